@@ -1,10 +1,10 @@
-"""Every setting of every study, five steps each, on the project's small encoders.
+"""Run five steps of every setting of every study on the project's small encoders.
 
     CSE_DATA=../shared/data CSE_MODELS=../shared/models python -m benchmarks.ablations [--steps 5] [--only mocose ...]
 
-Prints a Markdown table: what the setting changes, and the loss after the last step. Nothing is scored or recorded. Five
-steps fill no long queue, so settings that differ in its length alone have the same loss. The settings are those of
-recipes/studies/mini; tests/test_ablations.py runs those of recipes/studies on random models.
+Prints a Markdown table with the changes of each setting and the loss after the last step. Runs are neither scored nor
+recorded. Five steps do not fill a long queue, so settings that differ only in its length have the same loss. The
+settings are those of recipes/studies/mini. tests/test_ablations.py runs those of recipes/studies on random models.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ SMALL = "studies/mini/"
 
 
 class Last(SilentObserver):
-    """Keeps the last loss it hears of."""
+    """Observer that keeps the last loss."""
 
     loss = float("nan")
 
-    def stepped(self, step: int, loss: float, rate: float) -> None:  # noqa: ARG002 - an observer's form
+    def stepped(self, step: int, loss: float, rate: float) -> None:  # noqa: ARG002 - signature of an observer
         """Keep the loss."""
         self.loss = loss
 
 
 def settings(beginnings: tuple[str, ...]) -> dict[str, Cell]:
-    """Return every experiment that trains, once, under the first study and row that ask for it."""
+    """Return every experiment that trains, once, under the first study and row that contain it."""
     found: dict[str, tuple[str, Cell]] = {}
     for name in all_studies():
         stem = name.removeprefix(SMALL)
@@ -60,10 +60,10 @@ def run(cell: Cell, steps: int, device: str) -> float:
     """Return the loss after `steps` steps.
 
     Raises:
-        CseError: It does not start, or a loss is no number.
+        CseError: If the run does not start, or a loss is not finite.
     """
-    budget = (f"train.steps={steps}", "train.evaluate_every=0", "evaluate.untrained=false")
-    loaded = _loaded(cell, *budget, without=("evaluate.select",))
+    budget = (f"train.steps={steps}", "train.evaluate_every=0", "evaluate.eval_on_start=false")
+    loaded = _loaded(cell, *budget, without=("evaluate.metric_for_best_model",))
     heard = Last()
     with tempfile.TemporaryDirectory() as folder:
         Trainer(
@@ -76,7 +76,7 @@ def run(cell: Cell, steps: int, device: str) -> float:
 
 
 def lines(chosen: dict[str, Cell], steps: int, device: str) -> Iterator[tuple[str, bool]]:
-    """Yield a line of the table and whether its run came to its end."""
+    """Yield a line of the table and whether its run finished."""
     for name, cell in chosen.items():
         changes = " ".join([*(f"--set {one}" for one in cell.overrides), *(f"--unset {one}" for one in cell.unset)])
         began = time.perf_counter()
@@ -90,10 +90,12 @@ def lines(chosen: dict[str, Cell], steps: int, device: str) -> Iterator[tuple[st
 
 
 def main() -> int:
-    """Run and print; return 1 where a setting does not run."""
+    """Run the settings, print the table and return 1 if a setting fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--only", nargs="*", default=[""], help="beginnings of studies' names, such as mocose_queue")
+    parser.add_argument(
+        "--only", nargs="*", default=[""], help="Prefixes of the names of studies, such as mocose_queue."
+    )
     parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     chosen = settings(tuple(asked.only))

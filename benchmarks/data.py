@@ -1,12 +1,12 @@
-"""What training text costs before and between steps: reading, tokenising, starting again, batches, streams, kills.
+"""Cost of training text: reading, tokenization, second start, batches, streams and kills.
 
     python benchmarks/data.py --rows 1000000 [--processes 1 2] [--model mini_en] [--folder /tmp/cse-bench]
     python benchmarks/data.py --stream --rows 1000000 [--shards 100]
     python benchmarks/data.py --kill --rows 1000000 [--after 60]
 
-Lines are those of `wiki_en_1m` (CSE_DATA), repeated with a running number so that no two are the same. Everything is
-written below `--folder`, which is deleted at the end: 20 million lines take 2.7 GB of text, 2.7 GB as Arrow and 2.4 GB
-of tokens. Prints Markdown tables; seconds of the processor are those of all processes together.
+The lines are those of `wiki_en_1m` (CSE_DATA), repeated with a running number so that all lines differ. All files are
+written below `--folder` and deleted at the end. 20 million lines need 2.7 GB as text, 2.7 GB as Arrow and 2.4 GB as
+tokens. Prints Markdown tables. Processor seconds are the sum over all processes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BATCH, LENGTH = 64, 32
 
 
 def lines(rows: int) -> Iterator[str]:
-    """Yield sentences of `wiki_en_1m`, round after round, each with its number."""
+    """Yield sentences of `wiki_en_1m`, repeatedly, each with its number."""
     source = Path(os.environ["CSE_DATA"]) / "train" / "wiki_en_1m.txt.gz"
     number = 0
     while True:
@@ -49,13 +49,13 @@ def lines(rows: int) -> Iterator[str]:
 
 
 def write_text(rows: int, path: Path) -> None:
-    """Write a `.txt`."""
+    """Write a `.txt` file."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines(rows))
 
 
 def write_shards(rows: int, shards: int, folder: Path) -> None:
-    """Write Parquet shards of as many rows each."""
+    """Write Parquet shards with equal numbers of rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -66,7 +66,7 @@ def write_shards(rows: int, shards: int, folder: Path) -> None:
 
 
 def prepare(path: str, model: str) -> dict[str, float]:
-    """Make the text ready and take batches; return seconds and the most MB held."""
+    """Prepare the text and make batches. Return seconds and the peak memory in MB."""
     import datasets  # noqa: F401 - its import is not what is measured
 
     from cse_cli.data.batches import Batches, ViewPlan
@@ -93,7 +93,7 @@ def prepare(path: str, model: str) -> dict[str, float]:
 
 
 def stream(path: str, model: str) -> dict[str, float]:
-    """Stream 2,000 batches."""
+    """Stream 2,000 batches and return the times in seconds."""
     import datasets  # noqa: F401
 
     from cse_cli.data.batches import ViewPlan
@@ -122,7 +122,7 @@ def stream(path: str, model: str) -> dict[str, float]:
         "first batch": first - opened,
         **times,
         "resume": time.perf_counter() - resumed,
-        "MB over the tokenizer's": own / 2**20,
+        "MB above the tokenizer's": own / 2**20,
     }
 
 
@@ -137,7 +137,7 @@ def batch_times(batches: Any, steps: range = range(1, 401)) -> dict[str, float]:
 
 
 def measured(how: str, path: str, model: str, home: Path, processes: int) -> dict[str, float]:
-    """Return what a fresh process measures, with the processor seconds and the memory of it and its children."""
+    """Return the measurements of a fresh process, with the processor seconds and the memory of it and its children."""
     command = [sys.executable, __file__, "--inner", how, "--path", path, "--model", model]
     environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -153,7 +153,7 @@ def measured(how: str, path: str, model: str, home: Path, processes: int) -> dic
 
 @contextmanager
 def peak_of(pid: int) -> Iterator[list[float]]:
-    """Watch a process and its children: the most MB together, pages of mapped files left out."""
+    """Measure the peak memory of a process and its children in MB, without pages of mapped files."""
     found, ended = [0.0], threading.Event()
 
     def watch() -> None:
@@ -185,7 +185,7 @@ def table(rows: list[tuple[str, dict[str, float]]]) -> None:
 
 
 def killed(path: str, model: str, home: Path, after: float, processes: int) -> None:
-    """Kill a process while it tokenises, and say what is kept."""
+    """Kill a process while it tokenizes, and print the files that remain."""
     command = [sys.executable, __file__, "--inner", "prepare", "--path", path, "--model", model]
     environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
@@ -193,7 +193,7 @@ def killed(path: str, model: str, home: Path, after: float, processes: int) -> N
     child.send_signal(signal.SIGKILL)
     child.wait()
     time.sleep(2)
-    kept = sorted((home / "cache" / "tokens").rglob("*.arrow"))
+    kept = sorted((home / "cache" / "tokens").rglob("0*.arrow"))
     left = list((home / "cache" / "tokens").rglob("tmp*"))
     print(f"killed after {after:.0f} s: kept {len(kept)} shards of 262,144 rows, {len(left)} unfinished files\n")
     table([("the next start", measured("prepare", path, model, home, processes))])
@@ -201,7 +201,7 @@ def killed(path: str, model: str, home: Path, after: float, processes: int) -> N
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--model", default="mini_en")
@@ -237,7 +237,7 @@ def main() -> None:
                 label = f"{asked.rows:,} rows, {processes} process{'es'[: 2 * (processes > 1)]}, {start} start"
                 rows.append((label, measured("prepare", str(path), asked.model, home, processes)))
             kept = sum(file.stat().st_size for file in (home / "cache" / "tokens").rglob("*.arrow"))
-            rows[-1][1]["bytes a row"] = kept / asked.rows
+            rows[-1][1]["bytes per row"] = kept / asked.rows
             shutil.rmtree(home)
         table(rows)
     finally:

@@ -3,9 +3,9 @@
     python -m benchmarks.false_positives [--outputs 5000] [--paths 100000]
 
 Prints Markdown tables. A false positive is an output with at least one "better" or "worse" about equal methods. Scores
-are normal. An output has eight metrics: seven test sets that correlate with ρ = 0.6, and their average, which is the
-primary one. Each comparison is with the same first method. `p × (n + 1)` is the rule that the e-process replaced. The
-simulation needs neither data nor a model.
+are normal. An output has eight metrics: seven test sets with correlation ρ = 0.6, and their average, which is the
+primary metric. Each comparison is with the same first method. `p × (n + 1)` is the rule that the e-process replaced.
+The simulation needs neither data nor a model.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def running(values: Floats, printed: Floats | None = None) -> Floats:
     """Return t for the first 1, 2, … seeds of axis 1.
 
     Args:
-        values: (outputs, seeds, …) differences, or scores beside reported numbers.
+        values: (outputs, seeds, …) differences, or scores compared with reported numbers.
         printed: (outputs, …) reported numbers. None tests the mean difference against 0.
     """
     n = np.arange(1, values.shape[1] + 1).reshape(-1, *[1] * (values.ndim - 2))
@@ -165,7 +165,7 @@ def false_positives(outputs: int, paths: int) -> Iterator[tuple[str, Rate | None
     old, new = looked(paths, [[("planned", [5]), ("p × (n + 1)", more)], [("planned", [5]), ("anytime", more)]], rng())
     yield "one metric, a plan of 5 extended up to 30 seeds, and both verdicts counted", old, new
     (new,) = looked(paths, [[("planned", [n]) for n in (3, 5, 10)]], rng())
-    yield "one metric, `--planned` given anew with 3, 5 and 10 seeds", None, new
+    yield "one metric, `--planned` repeated with 3, 5 and 10 seeds", None, new
     for what in ("method", "metric"):
         yield f"5 separate commands, 5 planned seeds, each with another {what}", None, separate(outputs, what, rng())
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one call of under nine minutes.
-#   benchmarks/gpu_suite.sh [FOLDER]           results go there; default $OUT, else /tmp/gpu_suite
-#   benchmarks/gpu_suite.sh --small [FOLDER]   the same parts on tiny shapes; on a CPU where there is no GPU
-# Each part has a time limit, a log and a JSON document of its own; one that fails loses no other. summary.md and
-# summary.json join them, and the exit status is 1 where a part did not end well.
-#   PYTHON=python3       what runs them; must have torch
-#   WHEELS=folder        packages that are missing are taken from here, where nothing can be fetched
-#   TOKENIZER=folder     of the random models; default BERT's where it is installed, else one made of the text
-#   TOTAL=530            seconds in all; three times as many with --small, for slow CPUs
-#   ONLY="drift epoch"   these parts alone, and the environment
+# Run everything that needs a GPU, in less than nine minutes.
+#   benchmarks/gpu_suite.sh [DIRECTORY]           directory of the results; default: $OUT, else /tmp/gpu_suite
+#   benchmarks/gpu_suite.sh --small [DIRECTORY]   the same parts with tiny shapes, on a CPU if there is no GPU
+# Each part has a time limit, a log and a JSON document. A part that fails does not affect the others. summary.md and
+# summary.json combine them. The exit status is 1 if a part failed.
+#   PYTHON=python3         Python interpreter with torch
+#   WHEELS=directory       wheels of missing packages, for machines without internet
+#   TOKENIZER=directory    tokenizer of the random models; default: BERT's if installed, else trained on the text
+#   TOTAL=530              total seconds; three times as many with --small, for slow CPUs
+#   ONLY="drift epoch"     run only these parts and the environment
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,7 +22,7 @@ slack=1
 [ -n "$small" ] && slack=3
 total="${TOTAL:-$((530 * slack))}"
 if ! "$python" -c 'import torch' 2> /dev/null; then
-  echo "$python has no torch; PYTHON=… names one that has" >&2
+  echo "$python has no torch → set PYTHON to an interpreter with torch" >&2
   exit 2
 fi
 work="$(mktemp -d)"
@@ -33,9 +33,9 @@ export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 export CSE_HOME="$work/home" TOKENIZERS_PARALLELISM=false MLFLOW_DISABLE_TELEMETRY=true
 export HF_HUB_OFFLINE=1 TQDM_DISABLE=1 WANDB_DISABLED=true
 export TORCHINDUCTOR_CACHE_DIR="$work/inductor" TRITON_CACHE_DIR="$work/triton"
-export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-0}"   # one GPU: peers would spread over all of them
+export CUDA_VISIBLE_DEVICES="${CUDA_VISIBLE_DEVICES-0}"   # one GPU: the peers would use all GPUs
 
-# part NAME SECONDS COMMAND…: run it within its limit and what is left of the whole.
+# part NAME SECONDS COMMAND…: run the command within its limit and the remaining total time.
 part() {
   local name="$1" limit=$(($2 * slack)) status began=$SECONDS
   shift 2
@@ -69,7 +69,7 @@ install_missing() {
 install_missing
 device="$("$python" -c 'import torch; print("cuda" if torch.cuda.is_available() else "cpu")' 2> /dev/null || echo cpu)"
 if [ "$device" = cpu ] && [ -z "$small" ]; then
-  echo "no GPU here: --small is taken"
+  echo "no GPU found: using --small"
   small=1 slack=3
 fi
 
@@ -81,7 +81,7 @@ if [ -n "$small" ]; then
   big=tiny mini=tiny half=bf16 text=generated
   turns=(--rounds 2 --steps 2 --warm 1 --agree 2 --rows 400 --batch 16)
   recipes=(simcse_en conisi_s_en)
-  equal=(--only simcse_en ifcl_en mocose_en) drift=(--steps 3 --batch 8) batches=(--batch 4 --most 8 --rows-at-once 4)
+  equal=(--only simcse_en ifcl_en mocose_en) drift=(--steps 3 --batch 8) batches=(--batch 4 --most 8 --mini-batch-size 4)
   epoch=(--seconds 1 --rows 400 --batch 8) scoring=(--sentences 400 --repeats 2)
 else
   big=bert-base mini=mini half=bf16 text=wiki1m_prefix
@@ -111,7 +111,7 @@ gpu environment 30 environment
 gpu equality 90 equality --device "$device" "${equal[@]}"
 steps compile 120 "$big" "$half" --parts --agree 0 --variants train.compile=on
 fast=() also=()
-if [ -s "$out/compile.json" ]; then   # else what follows would fail with it
+if [ -s "$out/compile.json" ]; then   # else the following parts would fail too
   fast=(--set train.compile=auto)
   [ "$device" = cuda ] && also=(--also train.compile=on)
 fi
@@ -123,7 +123,7 @@ gpu drift 60 drift "${own[@]}" --shape "$big" --text "$text" "${drift[@]}"
 steps steps_big_single 60 "$big" fp32 --parts peers --agree 0
 steps steps_mini_single 50 "$mini" fp32 --parts peers --agree 0
 gpu largest 75 largest "${own[@]}" --shape "$big" --precision "$half" --text "$text" "${batches[@]}"
-# Those of `equality` are not run twice.
+# The tests of `equality` do not run twice.
 part tests 60 "$python" -m pytest -q -p no:cacheprovider tests/gpu -k "not first_ten_losses"
 steps memory 60 "$big" "$half" --parts memory --agree 0
 

@@ -1,7 +1,7 @@
-"""Whether a long run grows, and what a run leaves on the disk: `python -m benchmarks.long_run`.
+"""Memory of a long run and disk space of a finished run: `python -m benchmarks.long_run`.
 
-Watches `cse run` from outside, four times a second: memory of its own (resident, neither shared
-nor mapped from files), open files and threads. Prints the medians of each tenth of its steps.
+Reads the private memory (resident, neither shared nor mapped from files), open files and threads of `cse run` from
+outside, every 0.25 seconds. Prints the medians for each tenth of the steps.
 """
 
 from __future__ import annotations
@@ -20,16 +20,20 @@ from statistics import median
 TENTHS = 10
 SECONDS = 0.25
 Sample = tuple[int, float, int, int]
-"""Step, MB of memory of its own, open files, threads."""
+"""Step, MB of private memory, open files, threads."""
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Run each recipe, print tables; return 0, or the exit code of a run that failed."""
-    parser = argparse.ArgumentParser(description="Whether a long run grows, and what it leaves on the disk.")
+    """Run each recipe, print tables and return 0 or the exit code of the failed run."""
+    parser = argparse.ArgumentParser(
+        description="Measure the memory of a long run and the disk space of a finished run."
+    )
     parser.add_argument("recipes", nargs="*", default=["open/simcse_en", "open/ifcl_en"])
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--evaluate-every", type=int, default=100)
-    parser.add_argument("--set", action="append", default=[], help="as of `cse run`")
+    parser.add_argument(
+        "--set", action="append", default=[], help="Setting of the recipe, as in `cse run`. Repeatable."
+    )
     asked = parser.parse_args(given)
     settings = [f"train.steps={asked.steps}", f"train.evaluate_every={asked.evaluate_every}", *asked.set]
     for recipe in asked.recipes:
@@ -46,14 +50,14 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _watch(run: subprocess.Popen[bytes]) -> Iterator[Sample]:
-    """Yield what a process holds from the first step of its run on."""
+    """Yield samples of a process, starting with the first step of its run."""
     import psutil
 
     from cse_cli.runs.events import read_history
     from cse_cli.runs.index import all_runs
 
     process = psutil.Process(run.pid)
-    with contextlib.suppress(psutil.Error):  # it has just ended
+    with contextlib.suppress(psutil.Error):  # the process has just ended
         while run.poll() is None:
             memory, files, threads = process.memory_info(), process.num_fds(), process.num_threads()
             if (found := all_runs()) and (step := read_history(found[0].about.path).step):
@@ -62,7 +66,7 @@ def _watch(run: subprocess.Popen[bytes]) -> Iterator[Sample]:
 
 
 def _table(samples: Sequence[Sample], steps: int) -> str:
-    lines = ["| steps to | MB | open files | threads |", "| ---: | ---: | ---: | ---: |"]
+    lines = ["| up to step | MB | open files | threads |", "| ---: | ---: | ---: | ---: |"]
     for tenth in range(TENTHS):
         low, high = steps * tenth // TENTHS, steps * (tenth + 1) // TENTHS
         if of_tenth := [sample for sample in samples if low < sample[0] <= high]:
@@ -72,7 +76,7 @@ def _table(samples: Sequence[Sample], steps: int) -> str:
 
 
 def _disk(home: Path) -> str:
-    """Return what lies in each folder, a file that has several names counted under the first: the run's own."""
+    """Return the size of each directory. A file with several links counts only in the first directory."""
     seen: set[int] = set()
     lines = []
     for name in ("runs", "artifacts", "mlflow.db", "cache"):

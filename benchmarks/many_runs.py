@@ -1,10 +1,10 @@
-"""How long commands take in a state directory with thousands of finished runs.
+"""Time of commands in a state directory with thousands of finished runs.
 
-    python -m benchmarks.many_runs [--runs 3000] [--repeats 3] [--home FOLDER]
+    python -m benchmarks.many_runs [--runs 3000] [--repeats 3] [--home DIRECTORY]
 
-Records runs, without training, of all small recipes and of the cells of all small studies, one seed after the other,
-with scores that differ. Prints a Markdown table: the processor seconds of each command, those of the same command with
-one run of each small recipe, and the difference, which is what the other runs cost. Caches are warm.
+Records runs of all small recipes and of the cells of all small studies, one seed after the other, without training and
+with random scores. Prints a Markdown table: the processor seconds of each command, those of the same command with one
+run of each small recipe, and the difference, which is the cost of the other runs. Caches are warm.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from registry import EVALUATORS
 STUDY = "studies/mini/cross_losses_queues_augmenters"
 COMMANDS = (
     ["leaderboard"],
-    ["leaderboard", "--field"],
+    ["leaderboard", "--community"],
     ["leaderboard", "--table", "ifcl/5"],
     ["runs", "ls"],
     ["runs", "ls", "--sort", "avg"],
@@ -45,18 +45,18 @@ COMMANDS = (
 )
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 STEPS = range(25, 1001, 25)
-"""Of a run, 40 of them: two events each."""
+"""Evaluated steps of a run. Each has two events."""
 SEEDS = tuple(range(3))
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What many runs have in common.
+    """An experiment that many runs share.
 
     Args:
-        loaded: The recipe with its settings.
+        loaded: Recipe with its settings.
         study: Cell of a study, or "".
-        toml: The resolved recipe as it is written.
+        toml: Resolved recipe as TOML.
     """
 
     loaded: LoadedRecipe
@@ -112,7 +112,7 @@ def _write_run(of: Experiment, seed: int, started: datetime, noise: random.Rando
     curve = {step: noise.gauss(60, 2) for step in STEPS}
     for step, score in curve.items():
         record.metrics({"train/loss": 1 / step, "train/learning_rate": 1e-4}, step)
-        record.evaluated(step, {recipe.evaluate.select or "dev": score}, best=False)
+        record.evaluated(step, {recipe.evaluate.metric_for_best_model or "dev": score}, best=False)
     result = Result(
         **known,
         title=recipe.title,
@@ -124,7 +124,7 @@ def _write_run(of: Experiment, seed: int, started: datetime, noise: random.Rando
         untrained=_scores(of, noise),
         curve=curve,
         selected_step=STEPS[-1],
-        select=recipe.evaluate.select,
+        metric_for_best_model=recipe.evaluate.metric_for_best_model,
         steps=STEPS.stop,
         fingerprints={f"{name}/test": "ef" * 32 for name in recipe.evaluators},
         versions=Versions(cse="0.1.0", python="3.11.7", torch="2.13.0", transformers="5.23.0"),
@@ -145,11 +145,11 @@ def _scores(of: Experiment, noise: random.Random) -> Scores:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure the commands and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--home", type=Path, help="keep the state directories there, and use them again")
+    parser.add_argument("--home", type=Path, help="Directory in which the state directories are kept and reused.")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = asked.home or Path(folder)

@@ -1,10 +1,10 @@
-"""Every method on the project's small encoder, the same budget for all: does it run, learn, collapse, and how fast?
+"""Run every method on the project's small encoder with the same budget.
 
     CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 60] [--only simcse ...]
 
-Runs each recipe under `recipes/mini/` that trains, several seeds, on one text, scoring STS-B dev alone; prints a
-Markdown table, again after each seed. IFCL's recipes keep their own text, because they need a second language beside
-each sentence, and DeCLUTR's, which needs longer texts.
+Runs each recipe in `recipes/mini/` that trains, with several seeds, on one text, and evaluates only on STS-B dev. After
+each seed, prints a Markdown table with score, gain, speed and collapse alarms. IFCL's recipes keep their own text,
+because they need a second language for each sentence. DeCLUTR's recipe also does, because it needs longer texts.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from cse_cli.core import paths
 from cse_cli.core.results import Result
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Recipe
+from cse_cli.runs.events import read_history
+from cse_cli.runs.record import folder_of
 from registry import AUGMENTERS
 
 TEXT = "wiki_en"
@@ -37,8 +38,8 @@ def recipes(only: list[str]) -> list[str]:
 
 def options(recipe: Recipe, steps: int, text: str) -> list[str]:
     """Return the arguments that give every recipe the same budget and text."""
-    select = (recipe.evaluate.select or "").partition(".")[0]
-    given = [f"train.steps={steps}", f"train.evaluate_every={max(1, steps // 3)}", "evaluate.untrained=false"]
+    select = (recipe.evaluate.metric_for_best_model or "").partition(".")[0]
+    given = [f"train.steps={steps}", f"train.evaluate_every={max(1, steps // 3)}", "evaluate.eval_on_start=false"]
     if not keeps_its_text(recipe):
         given.append(f'data.dataset="{text}"')
     dropped = [f"evaluators.{name}" for name in recipe.evaluators if name != select]
@@ -46,13 +47,13 @@ def options(recipe: Recipe, steps: int, text: str) -> list[str]:
 
 
 def keeps_its_text(recipe: Recipe) -> bool:
-    """Tell whether an augmenter reads a column that plain text does not have, or chooses from whole documents."""
+    """Return whether an augmenter reads a column that plain text does not have, or selects from whole documents."""
     parts = [part for view in recipe.views.values() for part in view.augment]
     return any("column" in part.params or AUGMENTERS[part.name].cls.reads_whole_text for part in parts)
 
 
 def run(names: Sequence[str], options: Sequence[str], seed: int, workers: int) -> list[Result]:
-    """Return the results of recipes that take the same options; those that failed are told on stderr and left out."""
+    """Return the results of recipes with the same options, without failed runs."""
     command = [sys.executable, "-m", "cse_cli", "run", *names, "--seed", str(seed), "--workers", str(workers), "--json"]
     done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=False)
     results = json.loads(done.stdout)["results"] if done.stdout else []
@@ -60,12 +61,12 @@ def run(names: Sequence[str], options: Sequence[str], seed: int, workers: int) -
 
 
 def raised_alarm(result: Result) -> bool:
-    """Tell whether the sentence vectors of a run were found to collapse."""
-    return "health/collapse_alarm" in (paths.runs() / str(result.run_id) / "metrics.jsonl").read_text(encoding="utf-8")
+    """Return whether the collapse alarm of a run was triggered."""
+    return "health/collapse_alarm" in read_history(folder_of(str(result.run_id))).metrics
 
 
 def row(name: str, text: str, found: Sequence[Result]) -> str:
-    """Return one line of the table, means over the seeds."""
+    """Return one line of the table, with means over the seeds."""
     curves = [result.curve for result in found]
     best = [max((score, -step) for step, score in curve.items() if step) for curve in curves]
     gains = [score - curve[0] for (score, _), curve in zip(best, curves, strict=True)]
@@ -81,11 +82,16 @@ def row(name: str, text: str, found: Sequence[Result]) -> str:
 
 
 def main() -> None:
-    """Run and print."""
+    """Run the recipes and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="Runs at a time, one thread each.")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="Number of runs to execute in parallel, with one thread each.",
+    )
     parser.add_argument("--text", default=TEXT)
     parser.add_argument("--only", nargs="*", default=[])
     asked = parser.parse_args()

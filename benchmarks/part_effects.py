@@ -1,12 +1,12 @@
-"""What each part of a grid adds: the cells with it against the same cells with the first one, seed by seed.
+"""Effect of each component in a grid, seed by seed.
 
     python -m benchmarks.part_effects STUDY PATH ...
 
-A path such as losses.info_nce.name or queue.name tells the parts of one place apart; that of the study's first cell is
-what the others are compared with, and every combination is a cell. A seed's effect is the mean over the combinations of
-the other places, so that seeds, not cells, are the sample; p is that of the paired t test for a planned number of
-seeds. p and interval are corrected for all effects by Holm's procedure. Needs the study's finished runs
-and prints Markdown.
+A path such as losses.info_nce.name or queue.name selects a place of the recipe. Each component at a place is compared
+with that of the study's first cell. Every combination is a cell. The effect of a seed is the mean over the combinations
+of the other places, so the sample consists of seeds, not cells. p is from the paired t test for a planned number of
+seeds. p and interval are corrected for all effects by Holm's procedure. Requires the finished runs of the study and
+prints Markdown.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from cse_cli.jobs.study import plan_study
 from cse_cli.recipe.paths import setting
 
 Scores = Mapping[tuple[str, ...], Mapping[int, float]]
-"""Part at each place → seed → score; the first is what the others are compared with."""
+"""Component at each place → seed → score. The others are compared with the first."""
 NONE = "none"
 
 
 def effects(scores: Scores) -> dict[tuple[int, str], Paired]:
-    """Return (place, part) → its effect over the seeds that every cell has; p-values are corrected together."""
+    """Return (place, component) → effect over the seeds that all cells have, with p-values corrected together."""
     seeds = sorted(set.intersection(*(set(by_seed) for by_seed in scores.values())))
     first, found = next(iter(scores)), {}
     for place, own in enumerate(first):
@@ -56,20 +56,20 @@ def read(name: str, paths: Sequence[str]) -> dict[tuple[str, ...], dict[int, flo
     for cell in made:
         parts = tuple(str(setting(cell.load(0).recipe, path) or NONE) for path in paths)
         runs = [done[cell.hash, seed] for seed in study.seed_list if (cell.hash, seed) in done]
-        values = {run.seed: metric_value(run.scores, study.score or run.select or "") for run in runs}
+        values = {run.seed: metric_value(run.scores, study.score or run.metric_for_best_model or "") for run in runs}
         found[parts] = {seed: value for seed, value in values.items() if value is not None}
     return found
 
 
 def main() -> None:
-    """Print the effects of a study's parts."""
+    """Print the effects of a study's components."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study")
     parser.add_argument("paths", nargs="+")
     options = parser.parse_args()
     scores = read(options.study, options.paths)
     first = next(iter(scores))
-    print("| part | instead of | seeds | effect | 95 % | p |\n| --- | --- | ---: | ---: | --- | ---: |")
+    print("| component | instead of | seeds | effect | 95 % | p |\n| --- | --- | ---: | ---: | --- | ---: |")
     for (place, part), effect in effects(scores).items():
         reach = "" if effect.low is None else interval(effect.low, effect.high)
         p = p_value(effect.p_adjusted)

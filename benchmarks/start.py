@@ -1,8 +1,8 @@
-"""How long things take before a step is made: the command line, tokenising, and starting again.
+"""Time before the first step: command line, tokenizing, and a second start.
 
     python benchmarks/start.py [--dataset wiki_en_1m] [--model mini_en] [--repeats 5]
 
-Prints a Markdown table. Tokenising goes into a cache of its own, so that the first start is a first start.
+Prints a Markdown table. The tokens go into a new cache, so the first start cannot use an existing one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMANDS = (["--help"], ["list"], ["show", "info_nce"], ["show", "ifcl_en", "--r
 
 
 def command(arguments: list[str], repeats: int) -> tuple[float, float]:
-    """Return the median wall and processor seconds of a `cse` command, after one run that is not counted."""
+    """Return the median wall and processor seconds of a `cse` command, after one warm-up run."""
     wall, cpu = [], []
     for count in range(repeats + 1):
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -34,14 +34,14 @@ def command(arguments: list[str], repeats: int) -> tuple[float, float]:
 
 
 def start(dataset: str, model: str) -> tuple[float, int]:
-    """Return the seconds from a recipe's `[data]` to the first batch of two views, and the rows of the text."""
+    """Return the seconds from a recipe's `[data]` to the first batch of two views, and the number of rows."""
     from cse_cli.data.batches import Batches, ViewPlan
     from cse_cli.data.sources import open_text
     from cse_cli.recipe.schema import Data
     from registry.vocabulary import HubVocabulary
 
     vocabulary = HubVocabulary(model)
-    vocabulary.ids(["loads the tokenizer, which is not what is measured"], 32)
+    vocabulary.ids(["loads the tokenizer before the measurement"], 32)
     began = time.perf_counter()
     text = open_text(Data(dataset=(dataset,)), {"text"})
     plans = {name: ViewPlan("text", vocabulary) for name in ("anchor", "positive")}
@@ -50,7 +50,7 @@ def start(dataset: str, model: str) -> tuple[float, int]:
 
 
 def start_in_a_new_process(dataset: str, model: str) -> tuple[float, int, float]:
-    """Return `start` of a fresh process, and its peak memory in MB."""
+    """Return the result of `start` in a new process, and its peak memory in MB."""
     done = subprocess.run(
         [sys.executable, __file__, "--inner", "--dataset", dataset, "--model", model],
         check=True, capture_output=True, text=True,
@@ -60,7 +60,7 @@ def start_in_a_new_process(dataset: str, model: str) -> tuple[float, int, float]
 
 
 def peak() -> float:
-    """Return the most MB that this process has held."""
+    """Return the peak memory of this process in MB."""
     import torch
 
     from cse_cli.training.timing import peak_memory
@@ -69,7 +69,7 @@ def peak() -> float:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", default="wiki_en_1m")
     parser.add_argument("--model", default="mini_en")
@@ -81,7 +81,7 @@ def main() -> None:
         print(seconds, rows, peak())
         return
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}\n")
-    print("| what | wall s | cpu s | peak MB |\n| --- | ---: | ---: | ---: |")
+    print("| command or start | wall s | cpu s | peak MB |\n| --- | ---: | ---: | ---: |")
     for arguments in COMMANDS:
         wall, cpu = command(arguments, asked.repeats)
         print(f"| `cse {' '.join(arguments)}` | {wall:.2f} | {cpu:.2f} | |")

@@ -1,10 +1,10 @@
-"""The seven transfer tasks of one model: both classifiers on the same embeddings, and the time each takes.
+"""Accuracy and time of both classifiers on the seven transfer tasks of one model.
 
     CSE_DATA=../shared/data python -m benchmarks.transfer MODEL [--tasks mr,cr] [--threads 2] [--literal trec,mrpc]
 
-"senteval" trains with SentEval's own settings, many classifiers in step; "logistic" trains to the optimum. `--literal`
-trains SentEval's classifiers one after the other as well, as torch modules with torch's Adam, to show that those in
-step are the same but for rounding. Accuracies are × 100; seconds leave encoding out, which has its own column.
+"senteval" trains many classifiers in parallel with SentEval's own settings. "logistic" trains to the optimum.
+`--literal` also trains SentEval's classifiers one after the other, as torch modules with torch's Adam, to show that the
+parallel classifiers are the same except for rounding. Accuracies are × 100. Encoding has a separate column of seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
-from registry.evaluators.protocol import Fit, Rows, Trial, read_labelled
+from registry.evaluators.protocol import Fit, LinearProbe, Rows, read_labeled
 from registry.types import Encode
 
 TASKS = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -31,7 +31,7 @@ SEED = 1111
 
 
 def one_by_one(features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
-    """Train every classifier by itself, as SentEval does."""
+    """Train the classifiers one after the other, as SentEval does."""
     targets = torch.from_numpy(labels)
     with torch.enable_grad():
         return [[_trained(features, targets, fit, l2) for l2 in fit.l2] for fit in fits]
@@ -72,23 +72,23 @@ def _share(layer: nn.Linear, features: Tensor, targets: Tensor) -> float:
 
 
 def literal(task: str, encode: Encode) -> tuple[dict[str, float], float]:
-    """Return the accuracies of the classifiers trained one by one, and the seconds that took."""
-    data = read_labelled(task)
+    """Return the accuracies of the classifiers trained one by one, and the seconds of training."""
+    data = read_labeled(task)
     features = data.features(encode)
     began = time.perf_counter()
-    found = Trial(data, features, one_by_one, L2, 10, SEED).accuracies()
+    found = LinearProbe(data, features, one_by_one, L2, 10, SEED).accuracies()
     return {"accuracy": found.test, "dev_accuracy": found.dev}, time.perf_counter() - began
 
 
 def timed(task: str, classifier: str, encode: Encode) -> tuple[dict[str, float], float]:
-    """Return the accuracies and the seconds, reading the data included."""
+    """Return the accuracies and the seconds, including the time to read the data."""
     evaluator = EVALUATORS["transfer"].build({"task": task, "classifier": classifier})
     began = time.perf_counter()
     return evaluator(encode), time.perf_counter() - began
 
 
 def main() -> None:
-    """Print a line for each task, then means, the largest difference and the sum of the seconds."""
+    """Print a line per task, then means, the largest difference and the sum of the seconds."""
     wanted = arguments()
     torch.set_num_threads(wanted.threads)
     encoder, length = open_encoder(wanted.model, wanted.pooling)
@@ -97,7 +97,7 @@ def main() -> None:
     print("task  | rows  | encoding | logistic              | senteval              | difference | one by one")
     rows = []
     for task in wanted.tasks.split(","):
-        data = read_labelled(task)
+        data = read_labeled(task)
         began = time.perf_counter()
         encode([text for row in data.texts for text in row])
         encoding = time.perf_counter() - began
@@ -111,23 +111,23 @@ def main() -> None:
     mean = np.mean(rows, axis=0)
     largest = max((row[0] - row[1] for row in rows), key=abs)
     print(f"mean: logistic {mean[0]:.2f}, senteval {mean[1]:.2f}; largest difference {largest:+.2f}")
-    print("seconds in all: encoding {:.0f}, logistic {:.0f}, senteval {:.0f}".format(*np.sum(rows, axis=0)[2:]))
+    print("total seconds: encoding {:.0f}, logistic {:.0f}, senteval {:.0f}".format(*np.sum(rows, axis=0)[2:]))
 
 
 def shown(found: tuple[dict[str, float], float]) -> str:
-    """Return "accuracy (dev accuracy) seconds"."""
+    """Return the text "accuracy (dev accuracy) seconds"."""
     values, seconds = found
     return f"{values['accuracy']:5.2f} ({values['dev_accuracy']:5.2f}) {seconds:5.1f} s"
 
 
 def arguments() -> argparse.Namespace:
-    """Return what the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description="The seven transfer tasks of one model, with both classifiers.")
-    parser.add_argument("model", help="a directory, a hub id or a name that `cse evaluate` takes")
-    parser.add_argument("--pooling", help="instead of the model's own")
+    parser.add_argument("model", help="Directory, Hub ID or name, as in `cse evaluate`.")
+    parser.add_argument("--pooling", help="Pooling. Default: the model's own.")
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--literal", default="", help="tasks whose classifiers are also trained one by one")
+    parser.add_argument("--literal", default="", help="Tasks whose classifiers are also trained one by one.")
     return parser.parse_args()
 
 

@@ -1,10 +1,10 @@
-"""What a search costs per trial beyond the training itself.
+"""Overhead of a search per trial.
 
     python -m benchmarks.tuning [--trials 40] [--runs 6]
 
-Prints a Markdown table. "driver": trials that cost nothing, one after the other, so all that is left is choosing
-values and storing; on PostgreSQL too where a server and its driver are installed. "whole": the same tiny recipe run
-so many times by itself and as trials of a search; the difference is what a search adds to each of its runs.
+Prints a Markdown table. "driver": trials without training, one after the other, so only the choice of values and the
+storage remain; on PostgreSQL too if a server and its driver are installed. "whole": the same tiny recipe as separate
+runs and as trials of a search. The difference is the overhead of the search per run.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.search import run_search
 from tests.cse_cli.tuning import postgres
-from tests.cse_cli.tuning.fake import drive, knob, plan
-from tests.shrunken import recipe, small
+from tests.cse_cli.tuning.fake import config, drive, parameter
+from tests.support.shrunken import recipe, small
 
 FIRST = 3
-"""Trials that are not measured: first use of a storage, of a sampler, of torch."""
+"""Trials before the measurement: first use of a storage, a sampler and torch."""
 
 
 def timed(act: Callable[[], object]) -> tuple[float, float]:
-    """Return the wall and processor seconds that something takes."""
+    """Return the wall time and the processor time of a function, in seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     act()
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def driver(asked: SearchConfig, trials: int) -> tuple[float, float]:
-    """Return wall and processor seconds of a trial that costs nothing."""
+    """Return the wall time and the processor time of a trial without training, in seconds."""
     drive(asked.model_copy(update={"trials": FIRST}))
     more = asked.model_copy(update={"trials": FIRST + trials})
     wall, cpu = timed(lambda: drive(more))
@@ -49,21 +49,21 @@ def driver(asked: SearchConfig, trials: int) -> tuple[float, float]:
 
 
 def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
-    """Yield what it is, and the seconds of a run by itself and as a trial."""
-    # Two sentences a step and no limit: a tiny random model would set off the collapse alarm.
+    """Yield a label and the times of a run, separately and as a trial, in seconds."""
+    # Two sentences per step and no limit: a tiny random model would count as collapsed.
     path = recipe(folder, small(folder), steps=20, evaluate_every=5, batch_size=2, collapse_cosine=1.0)
     asked = SearchConfig(
-        name="whole", recipe=str(path), parameters=(knob(),), trials=FIRST, device="cpu", pruner="none"
+        name="whole", recipe=str(path), parameters=(parameter(),), trials=FIRST, device="cpu", pruner="none"
     )
     rates = [f"train.learning_rate={1e-5 * (2 + number)}" for number in range(FIRST + runs)]
 
     def each(some: list[str]) -> None:
         for rate in some:
             loaded = load(str(path), [rate])
-            execute(Job(loaded, loaded.recipe.train.seed, "cpu", lean=True), SilentObserver())
+            execute(Job(loaded, loaded.recipe.train.seed, "cpu", scores_only=True), SilentObserver())
 
     each(rates[:FIRST])
-    yield "run by itself", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))
+    yield "separate run", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))
     run_search(asked, SearchObserver())
     more = asked.model_copy(update={"trials": FIRST + runs})
     yield "as a trial", *(seconds / runs for seconds in timed(lambda: run_search(more, SearchObserver())))
@@ -86,13 +86,13 @@ def main() -> None:
     print("| what, per trial | wall s | cpu s |\n| --- | ---: | ---: |", flush=True)
     for sampler in ("tpe", "random", "gp"):
         with _home() as folder:
-            wall, cpu = driver(plan(folder, sampler=sampler), asked.trials)
+            wall, cpu = driver(config(folder, sampler=sampler), asked.trials)
         print(f"| driver, SQLite, {sampler} | {wall:.3f} | {cpu:.3f} |", flush=True)
     if (why := postgres.unusable()) is not None:
         print(f"| driver, PostgreSQL: {why} | | |")
     else:
         with _home() as folder, postgres.server() as address:
-            wall, cpu = driver(plan(folder, storage=address), asked.trials)
+            wall, cpu = driver(config(folder, storage=address), asked.trials)
         print(f"| driver, PostgreSQL, tpe | {wall:.3f} | {cpu:.3f} |", flush=True)
     with _home() as folder:
         for label, wall, cpu in whole(folder, asked.runs):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cse_cli._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from cse_cli.api import Model, evaluate, leaderboard, load_model, load_recipe, push, run, to_frame
 
-__version__ = "0.1.0"
 __all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "push", "run", "to_frame"]
 
 

@@ -15,12 +15,12 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 def main() -> None:
-    """Run the command line; Ctrl-C, SIGTERM and SIGHUP end it in order, with 128 + their number.
+    """Run the command line. Ctrl-C, SIGTERM and SIGHUP end it with exit code 128 + the signal number.
 
-    A run has handlers of its own while it is recorded (`tracking.signals`); these are for before and after, where the
-    system's would end the process without closing anything. A signal that is ignored, as under nohup, stays ignored.
+    `runs.signals` handles signals during a run. These handlers close everything before and after it. An ignored signal,
+    as under nohup, stays ignored.
     """
-    os.environ["PYTHONSAFEPATH"] = "1"  # no process started from here imports modules of the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"  # child processes do not import modules of the current directory
     caught: list[int] = []
 
     def leave(number: int, _frame: FrameType | None) -> None:
@@ -42,20 +42,20 @@ def main() -> None:
     except (Exception, KeyboardInterrupt):
         if not caught:
             raise
-        # Where a signal breaks into an import, that may make another error of it: numpy a RecursionError.
+        # During an import, a signal can become another error, such as numpy's RecursionError.
         sys.exit(128 + caught[0])
     finally:
-        for number in numbers:  # Python takes its modules down, where an exception would only be printed
+        for number in numbers:  # an exception at interpreter shutdown would only be printed
             signal.signal(number, signal.SIG_DFL)
-        gc.freeze()  # and does not look through what the libraries made: 0.5 s instead of 3.2 s
+        gc.freeze()  # no garbage collection at shutdown: 0.5 s instead of 3.2 s
 
 
 def _sends_again(caught: list[int], leave: Handler) -> Callable[[sys.UnraisableHookArgs], None]:
-    """Return a hook that sends a signal again which came in a finaliser: Python prints what `leave` raises there.
+    """Return a hook that repeats a signal that arrived in a finalizer, where Python only prints the exception.
 
     Args:
-        caught: Signals that have come.
-        leave: Their handler; a run's own one remembers them.
+        caught: Signals that were received.
+        leave: Handler of the signals.
     """
 
     def send() -> None:

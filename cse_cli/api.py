@@ -1,31 +1,31 @@
-"""The commands as functions, for scripts and notebooks: `from cse_cli import run, evaluate, leaderboard, load_model`.
+"""Python interface to the commands: `from cse_cli import run, evaluate, leaderboard, load_model`.
 
-Each does what its command does, through the same code, and returns typed results; `to_frame` makes a table of them.
-Progress goes to stderr. What is wrong is raised as a `registry.errors.CseError` with the message that the command
-prints.
+Each function runs the same code as its command and returns typed results, which `to_frame` converts to a table.
+Progress is printed to stderr. Errors are raised as `registry.errors.CseError` with the message of the command.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
-from cse_cli.analysis.papers import ScoreTable
+from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Screen
 from cse_cli.core.results import Result
 from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.model import Model, load_model
 from cse_cli.evaluation.tasks import parse_tasks
+from cse_cli.jobs.launch import run_all
 from cse_cli.jobs.placement import choose_placement
 from cse_cli.jobs.request import RunRequest
-from cse_cli.jobs.run import run_all
 from cse_cli.publishing.push import push_model as push
 from cse_cli.recipe import load as recipes
+from cse_cli.recipe.keys import leaves
 from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.overrides import Override
 from registry.errors import CseError
 
 if TYPE_CHECKING:
@@ -37,18 +37,20 @@ __all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "pus
 def load_recipe(
     recipe: str | Path, settings: Mapping[str, Any] | None = None, remove: Sequence[str] = ()
 ) -> LoadedRecipe:
-    """Return a validated recipe; `.recipe` is a pydantic model of it, `.recipe.resolved()` all of it as plain tables.
+    """Return a validated recipe.
+
+    `.recipe` is a pydantic model, and `.recipe.resolved()` returns all its values as plain tables.
 
     Args:
-        recipe: Name, such as "mini/ifcl_en", or file.
-        settings: Dotted key → value, as `--set` takes them: `{"train.steps": 100}`.
-        remove: Dotted keys to take out, as `--unset` does.
+        recipe: Name, such as "mini/ifcl_en", or path.
+        settings: Dotted key → value, as in `--set`: `{"train.steps": 100}`.
+        remove: Dotted keys to remove, as in `--unset`.
 
     Raises:
-        UnknownNameError: There is no recipe of that name.
-        RecipeError: It is not valid; with every reason and where it stands.
+        UnknownNameError: If no recipe has this name.
+        RecipeError: If the recipe is invalid, with every problem and its place.
     """
-    return recipes.load(str(recipe), _assignments(settings), remove)
+    return recipes.load(str(recipe), _overrides(settings), remove)
 
 
 def run(
@@ -61,25 +63,25 @@ def run(
     progress: bool = True,
     again: bool = False,
 ) -> list[Result]:
-    """Train, score and record recipes, and return the results in the requested order. Finished runs are not repeated.
+    """Train, score and record recipes, and return the results in the given order. Finished runs are not repeated.
 
     Args:
-        names: Names or files of recipes.
-        seeds: How many (0, 1, …), or which; None for each recipe's own.
-        settings: Dotted key → value, in every recipe.
-        remove: Dotted keys to take out of every recipe.
+        names: Names or paths of recipes.
+        seeds: Number of seeds (0, 1, …), or a sequence of seeds. Default: the seed of each recipe.
+        settings: Dotted key → value for every recipe.
+        remove: Dotted keys to remove from every recipe.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        workers: How many runs at once, each in a process; None is one a CUDA device.
-        progress: Show on stderr how runs go.
-        again: Train again what is finished, as new runs.
+        workers: Number of runs in parallel, each in its own process. Default: one for each CUDA device.
+        progress: Whether to print progress to stderr.
+        again: Whether to repeat finished runs.
 
     Raises:
-        CseError: A recipe is not valid or misses data; raised before the first run starts. Or a run failed, after the
-            others have ended.
+        CseError: If a recipe is invalid or lacks data, before the first run starts. If a run fails, after the other
+            runs have ended.
     """
     request = RunRequest(
         recipes=[str(name) for name in names],
-        overrides=_assignments(settings),
+        overrides=_overrides(settings),
         unset=remove,
         seed=seeds[0] if isinstance(seeds, Sequence) and len(seeds) == 1 else None,
         seeds=_seeds(seeds),
@@ -109,20 +111,21 @@ def evaluate(
     """Score encoders as the papers do.
 
     Args:
-        models: Directories, names under `$CSE_MODELS`, hub ids, or beginnings of run ids.
-        tasks: Separated by commas: sts, transfer, geometry, all, sts_zh; data sets; files of pairs; evaluators.
-        settings: "task.parameter" → value, as `--set` takes them.
-        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean"
-            instead of what the model says.
-        max_length: Tokens a sentence is cut to.
+        models: Directories, names below `$CSE_MODELS`, Hub IDs, or prefixes of run IDs.
+        tasks: Names separated by commas: sts, transfer, geometry, all, sts_zh, data sets, files of pairs, evaluators.
+        settings: "task.parameter" → value.
+        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean". Default: the
+            pooling of the model.
+        max_length: Maximum number of tokens per sentence.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        template: Text around every sentence, "{text}" its place and "{mask}" what pooling "mask" reads.
-        progress: Show on stderr what is downloaded and scored.
+        template: Text around every sentence, with "{text}", and "{mask}" for the poolings "mask" and "last_mask".
+        progress: Whether to print downloads and scores to stderr.
 
     Raises:
-        CseError: A model, a task or data is missing; raised before anything is scored.
+        CseError: If a model, a task or data is missing, before anything is scored.
     """
-    wanted, named = parse_tasks(tasks, _assignments(settings)), [str(model) for model in models]
+    assignments = [str(one) for one in _overrides(settings)]
+    wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:
         scoring.fetch_needed(named, wanted, screen.downloading)
         settings_of_all = scoring.Settings(pooling, max_length, None, device, template)
@@ -135,34 +138,34 @@ def leaderboard(
     encoder: str | None = None,
     language: str | None = None,
     recipe: str | None = None,
-    field: bool = False,
+    community: bool = False,
     pool: bool = False,
 ) -> list[ScoreTable]:
-    """Return finished runs beside the papers' rows.
+    """Return tables with the finished runs and the reported results of papers.
 
     Args:
-        paper: Only this paper's own tables.
+        paper: Only tables of this paper.
         table: Only this table, such as "ifcl/5".
         encoder: Only this encoder, such as "bert-base".
         language: Only this language.
-        recipe: Only runs of this recipe, every configuration of it.
-        field: The field's public leaderboard too.
-        pool: Merge experiments with the same settings, although text, weights or code differ.
+        recipe: Only runs of this recipe, in every configuration.
+        community: Whether to add the community leaderboard.
+        pool: Whether to merge experiments with the same settings but other data, weights or code.
 
     Raises:
-        UnknownNameError: There is no such paper, table or encoder.
+        UnknownNameError: If the paper, table or encoder does not exist.
     """
     find_tables(paper, table)
-    query = LeaderboardQuery(paper, table, encoder, language, recipe, field, pool)
+    query = LeaderboardQuery(paper, table, encoder, language, recipe, community, pool)
     return score_tables(read_finished_runs(), query)
 
 
 def to_frame(found: Sequence[Result] | Sequence[Scored] | Sequence[ScoreTable] | ScoreTable) -> DataFrame:
     """Return results of `run`, `evaluate` or `leaderboard` as a table.
 
-    A row is a run, a model, or a line of a leaderboard; scores stand in columns "evaluator.metric", those before
-    training below "untrained.evaluator.metric"; of a leaderboard in its own columns, as means, with "COLUMN std" where
-    there are several seeds.
+    Each row is a run, a model, or a row of a leaderboard. Scores of runs and models are in columns "evaluator.metric",
+    and those before training in "untrained.evaluator.metric". Scores of a leaderboard are means, with columns
+    "COLUMN std", "COLUMN p" and "COLUMN marks" if a cell has them.
     """
     from pandas import DataFrame
 
@@ -170,18 +173,17 @@ def to_frame(found: Sequence[Result] | Sequence[Scored] | Sequence[ScoreTable] |
     for one in [found] if isinstance(found, ScoreTable) else found:
         if isinstance(one, Result):
             about = one.model_dump(include={"recipe", "seed", "model", "steps", "selected_step", "seconds", "run_id"})
-            before = {f"untrained.{key}": value for key, value in _flat(one.untrained)}
-            rows.append({**about, **dict(_flat(one.scores)), **before})
+            rows.append({**about, **_flat(one.scores), **_flat(one.untrained, "untrained.")})
         elif isinstance(one, Scored):
             about = {"model": one.model, "pooling": one.pooling, "max_length": one.max_length, "seconds": one.seconds}
-            rows.append({**about, **dict(_flat(one.scores))})
+            rows.append({**about, **_flat(one.scores)})
         else:
             rows += _lines(one)
     return DataFrame(rows)
 
 
-def _flat(scores: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str, float]]:
-    return ((f"{name}.{metric}", value) for name, values in scores.items() for metric, value in values.items())
+def _flat(scores: Mapping[str, Mapping[str, float]], prefix: str = "") -> dict[str, float]:
+    return {prefix + ".".join(map(str, keys)): value for keys, value in leaves(scores)}
 
 
 def _lines(table: ScoreTable) -> Iterator[dict[str, Any]]:
@@ -190,18 +192,18 @@ def _lines(table: ScoreTable) -> Iterator[dict[str, Any]]:
         for column in table.columns:
             score = row.scores.get(column)
             line[column] = None if score is None else score.mean
-            if score is not None and score.std is not None:
-                line[f"{column} std"] = score.std
+            if score is not None:
+                extra = {"std": score.std, "p": score.p, "marks": "; ".join(score.marks) or None}
+                line |= {f"{column} {name}": value for name, value in extra.items() if value is not None}
         yield line
 
 
 def _seeds(seeds: int | Sequence[int] | None) -> str | None:
-    """Return a count or several seeds as `--seeds` takes them."""
-    if seeds is None or (not isinstance(seeds, int) and len(seeds) == 1):
+    """Return a number of seeds, or several seeds, as in `--seeds`."""
+    if seeds is None or (isinstance(seeds, Sequence) and len(seeds) == 1):
         return None
     return str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds))
 
 
-def _assignments(settings: Mapping[str, Any] | None) -> list[str]:
-    """Return settings as `--set` takes them: JSON's texts, numbers and lists are TOML's."""
-    return [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in (settings or {}).items()]
+def _overrides(settings: Mapping[str, Any] | None) -> list[Override]:
+    return [Override.of(path, value) for path, value in (settings or {}).items()]

@@ -1,4 +1,4 @@
-"""The Typer app: every command by name, and the one place that prints what a user did wrong and sets the exit code."""
+"""Typer app: all commands, and the place that prints errors and sets the exit code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Annotated, Never
 
 import typer
 
-from cse_cli import __version__, doctor
+from cse_cli import doctor
+from cse_cli._version import __version__
 from cse_cli.analysis import command as analysis
 from cse_cli.core.terminal import make_usable
 from cse_cli.data import command as data
@@ -67,27 +68,29 @@ def main(
 
 
 def run() -> None:
-    """Run the app; what a user did wrong becomes one message on stderr and an exit code."""
+    """Run the app. An error that the user can correct becomes one message on stderr and an exit code."""
     make_usable()
     try:
-        _demand_folder()
+        _check_directory()
         sys.exit(app(prog_name="cse", standalone_mode=False) or 0)
     except Exception as error:
         _end(error)
 
 
-def _demand_folder() -> None:
-    """Refuse a current folder that has been deleted: libraries end the process there without a word of why."""
+def _check_directory() -> None:
+    """Check that the current directory exists. In a deleted one, libraries end the process without a message."""
     from registry.errors import CseError
 
     try:
         Path.cwd()
     except FileNotFoundError:
-        raise CseError("the current folder is not there any more", "go to another one: cd ~") from None
+        raise CseError(
+            "the current directory no longer exists", "change to another one: cd ~", code="app.no_directory"
+        ) from None
 
 
 def _end(error: Exception) -> Never:
-    """Say what was wrong and exit; raise what nobody expected."""
+    """Print the error and exit, or raise an unexpected error."""
     from registry.errors import CseError
     from registry.paths import NO_ROOM
 
@@ -95,17 +98,17 @@ def _end(error: Exception) -> Never:
         _exit(str(error), error.exit_code)
     if isinstance(error, OSError) and (error.errno in (*NO_ROOM, errno.EROFS) or error.filename):
         about = f": {error.filename}" if error.filename else ""
-        todo = "free some" if error.errno in (*NO_ROOM, errno.EROFS) else "put that right"
-        _exit(f"{error.strerror}{about}\n  → {todo}, or set CSE_HOME to another folder; runs can be resumed", 4)
+        action = "free disk space" if error.errno in (*NO_ROOM, errno.EROFS) else "correct the path or its permissions"
+        _exit(f"{error.strerror}{about}\n  → {action}, or set CSE_HOME to another directory, then resume the run", 4)
     if isinstance(error, typer.Abort):
-        _exit("stopped: nothing was changed", 1)
-    if hasattr(error, "format_message"):  # an option that there is not, or a value that it does not take
+        _exit("stopped without changes", 1)
+    if hasattr(error, "format_message"):  # an unknown option or an invalid value
         _exit(_usage(error), 2)
     if isinstance(error, RuntimeError | MemoryError):
         from cse_cli.core.devices import missing_memory
 
-        if (said := missing_memory(error)) is not None:
-            _exit(f"{said}\n  → lower the batch size or the length of sentences", 1)
+        if (reason := missing_memory(error)) is not None:
+            _exit(f"{reason}\n  → lower the batch size or the maximum length of sentences", 1)
     raise error
 
 
@@ -113,21 +116,23 @@ def _exit(text: str, code: int) -> Never:
     from cse_cli.core.console import print_error
 
     if text:
-        with suppress(OSError):  # a stderr that takes nothing leaves the exit code
+        with suppress(OSError):  # stderr may be closed
             print_error(text)
     sys.exit(code)
 
 
 def _usage(error: Exception) -> str:
-    """Return what is wrong with the options, in the form of all errors; empty where help was printed instead."""
+    """Return the message of a usage error, or an empty string if the help was printed instead."""
     from pydantic import ValidationError
 
     from registry.validation import describe
 
-    said: str = error.format_message()  # type: ignore[attr-defined]
+    text: str = error.format_message()  # type: ignore[attr-defined]
     if isinstance(error.__cause__, ValidationError):
-        wrong = describe(error.__cause__).replace("not the text ", "not ")  # on a command line everything is text
-        said = said.replace(str(error.message), wrong)  # type: ignore[attr-defined]
+        problem = describe(error.__cause__).replace("not the text ", "not ")  # every option is a string
+        text = text.replace(str(error.message), problem)  # type: ignore[attr-defined]
+    if not text:
+        return ""
     context = getattr(error, "ctx", None)
     command = " ".join(["cse", *sys.argv[1:2]]) if context is None else context.command_path
-    return f"{said[:1].lower()}{said[1:].rstrip('.')}\n  → `{command} --help` shows what it takes" if said else ""
+    return f"{text[:1].lower()}{text[1:].rstrip('.')}\n  → see the options: {command} --help"

@@ -1,4 +1,4 @@
-"""`cse doctor`: checks of everything a run depends on, on a screen or as a report to paste into an issue."""
+"""`cse doctor`: check everything that a run depends on, and print a report that you can paste into an issue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.environment import environment, name_clash
+from cse_cli.core.environment import environment
 from cse_cli.core.formatting import counted
 from cse_cli.core.paths import home
 
@@ -30,12 +30,12 @@ EPILOG = "Examples:  cse doctor  ·  cse doctor --md > report.md  ·  cse doctor
 
 @dataclass(frozen=True)
 class Check:
-    """The result of one check.
+    """Result of one check.
 
     Args:
-        about: What was checked.
-        state: "note" is something that is missing and that only some runs need.
-        text: What was found.
+        about: Subject of the check.
+        state: State. "note" means that something is missing that only some runs need.
+        text: Description of the state.
     """
 
     about: str
@@ -47,12 +47,7 @@ def doctor(
     md: Annotated[bool, typer.Option("--md", help="Markdown, to paste into an issue.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Report versions, devices, runs, models and data. The exit code is 1 if something is broken."""
-    if clash := name_clash():
-        # Nothing below can be imported then, our own errors included.
-        typer.echo(f"error: {clash}", err=True)
-        raise typer.Exit(1)
-
+    """Report versions, devices, runs, models and data. The exit code is 1 if a check fails."""
     checks = examine()
     if json_:
         write_json({"environment": environment(), "checks": [asdict(check) for check in checks]})
@@ -62,7 +57,7 @@ def doctor(
 
 
 def examine() -> list[Check]:
-    """Run every check; one that raises is a problem and does not end the others."""
+    """Run every check. An exception counts as a problem and does not end the other checks."""
     return [found for check in _CHECKS for found in _guarded(check)]
 
 
@@ -70,7 +65,7 @@ def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
     about = check.__name__.strip("_").replace("_", " ")
     try:
         yield from check()
-    except Exception as error:  # the report must reach its end, whatever is broken
+    except Exception as error:  # the report must be complete
         yield Check(about, "problem", f"{type(error).__name__}: {error}")
 
 
@@ -78,18 +73,18 @@ def _state_directory() -> Iterator[Check]:
     folder = home()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not existing.is_dir():
-        yield Check("state directory", "problem", f"{existing} is a file; set CSE_HOME to a folder")
+        yield Check("state directory", "problem", f"{existing} is a file: set CSE_HOME to a directory")
         return
     if not os.access(existing, os.W_OK):
-        yield Check("state directory", "problem", f"{folder} cannot be written; set CSE_HOME to another folder")
+        yield Check("state directory", "problem", f"{folder} is not writable: set CSE_HOME to another directory")
         return
     free = shutil.disk_usage(existing).free / 2**30
     made = "" if folder.exists() else ", not created yet"
-    yield Check("state directory", "ok" if free > _LOW_DISK_GB else "problem", f"{folder}{made}; {free:.1f} GB free")
+    yield Check("state directory", "ok" if free > _LOW_DISK_GB else "problem", f"{folder}{made}, {free:.1f} GB free")
 
 
 def _runs() -> Iterator[Check]:
-    from cse_cli.runs.index import STATES, earlier_runs, read_index
+    from cse_cli.runs.index import STATES, read_index
 
     index = read_index()
     counts = Counter(run.state for run in index.runs)
@@ -101,8 +96,6 @@ def _runs() -> Iterator[Check]:
             yield Check(f"run {run.about.short}", "problem", run.unreadable)
         elif run.damaged:
             yield Check(f"run {run.about.short}", "note", f"{counted(run.damaged, 'damaged line')} in events.jsonl")
-    if earlier := earlier_runs():
-        yield Check("earlier runs", "note", earlier)
 
 
 def _threads() -> Iterator[Check]:
@@ -111,14 +104,13 @@ def _threads() -> Iterator[Check]:
     from cse_cli.core import devices
 
     usual, cpus, limit = torch.get_num_threads(), devices.schedulable_cores(), devices.core_quota()
-    room = f"{cpus} cores may be used" + ("" if limit is None else f", the time of {limit:g} is given")
+    cores = f"{cpus} cores available" + ("" if limit is None else f", CPU quota of {limit:g} cores")
     if chosen := devices.thread_setting():
         state: State = "note" if usual > devices.usable_threads() else "ok"
-        yield Check("threads", state, f"{usual}, set by {chosen}; {room}")
+        yield Check("threads", state, f"{usual}, set by {chosen}, {cores}")
     else:
-        yield Check(
-            "threads", "ok", f"{min(usual, devices.usable_threads())}; {room}; OMP_NUM_THREADS sets another number"
-        )
+        threads = min(usual, devices.usable_threads())
+        yield Check("threads", "ok", f"{threads}, {cores}. To change the number, set OMP_NUM_THREADS")
 
 
 def _components() -> Iterator[Check]:
@@ -132,13 +124,13 @@ def _components() -> Iterator[Check]:
 
 
 def _models() -> Iterator[Check]:
-    from registry.hub import repositories
-    from registry.models import PRETRAINED
     from registry.paths import expand_user
+    from registry.resources.hub import repositories
+    from registry.resources.models import PRETRAINED
 
     if configured := os.environ.get("CSE_MODELS"):
         names = _model_names(expand_user(Path(configured)))
-        found = f"{configured}: {', '.join(names) or 'no folder with a config.json'}"
+        found = f"{configured}: {', '.join(names) or 'no directory with a config.json'}"
         yield Check("CSE_MODELS", "ok" if names else "problem", found)
     else:
         yield Check("CSE_MODELS", "note", "not set")
@@ -152,43 +144,44 @@ def _model_names(folder: Path) -> list[str]:
 
 
 def _data_sets() -> Iterator[Check]:
-    from registry import catalogue
     from registry.paths import expand_user
+    from registry.resources import catalog
 
     configured = os.environ.get("CSE_DATA")
     if configured is None:
         yield Check("CSE_DATA", "note", "not set")
     else:
         there = expand_user(Path(configured)).is_dir()
-        yield Check("CSE_DATA", "ok" if there else "problem", configured if there else f"{configured} is no folder")
+        found = configured if there else f"{configured} is not a directory"
+        yield Check("CSE_DATA", "ok" if there else "problem", found)
     places: dict[str, list[str]] = {}
-    for name in catalogue.names():
-        splits = catalogue.entry(name).splits
-        found = {split: _place(name, split) for split in splits}
-        for place in dict.fromkeys(found.values()):
-            lying = [split for split in splits if found[split] == place]
-            which = [name] if len(lying) == len(splits) else [f"{name}/{split}" for split in lying]
+    for name in catalog.names():
+        splits = catalog.entry(name).splits
+        located = {split: _place(name, split) for split in splits}
+        for place in dict.fromkeys(located.values()):
+            here = [split for split in splits if located[split] == place]
+            which = [name] if len(here) == len(splits) else [f"{name}/{split}" for split in here]
             places.setdefault(place, []).extend(which)
     for place, names in sorted(places.items()):
         yield Check(f"data: {place}", "note" if place == "not on this machine" else "ok", ", ".join(names))
 
 
 def _place(name: str, split: str) -> str:
-    from registry.catalogue.find import find
     from registry.errors import CseError
+    from registry.resources.catalog.find import find
 
     try:
         found = find(name, split)
     except CseError as error:
-        return f"cannot be looked up ({error.message})"
+        return f"unknown ({error.message})"
     return "not on this machine" if found is None else found[0]
 
 
 def _hub() -> Iterator[Check]:
-    from registry.hub import unreachable
+    from registry.resources.hub import unreachable
 
     reason = unreachable()
-    yield Check("model hub", "ok" if reason is None else "note", reason or "answers")
+    yield Check("Hugging Face Hub", "ok" if reason is None else "note", reason or "reachable")
 
 
 _CHECKS = (_state_directory, _runs, _threads, _components, _models, _data_sets, _hub)
@@ -198,7 +191,7 @@ _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets",
 
 
 def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
-    """Print what was found for a person: a mark and a line or two about each thing, what is wrong at the end."""
+    """Print the report for a terminal, with a mark for each check and the problems at the end."""
     with stdout_console() as out:
         for about, text in _about(environment).items():
             out.print(Text(f"{about}: {text}", "dim"))
@@ -211,7 +204,7 @@ def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> Non
 
 
 def print_markdown(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
-    """Print the report as Markdown: its lines stay readable without rendering."""
+    """Print the report as Markdown."""
     lines = [
         "## cse doctor",
         "",
@@ -240,4 +233,4 @@ def _about(environment: Mapping[str, Any]) -> dict[str, str]:
 
 def _verdict(checks: Sequence[Check]) -> str:
     problems = [check.about for check in checks if check.state == "problem"]
-    return f"problems: {', '.join(problems)}" if problems else "no problem found"
+    return f"problems: {', '.join(problems)}" if problems else "no problems found"

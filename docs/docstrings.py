@@ -1,4 +1,4 @@
-"""Text of docstrings as Markdown: exponents raised, equations on lines of their own, doubtful points linked."""
+"""Docstrings as Markdown, with superscripts, separate lines for equations, and links of doubtful points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def doubtful_points() -> dict[str, str]:
     pages = sorted(METHODS.glob("*.md"))
     found = [(code.upper(), page.name) for page in pages for code in _ANCHOR.findall(page.read_text(encoding="utf-8"))]
     if len(dict(found)) != len(found):
-        raise ValueError("a doubtful point stands on two pages")
+        raise ValueError("a doubtful point is on two pages")
     return dict(found)
 
 
@@ -30,11 +30,11 @@ def _title(page: str) -> str:
 
 
 def link_points(text: str, methods: str = "../methods") -> str:
-    """Return a page with every doubtful point and method page that it names linked; code and links stay.
+    """Return a page with links to the doubtful points and method pages that it names.
 
     Args:
-        text: Markdown.
-        methods: The way from the page to the folder of the method pages.
+        text: Markdown. Code and links do not change.
+        methods: Path from the page to the directory of the method pages.
     """
 
     def link(found: re.Match[str]) -> str:
@@ -49,7 +49,7 @@ def link_points(text: str, methods: str = "../methods") -> str:
 
 
 def paragraph(text: str) -> str:
-    """Return a docstring's paragraph: plain-text mathematics that Markdown leaves alone and a reader can read."""
+    """Return a paragraph of a docstring with its plain-text mathematics in Markdown."""
     lines = [f"{line}  " if _EQUATION.match(line) else line for line in text.split("\n")]
     parts = _KEPT.split("\n".join(lines))
     return "".join(part if place % 2 else _mathematics(part) for place, part in enumerate(parts))
@@ -61,7 +61,7 @@ def _mathematics(text: str) -> str:
 
 
 def _scripts(text: str, sign: str, tag: str) -> str:
-    """Return text with `^{…}` as an element; braces within are part of it."""
+    """Return a text with `^{…}` as an element."""
     out = ""
     while (start := text.find(sign + "{")) >= 0:
         depth, end = 1, start + 2

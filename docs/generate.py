@@ -1,4 +1,4 @@
-"""Write `docs/reference/` and the leaderboard: from registries, recipe schema, catalogue, papers and command line.
+"""Write `docs/reference/` and the leaderboard: from registries, recipe schema, catalog, papers and command line.
 
 python docs/generate.py            write the pages that changed
 python docs/generate.py --check    exit 1 and name the pages that are not current
@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
 import typer
@@ -27,8 +28,9 @@ from pydantic_core import PydanticUndefined
 
 from cse_cli.app import app
 from cse_cli.recipe import schema
-from registry import REGISTRIES, Entry, Registry, Tune, catalogue
-from registry.models import known_models
+from registry import REGISTRIES, Entry, Registry, Tune
+from registry.resources import catalog
+from registry.resources.models import known_models
 from registry.signature import documented
 
 PAGES = Path(__file__).parent
@@ -55,13 +57,13 @@ def pages() -> dict[str, str]:
 
 
 def _noted(text: str) -> str:
-    """Return a page with the note below its settings for the site, where it has any."""
+    """Return a page with the note after its settings for the site."""
     settings, end, rest = text.partition("\n---\n") if text.startswith("---\n") else ("", "", text)
     return f"{settings}{end}{_NOTE}\n\n{rest.strip()}\n"
 
 
 def components(registry: Registry[Any]) -> str:
-    """Return the page of one kind; plug-ins of this machine are left out."""
+    """Return the page of one kind of component, without installed plug-ins."""
     out = [f"# {registry.kind.capitalize()}"]
     for entry in registry:
         if entry.distribution == "cse":
@@ -75,11 +77,15 @@ def _module(entry: Entry[Any]) -> str:
 
 
 def _prose(cls: type) -> Iterator[str]:
-    """Yield the paragraphs of a docstring without its `Args:` block."""
+    """Yield the paragraphs of a docstring without its `Args:` block, with its `Example:` as a block of code."""
     text = inspect.getdoc(cls) or ""
     text = re.sub(r"(?m)^Args:\n(?:(?: +.*)?\n)*", "", text + "\n")
+    text, _, example = text.partition("\nExample:\n")
     for part in re.split(r"\n{2,}", text.strip()):
-        yield re.sub(r"(?m)^(Source|Shapes|Doubtful):", r"\n**\1.**", paragraph(part)).strip()
+        yield re.sub(r"(?m)^(Source|Shapes|Doubtful|Raises):\s+", r"\n**\1.** ", paragraph(part)).strip()
+    if example:
+        code = dedent(example).strip()
+        yield f"**Example.**\n\n```{'pycon' if code.startswith('>>>') else 'toml'}\n{code}\n```"
 
 
 def _parameters(entry: Entry[Any]) -> str:
@@ -169,9 +175,8 @@ def recipe_keys() -> str:
     sections = sorted(found, key=lambda cls: (cls is not schema.Recipe, inspect.getsourcelines(cls)[1]))
     out = [
         "# Keys of a recipe",
-        "What the sections mean together is told in [Recipes](../recipes.md). A component's table holds its `name` and "
-        "its parameters side by side; they are on the component's page. The top level also takes `extends` "
-        "and `remove`.",
+        "[Recipes](../recipes.md) explains the sections. The table of a component contains its `name` and its "
+        "parameters, which the page of the component lists. The top level also supports `extends` and `remove`.",
     ]
     for cls in sections:
         if cls is not schema.Section:
@@ -184,7 +189,7 @@ def _keys(cls: type[BaseModel]) -> str:
     rows = []
     for name, field in cls.model_fields.items():
         part = inspect.isclass(cls) and issubclass(cls, schema.Part) and name == "params"
-        text = "the component's own parameters, written beside `name`" if part else texts.get(name, "")
+        text = "parameters of the component, in the same table as `name`" if part else texts.get(name, "")
         rows.append([f"`{field.alias or name}`", cell(_type(field)), _default(field), cell(text)])
     return table(["key", "value", "default", "meaning"], rows)
 
@@ -220,18 +225,18 @@ def _option(parameter: Any) -> list[str]:
 
 
 def datasets() -> str:
-    """Return the page of the data catalogue."""
+    """Return the page of the data catalog."""
     out = [
         "# Data sets",
-        "How they are found, fetched and checked is told in [Data](../data.md). Sources are tried in the order given; "
-        "the first whose rows have the known digest is used.",
+        "[Data](../data.md) explains how `cse` finds, downloads and verifies them. It tries the sources in this order "
+        "and uses the first one whose rows have the known digest.",
     ]
-    for name in catalogue.names():
-        entry = catalogue.entry(name)
+    for name in catalog.names():
+        entry = catalog.entry(name)
         about = [
             f"{entry.kind}, {entry.language}; columns {', '.join(f'`{column}`' for column in entry.columns)}.",
             entry.note,
-            f"{entry.citation}. Licence: {entry.licence}.",
+            f"{entry.citation}. License: {entry.license}.",
         ]
         out += [
             f"## {name}",
@@ -253,7 +258,7 @@ def models() -> str:
             f"`{about.id}`" + "".join(f"<br>`{name}`" for name in about.names),
             f"`{about.revision[:12]}`" if about.revision else "newest" if about.published else "not published",
             "" if about.bytes is None else _size(about.bytes),
-            about.licence or "",
+            about.license or "",
             cell(" ".join(filter(None, [about.note, about.tokenizer and f"tokenizer of `{about.tokenizer}`"]))),
         ]
         for about in known_models().values()
@@ -261,20 +266,20 @@ def models() -> str:
     return "\n\n".join(
         [
             "# Models",
-            "Models that recipes and pages name, at the commits that are fetched; any other model of the hub, or a "
-            "directory, works too. How they are found and checked is told in [Data and models](../data.md).",
-            table(["model", "commit", "fetched", "licence", "note"], rows),
+            "Models that recipes and pages name, with the commits that `cse` downloads. You can use any other model of "
+            "the Hub, or a directory. [Data and models](../data.md) explains how `cse` finds and verifies them.",
+            table(["model", "commit", "fetched", "license", "note"], rows),
         ]
     )
 
 
-def _split(entry: catalogue.DatasetEntry, name: str) -> list[str]:
+def _split(entry: catalog.DatasetEntry, name: str) -> list[str]:
     split = entry.splits[name]
     path = f"`{split.path}`" if split.path else "comes with cse" if split.shipped else ""
     return [f"`{name}`", f"{split.rows:,}", path, f"`{split.sha256[:12]}…`" if split.sha256 else ""]
 
 
-def _fetched(entry: catalogue.DatasetEntry, key: str) -> list[str]:
+def _fetched(entry: catalog.DatasetEntry, key: str) -> list[str]:
     remote = entry.sources[key]
     splits = [split for split in entry.splits.values() if key in split.files]
     names = dict.fromkeys(part.file for split in splits for part in split.files[key])
@@ -291,7 +296,7 @@ def _size(count: int) -> str:
 
 
 def main() -> int:
-    """Write or check the pages; return the exit code."""
+    """Write or check the pages, and return the exit code."""
     made = pages()
     stale = [
         n for n, text in made.items() if not (PAGES / n).is_file() or (PAGES / n).read_text(encoding="utf-8") != text

@@ -15,14 +15,14 @@ WIDTH, HEIGHT, GAP = 960, 58, 10
 
 
 def layers() -> list[list[str]]:
-    """Return the layers of the contract, highest first; each is one module or several beside each other."""
+    """Return the layers of the contract, highest first. A layer has one or several modules."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     contract = next(one for one in settings["tool"]["importlinter"]["contracts"] if one["type"] == "layers")
     return [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
 
 
 def layers_svg() -> str:
-    """Return the picture: one row a layer, with what each module is for and what it imports."""
+    """Return the picture, with one row per layer and the purpose and imports of each module."""
     graph = grimp.build_graph("cse_cli", "registry")
     rows = [row for row in layers() if row != ["cse_cli.__main__"]]
     modules = [module for row in rows for module in row]

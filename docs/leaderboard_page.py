@@ -1,4 +1,4 @@
-"""The leaderboard of the site: what papers print of each encoder, the field's list, and what was measured here."""
+"""Leaderboard of the site: published results, the community leaderboard, and results of this project."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ from pathlib import Path
 from markdown_table import cell, table
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
-from cse_cli.analysis.papers import ScoreRow, ScoreTable
+from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 
 MEASURED = Path(__file__).parent / "results" / "mini.md"
-"""The page whose first table is that of our own runs."""
+"""Page with the results of this project in its first table."""
 AVERAGE = "Avg"
 USUAL = "STS12"
-"""A table with this column is of the seven English STS sets, and is named after its encoder alone."""
-REPRODUCTION = "run again by others"
+"""Column of the tables with the seven English STS sets, which have only the encoder in their name."""
+REPRODUCTION = "reproduction by others"
 
 
 def leaderboard() -> str:
     """Return the page."""
     nothing = FinishedRuns([])
-    listed = score_tables(nothing, LeaderboardQuery(field=True))
+    listed = score_tables(nothing, LeaderboardQuery(community=True))
     printed = score_tables(nothing, LeaderboardQuery())
     sections = [_measured(), *(_section(one) for one in [*listed, *printed])]
     names = [name for name, _ in sections]
     return "\n\n".join(
         [
             "---\nhide: [toc]\n---\n\n# Leaderboard",
-            "What the papers of this project and the field's public list print of each encoder, and what was measured "
-            "here, as stored in `registry/papers/` and on the pages of results. A number with **?** is doubtful as "
-            "printed; the notes below its table say why. Click a heading to sort. `cse leaderboard` puts your own runs "
-            "among these rows and tells whether the seeds explain a difference: "
-            "[how to read it](../leaderboard.md).",
+            "Published results of each encoder from the papers of this project and from the community leaderboard, and "
+            "results of this project. A number with **?** is doubtful: see the notes below its table. Click a heading "
+            "to sort. `cse leaderboard` adds your runs and tests the differences: "
+            "[reading the leaderboard](../leaderboard.md).",
             '<section class="leaderboard" markdown>',
             _form(names),
             *(text for _, text in sections),
@@ -59,18 +58,18 @@ def _section(printed: ScoreTable) -> tuple[str, str]:
     """Return an encoder's name and its table."""
     columns = sorted(printed.columns, key=lambda name: name != AVERAGE)
     scored = [name for name in columns if name != AVERAGE]
-    rows = [row for row in printed.rows if row.source != "ours"]
+    rows = [row for row in printed.rows if row.source != "measured"]
     notes = list(dict.fromkeys(note for row in rows for note in row.notes))
     shown = [[_name(row, notes), *(_score(row, name) for name in columns), _source(row), _recipe(row)] for row in rows]
-    header = ["method", *columns, "printed in", "recipe"]
-    if printed.kind == "field":
+    header = ["method", *columns, "reported in", "recipe"]
+    if printed.kind == "community":
         shown = [[*cells[:-2], _answer(row)] for cells, row in zip(shown, rows, strict=True)]
-        header = ["method", *columns, "answered by"]
+        header = ["method", *columns, "recipe"]
     folded = [f"    {number}. {note}" for number, note in enumerate(notes, 1)]
     name = f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}")
     return _part(
-        f"{name}: the field's list" if printed.kind == "field" else name,
-        _counts(rows) if printed.kind == "field" else "",
+        f"{name}: community leaderboard" if printed.kind == "community" else name,
+        _counts(rows) if printed.kind == "community" else "",
         table(header, shown),
         "\n".join(['??? note "Notes"', "", *folded]) if notes else "",
     )
@@ -90,7 +89,9 @@ def _score(row: ScoreRow, column: str) -> str:
 
 
 def _source(row: ScoreRow) -> str:
-    return f"{REPRODUCTION}: <{row.printed[0]}>" if row.source == "reproduction" else cell(", ".join(row.printed))
+    return (
+        f"{REPRODUCTION}: <{row.reported_in[0]}>" if row.source == "reproduction" else cell(", ".join(row.reported_in))
+    )
 
 
 def _recipe(row: ScoreRow) -> str:
@@ -98,19 +99,19 @@ def _recipe(row: ScoreRow) -> str:
 
 
 def _answer(row: ScoreRow) -> str:
-    """Return what answers a row of the field's list, whatever this machine has run."""
-    return _recipe(row) or cell(row.here[0].text)
+    """Return the recipe of a row of the community leaderboard, or the reason why there is no recipe."""
+    return _recipe(row) or cell(row.coverage[0].text)
 
 
 def _counts(rows: Sequence[ScoreRow]) -> str:
     recipes = sum(row.recipe is not None for row in rows)
-    reasons = sum(row.here[0].state == "reason" for row in rows)
+    reasons = sum(row.coverage[0].state == "reason" for row in rows)
     rest = len(rows) - recipes - reasons
-    return f"{len(rows)} rows: {recipes} have a recipe, {reasons} a reason, {rest} no recipe yet."
+    return f"{len(rows)} rows: {recipes} have a recipe, {reasons} have a reason why not, {rest} have no recipe yet."
 
 
 def _measured() -> tuple[str, str]:
-    """Return our own runs, from the page that tells how they were made."""
+    """Return the results of this project from their page."""
     header, *rows = _rows(MEASURED.read_text(encoding="utf-8"))
     average = header.index(AVERAGE)
     spreads = {rows[place - 1][0]: row for place, row in enumerate(rows) if row[0] == "±"}
@@ -120,8 +121,8 @@ def _measured() -> tuple[str, str]:
         if row[0] != "±" and not row[0].startswith("to ")
     ]
     return _part(
-        "mini_en (en), measured here",
-        "The small encoder that comes with the package, five seeds each; [how, and what may be said of it](mini.md).",
+        "mini_en (en), results of this project",
+        "The small encoder of the package, five seeds each: [method and conclusions](mini.md).",
         table(["recipe", AVERAGE, *_others(header, average)], shown),
     )
 

@@ -28,7 +28,7 @@ def code_blocks(page: Path) -> list[str]:
 
 
 def _cell(number: int, source: str) -> dict[str, Any]:
-    """Return a cell; code stands at odd places."""
+    """Return a cell. Odd numbers are code."""
     lines = source.splitlines(keepends=True)
     if number % 2:
         return {"cell_type": "code", "id": f"c{number}", "execution_count": None, "metadata": {}, "outputs": [],

@@ -1,4 +1,4 @@
-"""The page of the papers' tables: as printed, what answers each cell, and what others measured."""
+"""Page of the papers' tables, the recipes that reproduce each cell, and reproductions by others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from registry import papers
 
 
 def paper_tables() -> str:
-    """Return the page of the papers' tables as printed, and of what others measured."""
+    """Return the page of the papers' tables and of reproductions by others."""
     held = [papers.load(key) for key in papers.names()]
     out = [
         "# Papers' tables",
-        "As printed, for comparison; a flag is a doubt. The leaderboard puts our runs beside these rows. "
-        "What is stored and how is told in [Papers' numbers](../papers.md).",
+        "The papers' tables, unchanged. A flag is a doubt. `cse leaderboard` shows your runs with these rows. "
+        "[Papers' numbers](../papers.md) describes the files.",
         *_paper_counts(held),
     ]
     for paper in held:
@@ -25,7 +25,7 @@ def paper_tables() -> str:
         for identifier, table in paper.tables.items():
             out += _paper_table(identifier, table)
         if paper.figures:
-            out += ["Experiments that are only drawn:", _paper_figures(paper)]
+            out += ["Experiments that are only in figures:", _paper_figures(paper)]
     return "\n\n".join([*out, *_reproductions(), *_field()])
 
 
@@ -37,13 +37,13 @@ def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
         for name, c in counted
     ]
     yield (
-        "What answers the printed cells: a recipe or a study of this project that computes or holds them, whether it "
-        "has run or not (`cse leaderboard --table` says of each cell who ran it), a data set of the catalogue, or "
-        "nothing but a reason. Last, the figures that ours draws, and those that it draws in part:"
+        "Number of cells that a recipe or a study of this project can compute (`cse leaderboard --table` shows the "
+        "finished runs), that are in a data set of the catalog, or that only have a reason. Then the number of "
+        "figures, and those that this project draws in full and in part:"
     )
     yield markdown(header, rows)
-    yield "Why the others have no answer:"
-    yield markdown(["reason", "cells"], [[cell(why), str(n)] for why, n in counted[-1][1].reasons.items()])
+    yield "Reasons:"
+    yield markdown(["reason", "cells"], [[cell(reason), str(n)] for reason, n in counted[-1][1].reasons.items()])
 
 
 def _paper_table(identifier: str, table: papers.Table) -> Iterator[str]:
@@ -57,13 +57,13 @@ def _paper_table(identifier: str, table: papers.Table) -> Iterator[str]:
         if row.std:
             cells = [f"{number} ± {std}" for number, std in zip(cells, row.std, strict=True)]
         rows.append([cell(name), *cells, _answers(table, name)])
-    yield markdown(["", *(column.name for column in table.columns), "answered by"], rows)
+    yield markdown(["", *(column.name for column in table.columns), "recipe"], rows)
     if table.flags:
         yield "\n".join(f"- {_where(flag)}{flag.note}" for flag in table.flags)
 
 
 def _answers(table: papers.Table, row: str) -> str:
-    """Return what answers a row's cells, each answer once."""
+    """Return the recipes or reasons of a row's cells, each once."""
     found = [table.answer(name, column.name) for name, column in table.printed() if name == row]
     return "; ".join(dict.fromkeys(cell(a.text) if a.kind == "reason" else f"`{a.text}`" for a in found))
 
@@ -72,34 +72,33 @@ def _paper_figures(paper: papers.PaperTables) -> str:
     rows = []
     for identifier, figure in paper.figures.items():
         quoted = [f"{q.what} {q.value:g}" + (f" … {q.high:g}" if q.high else "") for q in figure.quoted]
-        ours = ", ".join(f"`{a.text}`" if a.kind != "reason" else a.text for a in figure.answers)
-        ours += f"; not: {figure.lacks}" if figure.lacks else ""
+        found = ", ".join(f"`{a.text}`" if a.kind != "reason" else a.text for a in figure.answers)
+        found += f"; missing: {figure.lacks}" if figure.lacks else ""
         rows.append(
-            [figure.number, f"`{identifier}`", *map(cell, (figure.caption, "; ".join(quoted), ours, figure.note))]
+            [figure.number, f"`{identifier}`", *map(cell, (figure.caption, "; ".join(quoted), found, figure.note))]
         )
-    return markdown(["", "", "shows", "numbers in the text", "answered by", "note"], rows)
+    return markdown(["", "", "content", "numbers in the text", "recipe", "note"], rows)
 
 
 def _reproductions() -> Iterator[str]:
-    yield "## Runs by others"
-    yield "Averages over the seven English STS sets; `registry/papers/reproductions.toml` has those of single sets too."
+    yield "## Reproductions by others"
+    yield "Averages over the seven English STS sets. `registry/papers/reproductions.toml` also has single sets."
     rows = [
         [f"`{r.recipe}`", str(r.n), f"{r.mean:.2f}", f"{r.std:.2f}" if r.std else "", f"{r.low:.2f} … {r.high:.2f}",
          f"<{r.source}>", cell(r.note)]
         for r in papers.reproductions()
         if r.score == papers.AVERAGE
     ]  # fmt: skip
-    yield markdown(["recipe of ours", "runs", "mean", "std", "range", "source", "note"], rows)
+    yield markdown(["recipe", "runs", "mean", "std", "range", "source", "note"], rows)
 
 
 def _field() -> Iterator[str]:
-    yield "## The field's own list"
+    yield "## Community leaderboard"
     listed = papers.field_rows()
     yield (
         f"{len(listed)} rows, in `registry/papers/field_leaderboard.tsv`, from "
-        "<https://github.com/Doragd/Awesome-Sentence-Embedding>. What answers them: a recipe of this project that "
-        "computes the row, whether it has run or not (`cse leaderboard --field` says of each who ran it), or nothing "
-        "but a reason:"
+        "<https://github.com/Doragd/Awesome-Sentence-Embedding>. Each has a recipe of this project that computes it "
+        "(`cse leaderboard --community` shows the finished runs), or a reason why there is no recipe:"
     )
     names = dict.fromkeys(row.encoder for row in listed)
     groups = {name: [row for row in listed if row.encoder == name] for name in names}
@@ -109,7 +108,7 @@ def _field() -> Iterator[str]:
     )
     yield "Each row:"
     yield markdown(
-        ["encoder", "method", "listed", "answered by"],
+        ["encoder", "method", "listed", "recipe"],
         [[row.encoder, cell(row.method), f"{row.avg:.2f}", cell(_field_answer(row))] for row in listed],
     )
     yield "Doubtful ones:"
@@ -125,7 +124,7 @@ def _field_counts(name: str, rows: list[papers.FieldRow]) -> list[str]:
 def _field_answer(row: papers.FieldRow) -> str:
     if row.answer is None:
         return "no recipe yet"
-    return f"`{row.recipe}`" if row.recipe else row.unanswered
+    return f"`{row.recipe}`" if row.recipe else row.not_reproduced_because
 
 
 def _where(flag: papers.Flag) -> str:

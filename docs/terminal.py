@@ -1,6 +1,6 @@
-"""Draw what a terminal printed: `python docs/terminal.py CAPTURE.ansi PICTURE.svg TITLE`.
+"""Draw the output of a terminal: `python docs/terminal.py CAPTURE.ansi PICTURE.svg TITLE`.
 
-CAPTURE is the text with its colours, as `tmux capture-pane -e -p` writes it. The picture asks nobody for a font.
+CAPTURE is the output of `tmux capture-pane -e -p`, with its colors. The picture loads no font.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What can be composed into a method: components that register themselves, found by name.
+"""Registry of the components of a method.
 
-Names are imported on first use, so that `registry.errors` and the catalogues stay free of torch.
+Names are imported at first use, so `registry.errors` and the catalog do not import torch.
 """
 
 from __future__ import annotations

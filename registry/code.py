@@ -1,16 +1,16 @@
-"""Digest of the code of a component: what it computes, without docstrings, comments, annotations' imports and layout.
+"""Digest of the code of a component, without docstrings, comments, annotations' imports and layout.
 
-It covers the component's module and all modules of its own distribution that this imports, directly or not, also
-inside functions. They are found from syntax trees; nothing is imported or run. Three rules keep it to what is used:
+It includes the component's module and all modules of its distribution that are imported, directly or indirectly, also
+inside functions. They are found in syntax trees, without importing them. Three rules limit it to code that is used:
 
-- A package's `__init__` that re-exports names counts with its own definitions, and only the imports of the names that
-  are taken from it are followed. A new component in a plug-in with `from .new import New` changes no other component.
-- What stands under `if TYPE_CHECKING:` never runs and does not count. What a lazy `__getattr__` imports is not seen:
-  `from registry import LOSSES` does not make the machinery that reads components a part of every component.
-- "Own distribution" is the top-level package, and what is installed or lies in one folder with it: a script counts
-  with the helper modules next to it.
+- A package's `__init__` counts with its definitions. Of its imports, only those of the requested names are followed. A
+  new component in a plug-in with `from .new import New` changes no other component.
+- Code under `if TYPE_CHECKING:` does not count. Imports of a lazy `__getattr__` are not followed: `from registry import
+  LOSSES` does not add the registry to every component.
+- The distribution is the top-level package, and what is installed with it. For a script, it includes the modules in the
+  same directory.
 
-Digests are the same for all Python versions that parse the code to the same tree: fields that are empty are left out.
+Digests are the same for all Python versions that parse the code to the same tree, because empty fields are omitted.
 """
 
 from __future__ import annotations
@@ -34,21 +34,28 @@ from typing import Any
 from registry.errors import CseError
 
 _BUILT_IN = frozenset({"registry", "cse_cli"})
-"""Top-level packages of this distribution. A script in the same folder does not count them as its helpers."""
+"""Top-level packages of this distribution, which do not count as modules next to a script."""
 
-
-_FETCHING = frozenset({"registry.errors", "registry.hub", "registry.paths", "registry.repository", "registry.transfer"})
-"""Modules that fetch files and report errors. They do not count: what they fetch has digests of its own."""
+_FETCHING = frozenset(
+    {
+        "registry.errors",
+        "registry.resources.hub",
+        "registry.paths",
+        "registry.resources.repository",
+        "registry.resources.download",
+    }
+)
+"""Modules that download files and report errors. They do not count, because the files have digests."""
 
 
 @dataclass(frozen=True)
 class _Module:
-    """A module that was found.
+    """A module.
 
     Args:
         name: Full name.
-        file: Its source, or another file that holds its code. Empty for a namespace package.
-        folders: Folders of a package. Empty for a module.
+        file: File with its code. Empty for a namespace package.
+        folders: Directories of a package. Empty for a module.
     """
 
     name: str
@@ -57,7 +64,7 @@ class _Module:
 
     @cached_property
     def root(self) -> str:
-        """The folder from which its top-level package is imported."""
+        """Directory of its top-level package."""
         place = Path(self.folders[0] if self.folders else self.file)
         return str(place.parents[self.name.count(".")])
 
@@ -67,9 +74,9 @@ class _Import:
     """A name that an import statement binds.
 
     Args:
-        bound: The name.
-        module: Full name of the module that is imported.
-        taken: What is taken from the module. Empty for the module itself.
+        bound: Bound name.
+        module: Full name of the imported module.
+        taken: Name in the module. Empty for the module itself.
     """
 
     bound: str
@@ -79,12 +86,12 @@ class _Import:
 
 @dataclass(frozen=True)
 class _Code:
-    """What a file holds.
+    """Contents of a file.
 
     Args:
         whole: Digest of its tree.
-        passed: The same without import statements and `__all__`, for a package that only passes names on.
-        imports: Everything that it imports.
+        passed: Digest without import statements and `__all__`, for a package that re-exports names.
+        imports: All imports.
     """
 
     whole: str
@@ -93,10 +100,10 @@ class _Code:
 
 
 def code_digest(cls: type) -> str:
-    """Return the SHA-256 of the code that decides what a component computes; see the module's docstring.
+    """Return the SHA-256 of the code of a component.
 
-    A class without a file, such as one of a notebook's cell, counts with its own source, else with the version of its
-    distribution.
+    A class without a file, for example in a notebook, counts with its source. Without source, it counts with the
+    version of its distribution.
     """
     start = _find(cls.__module__)
     if start is None or not start.file:
@@ -105,10 +112,10 @@ def code_digest(cls: type) -> str:
 
 
 def modules_digest(names: Iterable[str]) -> str:
-    """Return the SHA-256 of the code of modules and of all modules of packages, without what these import.
+    """Return the SHA-256 of the code of modules, and of all modules in packages, without their imports.
 
     Raises:
-        CseError: A module does not exist.
+        CseError: If a module does not exist.
     """
     return _digest("\n".join(f"{module.name} {_code(module).whole}" for name in names for module in _below(name)))
 
@@ -116,20 +123,20 @@ def modules_digest(names: Iterable[str]) -> str:
 def _below(name: str) -> Iterator[_Module]:
     module = _find(name)
     if module is None:
-        raise CseError(f"no module {name}", "install cse again")
+        raise CseError(f"module {name} does not exist", "install cse again", code="code.missing_module")
     yield module
     for inner in sorted(each.name for each in pkgutil.iter_modules(module.folders)):
         yield from _below(f"{name}.{inner}")
 
 
-# --- what a module uses -----------------------------------------------------------------------------------------------
+# --- use of modules ---------------------------------------------------------------------------------------------------
 
 _Use = tuple[str, str | None]
-"""Module and what is taken from it: a name that it passes on, "" for all of it, None for only importing through it."""
+"""Module and use: a re-exported name, "" for the whole module, or None if only a submodule is imported."""
 
 
 def _used_by(start: _Module) -> Iterator[str]:
-    """Yield a line for each part of the code that a module uses, its own included."""
+    """Yield a line for each part of the code that a module uses, including the module."""
     seen: set[_Use] = set()
     waiting: list[_Use] = [(start.name, "")]
     while waiting:
@@ -151,7 +158,7 @@ def _used_by(start: _Module) -> Iterator[str]:
 
 
 def _uses(wanted: _Import) -> Iterator[_Use]:
-    """Yield what one import uses: the packages on the way, and the module or the part of it."""
+    """Yield the uses of one import: its parent packages, and the module or a name in it."""
     target = wanted.module
     if wanted.taken and _find(f"{target}.{wanted.taken}") is not None:
         target = f"{target}.{wanted.taken}"
@@ -163,16 +170,16 @@ def _uses(wanted: _Import) -> Iterator[_Use]:
 
 
 def _passes_on(name: str, taken: str) -> bool:
-    """Return whether a name that is taken from a package is one that its `__init__` imports."""
+    """Return whether a package re-exports a name, which its `__init__` imports."""
     module = _find(name)
     return module is not None and bool(module.folders) and any(e.bound == taken for e in _code(module).imports)
 
 
-# --- where modules are ------------------------------------------------------------------------------------------------
+# --- search for modules -----------------------------------------------------------------------------------------------
 
 
 def _find(name: str) -> _Module | None:
-    """Return a module without importing anything; None if there is none."""
+    """Return a module without importing it, or None."""
     loaded = sys.modules.get(name)
     if file := getattr(loaded, "__file__", None):
         return _Module(name, str(file), tuple(getattr(loaded, "__path__", ())))
@@ -188,7 +195,7 @@ def _find(name: str) -> _Module | None:
 
 
 def _is_own(start: _Module, name: str) -> bool:
-    """Return whether a module belongs to the distribution of the first one."""
+    """Return whether a module belongs to the distribution of another."""
     top, first = name.partition(".")[0], start.name.partition(".")[0]
     if top == first:
         return True
@@ -197,7 +204,7 @@ def _is_own(start: _Module, name: str) -> bool:
 
 @cache
 def _together(first: str, root: str, top: str) -> bool:
-    """Return whether a top-level package came with another one, which is imported from the folder `root`."""
+    """Return whether a top-level package belongs to the distribution of another, which is imported from `root`."""
     other = _find(top)
     if other is None or other.root != root:
         return False
@@ -206,7 +213,7 @@ def _together(first: str, root: str, top: str) -> bool:
 
 @cache
 def _installed() -> frozenset[str]:
-    """Return the folders that hold many distributions."""
+    """Return the directories that contain many distributions."""
     return frozenset(sysconfig.get_path(name) for name in ("purelib", "platlib", "stdlib"))
 
 
@@ -219,14 +226,14 @@ def _distributions(top: str) -> frozenset[str]:
     return _all_distributions().get(top, frozenset())
 
 
-# --- what a file holds ------------------------------------------------------------------------------------------------
+# --- contents of files ------------------------------------------------------------------------------------------------
 
 _parsed: dict[_Module, tuple[tuple[int, int], _Code]] = {}
-"""Module → time of change and size of its file when it was parsed, and what it holds."""
+"""Module → modification time and size of its file when it was parsed, and its contents."""
 
 
 def _code(module: _Module) -> _Code:
-    """Return what a module holds, parsed once until its file changes."""
+    """Return the contents of a module, parsed again only if its file changes."""
     if not module.file:
         return _Code("")
     try:
@@ -256,13 +263,13 @@ def _read(module: _Module) -> _Code:
 
 
 class _Walk:
-    """Turns a syntax tree into plain lists, and collects its import statements."""
+    """Conversion of a syntax tree to lists, which also collects its import statements."""
 
     def __init__(self) -> None:
         self.imports: list[ast.Import | ast.ImportFrom] = []
 
     def plain(self, node: Any) -> Any:
-        """Return a node without what does not change its meaning."""
+        """Return a node without docstrings, contexts and empty fields."""
         if isinstance(node, ast.AST):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self.imports.append(node)
@@ -279,7 +286,7 @@ class _Walk:
 
 
 def _that_run(nodes: list[Any]) -> Iterator[Any]:
-    """Yield what is not a docstring or another bare string, and of `if TYPE_CHECKING:` only its `else`."""
+    """Yield the statements that run: no docstrings and other bare strings, no `if TYPE_CHECKING:`."""
     for node in nodes:
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             yield from _that_run(node.orelse)
@@ -296,7 +303,7 @@ def _passes_names(statement: ast.stmt) -> bool:
 
 
 def _bound(module: _Module, node: ast.Import | ast.ImportFrom) -> Iterator[_Import]:
-    """Yield what an import statement binds, its relative name made full."""
+    """Yield the names that an import statement binds, with absolute module names."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             yield _Import(alias.asname or alias.name.partition(".")[0], alias.name)

@@ -1,6 +1,6 @@
-"""Registries: names → components, found by scan and by entry points, described by their own signatures.
+"""Registries of components, one for each kind. They are filled by a scan of modules and by entry points.
 
-One registry for each kind of component stands at the end. torch is imported by the first scan, not by this module.
+torch is imported by the first scan, not by this module.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T", bound="Component")
 
 @dataclass(frozen=True)
 class Entry(Generic[T]):
-    """One registered component and what its class declares."""
+    """A registered component and its declaration."""
 
     kind: str
     name: str
@@ -53,39 +53,41 @@ class Entry(Generic[T]):
 
     @property
     def summary(self) -> str:
-        """First line of the class docstring."""
+        """First line of the docstring."""
         return (inspect.getdoc(self.cls) or "").partition("\n")[0]
 
     @property
     def docstring(self) -> str:
-        """The class docstring, with the parameters of base classes among its own."""
+        """Docstring, including the parameters of base classes."""
         from registry.signature import docstring
 
         return docstring(self.cls)
 
     @property
     def resources(self) -> dict[str, Resource]:
-        """Parameter → what it names, of the parameters that name a model, a data set or a file."""
+        """Parameter → resource, for parameters that name a model, a data set or a file."""
         from registry.signature import resources
 
         return resources(self.parameters)
 
     def build(self, values: Mapping[str, Any], encoders: Mapping[str, Encoder] | None = None) -> T:
-        """Make the component from validated parameter values; names of encoders become the encoders.
+        """Build the component from parameter values.
 
         Args:
-            values: Parameter → value; missing ones take their defaults.
-            encoders: Name → encoder, for parameters that refer to one.
+            values: Parameter → value. Other parameters have their defaults.
+            encoders: Name → encoder, for parameters that name one.
 
         Raises:
-            CseError: A value does not fit its parameter.
-            UnknownNameError: No encoder has the name a parameter refers to.
+            CseError: If a value is not valid.
+            UnknownNameError: If an encoder does not exist.
         """
         try:
             arguments = self.parameters(**values)
         except ValidationError as error:
             raise CseError(
-                f"{self.kind} '{self.name}': {describe(error)}", f"`cse show {self.name}` prints its parameters"
+                f"{self.kind} '{self.name}': {describe(error)}",
+                f"run `cse show {self.name}` to see its parameters",
+                code="component.invalid_value",
             ) from error
         keywords = {name: getattr(arguments, name) for name in type(arguments).model_fields}
         for reference in self.references:
@@ -96,7 +98,11 @@ class Entry(Generic[T]):
 
 def _named(name: str, encoders: Mapping[str, Encoder]) -> Encoder:
     if name not in encoders:
-        raise UnknownNameError(f"unknown encoder '{name}'.{suggestion(name, encoders)}")
+        raise UnknownNameError(
+            f"unknown encoder '{name}'.{suggestion(name, encoders)}",
+            f"use one of the recipe's encoders: {', '.join(list(encoders)[:5])}",
+            code="component.unknown_encoder",
+        )
     return encoders[name]
 
 
@@ -105,31 +111,38 @@ class Registry(Generic[T]):
     """The components of one kind.
 
     Args:
-        kind: Plural name: the sub-package scanned (`registry.<kind>`) and the entry-point group (`cse.<kind>`).
-        base: Name in `registry.types` of the class that every component must extend.
+        kind: Plural name. The package `registry.<kind>` and the entry-point group `cse.<kind>` are scanned.
+        base: Name of the base class in `registry.types`.
     """
 
     kind: str
     base: str
     broken: dict[str, str] = field(default_factory=dict)
-    """Distribution and module of a plug-in → why it could not be imported."""
+    """Distribution and module of a plug-in → error of its import."""
     _entries: dict[str, Entry[T]] = field(default_factory=dict)
     _disputed: dict[str, RegistrationError] = field(default_factory=dict)
     _scanned: bool = False
 
     @property
     def singular(self) -> str:
-        """The kind of one component, for messages."""
+        """Kind of one component, for messages."""
         return self.kind.removesuffix("s") if not self.kind.endswith("ses") else self.kind.removesuffix("es")
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
-        """Return a decorator that files a class under `name`.
+        """Return a decorator that registers a class.
+
+        Args:
+            name: Name in recipes, in lower case.
 
         Raises:
-            RegistrationError: The name is taken, the base class is missing, or the signature cannot be a declaration.
+            RegistrationError: If the name is used, the base class is wrong, or the signature is not a declaration.
         """
         if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_]*", name)):
-            raise RegistrationError(f"{name!r} cannot name a {self.singular}", 'write @….register("lower_case_name")')
+            raise RegistrationError(
+                f"{name!r} is not a valid name of a {self.singular}",
+                'write @….register("lower_case_name")',
+                code="component.invalid_name",
+            )
 
         def add(cls: type[T]) -> type[T]:
             self._entries[name] = self._describe(name, cls)
@@ -142,9 +155,15 @@ class Registry(Generic[T]):
         from registry.signature import forward_inputs, owner, parameter_model
 
         if not (inspect.isclass(cls) and issubclass(cls, getattr(types, self.base))):
-            raise RegistrationError(f"{owner(cls)} must extend {self.base} to be a {self.singular}")
+            raise RegistrationError(
+                f"{owner(cls)} must extend {self.base} to be a {self.singular}", code="component.wrong_base"
+            )
         if not (cls.__doc__ or "").strip():
-            raise RegistrationError(f"{owner(cls)} has no docstring: its first line is what `cse list` shows")
+            raise RegistrationError(
+                f"{owner(cls)} has no docstring",
+                "add one: `cse list` shows its first line",
+                code="component.no_docstring",
+            )
         self._refuse_second_owner(name, cls)
         parameters, references = parameter_model(cls)
         file, line = _source(cls)
@@ -167,17 +186,21 @@ class Registry(Generic[T]):
         if known is None or owner(known.cls) == owner(cls):
             return
         owners = f"{owner(known.cls)} (from {known.distribution}) and {owner(cls)} (from {_distribution(cls)})"
-        error = RegistrationError(f"two {self.kind} are called '{name}': {owners}", "rename one of them, or remove it")
-        if known.distribution != OWN:  # the order of plug-ins is undefined, so neither wins; our own names are kept
+        error = RegistrationError(
+            f"two {self.kind} have the name '{name}': {owners}",
+            "rename or remove one of them",
+            code="component.same_name",
+        )
+        if known.distribution != OWN:  # the order of plug-ins is undefined, so neither of them is used
             self._disputed[name] = error
         raise error
 
     def __getitem__(self, name: str) -> Entry[T]:
-        """Return the entry called `name`.
+        """Return the entry of a component.
 
         Raises:
-            UnknownNameError: No such component; the message suggests the nearest and names plug-ins that failed.
-            RegistrationError: Two plug-ins claim the name.
+            UnknownNameError: If it does not exist. The message suggests the closest name and lists failed plug-ins.
+            RegistrationError: If two plug-ins use the name.
         """
         self.scan()
         if name in self._disputed:
@@ -185,9 +208,11 @@ class Registry(Generic[T]):
         if name in self._entries:
             return self._entries[name]
         hint = suggestion(name, self._entries)
-        failed = "".join(f"\n  plug-in {plugin} could not be imported: {why}" for plugin, why in self.broken.items())
+        failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
         raise UnknownNameError(
-            f"unknown {self.singular} '{name}'.{hint}{failed}", f"`cse list {self.kind}` shows all of them"
+            f"unknown {self.singular} '{name}'.{hint}{failed}",
+            f"run `cse list {self.kind}` to see all {self.kind}",
+            code="component.unknown",
         )
 
     def __contains__(self, name: str) -> bool:
@@ -207,13 +232,13 @@ class Registry(Generic[T]):
         return [entry.name for entry in self]
 
     def scan(self) -> None:
-        """Import every module of `registry.<kind>`, then the plug-ins of entry-point group `cse.<kind>`; once."""
+        """Import all modules of `registry.<kind>` and the plug-ins of entry-point group `cse.<kind>`, once."""
         if self._scanned:
             return
         package = importlib.import_module(f"registry.{self.kind}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"registry.{self.kind}.{module.name}")
-        self._scanned = True  # before the plug-ins: one may look up a component while it is imported
+        self._scanned = True  # before the plug-ins, whose import can look up a component
         for point in importlib.metadata.entry_points(group=f"cse.{self.kind}"):
             self._load_plugin(point)
 
@@ -225,7 +250,7 @@ class Registry(Generic[T]):
             point.load()
         except CseError as error:
             self.broken[f"{distribution} ({point.value})"] = error.message
-        except (Exception, SystemExit) as error:  # whatever fails in one plug-in, the others are loaded
+        except (Exception, SystemExit) as error:  # the other plug-ins are loaded
             self.broken[f"{distribution} ({point.value})"] = f"{type(error).__name__}: {error}"
         finally:
             _loading = outer
@@ -235,17 +260,17 @@ OWN = "cse"
 """Distribution of the components in this package."""
 
 _loading = ""
-"""Distribution whose entry point is being imported."""
+"""Distribution of the entry point that is being imported."""
 
 
 def _distribution(cls: type) -> str:
-    """Return the distribution of a class: this package, the plug-in being loaded, or the package that defines it."""
+    """Return the distribution of a class: this package, the current plug-in, or its top-level package."""
     package = cls.__module__.partition(".")[0]
     return OWN if package == __package__ else _loading or package
 
 
 def _source(cls: type) -> tuple[str, int]:
-    """Return file and line of a class; nothing for one typed into an interpreter."""
+    """Return file and line of a class, or ("", 0) for a class from an interpreter."""
     try:
         return inspect.getsourcefile(cls) or "", inspect.getsourcelines(cls)[1]
     except (OSError, TypeError):

@@ -1,7 +1,7 @@
-"""Tensors that every device shares, with the gradient of one big batch. On one device each function is the identity.
+"""Communication between devices, with the gradient of one large batch. On one device, each function is the identity.
 
-Every rank computes the same loss of the gathered rows, so the gradient of a rank's rows is already complete in its own
-backward pass. Data parallelism then averages over ranks, which is undone here by the factor `world`.
+Every rank computes the same loss of the gathered rows, so the backward pass of each rank has the complete gradient of
+its rows. Data parallelism then averages over ranks, which the factor `world` compensates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class _Gather(torch.autograd.Function):
-    """All devices' rows below each other, by rank."""
+    """Rows of all devices, concatenated by rank."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _Sum(torch.autograd.Function):
-    """The sum of a tensor over devices; each device's output depends on every device's input."""
+    """Sum of a tensor over devices. The output of each device depends on the inputs of all."""
 
     @staticmethod
     def forward(_: Any, local: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ _single = False
 
 
 def is_distributed() -> bool:
-    """Return whether this process is one of several that run the same thing, whatever `single_process` says."""
+    """Return whether several processes train together, also inside `single_process`."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
 
 
@@ -62,13 +62,13 @@ def world_size() -> int:
 
 
 def rank() -> int:
-    """Return this process's place among them."""
+    """Return the rank of this process."""
     return dist.get_rank() if is_distributed() and not _single else 0
 
 
 @contextmanager
 def single_process() -> Iterator[None]:
-    """Make every function here the identity: for work that one process does while the others wait for it."""
+    """Make all functions of this module the identity, for work of one process while the others wait."""
     global _single
     before, _single = _single, True
     try:
@@ -78,10 +78,10 @@ def single_process() -> Iterator[None]:
 
 
 def all_devices(local: Tensor) -> Tensor:
-    """Return (N, …): the rows of every device, with the exact gradient of one big batch.
+    """Return (N, …): rows of all devices, with the exact gradient of one large batch.
 
     Args:
-        local: (B, …); B must be equal on all devices.
+        local: (B, …) rows of this device. B must be equal on all devices.
     """
     if world_size() == 1:
         return local
@@ -91,7 +91,7 @@ def all_devices(local: Tensor) -> Tensor:
 
 @torch.no_grad()
 def mean_devices(local: Tensor) -> Tensor:
-    """Return the mean of `local` over devices, without gradient: of a loss, its value for the whole batch."""
+    """Return the mean of `local` over devices, without gradient."""
     if world_size() == 1:
         return local
     total = local.detach().clone()
@@ -100,7 +100,7 @@ def mean_devices(local: Tensor) -> Tensor:
 
 
 def sum_devices(local: Tensor) -> Tensor:
-    """Return the sum of `local` over devices, with gradient: statistics that all rows of a batch share."""
+    """Return the sum of `local` over devices, with gradient."""
     if world_size() == 1:
         return local
     total: Tensor = _Sum.apply(local)  # type: ignore[no-untyped-call]

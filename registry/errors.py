@@ -1,4 +1,4 @@
-"""Errors a person can act on: what is wrong, and what to do next."""
+"""Errors that a user can correct."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from difflib import get_close_matches
 
 
 class CseError(Exception):
-    """Something the user can put right; printed as one message, never as a traceback.
+    """An error that the user can correct. `cse` prints it as one message, without a traceback.
 
     Args:
-        message: What is wrong, with the value and where it stands.
-        next_action: What to do about it, one sentence.
+        message: What is wrong, with the value and its place.
+        next_action: What to do next, in the imperative.
+        code: Stable identifier for programs and tests, such as "recipe.unknown_key". The text may change, the code not.
     """
 
     exit_code = 2
 
-    def __init__(self, message: str, next_action: str | None = None) -> None:
+    def __init__(self, message: str, next_action: str | None = None, *, code: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.next_action = next_action
+        self.code = code
 
     def __str__(self) -> str:
         return self.message if self.next_action is None else f"{self.message}\n  → {self.next_action}"
 
 
 class RegistrationError(CseError):
-    """A component's declaration cannot be used: a programmer's mistake, found at import."""
+    """A component with an invalid declaration. Raised at import."""
 
 
 class UnknownNameError(CseError):
-    """No such component, view, encoder, dataset or recipe."""
+    """An unknown name of a component, view, encoder, data set or recipe."""
 
 
 class RunFailedError(CseError):
-    """The run started and could not go on: NaN loss, a dead rank, out of memory."""
+    """A run that failed after its start: NaN loss, crashed rank, out of memory."""
 
     exit_code = 1
 
 
-class StopRequested(RunFailedError):  # noqa: N818 - asked for, not an error
-    """Somebody asked the run to stop: `cse runs stop`. It can be resumed."""
+class StopRequested(RunFailedError):  # noqa: N818 - a request, not an error
+    """A stop request by `cse runs stop`. The run can be resumed."""
 
 
 class MissingError(CseError):
-    """Data or a model that is not on this machine and cannot be fetched from here."""
+    """Data or a model that is not on this machine and cannot be downloaded."""
 
     exit_code = 3
 
@@ -58,38 +60,39 @@ class TrackingError(CseError):
 
 
 class DiskError(CseError):
-    """A file could not be written: no room, no permission."""
+    """A file that cannot be written: full disk or no permission."""
 
     exit_code = 4
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return `` Did you mean 'x'?`` for the nearest known names, or an empty string."""
+    """Return `` Did you mean 'x'?`` with the closest known names, or an empty string."""
     near = get_close_matches(name, list(known), n=2, cutoff=0.6)
     return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
 @contextmanager
-def errors_as_one(what: str, action: str, kind: type[CseError] = MissingError) -> Iterator[None]:
-    """Make one message of whatever transformers, tokenizers or torch raise for files that are not as they should be.
+def errors_as_one(what: str, action: str, kind: type[CseError] = MissingError, *, code: str = "") -> Iterator[None]:
+    """Raise one kind of error for everything that transformers, tokenizers or torch raise for damaged files.
 
     Args:
-        what: That is wrong: the beginning of the message.
-        action: What to do about it.
-        kind: Of the error.
+        what: Beginning of the message.
+        action: Next action.
+        kind: Class of the error.
+        code: Code of the error.
     """
     try:
         yield
     except CseError:
         raise
-    except Exception as error:  # of sixty strange directories, 14 kinds came up, KeyError and RecursionError among them
-        raise kind(f"{what}: {_reason(error)}", action) from error
+    except Exception as error:  # 60 damaged directories raised 14 types, such as KeyError and RecursionError
+        raise kind(f"{what}: {_reason(error)}", action, code=code) from error
 
 
 def _reason(error: Exception) -> str:
-    """Return what the error says, with its type where that alone tells what it is about."""
+    """Return the message of an error, with its type if the message is not clear without it."""
     if isinstance(error, pickle.UnpicklingError):
-        return "the file of weights is a pickle that holds more than tensors, and is not run"
+        return "the weight file is a pickle that contains more than tensors, and is not executed"
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     said = " ".join(lines[: 2 if lines[0].endswith(":") else 1]) if lines else ""
     plain = isinstance(error, OSError | ValueError | RuntimeError | ImportError) and said != ""

@@ -1,4 +1,4 @@
-"""Hiding tokens at random, as BERT's pre-training does: for augmenters and losses alike. Registers nothing."""
+"""Random masking of tokens, as in the pre-training of BERT, for augmenters and losses."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Share = Annotated[float, Field(ge=0, le=1), Tune(0.0, 1.0)]
 
 @dataclass(frozen=True)
 class Masking:
-    """Which tokens are hidden, and behind what.
+    """Random masking for one vocabulary.
 
     Args:
-        rate: Probability that a token which is no special one is hidden.
-        mask_share: Of the hidden, how many become [MASK].
-        random_share: Of the hidden, how many become any id of the vocabulary, special ones included; the rest stay.
-        mask: The id of [MASK].
-        size: Number of ids.
-        specials: Ids that are never hidden.
+        rate: Probability that a token is selected. Special tokens are never selected.
+        mask_share: Share of selected tokens that become [MASK].
+        random_share: Share of selected tokens that become a random ID of the vocabulary. The others do not change.
+        mask: ID of [MASK].
+        size: Number of token IDs.
+        specials: IDs of special tokens.
     """
 
     rate: float
@@ -46,27 +46,37 @@ class Masking:
         random_share: float,
         token: str | None = None,
     ) -> Masking:
-        """Return the masking of one vocabulary, for the component called `name`; `token` stands in for [MASK].
+        """Return the masking of a vocabulary.
+
+        Args:
+            name: Name of the component, for messages.
+            vocabulary: Vocabulary.
+            rate: Probability that a token is selected.
+            mask_share: Share of selected tokens that become [MASK].
+            random_share: Share of selected tokens that become a random ID.
+            token: Token instead of [MASK].
 
         Raises:
-            CseError: The vocabulary has no [MASK], or the shares are more than all.
+            CseError: If the vocabulary has no [MASK], or the shares add up to more than 1.
         """
         mask = vocabulary.mask if token is None else vocabulary.id_of(token)
         if mask is None:
             raise CseError(
                 f"{name}: the tokenizer of {getattr(vocabulary, 'model', 'the encoder')!r} has no mask token",
-                "use a model that was pre-trained by masked language modelling, such as BERT or RoBERTa",
+                "use a model that was pre-trained by masked language modeling, such as BERT or RoBERTa",
+                code="masking.no_mask",
             )
         if mask_share + random_share > 1:
             raise CseError(
-                f"{name}: mask_share = {mask_share} and random_share = {random_share} are more than 1 together",
-                "BERT takes 0.8 and 0.1, and leaves the remaining tenth as it is",
+                f"{name}: mask_share = {mask_share} and random_share = {random_share} add up to more than 1",
+                "reduce one of them, for example to 0.8 and 0.1 as in BERT",
+                code="masking.invalid_shares",
             )
         specials = tuple(sorted(vocabulary.specials))
         return Masking(rate, mask_share, random_share, mask, vocabulary.size, specials)
 
     def hide(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
-        """Return (B, L) ids with some hidden, and (B, L) whether each was; torch's global generator decides."""
+        """Return (B, L) masked IDs, and (B, L) whether each token was selected. Uses torch's global generator."""
         specials = copy_to_device(torch.tensor(self.specials), tokens.ids.device)
         candidates = ((tokens.mask if tokens.text is None else tokens.text) == 1) & ~torch.isin(tokens.ids, specials)
         hidden = candidates & (torch.rand(tokens.ids.shape, device=tokens.ids.device) < self.rate)

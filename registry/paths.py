@@ -1,4 +1,4 @@
-"""Where files of this program lie, and how they are written whole."""
+"""Directories of this program, and atomic writes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a full disk, a quota and a limit on the size of a file answer."""
+"""Error numbers of a full disk, a quota and a file size limit."""
 
 
 def state_directory() -> Path:
-    """Return the absolute state directory: `CSE_HOME`, else the user's data directory. Nothing is created."""
+    """Return the absolute state directory: `CSE_HOME`, else the user's data directory. Creates nothing."""
     if configured := os.environ.get("CSE_HOME"):
         return expand_user(Path(configured)).absolute()
     from platformdirs import user_data_path
@@ -21,15 +21,15 @@ def state_directory() -> Path:
 
 
 def downloads() -> Path:
-    """Return where files from addresses other than the hub's are kept; the hub has its own cache (`HF_HOME`)."""
+    """Return the directory of files from outside the Hub. The Hub has its own cache (`HF_HOME`)."""
     return state_directory() / "downloads"
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; the state directory for its owner alone: recipes, texts and models are there.
+    """Create a directory and its parents. Only the owner can read the state directory.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: If it cannot be created.
     """
     home = state_directory()
     if folder.is_relative_to(home):
@@ -38,7 +38,7 @@ def make_folder(folder: Path) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a file is there; none is where its name could be no file's, one too long for example."""
+    """Return whether a file exists. False for an invalid name, for example one that is too long."""
     try:
         return path.is_file()
     except OSError:
@@ -46,7 +46,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_dir(path: Path) -> bool:
-    """Return whether a folder is there, as `is_file` does."""
+    """Return whether a directory exists. False for an invalid name."""
     try:
         return path.is_dir()
     except OSError:
@@ -54,7 +54,7 @@ def is_dir(path: Path) -> bool:
 
 
 def expand_user(path: Path) -> Path:
-    """Return the path with its "~"; as it is where that means nobody's home."""
+    """Return the path with "~" expanded, or unchanged if the user has no home directory."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -62,7 +62,7 @@ def expand_user(path: Path) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file that other processes see whole or not at all; what is no file, /dev/stdout, is written to."""
+    """Write a file atomically. Write directly to what is not a regular file, such as /dev/stdout."""
     whole = content.encode() if isinstance(content, str) else content
     if path.exists() and not path.is_file():
         path.write_bytes(whole)
@@ -77,9 +77,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def no_room(error: Exception) -> str | None:
-    """Return what the system said where an error means that there is no room on the disk, else None.
+    """Return the system's message if an error means that the disk is full, else None.
 
-    Libraries written in Rust, safetensors among them, put the number into their text.
+    Libraries written in Rust, such as safetensors, put the error number into their text.
     """
     told = re.search(r"\(os error (\d+)\)", str(error))
     number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None

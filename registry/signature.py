@@ -1,4 +1,4 @@
-"""Read a component's signature and docstring: the only declaration of its parameters and inputs."""
+"""Parameters and inputs of a component, read from its signature and docstring."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from registry.tokens import Encoded
 from registry.types import AllDevices, Encoder, NamesAView, Negatives, Reference, Resource
 
 RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
-"""Keys of a component's table that belong to the recipe, so no parameter may be called so."""
+"""Keys of a component's table that the recipe uses, and that cannot be names of parameters."""
 
 InputKind = Literal["sentences", "pooled", "encoded", "negatives"]
 
 
 @dataclass(frozen=True)
 class Input:
-    """One argument of a loss's `forward`; `kind`, read from its annotation, says where its value comes from.
+    """One argument of a loss's `forward`.
 
     Args:
-        optional: Whether a recipe may leave it out.
-        several: Whether it takes a tuple, one item for each view that the recipe lists.
+        kind: Source of its value, according to its annotation.
+        optional: Whether a recipe can omit it.
+        several: Whether it is a tuple with one item for each view in the recipe.
     """
 
     name: str
@@ -39,12 +40,12 @@ class Input:
 
 
 def owner(cls: type) -> str:
-    """Return `module.Class`, as error messages name it."""
+    """Return `module.Class` for messages."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def documented(cls: type) -> dict[str, str]:
-    """Return parameter → text of the Google `Args:` block of the docstring, inherited parameters included."""
+    """Return parameter → text in the `Args:` block of the docstring, including inherited parameters."""
     texts: dict[str, str] = {}
     for declaring in (*reversed(_declaring(cls)), cls):
         texts |= _arguments(inspect.getdoc(declaring) or "")
@@ -52,7 +53,7 @@ def documented(cls: type) -> dict[str, str]:
 
 
 def _arguments(docstring: str) -> dict[str, str]:
-    """Return name → text of the `Args:` block of one docstring."""
+    """Return name → text in the `Args:` block of one docstring."""
     found: dict[str, str] = {}
     inside, name = False, ""
     for line in docstring.splitlines():
@@ -75,8 +76,11 @@ def docstring(cls: type) -> str:
     inherited = [f"{name}: {about}" for name, about in documented(cls).items() if name not in own]
     if inherited:
         block = re.search(r"^Args:\n(?:(?: .*)?\n)*", text, re.MULTILINE)
-        before, args, after = text, "Args:", ""
-        if block is not None:
+        if block is None:
+            args = "Args:"
+            before, example, after = text.partition("\nExample:\n")
+            after = example.lstrip() + after
+        else:
             before, args, after = text[: block.start()], block[0].rstrip(), text[block.end() :]
         wrapped = [fill(line, 116, initial_indent=" " * 4, subsequent_indent=" " * 8) for line in inherited]
         text = "\n\n".join(part.rstrip("\n") for part in (before, "\n".join([args, *wrapped]), after) if part.strip())
@@ -84,21 +88,25 @@ def docstring(cls: type) -> str:
 
 
 def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
-    """Return the pydantic model of a component's parameters, and those of them that name encoders or views.
+    """Return the pydantic model of a component's parameters, and the parameters that name encoders or views.
 
-    The parameters are those of `__init__`. If it ends in `**shared`, those of the base class that takes them follow:
-    what several components have in common is declared once. Parameters without default come first.
+    The parameters are those of `__init__`. If its last parameter is `**shared`, those of the base class follow, so
+    components can share declarations. Parameters without default come first.
 
     Raises:
-        RegistrationError: A parameter has no annotation or one that no recipe can express, is variadic, or has a
-            reserved name.
+        RegistrationError: If a parameter has no annotation, a type that a recipe cannot contain, or a reserved name, or
+            is variadic.
     """
     texts = documented(cls)
     fields: dict[str, Any] = {}
     references: list[Reference] = []
     for parameter, annotation in sorted(_init_parameters(cls), key=lambda each: each[0].default is not each[0].empty):
         if parameter.name in RESERVED or hasattr(BaseModel, parameter.name):
-            raise RegistrationError(f"{owner(cls)}: parameter '{parameter.name}' is a reserved name; choose another")
+            raise RegistrationError(
+                f"{owner(cls)}: the name of parameter '{parameter.name}' is reserved",
+                "rename the parameter",
+                code="component.reserved_name",
+            )
         hint, kind = _reference(cls, parameter.name, annotation)
         if kind:
             references.append(Reference(parameter.name, kind))
@@ -110,7 +118,7 @@ def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
 
 
 def _init_parameters(cls: type) -> list[tuple[inspect.Parameter, Any]]:
-    """Return the parameters of `__init__` and their annotations; of two classes' with one name, the first one's."""
+    """Return the parameters of `__init__` and their annotations. Those of subclasses take precedence."""
     declaring = _declaring(cls)
     found: dict[str, tuple[inspect.Parameter, Any]] = {}
     for base in declaring:
@@ -122,10 +130,7 @@ def _init_parameters(cls: type) -> list[tuple[inspect.Parameter, Any]]:
 
 
 def _declaring(cls: type) -> list[type]:
-    """Return the classes whose `__init__` declares parameters: the first that has one, and the next after `**`.
-
-    That of torch's modules takes anything and declares nothing.
-    """
+    """Return the classes whose `__init__` declares parameters: the first one, and the next one after `**`."""
     found: list[type] = []
     for base in cls.__mro__:
         if base not in (nn.Module, object) and "__init__" in vars(base):
@@ -137,7 +142,7 @@ def _declaring(cls: type) -> list[type]:
 
 
 def resources(parameters: type[BaseModel]) -> dict[str, Resource]:
-    """Return parameter → what it names, of the parameters that name a model, a data set or a file."""
+    """Return parameter → resource, for parameters that name a model, a data set or a file."""
     marked = {name: _resource((field.annotation, *field.metadata)) for name, field in parameters.model_fields.items()}
     return {name: mark for name, mark in marked.items() if mark is not None}
 
@@ -151,13 +156,17 @@ def _resource(hints: tuple[Any, ...]) -> Resource | None:
 
 
 def _reference(cls: type, name: str, hint: Any) -> tuple[Any, str]:
-    """Return what pydantic checks, and "encoder" or "view" where the parameter names one."""
+    """Return the type for pydantic, and "encoder" or "view" if the parameter names one, else ""."""
     if inspect.isclass(hint) and issubclass(hint, Encoder):
         return str, "encoder"
     if any(isinstance(mark, NamesAView) for mark in getattr(hint, "__metadata__", ())):
         return hint, "view"
-    if _names_a_view(hint):  # inside a union or a list it would not be checked that the view exists
-        raise RegistrationError(f"{owner(cls)}: '{name}' must be annotated ViewName itself, not {hint}")
+    if _names_a_view(hint):  # inside a union or a list, the existence of the view would not be checked
+        raise RegistrationError(
+            f"{owner(cls)}: parameter '{name}' has the annotation {hint}",
+            "annotate it as ViewName",
+            code="component.invalid_annotation",
+        )
     return hint, ""
 
 
@@ -177,8 +186,9 @@ def _model(cls: type, fields: dict[str, Any]) -> type[BaseModel]:
         )
     except (PydanticUserError, NameError) as error:
         raise RegistrationError(
-            f"{owner(cls)}: its parameters cannot be declared: {str(error).splitlines()[0]}",
-            "annotate them with types a recipe can hold: numbers, strings, lists, Literal, Encoder, ViewName",
+            f"{owner(cls)}: its parameters have types that a recipe cannot contain: {str(error).splitlines()[0]}",
+            "use numbers, strings, lists, Literal, Encoder or ViewName",
+            code="component.invalid_annotation",
         ) from error
 
 
@@ -186,26 +196,39 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
     """Return the inputs of a loss's `forward`.
 
     Raises:
-        RegistrationError: There is no `forward`, an input has no annotation or one that says no origin, `Sentences` and
-            `Encoded` are mixed, whose rows would not match on several devices, or there is neither a view nor, for a
-            regulariser of its weights, an encoder among the parameters.
+        RegistrationError: If there is no `forward`, an input has no annotation or one without a source, `Sentences`
+            and `Encoded` are mixed (their rows do not match on several devices), or there is neither a view nor an
+            encoder, as a regularizer of weights needs.
     """
     forward: Any = cls.forward  # type: ignore[attr-defined]
     if forward is nn.Module.forward:
-        raise RegistrationError(f"{owner(cls)} has no forward: it declares which views the loss reads")
+        raise RegistrationError(
+            f"{owner(cls)} has no forward",
+            "define forward, whose annotations declare the views that the loss reads",
+            code="component.no_forward",
+        )
     hints = _hints(cls, forward)
     parameters = _parameters(forward, cls)
     inputs = tuple(_input(cls, p, hints[p.name]) for p in parameters)
     for given, parameter in zip(inputs, parameters, strict=True):
         if given.optional and not given.several and parameter.default is not None:
-            raise RegistrationError(f"{owner(cls)}.forward: '{given.name}' may be None, so its default must be None")
+            raise RegistrationError(
+                f"{owner(cls)}.forward: '{given.name}' can be None, but has another default",
+                "set its default to None",
+                code="component.invalid_default",
+            )
     kinds = {i.kind for i in inputs}
     if "encoded" in kinds and kinds & {"sentences", "pooled"}:
-        raise RegistrationError(f"{owner(cls)}.forward mixes Encoded with others: their rows differ on many devices")
+        raise RegistrationError(
+            f"{owner(cls)}.forward mixes Encoded with other views, whose rows differ on several devices",
+            "annotate all views as Encoded, or none",
+            code="component.mixed_inputs",
+        )
     if not kinds & {"sentences", "pooled", "encoded"} and not _takes_encoder(cls):
         raise RegistrationError(
-            f"{owner(cls)}.forward takes no view, and __init__ no encoder",
-            "annotate an input with Sentences or Encoded, or a parameter with Encoder for a loss of its weights",
+            f"{owner(cls)}: forward has no view, and __init__ no encoder",
+            "annotate an input as Sentences or Encoded, or a parameter as Encoder for a loss of its weights",
+            code="component.no_view",
         )
     return inputs
 
@@ -219,25 +242,39 @@ def _hints(cls: type, function: Any) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except NameError as error:
         raise RegistrationError(
-            f"{owner(cls)}: the annotation {error.name!r} of {function.__name__} is unknown at run time",
+            f"{owner(cls)}: the annotation {error.name!r} of {function.__name__} does not exist at run time",
             "import it at module level, not under TYPE_CHECKING",
+            code="component.invalid_annotation",
         ) from error
     except (TypeError, SyntaxError, AttributeError) as error:
-        raise RegistrationError(f"{owner(cls)}: an annotation of {function.__name__} is not a type: {error}") from error
+        raise RegistrationError(
+            f"{owner(cls)}: an annotation of {function.__name__} is not a type: {error}",
+            code="component.invalid_annotation",
+        ) from error
 
 
 def _parameters(function: Any, cls: type, inherits: bool = False) -> list[inspect.Parameter]:
-    """Return all but `self`, and but `**shared` where a base class takes those."""
+    """Return the parameters without `self`, and without `**shared` if a base class declares them."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     if inherits:
         parameters = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-            raise RegistrationError(f"{owner(cls)}: '*{parameter.name}' cannot be declared in a recipe; name each one")
+            raise RegistrationError(
+                f"{owner(cls)}: a recipe cannot contain the variadic parameter '*{parameter.name}'",
+                "declare each parameter by name",
+                code="component.variadic_parameter",
+            )
         if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise RegistrationError(f"{owner(cls)}: '{parameter.name}' is positional only; recipes give values by name")
+            raise RegistrationError(
+                f"{owner(cls)}: parameter '{parameter.name}' is positional only, but recipes set parameters by name",
+                "remove the / from the signature",
+                code="component.positional_parameter",
+            )
         if parameter.annotation is parameter.empty:
-            raise RegistrationError(f"{owner(cls)}: parameter '{parameter.name}' has no annotation")
+            raise RegistrationError(
+                f"{owner(cls)}: parameter '{parameter.name}' has no annotation", code="component.no_annotation"
+            )
     return parameters
 
 
@@ -253,8 +290,9 @@ def _input(cls: type, parameter: inspect.Parameter, hint: Any) -> Input:
     kind = _kind(hint)
     if kind is None or (several and kind == "negatives"):
         raise RegistrationError(
-            f"{owner(cls)}.forward: '{parameter.name}' must be annotated Sentences, Pooled, Encoded or Negatives, "
-            f"not {hint!r}"
+            f"{owner(cls)}.forward: '{parameter.name}' has the annotation {hint!r}",
+            "annotate it as Sentences, Pooled, Encoded or Negatives",
+            code="component.invalid_annotation",
         )
     return Input(parameter.name, kind, optional, several)
 

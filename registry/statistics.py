@@ -1,8 +1,8 @@
-"""Correlations of scores with gold scores: over subsets, and over resampled pairs. Registers nothing.
+"""Correlations with gold scores over subsets and over resampled pairs.
 
-Subsets are aggregated in the three ways the field has. A resample draws pairs with replacement and ranks them anew,
-ties by their mean rank. Nothing is sorted again: how often each pair was drawn, taken in the one order of the distinct
-values, gives the ranks by sums.
+Subsets are aggregated in the three common ways. A resample consists of pairs sampled with replacement, and ties have
+their mean rank. Resamples are not sorted: cumulative sums of the counts of the pairs, in the order of the original
+values, are the ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AGGREGATES = ("all", "mean", "wmean")
 
 
 def aggregates(subsets: Sequence[str], gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
-    """Return "spearman_all", "spearman_mean", …, "pearson_wmean" × 100 of pairs that belong to subsets."""
+    """Return "spearman_all", "spearman_mean", …, "pearson_wmean" × 100 of pairs in subsets."""
     members: dict[str, list[int]] = {}
     for index, subset in enumerate(subsets):
         members.setdefault(subset, []).append(index)
@@ -33,7 +33,7 @@ def aggregates(subsets: Sequence[str], gold: Sequence[float], predicted: Sequenc
 
 
 def correlations(gold: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
-    """Return Spearman's ρ (ties share their mean rank) and Pearson's r; 0 where one side is constant."""
+    """Return Spearman's ρ (ties have their mean rank) and Pearson's r. Both are 0 if one side is constant."""
     from scipy.stats import pearsonr, spearmanr
 
     if min(gold) == max(gold) or min(predicted) == max(predicted):
@@ -45,9 +45,9 @@ def correlations(gold: Sequence[float], predicted: Sequence[float]) -> dict[str,
 
 
 SEED = 0
-"""Of the draws of an interval, so that it is the same every time."""
+"""Seed of the resamples of an interval."""
 CELLS = 1 << 17
-"""Pairs times resamples held at a time: what stays in a processor's cache."""
+"""Pairs times resamples that are processed at a time, which fit a processor's cache."""
 
 
 def spearman_interval(
@@ -60,11 +60,11 @@ def spearman_interval(
     """Return the ends of the percentile interval of an aggregate's ρ, × 100.
 
     Args:
-        subsets: Subset of each pair. "all" draws from all pairs together, the others from each subset by itself.
-        scores: Gold scores and predicted ones.
-        aggregate: "all", "mean" or "wmean", as `aggregates` names them.
-        resamples: Data sets drawn.
-        level: Share of them between the ends.
+        subsets: Subset of each pair. "all" samples from all pairs, the others separately from each subset.
+        scores: Gold scores and predicted scores.
+        aggregate: "all", "mean" or "wmean".
+        resamples: Number of resamples.
+        level: Share of resamples inside the interval.
     """
     gold, predicted = (np.asarray(side, dtype=np.float64) for side in scores)
     parts = [np.ones(len(gold), dtype=bool)]
@@ -75,7 +75,7 @@ def spearman_interval(
     rng = np.random.default_rng(SEED)
     drawn = np.zeros(resamples)
     for part, share in zip(parts, shares, strict=True):
-        # Sorted pairs: the interval must not depend on the order that the data comes in.
+        # Sorted pairs: the interval does not depend on the order of the data.
         order = np.lexsort((predicted[part], gold[part]))
         drawn += share * resampled_spearman(gold[part][order], [predicted[part][order]], resamples, rng)[0]
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
@@ -83,13 +83,13 @@ def spearman_interval(
 
 
 def resampled_spearman(gold: Floats, predicted: Sequence[Floats], resamples: int, rng: np.random.Generator) -> Floats:
-    """Return (methods, resamples) Spearman's ρ of resampled pairs; every method has the same draws.
+    """Return (methods, resamples) Spearman's ρ of resampled pairs. All methods have the same resamples.
 
     Args:
-        gold: (n,)
-        predicted: Of each method (n,), in the order of `gold`.
-        resamples: Data sets of n pairs drawn.
-        rng: Draws the pairs.
+        gold: (n,) gold scores.
+        predicted: (n,) scores of each method, in the order of `gold`.
+        resamples: Number of resamples of n pairs.
+        rng: Random generator.
     """
     size = len(gold)
     orders = [_Order(values) for values in (gold, *predicted)]
@@ -102,17 +102,17 @@ def resampled_spearman(gold: Floats, predicted: Sequence[Floats], resamples: int
 
 
 def spearman(gold: Floats, predicted: Sequence[Floats]) -> Floats:
-    """Return (methods,) Spearman's ρ of the pairs as they are; 0 where one side is constant."""
+    """Return (methods,) Spearman's ρ of the pairs. It is 0 if one side is constant."""
     return weighted_spearman(gold, predicted, np.ones((len(gold), 1)))[:, 0]
 
 
 def weighted_spearman(gold: Floats, predicted: Sequence[Floats], counts: Floats) -> Floats:
-    """Return (methods, b) ρ of the data sets in which pair i occurs `counts[i]` times; 0 where one side is constant.
+    """Return (methods, b) ρ of resamples that contain pair i `counts[i]` times. It is 0 if one side is constant.
 
     Args:
-        gold: (n,)
-        predicted: Of each method (n,).
-        counts: (n, b), columns of one sum.
+        gold: (n,) gold scores.
+        predicted: (n,) scores of each method.
+        counts: (n, b) counts. All columns have the same sum.
     """
     return _weighted_spearman([_Order(values) for values in (gold, *predicted)], counts)
 
@@ -132,7 +132,7 @@ def _weighted_spearman(orders: Sequence[_Order], counts: Floats) -> Floats:
 
 
 class _Order:
-    """The order of a series' values, and where each distinct value begins in it."""
+    """Order of values, and the first position of each distinct value in it."""
 
     def __init__(self, values: Floats) -> None:
         self.order = np.argsort(values, kind="stable")
@@ -141,10 +141,10 @@ class _Order:
         self.tied = len(self.starts) < len(values)
 
     def ranks(self, counts: Floats) -> tuple[Floats, Floats]:
-        """Return (n, b) ranks less their mean, in this order, and (b,) the sum of their squares.
+        """Return (n, b) ranks minus their mean, in this order, and (b,) the sum of their squares.
 
         Args:
-            counts: (n, b), how often each pair occurs.
+            counts: (n, b) counts of each pair.
         """
         drawn = counts[self.order]
         if self.tied:
@@ -156,7 +156,7 @@ class _Order:
 
 
 def _counts(rng: np.random.Generator, size: int, width: int) -> Floats:
-    """Return (size, width): how often each of `size` pairs is drawn in `size` draws."""
+    """Return (size, width) counts of `size` pairs in `width` resamples of `size` pairs."""
     draws = rng.integers(size, size=(width, size)) + size * np.arange(width)[:, None]
     counts = np.bincount(draws.ravel(), minlength=width * size).reshape(width, size)
     return np.ascontiguousarray(counts.T, dtype=np.float64)

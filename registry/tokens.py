@@ -1,4 +1,4 @@
-"""Sentences, their tokens, and the tensors an encoder makes of them. Shapes as in `registry.types`."""
+"""Sentences, tokens, and the outputs of an encoder. Shapes are those of `registry.types`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Sample:
-    """One sentence, before the tokeniser.
+    """One sentence or pair before the tokenizer.
 
     Args:
-        text: The sentence.
+        text: Sentence.
         pair: Second segment, for methods that encode two sentences jointly.
-        label: Made by an augmenter that composes pairs.
-        joint: Cut a pair as one text of twice the length, longest side first, instead of each side by itself.
+        label: Label of an augmenter that composes pairs.
+        joint: Whether to truncate a pair as one text of twice the length, the longer side first. Otherwise, each side
+            is truncated separately.
     """
 
     text: str
@@ -28,18 +29,18 @@ class Sample:
     joint: bool = False
 
     def changed(self, change: Callable[[str], str]) -> Sample:
-        """Return it with each segment changed by itself."""
+        """Return the sample with `change` applied to each segment."""
         return replace(self, text=change(self.text), pair=None if self.pair is None else change(self.pair))
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """One sentence or pair as sub-word ids without special tokens, each side cut to what fits.
+    """One sentence or pair as truncated sub-word IDs without special tokens.
 
     Args:
-        first: The sentence.
-        second: The second segment of a pair.
-        label: As in `Sample`.
+        first: Sentence.
+        second: Second segment of a pair.
+        label: Label of the `Sample`.
     """
 
     first: tuple[int, ...]
@@ -47,24 +48,24 @@ class Pieces:
     label: int | None = None
 
     def changed(self, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Pieces:
-        """Return it with each segment changed by itself."""
+        """Return the pieces with `change` applied to each segment."""
         return replace(self, first=change(self.first), second=None if self.second is None else change(self.second))
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Padded token ids of B sentences.
+    """Padded token IDs of B sentences.
 
     Args:
         ids: (B, L) int64.
-        mask: (B, L) int64; 1 for real tokens.
-        types: (B, L) int64 segment ids.
-        positions: (B, L) int64, counted from 0; the encoder adds its own offset.
+        mask: (B, L) int64. 1 for tokens, 0 for padding.
+        types: (B, L) int64 segment IDs.
+        positions: (B, L) int64, counted from 0. The encoder adds its offset.
         labels: (B,) or None.
-        targets: (B, L) what stood at places an augmenter hid, −100 elsewhere; or None.
-        side: Column name → that column's tokens, for augmenters that read a second text.
-        text: (B, L) 1 where the sentence itself stands, of rows in a template; else None.
-        groups: View and its rows, in order, where several views are stacked; empty for one view by itself.
+        targets: (B, L) original IDs of masked tokens, −100 for all others, or None.
+        side: Column → tokens of this column, for augmenters that read a second text.
+        text: (B, L) 1 for tokens of the sentence, 0 for those of its template, or None without a template.
+        groups: View and number of rows, in order, if several views are stacked. Empty for a single view.
     """
 
     ids: Tensor
@@ -79,12 +80,12 @@ class Tokens:
 
     @property
     def rows(self) -> int:
-        """B."""
+        """Number of sentences, B."""
         return self.ids.shape[0]
 
     @property
     def length(self) -> int:
-        """L."""
+        """Number of tokens, L."""
         return self.ids.shape[1]
 
     def to(self, device: torch.device | str) -> Tokens:
@@ -94,7 +95,7 @@ class Tokens:
         return replace(self, **moved, side={column: tokens.to(device) for column, tokens in self.side.items()})
 
     def padded_to(self, length: int) -> Tokens:
-        """Return the same sentences with masked places appended up to `length`; `side` is left alone."""
+        """Return the tokens with padding up to `length`. `side` is not padded."""
         extra = length - self.length
         if extra <= 0:
             return self
@@ -111,7 +112,7 @@ class Tokens:
 
     @staticmethod
     def stack(views: Mapping[str, Tokens]) -> Tokens:
-        """Return the rows of all views below each other, padded to the longest: what an encoder reads, no more."""
+        """Return the concatenated rows of all views, padded to the longest. Contains only what an encoder reads."""
         length = max(tokens.length for tokens in views.values())
         padded = [tokens.padded_to(length) for tokens in views.values()]
         in_templates = any(p.text is not None for p in padded)
@@ -127,11 +128,11 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Token vectors on their way into an encoder.
+    """Token embeddings between `Encoder.embed` and `Encoder.encode`.
 
     Args:
-        tokens: Their tokens; an augmenter may change length and mask.
-        vectors: (B, L, W).
+        tokens: Tokens. An augmenter can change length and mask.
+        vectors: (B, L, W) token embeddings.
     """
 
     tokens: Tokens
@@ -140,17 +141,17 @@ class Embedded:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What an encoder makes of one view, on this device.
+    """Output of an encoder for one view on this device.
 
     Args:
-        sentence: (B, D) after the training heads: what losses compare.
-        embeddings: (B, L, W) what entered the transformer blocks: augmented, then dropped.
-        hidden: (B, L, W) last layer, meaningless at padding; (B, 1, W) where no loss reads it.
-        tokens: The tokens encoded.
-        pooled: (B, D′) before the training heads; None where there are none, so that it is `sentence`.
-        layers: (B, K, D′) the pooled states of K layers, of an encoder that gives several; else None.
-        attentions: Block, counted from 0 → (B, H, L, L) its attention weights, row by row what a token attends to; of
-            the blocks that a loss reads.
+        sentence: (B, D) sentence embeddings after the training heads, which losses compare.
+        embeddings: (B, L, W) input of the transformer blocks, after augmenters and dropout.
+        hidden: (B, L, W) last layer, undefined at padding. (B, 1, W) if no loss reads it.
+        tokens: Tokens of the view.
+        pooled: (B, D′) sentence embeddings before the training heads, or None without heads.
+        layers: (B, K, D′) pooled states of K layers, or None if the encoder returns only one.
+        attentions: Index of a block, counted from 0 → (B, H, L, L) attention weights. Row i contains the weights of
+            token i. Only for blocks that a loss reads.
     """
 
     sentence: Tensor
@@ -163,11 +164,11 @@ class Encoded:
 
     @property
     def before_heads(self) -> Tensor:
-        """(B, D′) the sentence vectors that the training heads start from."""
+        """(B, D′) sentence embeddings before the training heads."""
         return self.sentence if self.pooled is None else self.pooled
 
     def at_least_single(self) -> Encoded:
-        """Return the same vectors as losses take them: in fp32 where the forward pass was in half precision."""
+        """Return the output for losses, with half precision converted to float32."""
         return replace(
             self,
             sentence=at_least_single(self.sentence),
@@ -179,7 +180,7 @@ class Encoded:
         )
 
     def rows(self, start: int, stop: int, tokens: Tokens) -> Encoded:
-        """Return rows start…stop, cut to the length of `tokens`, which replace the stacked ones."""
+        """Return rows start…stop, truncated to the length of `tokens`, which replace the stacked tokens."""
         cut = tokens.length
         return Encoded(
             sentence=self.sentence[start:stop],
@@ -193,21 +194,21 @@ class Encoded:
 
 
 def at_least_single(values: Tensor) -> Tensor:
-    """Return the values in single precision where they have half; double stays double."""
+    """Return half-precision values as float32, and others unchanged."""
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
 def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
-    """Return values of the host on a device; pinned memory keeps the host from waiting for a GPU's copy."""
+    """Return host values on a device. Pinned memory avoids that the host waits for the copy."""
     if device.type == "cuda" and values.device.type == "cpu":
         values = values.pin_memory()
     return values.to(device, non_blocking=True)
 
 
 def attention_mask(mask: Tensor) -> Tensor:
-    """Return the mask (B, L) in a form that transformers takes without reading its values, which waits for the GPU.
+    """Return the mask (B, L) with four dimensions on a GPU.
 
-    Given (B, L), it drops the mask where there is no padding; four dimensions it takes as they are.
+    transformers reads the values of a mask (B, L), to drop it without padding, and so waits for the GPU.
     """
     if mask.device.type == "cpu" or mask.ndim > 2:
         return mask
@@ -215,48 +216,48 @@ def attention_mask(mask: Tensor) -> Tensor:
 
 
 class Vocabulary(Protocol):
-    """Text → token ids, and token ids → padded tensors."""
+    """A tokenizer: converts text to token IDs, and token IDs to padded tensors."""
 
     @property
     def fingerprint(self) -> str:
-        """Digest of the tokenizer's content: a key of the token cache."""
+        """Digest of the tokenizer, as a key of the token cache."""
 
     @property
     def size(self) -> int:
-        """Number of ids."""
+        """Number of token IDs."""
 
     @property
     def specials(self) -> frozenset[int]:
-        """Ids that stand for no text: [CLS], [SEP], [PAD], [MASK], [UNK] and their like."""
+        """IDs of special tokens, such as [CLS], [SEP], [PAD], [MASK] and [UNK]."""
 
     @property
     def mask(self) -> int | None:
-        """The id of [MASK], where there is one."""
+        """ID of [MASK], or None."""
 
     def id_of(self, token: str) -> int:
-        """Return the id of a token of the vocabulary; a CseError where there is none."""
+        """Return the ID of a token, or raise `CseError` if it does not exist."""
 
     def with_template(self, template: str | None) -> Vocabulary:
-        """Return the same with a text around every sentence.
+        """Return the tokenizer with a template around every sentence.
 
         Raises:
-            CseError: It takes none, or not this one.
+            CseError: If it does not support the template.
         """
 
     def room(self, max_length: int) -> int:
-        """Return how many sub-words of a sentence `max_length` leaves."""
+        """Return the maximum number of sub-words of a sentence for `max_length`."""
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return token ids of single sentences, specials included, truncated to `max_length`; templates come on top."""
+        """Return token IDs of sentences with special tokens, truncated to `max_length` plus the template."""
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
-        """Return single sentences padded to the longest."""
+        """Return sentences padded to the longest."""
 
     def pieces(self, samples: Sequence[Sample], max_length: int) -> list[Pieces]:
-        """Return samples as sub-words: each side of a pair fits `max_length` with the specials of a single sentence."""
+        """Return samples as sub-words. Each side of a pair fits `max_length` as a single sentence."""
 
     def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
-        """Return padded tokens with the model's own special tokens and segments around sentences and pairs."""
+        """Return padded tokens with the special tokens and segments of the model."""
 
     def tokens(self, samples: Sequence[Sample], max_length: int) -> Tokens:
-        """Tokenise samples: `assemble` of `pieces`."""
+        """Return padded tokens of samples: `assemble` of `pieces`."""

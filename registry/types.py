@@ -1,4 +1,6 @@
-"""Components: how their parameters are declared, what a step and a model give them, and the base class of each kind.
+"""Base classes of components, and the types of their parameters and inputs.
+
+This module is the interface for plug-ins: see docs/extend.md. `registry.testing` checks a new component.
 
 Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D sentence width, K queue entries.
 """
@@ -7,358 +9,292 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
+from registry.declarations import (
+    AllDevices,
+    Batch,
+    DatasetName,
+    Encode,
+    FileName,
+    ModelName,
+    NamesAView,
+    Negatives,
+    Pooled,
+    Reference,
+    Resource,
+    Sentences,
+    Step,
+    Tune,
+    ViewName,
+)
 from registry.errors import CseError
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
-# --- declarations -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class AllDevices:
-    """Marks a tensor gathered from every device, with gradient.
-
-    Args:
-        before_heads: Whether it is read before the training heads.
-    """
-
-    before_heads: bool = False
-
-
-@dataclass(frozen=True)
-class NamesAView:
-    """Marks a parameter whose value is the name of one of the recipe's views."""
-
-
-@dataclass(frozen=True)
-class Resource:
-    """Marks a parameter that names what must be on the machine before a run: a model, a data set or a file.
-
-    Args:
-        kind: What it names. The split of a data set is the parameter `split` of the same component; without such a
-            parameter every split is read.
-        evaluated: A value that stands for the evaluators' own data sets, of all their splits.
-    """
-
-    kind: Literal["model", "dataset", "file"]
-    evaluated: str | None = None
-
-
-@dataclass(frozen=True)
-class Tune:
-    """The range `cse tune` searches for a parameter, declared beside its bounds.
-
-    Args:
-        low: Smallest value tried.
-        high: Largest value tried.
-        log: Whether to search on a logarithmic scale.
-        step: Spacing of the values, for integers mostly.
-    """
-
-    low: float
-    high: float
-    log: bool = False
-    step: float | None = None
-
-
-Sentences = Annotated[Tensor, AllDevices()]
-"""(N, D): a view's sentence vectors from every device, with gradient.
-
-`tuple[Sentences, ...]` takes several views, which the recipe lists; so do tuples of the other two kinds of views."""
-
-Pooled = Annotated[Tensor, AllDevices(before_heads=True)]
-"""(N, D′): the same before the training heads; what they make of other vectors is `encoder.project`."""
-
-ViewName = Annotated[str, NamesAView()]
-"""The name of a view declared in the recipe."""
-
-ModelName = Annotated[str, Resource("model")]
-"""A model: directory, name below $CSE_MODELS, hub id."""
-
-DatasetName = Annotated[str, Resource("dataset")]
-"""A data set of the catalogue, or of the hub as "hf:owner/name"."""
-
-FileName = Annotated[str, Resource("file")]
-"""A file of the user's; a relative path counts from the current folder, then from $CSE_DATA."""
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A parameter of a component that names another part of the recipe."""
-
-    parameter: str
-    kind: str = field(metadata={"values": ("encoder", "view")})
-
-
-# --- what components are given ----------------------------------------------------------------------------------------
-
-Batch = Mapping[str, Tokens]
-"""View name → its tokens; row i of every view is the same sentence."""
-
-
-class Encode(Protocol):
-    """All an evaluator knows of a model."""
-
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return (n, D) float32 vectors on the CPU, row i for sentence i."""
-
-    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
-        """Return the same for sentences changed as a view's augmenters change them in training.
-
-        Args:
-            view: A view of the recipe.
-            columns: Column of the data → its cells: the view's own column, and those its augmenters read.
-            training: Give what losses compare, (n, D'): dropout on, the pooling and the heads of training. What is
-                drawn differs from view to view, and is the same in every call.
-
-        Raises:
-            CseError: There is no such view, or a column is missing.
-        """
-
-
-@dataclass(frozen=True)
-class Negatives:
-    """What the queue holds, detached.
-
-    Args:
-        vectors: (K, D); K is 0 where there is no queue or it is empty.
-        log_weights: (K,) natural logarithm of each entry's weight in a softmax; −inf switches an entry off.
-    """
-
-    vectors: Tensor
-    log_weights: Tensor
-
-    @staticmethod
-    def none(like: Tensor) -> Negatives:
-        """Return zero entries of the width, type and device of `like` (…, D)."""
-        return Negatives(like.new_zeros((0, like.shape[-1])), like.new_zeros(0))
-
-
-class Step(Protocol):
-    """What a training step gives its components."""
-
-    index: int
-    """Steps done before this one: 0 at the first."""
-    total: int
-    generator: torch.Generator
-    """The same stream on every device."""
-
-    @property
-    def embedded(self) -> Mapping[str, Embedded]:
-        """Token vectors of the views perturbed so far."""
-
-    @property
-    def views(self) -> Mapping[str, Encoded]:
-        """View → what its encoder made of it; complete once all encoders ran."""
-
-    def gradient(self, view: str) -> Tensor:
-        """Return (B, L, W): ∂loss/∂token vectors of `view` at the unperturbed point, of the whole batch's loss."""
-
-    def sentences(self, view: str) -> Tensor:
-        """Return (N, D): the view's sentence vectors from every device, detached: what a queue stores."""
-
+__all__ = [
+    "AllDevices", "Augmenter", "Batch", "Component", "DatasetName", "Encode", "Encoder", "Evaluator", "FileName",
+    "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource",
+    "Sentences", "Step", "Tune", "ViewName", "dropout_rate", "take_shape_from_checkpoint",
+]  # fmt: skip
 
 # --- kinds of components ----------------------------------------------------------------------------------------------
 
 
 class Component:
-    """A registered part. Every hook does nothing unless overridden."""
+    """Base class of all components. By default, its hooks do nothing."""
 
     stateful: ClassVar[bool] = True
-    """Whether a module's weights belong in checkpoints; False for frozen parts that are loaded by name."""
+    """Whether checkpoints contain the weights. False for frozen modules that are loaded by name."""
 
     def bind(self, encoder: Encoder) -> None:
-        """Receive, once, the encoder of the view that an augmenter or a queue works on.
+        """Store the encoder of the view of an augmenter or a queue. Called once.
 
         Raises:
-            CseError: The two do not fit, for example because their widths differ.
+            CseError: If the two are not compatible, for example because their widths differ.
         """
 
     def after_step(self, step: Step) -> None:
-        """Act after the optimiser's step: a queue fills, a momentum encoder follows."""
+        """Update the state after a step of the optimizer, for example of a queue or a momentum encoder."""
 
     def report(self) -> dict[str, float]:
-        """Return figures about itself for the run's record, such as how often it had to fall back."""
+        """Return metric → value for the run's record, such as the number of unchanged sentences."""
         return {}
 
     def notices(self) -> list[str]:
-        """Return warnings for the user, each once."""
+        """Return warnings for the user. Each is shown once."""
         return []
 
 
 class Augmenter(Component):
-    """Makes one view differ from another. Override the level it acts on; the others pass through."""
+    """Base class of augmenters, which make views of one sentence differ.
+
+    Override the method of one level: text, sub-words, token IDs or token embeddings. The others return their input.
+
+    Example:
+        >>> class Lowercase(Augmenter):
+        ...     '''Lower-case the sentence.'''
+        ...
+        ...     def on_text(self, samples, rng):
+        ...         return [sample.changed(str.lower) for sample in samples]
+        >>> Lowercase().on_text([Sample("A Dog")], Random(0))[0].text
+        'a dog'
+    """
 
     column: str | None = None
-    """A second column of the data that it reads, found tokenised at `tokens.side[column]`.
+    """Second column of the data, whose tokens are in `tokens.side[column]`.
 
-    A recipe names it by the parameter `column`; a component without that parameter sets it in the class."""
+    It is the value of the parameter `column`, or an attribute of the class."""
     vocabulary: Vocabulary | None = None
-    """What tokenises that column."""
+    """Tokenizer of that column."""
     reads_whole_text: ClassVar[bool] = False
-    """Whether `on_pieces` is given uncut text; what the view's augmenters then leave is cut to the length limit."""
+    """Whether `on_pieces` receives the whole text, which is truncated after the augmenters of the view."""
     draws_alike: ClassVar[bool] = False
-    """Whether `on_text` and `on_pieces` draw the same numbers in every view of a step: for views that must agree."""
+    """Whether `on_text` and `on_pieces` receive the same random numbers in all views of a step."""
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:  # noqa: ARG002 - a hook
-        """Change sentences before the tokeniser."""
+        """Return the samples of a batch with changed sentences."""
         return samples
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:  # noqa: ARG002 - a hook
-        """Change sub-words of the whole batch, after the tokeniser and before special tokens are added."""
+        """Return the sub-words of a batch, changed before special tokens are added."""
         return pieces
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - a hook
-        """Change token ids, mask or positions."""
+        """Return the tokens of a batch with changed IDs, mask or positions."""
         return tokens
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - a hook
-        """Change token vectors, before the embedding dropout."""
+        """Return the token embeddings of a batch, changed before the embedding dropout."""
         return embedded
 
 
 class Head(Component, nn.Module):
-    """Stands between the pooled vector and the losses; part of the encoder that the recipe puts it under."""
+    """Base class of training heads, which transform the pooled embedding before the losses.
+
+    Example:
+        >>> class Linear(Head):
+        ...     '''One linear layer without bias.'''
+        ...
+        ...     def fit(self, width, encoder):
+        ...         self.layer = nn.Linear(width, width, bias=False)
+        ...         return width
+        ...
+        ...     def forward(self, pooled, groups):
+        ...         return self.layer(pooled)
+        >>> head = Linear()
+        >>> head.fit(8, encoder=None), tuple(head(torch.ones(2, 8), groups=()).shape)
+        (8, (2, 8))
+    """
 
     def fit(self, width: int, encoder: Encoder) -> int:
-        """Make the weights for vectors `width` wide; return the width of what comes out.
+        """Create the weights and return the output width.
+
+        Args:
+            width: D′, width of the input.
+            encoder: Encoder that the head belongs to.
 
         Raises:
-            CseError: `encoder` lacks what the head starts from.
+            CseError: If the encoder lacks a layer that the head copies.
         """
         raise NotImplementedError
 
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
-        """Return (B, out).
+        """Return (B, output width).
 
         Args:
-            pooled: (B, width), the rows of several views below each other.
-            groups: View and its rows, in order; empty where all rows are of one view.
+            pooled: (B, width) embeddings. The rows of several views are concatenated.
+            groups: View and number of rows, in order. Empty if all rows belong to one view.
         """
         raise NotImplementedError
 
     def dense(self) -> tuple[Tensor, Tensor, str] | None:
-        """Return weight (out, width), bias (out,) and "Tanh" or "Identity" if one such layer is all the head does."""
+        """Return weight (out, width), bias (out,) and "Tanh" or "Identity" if the head is one such layer, else None."""
         return None
 
 
 class Encoder(Component, nn.Module):
-    """Turns tokens into sentence vectors, in two calls so that augmenters can act between them."""
+    """Base class of encoders, which map tokens to sentence embeddings.
+
+    `embed` and `encode` are separate, so that augmenters can change token embeddings between them.
+
+    Example:
+        >>> class MeanOfWords(Encoder):
+        ...     '''Mean of trainable word embeddings.'''
+        ...
+        ...     def __init__(self, vocabulary, dim=8):
+        ...         super().__init__()
+        ...         self.vocabulary, self.dim, self.width = vocabulary, dim, dim
+        ...         self.words = nn.Embedding(vocabulary.size, dim)
+        ...
+        ...     def embed(self, tokens):
+        ...         return self.words(tokens.ids)
+        ...
+        ...     def encode(self, tokens, embeddings):
+        ...         weights = tokens.mask[..., None].float()
+        ...         mean = (embeddings * weights).sum(1) / weights.sum(1)
+        ...         return Encoded(sentence=mean, embeddings=embeddings, hidden=embeddings, tokens=tokens)
+        ...
+        ...     def encode_for_eval(self, tokens, embeddings=None):
+        ...         given = isinstance(embeddings, Tensor)
+        ...         return self.encode(tokens, embeddings if given else self.embed(tokens)).sentence
+    """
 
     dim: int
     """D: width of `Encoded.sentence`."""
     width: int
-    """W: width of the token vectors `embed` returns."""
+    """W: width of the token embeddings that `embed` returns."""
     max_length: int | None = None
-    """Tokens it can take at most; None where there is no limit."""
+    """Maximum input length in tokens, or None if there is no limit."""
     augment_at: str = "layer"
-    """Where `embed` stops: "layer" after the embedding layer (before its dropout), "word" at the word vectors."""
+    """Output of `embed`: "layer" is that of the embedding layer before its dropout, "word" the word embeddings."""
     memory: float = 0.0
-    """Steps its weights look back on average: 1/(1 − decay) for a momentum encoder."""
+    """Average age of the weights in steps: 1/(1 − decay) for a momentum encoder."""
     fits: Literal["never", "once", "each"] = "never"
-    """When evaluation calls `fit`: for each state scored, or for each evaluator with that one's own sentences."""
+    """When evaluation calls `fit`: never, once for a state, or for each evaluator with its sentences."""
     continuous: bool = True
-    """Whether vectors change as little as what they are made of: ranks do not, which jump where two change places."""
+    """Whether small changes of the weights cause small changes of the embeddings. False for ranks."""
     vocabulary: Vocabulary
+    """Tokenizer of the encoder."""
 
     def attach(self, heads: Mapping[str, Head]) -> None:
-        """Put training heads behind the pooling, in order.
+        """Add training heads after the pooling, in order.
 
         Raises:
-            CseError: It takes none, or one of them does not fit.
+            CseError: If the encoder supports no heads, or one of them is not compatible.
         """
         if heads:
             raise CseError(
-                f"{type(self).__name__} takes no heads: {', '.join(heads)}", "put them under the encoder it is made of"
+                f"{type(self).__name__} does not support heads: {', '.join(heads)}",
+                "move them to the encoder that it is made of",
+                code="encoder.no_heads",
             )
 
     def fit(self, encode: Encode, target: Sequence[str]) -> None:
-        """Adjust to unlabelled sentences before it is scored.
+        """Fit the encoder to unlabeled sentences before evaluation.
 
         Args:
-            encode: Gives this encoder's vectors before any adjustment while `fit` runs.
-            target: The evaluator's own sentences where `fits` is "each", else none.
+            encode: Function that returns embeddings of this encoder before any adjustment.
+            target: Sentences of the evaluator if `fits` is "each", else empty.
         """
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest of the data it is fitted to."""
+        """Return "dataset/split" → digest of the data that the encoder is fitted to."""
         return {}
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
-        """Note, once, what training reads from `encode`, so that no more is computed.
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
+        """Configure which outputs of `encode` training reads, so that no others are computed. Called once.
 
         Args:
-            hidden_read: Whether a loss reads `Encoded.hidden`; else it may hold the first token alone, (B, 1, D).
-            rows_at_once: Rows of a batch to hold in memory at a time; None is all.
+            hidden_read: Whether a loss reads `Encoded.hidden`. Otherwise it can contain only the first token,
+                (B, 1, D).
+            mini_batch_size: Number of rows to process at a time, or None for the whole batch.
         """
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Note, once, whose weights `Encoded.attentions` must hold; without this call it holds none.
+        """Configure the blocks whose attention weights `Encoded.attentions` contains. Default: none. Called once.
 
         Args:
-            blocks: Blocks, counted from 0.
+            blocks: Indices of transformer blocks, counted from 0.
 
         Raises:
-            CseError: It gives none, or has no such block.
+            CseError: If the encoder has no attention weights, or no such block.
         """
         raise CseError(
-            f"a loss reads attention weights of blocks {list(blocks)}, and {type(self).__name__} gives none",
-            'let the view go through a "transformer" encoder of the BERT family',
+            f"a loss reads attention weights of blocks {list(blocks)}, but {type(self).__name__} has none",
+            'use a "transformer" encoder of the BERT family for this view',
+            code="encoder.no_attentions",
         )
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, W) token vectors, before any dropout."""
+        """Return (B, L, W) token embeddings before any dropout."""
         raise NotImplementedError
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Drop, contextualise, pool and apply the training heads."""
+        """Apply dropout, the transformer blocks, pooling and the training heads to token embeddings (B, L, W)."""
         raise NotImplementedError
 
     def project(self, pooled: Tensor) -> Tensor:
-        """Return (B, D) what the training heads make of (B, D′) vectors; the same vectors where there are no heads."""
+        """Return the output (B, D) of the training heads for vectors (B, D′). Without heads, return the vectors."""
         return pooled
 
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return (B, D') the vectors evaluation uses, in eval mode: no dropout, no training-only head.
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return (B, D') embeddings for evaluation: without dropout and training heads.
 
         Args:
-            tokens: What is read.
-            embeddings: (B, L, W) token vectors instead of those `embed` returns.
+            tokens: Tokens of B sentences.
+            embeddings: (B, L, W) token embeddings instead of those of `embed`.
         """
         raise NotImplementedError
 
     @property
     def foundation(self) -> Encoder:
-        """Whose `represent` this one's comes from by `finished`, where it is fitted to finished vectors; else itself.
+        """Encoder whose embeddings `finished` adjusts, or this encoder itself.
 
-        Only one process of several fits; all of them can run what lies below.
+        Only one of several processes calls `fit`, but all of them can run the foundation.
         """
         return self
 
     def finished(self, vectors: Tensor) -> Tensor:
-        """Return what `represent` makes of the float32 vectors of `foundation`."""
+        """Return the adjusted embeddings for float32 embeddings of `foundation`."""
         return vectors
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory that transformers and sentence-transformers load unchanged.
 
         Args:
-            folder: Made if missing.
-            max_length: Tokens, specials included, that a loader truncates at.
+            folder: Directory, which is created if it does not exist.
+            max_length: Maximum number of tokens, including special tokens, in the exported settings.
         """
         raise NotImplementedError
 
 
 @contextmanager
 def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
-    """Give all dropout of an encoder another rate within this block; None leaves it alone."""
+    """Change the rate of all dropout modules of an encoder within this block. None changes nothing."""
     parts = [] if rate is None else [part for part in encoder.modules() if isinstance(part, nn.Dropout)]
     own = [part.p for part in parts]
     try:
@@ -371,54 +307,105 @@ def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
 
 
 class Loss(Component, nn.Module):
-    """A scalar to minimise. `forward` declares its inputs by type: views, `Encoded` views, queue negatives."""
+    """Base class of losses. `forward` returns a scalar to minimize.
+
+    The annotations of `forward` declare its inputs: `Sentences`, `Pooled` and `Encoded` are views, and `Negatives` are
+    the entries of a queue.
+
+    Example:
+        >>> class Contrast(Loss):
+        ...     '''Cross-entropy over the cosine similarities of two views.'''
+        ...
+        ...     def forward(self, anchor: Sentences, positive: Sentences) -> Tensor:
+        ...         anchor, positive = nn.functional.normalize(anchor), nn.functional.normalize(positive)
+        ...         return nn.functional.cross_entropy(anchor @ positive.T / 0.05, torch.arange(len(anchor)))
+        >>> vectors = torch.eye(4)
+        >>> Contrast()(vectors, vectors).item() < 1e-6
+        True
+    """
 
     steering: ClassVar[frozenset[str]] = frozenset()
-    """Inputs that only weigh or choose: no gradient goes into them."""
+    """Inputs without gradient, which only weight or select."""
     reads_hidden: bool = True
-    """Of its `Encoded` inputs, whether it reads `hidden`; False spares the states of all tokens but the first."""
+    """Whether the loss reads `hidden` of its `Encoded` inputs. False saves the states of all tokens after the first."""
     reads_attentions: Sequence[int] = ()
-    """Of its `Encoded` inputs, the blocks, counted from 0, whose attention weights it reads."""
+    """Indices of the blocks whose attention weights the loss reads from its `Encoded` inputs, counted from 0."""
 
 
 class Queue(Component, nn.Module):
-    """Vectors served as extra negatives: sentences of earlier steps, or made for the step."""
+    """Base class of queues, which provide additional negatives, for example sentences of earlier steps.
+
+    Example:
+        >>> class LastBatch(Queue):
+        ...     '''Sentence embeddings of the previous step.'''
+        ...
+        ...     def __init__(self, view: ViewName) -> None:
+        ...         super().__init__()
+        ...         self.view, self.stored = view, torch.zeros(0, 8)
+        ...
+        ...     def after_step(self, step):
+        ...         self.stored = step.sentences(self.view)
+        ...
+        ...     def negatives(self):
+        ...         return Negatives(self.stored, self.stored.new_zeros(len(self.stored)))
+        >>> tuple(LastBatch("online").negatives().vectors.shape)
+        (0, 8)
+    """
 
     view: str
-    """The view whose vectors it holds or resembles."""
+    """View whose embeddings it contains or imitates."""
     length: int | None = None
-    """Most entries kept over steps; None where nothing is kept."""
+    """Maximum number of entries that are kept between steps, or None if it keeps none."""
 
     def observe(self, step: Step) -> None:
-        """Read the step's encoded views before the losses are computed."""
+        """Read the encoded views of a step before the losses are computed."""
 
     def negatives(self) -> Negatives:
-        """Return the filled part, detached."""
+        """Return the entries without gradient."""
         raise NotImplementedError
 
 
 class Evaluator(Component):
-    """Scores a model. A parameter called `split` tells dev from test; only dev scores may select a state."""
+    """Base class of evaluators, which score models.
+
+    A parameter with the name `split` distinguishes the dev split from the test split. Only dev scores can select a
+    checkpoint.
+
+    Example:
+        >>> class Spread(Evaluator):
+        ...     '''Standard deviation of the embeddings of two sentences.'''
+        ...
+        ...     metric = "spread"
+        ...     metrics = ("spread",)
+        ...
+        ...     def __call__(self, encode):
+        ...         return {"spread": encode(["A dog.", "A cat."]).std().item()}
+        >>> Spread()(lambda sentences: torch.zeros(len(sentences), 8))
+        {'spread': 0.0}
+    """
 
     metric: ClassVar[str]
-    """The metric a leaderboard shows."""
+    """Metric that the leaderboard shows."""
     metrics: ClassVar[tuple[str, ...]]
-    """Every key that `__call__` returns."""
+    """Keys of the dictionary that `__call__` returns."""
     suites: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Word that `cse evaluate --tasks` takes → the tasks of it that this evaluator scores, in order: names that
-    `parameters_for` knows, or its own. Several evaluators may share a word."""
+    """Name of a suite for `cse evaluate --tasks` → its tasks that this evaluator scores, in order. Tasks are names that
+    `parameters_for` supports, or the name of the evaluator. Several evaluators can share a suite."""
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:  # noqa: ARG003 - the hook's form
-        """Return the parameters with which it scores what a user calls `name`; None if it does not score that.
+        """Return the parameters for a task, or None if the evaluator does not support it.
+
+        Args:
+            name: Name of the task in `cse evaluate --tasks`.
 
         Raises:
-            CseError: It is, but cannot be scored so.
+            CseError: If the task exists, but cannot be scored under this name.
         """
         return None
 
     def shown_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that a table shows of it where it stands alone."""
+        """Return the metrics for a table with only this evaluator."""
         return self.metrics
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -426,33 +413,43 @@ class Evaluator(Component):
         raise NotImplementedError
 
     def series(self) -> Mapping[str, Sequence[float]]:
-        """Return name → the numbers behind a figure, of the last call; nothing before it."""
+        """Return name → values for a figure of the last call. Empty before the first call."""
         return {}
 
     def texts(self) -> Sequence[str]:
-        """Return the sentences of its whole data set, all splits, without labels: what transductive methods fit on."""
+        """Return the sentences of all splits, on which transductive methods are fitted."""
         return ()
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest of the data read."""
+        """Return "dataset/split" → digest of the data."""
         return {}
 
 
 class Generator(Component):
-    """Makes a data set instead of reading one; deterministic."""
+    """Base class of generators, which create a data set deterministically.
+
+    Example:
+        >>> class Counting(Generator):
+        ...     '''Sentences with a number.'''
+        ...
+        ...     def rows(self, split):
+        ...         return ({"text": f"Number {number}."} for number in range(3))
+        >>> next(Counting().rows("train"))
+        {'text': 'Number 0.'}
+    """
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:
-        """Yield rows: `text` (and more columns) to train on, `subset score sentence1 sentence2` to evaluate on."""
+        """Yield rows as column → cell: `text` for training, or `subset`, `score`, `sentence1` and `sentence2`."""
         raise NotImplementedError
 
 
 def take_shape_from_checkpoint(module: nn.Module, buffer: str, *, only_if_empty: bool) -> None:
-    """Let a buffer of `module` take the shape that a checkpoint has for it before that is loaded.
+    """Resize a buffer to its shape in a checkpoint before the checkpoint is loaded.
 
     Args:
-        module: Owner of the buffer.
-        buffer: Its name.
-        only_if_empty: Leave a buffer alone that has values: torch then refuses another shape.
+        module: Module with the buffer.
+        buffer: Name of the buffer.
+        only_if_empty: Whether to resize only an empty buffer. For others, torch rejects a different shape.
     """
 
     def resize(owner: Any, state: Mapping[str, Tensor], prefix: str, *_: Any) -> None:

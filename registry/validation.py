@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with values, in plain words."""
+"""Errors of pydantic in plain words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LENGTHS = {"too_short": ("at least", "min_length"), "too_long": ("at most", "ma
 
 
 def describe(error: ValidationError) -> str:
-    """Return everything that is wrong, in one line: "steps: should be at least 0, not -1; title: is missing"."""
+    """Return all errors in one line, such as "steps: should be at least 0, not -1"."""
     said = []
     for detail in error.errors(include_url=False):
         where = ".".join(map(str, detail["loc"]))
@@ -39,10 +39,10 @@ def describe(error: ValidationError) -> str:
 
 
 def should_be(details: Sequence[ErrorDetails]) -> str:
-    """Return what is wrong with one value: "should be at least 0, not -1".
+    """Return the error of one value, such as "should be at least 0, not -1".
 
     Args:
-        details: Every error of the value: one for each type it may have.
+        details: Errors of the value, one for each type in a union.
     """
     value = details[0]["input"]
     expected = list(dict.fromkeys(_expected(detail) for detail in details))
@@ -53,7 +53,7 @@ def should_be(details: Sequence[ErrorDetails]) -> str:
 
 
 def _expected(detail: ErrorDetails) -> str:
-    """Return what should stand there; a leading "=" marks a whole sentence, such as one of a component's own."""
+    """Return the expected value. A leading "=" marks a whole sentence, for example of a component."""
     kind, context, words = detail["type"], detail.get("ctx", {}), detail["msg"]
     if kind in _BOUNDS:
         bound, name = _BOUNDS[kind]
@@ -62,7 +62,7 @@ def _expected(detail: ErrorDetails) -> str:
         bound, name = _LENGTHS[kind]
         return f"an array of {bound} {context[name]} {'item' if context[name] == 1 else 'items'}"
     if kind == "extra_forbidden":
-        return "=there is no such key"
+        return "=is not a valid key"
     if kind == "string_pattern_mismatch":
         return f"text of the form {context['pattern']}"
     if kind in _EXPECTED:
@@ -80,13 +80,13 @@ def _near(details: Sequence[ErrorDetails], value: Any) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """Return a value as TOML writes it, cut where it is long."""
+    """Return a value in TOML, truncated to 60 characters."""
     if isinstance(value, Mapping):
         return "a table"
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, int) and value.bit_length() > 128:
-        return "a number that long"  # Python refuses to write more than 4,300 digits
+        return "a number that long"  # Python formats at most 4,300 digits
     text = json.dumps(value, ensure_ascii=False, default=str)
     text = text if len(text) <= 60 else f"{text[:57]}…"
     return f"the text {text}" if isinstance(value, str) else text

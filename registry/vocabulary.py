@@ -1,4 +1,4 @@
-"""A hub model's tokenizer as a `Vocabulary`: text → ids → padded tokens."""
+"""Tokenizers of transformers as a `Vocabulary`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import torch
 
 from registry.errors import CseError
-from registry.models import load_tokenizer
+from registry.resources.models import load_tokenizer
 from registry.tokens import Pieces, Sample, Tokens
 
 
 @dataclass(frozen=True)
 class _Frame:
-    """Special tokens around the sides of a text, and the segment of every place.
+    """Special tokens around the sides of a text.
 
     Args:
-        before: Before each side, and after the last: ids and segments.
+        before: ID and segment of the tokens before each side, and after the last one.
         sides: Segment of each side.
     """
 
@@ -28,7 +28,7 @@ class _Frame:
     sides: tuple[int, ...]
 
     def around(self, sides: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-        """Return ids and segments of a whole row."""
+        """Return IDs and segments of a whole row."""
         row: list[tuple[int, int]] = [*self.before[0]]
         for side, segment, after in zip(sides, self.sides, self.before[1:], strict=True):
             row += [(piece, segment) for piece in side]
@@ -37,18 +37,18 @@ class _Frame:
 
     @property
     def length(self) -> int:
-        """Tokens of a row whose sides are empty."""
+        """Number of tokens of a row with empty sides."""
         return sum(map(len, self.before))
 
     def places(self, length: int) -> list[int]:
-        """Return, for each token of a row of `length` whose sides are equally long, 1 where it is of a side."""
+        """Return 1 for each token of a side and 0 for others, for a row of `length` with sides of equal length."""
         side = [1] * ((length - self.length) // len(self.sides))
         first, *others = ([0] * len(part) for part in self.before)
         return first + [place for other in others for place in (*side, *other)]
 
 
 def _frame(encoding: Any) -> _Frame:
-    """Read a frame off an encoding made by the tokenizer itself."""
+    """Return the frame of an encoding by the tokenizer."""
     before: list[list[tuple[int, int]]] = [[]]
     sides: list[int] = []
     last = None
@@ -65,7 +65,7 @@ def _frame(encoding: Any) -> _Frame:
 def _cut_together(
     first: tuple[int, ...], second: tuple[int, ...], room: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return both sides cut until they fit `room` together, the longer one first."""
+    """Return both sides truncated to `room` tokens in total, the longer one first."""
     extra = len(first) + len(second) - room
     while extra > 0:
         if len(first) > len(second):
@@ -77,18 +77,18 @@ def _cut_together(
 
 
 GAP, MASK = "{text}", "{mask}"
-"""What stands in a template for the sentence and for the tokenizer's own mask token."""
+"""Placeholders of a template for the sentence and for the mask token."""
 
 
 class HubVocabulary:
-    """The tokenizer of a model, loaded at first use; pickles as its name.
+    """Tokenizer of a model, loaded at first use.
 
     Args:
-        model: Name or directory, as `registry.models.locate` takes it.
-        template: Text around every single sentence, as `Template` describes it; None is none.
+        model: Name or directory of a model.
+        template: Text around every sentence, with `{text}` in place of the sentence, or None.
 
     Raises:
-        CseError: The template has no gap for the sentence, or gaps of two kinds.
+        CseError: If the template has no `{text}`, or only some of several follow a space.
     """
 
     def __init__(self, model: str, template: str | None = None) -> None:
@@ -97,18 +97,26 @@ class HubVocabulary:
         parts = [] if template is None else template.split(GAP)
         spaced = {part.endswith(" ") for part in parts[:-1]}
         if template is not None and len(spaced) != 1:
-            wrong = "has a space before one gap and none before another" if spaced else "has no gap for the sentence"
-            raise CseError(f"the template {template!r} {wrong}", f"write {GAP} where the sentence stands")
+            wrong = f"has a space before only some of its {GAP}" if spaced else f"does not contain {GAP}"
+            raise CseError(
+                f"template {template!r} {wrong}",
+                f"write {GAP} in place of the sentence",
+                code="vocabulary.invalid_template",
+            )
         self._space = " " if spaced == {True} else ""
-        """Belongs to the sentence: byte-level tokenizers know a word by the space before it."""
+        """Space before the sentence. Byte-level tokenizers treat it as part of the first word."""
 
     def __reduce__(self) -> tuple[type[HubVocabulary], tuple[str, str | None]]:
         return type(self), (self.model, self.template)
 
     def with_template(self, template: str | None) -> HubVocabulary:
-        """Return the same tokenizer with another template."""
+        """Return the tokenizer with another template."""
         if MASK in (self.template or "") and MASK not in (template or ""):
-            raise CseError(f"the template {template!r} has no {MASK}, whose state the encoder may read", f"add {MASK}")
+            raise CseError(
+                f"template {template!r} does not contain {MASK}, which the encoder can pool",
+                f"add {MASK}",
+                code="vocabulary.invalid_template",
+            )
         return self if template == self.template else HubVocabulary(self.model, template)
 
     @cached_property
@@ -118,13 +126,13 @@ class HubVocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the tokenizer's serialised form."""
+        """Digest of the tokenizer's serialized form."""
         settings = f"{self._backend.to_str()}|{self._pad}|{self._segments}"
         settings += "" if self.template is None else f"|{self.template}"
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return token ids of single sentences, specials and template included; `max_length` counts no template."""
+        """Return token IDs of sentences with special tokens, truncated to `max_length` plus the template."""
         if self.template is not None:
             pieces = self.pieces([Sample(text) for text in texts], max_length)
             return [self._single.around([piece.first] * self.gaps)[0] for piece in pieces]
@@ -135,47 +143,48 @@ class HubVocabulary:
             self._backend.no_truncation()
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
-        """Return single sentences padded to the longest."""
+        """Return sentences padded to the longest."""
         return self._marked(self._padded(rows, [[0] * len(row) for row in rows]), rows)
 
     @property
     def size(self) -> int:
-        """Number of ids."""
+        """Number of token IDs."""
         return len(self.tokenizer)
 
     @cached_property
     def specials(self) -> frozenset[int]:
-        """Ids that stand for no text."""
+        """IDs of special tokens."""
         return frozenset(self.tokenizer.all_special_ids)
 
     @property
     def mask(self) -> int | None:
-        """The id of [MASK], where there is one."""
+        """ID of [MASK], or None."""
         found = self.tokenizer.mask_token_id
         return None if found is None else int(found)
 
     def id_of(self, token: str) -> int:
-        """Return the id of a token of the vocabulary.
+        """Return the ID of a token.
 
         Raises:
-            CseError: There is no such token.
+            CseError: If the token does not exist.
         """
         found = self.tokenizer.convert_tokens_to_ids(token)
         if found is None or (found == self.tokenizer.unk_token_id and token != self.tokenizer.unk_token):
             raise CseError(
                 f"the tokenizer of {self.model!r} has no token {token!r}",
-                "name one that it has, such as its unknown token",
+                f"use an existing token, such as {self.tokenizer.unk_token!r}",
+                code="vocabulary.unknown_token",
             )
         return int(found)
 
     @property
     def padding(self) -> int:
-        """The id of [PAD], or 0."""
+        """ID of [PAD], or 0."""
         return self._pad
 
     @property
     def gaps(self) -> int:
-        """How often the sentence stands in a row."""
+        """Number of copies of the sentence in a row."""
         return 1 if self.template is None else self.template.count(GAP)
 
     def longest(self, tokens: int) -> int:
@@ -183,13 +192,13 @@ class HubVocabulary:
         return (tokens - self._single.length) // self.gaps + self._plain.length
 
     def room(self, max_length: int) -> int:
-        """Return how many sub-words of a sentence `max_length` leaves."""
+        """Return the maximum number of sub-words of a sentence for `max_length`."""
         return max_length - self._plain.length
 
     def pieces(self, samples: Sequence[Sample], max_length: int) -> list[Pieces]:
-        """Return samples as sub-words: each side of a pair fits `max_length` with the specials of a single sentence.
+        """Return samples as sub-words. Each side of a pair fits `max_length` as a single sentence.
 
-        A pair of one sentence with itself so holds exactly the single sentence's sub-words, twice.
+        So a pair of a sentence with itself consists of the sub-words of the single sentence, twice.
         """
         sides = (side for sample in samples for side in (sample.text, sample.pair) if side is not None)
         texts = [self._space + side for side in sides] if self._space else list(sides)
@@ -209,10 +218,10 @@ class HubVocabulary:
         return found
 
     def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
-        """Return padded tokens with the model's own special tokens and segments around sentences and pairs.
+        """Return padded tokens with the special tokens and segments of the model.
 
         Raises:
-            CseError: A pair is to be put into a template.
+            CseError: If the vocabulary has a template, and a sample is a pair.
         """
         rows, types = [], []
         for piece in pieces:
@@ -221,7 +230,11 @@ class HubVocabulary:
             elif self.template is None:
                 ids, segments = self._pair.around((piece.first, piece.second))
             else:
-                raise CseError("a template takes one sentence, and an augmenter made a pair", "remove one of the two")
+                raise CseError(
+                    "an augmenter creates pairs, but a template supports only single sentences",
+                    "remove the template or the augmenter",
+                    code="vocabulary.pair_in_template",
+                )
             rows.append(ids)
             types.append(segments if self._segments else [0] * len(ids))
         padded = self._marked(self._padded(rows, types), rows)
@@ -229,11 +242,11 @@ class HubVocabulary:
         return padded if len(labels) < len(pieces) else replace(padded, labels=torch.tensor(labels))
 
     def tokens(self, samples: Sequence[Sample], max_length: int) -> Tokens:
-        """Tokenise samples: `assemble` of `pieces`."""
+        """Tokenize samples: `assemble` of `pieces`."""
         return self.assemble(self.pieces(samples, max_length))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text the ids stand for, specials included, for people to check."""
+        """Return the text of token IDs, including special tokens."""
         return str(self.tokenizer.decode(list(ids)))
 
     @cached_property
@@ -241,7 +254,9 @@ class HubVocabulary:
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise CseError(
-                f"the tokenizer of model {self.model!r} has no tokenizers backend", "convert it to a tokenizer.json"
+                f"the tokenizer of model {self.model!r} does not use the tokenizers library",
+                "convert it to a tokenizer.json",
+                code="vocabulary.slow_tokenizer",
             )
         backend.no_padding()
         backend.no_truncation()
@@ -258,21 +273,25 @@ class HubVocabulary:
 
     @cached_property
     def _plain(self) -> _Frame:
-        """The model's own special tokens around one sentence."""
+        """Special tokens around one sentence."""
         return _frame(self._backend.encode("a"))
 
     @cached_property
     def _pair(self) -> _Frame:
-        """Those around a pair."""
+        """Special tokens around a pair."""
         return _frame(self._backend.encode("a", "b"))
 
     @cached_property
     def _single(self) -> _Frame:
-        """What stands around one sentence: special tokens and template."""
+        """Special tokens and template around one sentence."""
         if self.template is None:
             return self._plain
         if MASK in self.template and self.mask is None:
-            raise CseError(f"the tokenizer of {self.model!r} has no mask token for the template {self.template!r}")
+            raise CseError(
+                f"the tokenizer of {self.model!r} has no mask token for the template {self.template!r}",
+                f"remove {MASK} from the template",
+                code="vocabulary.no_mask",
+            )
         text = self.template.replace(MASK, self.tokenizer.mask_token or "")
         parts = [part.removesuffix(" ") if self._space else part for part in text.split(GAP)[:-1]]
         encoded = [
@@ -284,7 +303,7 @@ class HubVocabulary:
         return _Frame((first + before, *between[:-1], between[-1] + last), (segment,) * self.gaps)
 
     def _marked(self, tokens: Tokens, rows: Sequence[Sequence[int]]) -> Tokens:
-        """Return tokens that say where in the template the sentence stands, if there is one."""
+        """Return the tokens with `text` set, if there is a template."""
         if self.template is None:
             return tokens
         places = [self._single.places(len(row)) for row in rows]
@@ -306,13 +325,13 @@ class HubVocabulary:
 
 
 class JoinedVocabulary(HubVocabulary):
-    """A tokenizer that reads template and sentence as one text, of single sentences in one template.
+    """Tokenizer that reads template and sentence as one text.
 
-    Sub-words may then reach over the edges of the sentence, so that where it stands is not marked.
+    Sub-words can cross the borders of the sentence, so `Tokens.text` is not set.
 
     Args:
-        model: Name or directory, as `registry.models.locate` takes it.
-        template: As for `HubVocabulary`.
+        model: Name or directory of a model.
+        template: Template of `HubVocabulary`.
     """
 
     def __init__(self, model: str, template: str) -> None:
@@ -320,36 +339,32 @@ class JoinedVocabulary(HubVocabulary):
         self._text = template
 
     def with_template(self, template: str | None) -> HubVocabulary:
-        """Return the same tokenizer with another template."""
+        """Return the tokenizer with another template."""
         return HubVocabulary(self.model) if template is None else JoinedVocabulary(self.model, template)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest of the tokenizer's serialised form."""
-        return hashlib.sha256(f"{HubVocabulary(self.model, self.template).fingerprint}|joined".encode()).hexdigest()[
-            :16
-        ]
+        """Digest of the tokenizer's serialized form."""
+        separate = HubVocabulary(self.model, self.template).fingerprint
+        return hashlib.sha256(f"{separate}|joined".encode()).hexdigest()[:16]
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return token ids of single sentences; each is cut to the sub-words that `max_length` leaves it by itself."""
+        """Return token IDs of sentences, each truncated to what `max_length` allows without a template."""
         room = self.room(max_length)
-        alone = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        separate = self._backend.encode_batch(list(texts), add_special_tokens=False)
         kept = [
             text if len(encoding.ids) <= room else text[: encoding.offsets[room - 1][1]]
-            for text, encoding in zip(texts, alone, strict=True)
+            for text, encoding in zip(texts, separate, strict=True)
         ]
         whole = self._text.replace(MASK, self.tokenizer.mask_token or MASK)
         return [row.ids for row in self._backend.encode_batch_fast([whole.replace(GAP, text) for text in kept])]
 
     def assemble(self, pieces: Sequence[Pieces]) -> Tokens:  # noqa: ARG002 - the hook's form
-        """Refuse: there are no sub-words of the sentence alone.
-
-        Raises:
-            CseError: Always.
-        """
+        """Raise `CseError`, because template and sentence have no separate sub-words."""
         raise CseError(
-            "a template that is tokenised together with the sentence is for evaluation alone",
-            "leave template_joined out to train or to change sentences",
+            "a template that is tokenized together with the sentence is only for evaluation",
+            "remove template_joined to train or to augment sentences",
+            code="vocabulary.joined_template",
         )
 
     def _marked(self, tokens: Tokens, rows: Sequence[Sequence[int]]) -> Tokens:  # noqa: ARG002 - the hook's form

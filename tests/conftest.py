@@ -16,7 +16,7 @@ import pytest
 from tests.fake_hub.fixture import fake_hub, hub_content  # noqa: F401 - fixtures for everyone
 
 if TYPE_CHECKING:
-    from tests.shrunken import Small
+    from tests.support.shrunken import Small
 
 # Before torch and tokenizers are imported: tests run two at a time, and one thread adds in one order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -66,7 +66,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Copy MLflow's tables from a database made once, and wait for no disk; other processes do none of it."""
     if "cse_cli.mirrors.store" in sys.modules:
-        from tests.databases import migrated, read_revisions_once, wait_for_no_disk
+        from tests.support.databases import migrated, read_revisions_once, wait_for_no_disk
 
         wait_for_no_disk()
         read_revisions_once()
@@ -104,23 +104,23 @@ def models() -> Path:
 @pytest.fixture(scope="session")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
     """What any recipe can be shrunk to: tiny models and a few sentences."""
-    from tests.shrunken import small
+    from tests.support.shrunken import small
 
     return small(tmp_path_factory.mktemp("parts"))
 
 
 @pytest.fixture
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handful of pairs in place of every data set's, and of labelled rows."""
-    from registry import catalogue
-    from tests import labelled
-    from tests.fakes import all_here
-    from tests.shrunken import pairs
+    """A handful of pairs in place of every data set's, and of labeled rows."""
+    from registry.resources import catalog
+    from tests.support import labeled
+    from tests.support.fakes import all_here
+    from tests.support.shrunken import pairs
 
-    labelled.serve(monkeypatch)
+    labeled.serve(monkeypatch)
     all_here(monkeypatch)
-    monkeypatch.setattr(catalogue, "read_pairs", pairs)
-    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+    monkeypatch.setattr(catalog, "read_pairs", pairs)
+    monkeypatch.setattr(catalog, "fingerprint", lambda name, split: f"{name}-{split}")
 
 
 @pytest.fixture
@@ -133,6 +133,6 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 def pytest_collection_finish() -> None:
     """Look no more at what the imports made, a million objects, when memory is collected: a run does so at its end."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        import tests.preloaded  # noqa: F401 - what most tests import later
+        import tests.support.preloaded  # noqa: F401 - what most tests import later
     gc.collect()
     gc.freeze()

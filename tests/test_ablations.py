@@ -16,8 +16,8 @@ from cse_cli.recipe.study import load_study
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
-from tests.records import unrecorded
-from tests.shrunken import Small, small
+from tests.support.records import unrecorded
+from tests.support.shrunken import Small, small
 
 STEPS = 5
 
@@ -68,8 +68,8 @@ def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
     own = [text for text in setting.overrides if not text.startswith("evaluators.")]  # nothing is scored
     changed, dropped = parts.options(load(setting.recipe, own, setting.unset).recipe)
     # The row's own settings come last: what it sweeps is not shrunk.
-    whole = [*own, *changed, *own, f"train.steps={STEPS}", "evaluate.untrained=false"]
-    unset = [*setting.unset, *dropped, "evaluate.select"]
+    whole = [*own, *changed, *own, f"train.steps={STEPS}", "evaluate.eval_on_start=false"]
+    unset = [*setting.unset, *dropped, "evaluate.metric_for_best_model"]
     loading = load(setting.recipe, whole, unset)
     heard = Losses()
     prepared = prepare(Job(loading, 0, "cpu"), heard)

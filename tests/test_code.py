@@ -250,11 +250,11 @@ def compared(module: str) -> Iterator[str]:
 
 
 ALLOWED = {
-    ("cse_cli.recipe.errors", "pair"): "what the TOML grammar calls a key and its value",
+    ("cse_cli.recipe.positions", "pair"): "what the TOML grammar calls a key and its value",
 }
 
 
-def test_nothing_outside_the_registry_branches_on_a_method_or_component():
+def test_no_branch_on_a_method_outside_the_registry():
     names = {entry.name for registry in REGISTRIES for entry in registry}
     classes = {entry.cls.__name__ for registry in REGISTRIES for entry in registry}
     recipes = {path.stem for path in (ROOT / "recipes").rglob("*.toml")}
@@ -282,3 +282,21 @@ def test_nothing_is_loaded_that_could_be_a_program() -> None:
                     seen.add(called)
                     assert needed in given, f"{module}:{call.lineno}: {name} without {needed}"
     assert seen == set(MUST_HAVE)
+
+
+ERRORS = {
+    "CseError", "MissingError", "UnknownNameError", "RunFailedError", "TrackingError", "DiskError", "StopRequested",
+}  # fmt: skip
+CODE = re.compile(r"[a-z]+(_[a-z0-9]+)*(\.[a-z0-9]+(_[a-z0-9]+)*)+")
+
+
+def test_every_error_has_a_code():
+    without = []
+    for module in FILES:
+        for node in nodes(module):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ERRORS:
+                (code,) = [word.value for word in node.keywords if word.arg == "code"] or [None]
+                literal = isinstance(code, ast.Constant) and CODE.fullmatch(str(code.value))
+                if not literal and not isinstance(code, ast.Attribute | ast.Name):
+                    without.append(f"{FILES[module].relative_to(ROOT)}:{node.lineno}")
+    assert without == []

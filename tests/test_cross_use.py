@@ -17,8 +17,8 @@ from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
 from cse_cli.training.method import Method, Term
 from cse_cli.training.step import StepState
-from tests.chosen import these
-from tests.shrunken import Small
+from tests.support.chosen import these
+from tests.support.shrunken import Small
 
 FOLDER = Path(__file__).resolve().parent.parent / "recipes"
 CROSS = {

@@ -13,8 +13,8 @@ import pytest
 
 from cse_cli.data.tokens import SHARD
 from tests.cse_cli.jobs.commands import gone, runs
-from tests.ports import unused_port
-from tests.shrunken import Small, recipe
+from tests.support.ports import unused_port
+from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.process
 
@@ -76,15 +76,15 @@ def test_the_pages(folder: Path) -> None:
     assert address.startswith("http://127.0.0.1:"), err
 
 
-def tokenise(folder: Path) -> subprocess.Popen[str]:
-    """Start a run of so long a text that two processes tokenise it."""
+def tokenize(folder: Path) -> subprocess.Popen[str]:
+    """Start a run of so long a text that two processes tokenize it."""
     (folder / "long.txt").write_text("".join(f"the dog {i}\n" for i in range(SHARD + 2)))
     settings = ["--set", "data.file=long.txt", "--set", "train.steps=2"]
     return start(folder, "run", "quickstart.toml", *settings, "--device", "cpu", CSE_TOKENIZE_PROCESSES="2")
 
 
-def test_tokenising_in_several_processes(folder: Path) -> None:
-    code, err = ended(tokenise(folder))
+def test_tokenizing_in_several_processes(folder: Path) -> None:
+    code, err = ended(tokenize(folder))
     assert (code, ran(folder)) == (0, []), err
 
 
@@ -92,13 +92,13 @@ def spawned(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return [each for each in psutil.Process(process.pid).children() if runs(each, "spawn_main")]
 
 
-def test_a_tokenising_process_that_is_killed_is_one_message(folder: Path) -> None:
-    with tokenise(folder) as process:
+def test_a_tokenizing_process_that_is_killed_is_one_message(folder: Path) -> None:
+    with tokenize(folder) as process:
         while len(children := spawned(process)) < 2:
             assert process.poll() is None, process.communicate()[1]
         children[0].kill()
         code, err = ended(process)
     assert (code, ran(folder)) == (1, []), err
-    assert "error: a process that tokenised was killed; memory may be short" in err
+    assert "error: a process that tokenized was killed; memory may be short" in err
     assert "Traceback" not in err
     assert gone(children)

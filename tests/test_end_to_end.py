@@ -27,9 +27,9 @@ from cse_cli.training.run import execute, prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
-from tests.chosen import distinct, these, trains
-from tests.records import points, states, unrecorded
-from tests.shrunken import STEPS, Small
+from tests.support.chosen import distinct, these, trains
+from tests.support.records import points, states, unrecorded
+from tests.support.shrunken import STEPS, Small
 
 NAMES = distinct(all_recipes())
 WHOLE = ("simcse_en", "ifcl_en", "glove_en")
@@ -50,7 +50,9 @@ def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
 @pytest.mark.parametrize("name", these(distinct(filter(trains, NAMES), "loss", "encoder"), filter(trains, NAMES)))
 def test_two_steps(name, parts, home):
     changed, dropped = parts.options(load(name).recipe)
-    loaded = load(name, [*changed, "train.steps=2", "evaluate.untrained=false"], [*dropped, "evaluate.select"])
+    loaded = load(
+        name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], [*dropped, "evaluate.metric_for_best_model"]
+    )
     prepared = prepare(Job(loaded, 5, "cpu"), SilentObserver())
     (home / "runs" / "one").mkdir(parents=True)
     trainer = Trainer(prepared, home / "runs" / "one", unrecorded(), SilentObserver())
@@ -71,10 +73,10 @@ def test_recipe(name, parts, home):
 
     assert (result.recipe, result.seed) == (name, 5)
     assert result.steps == (0 if recipe.train.steps == 0 else STEPS)
-    assert list(result.curve) == ([0, 2, 3] if recipe.evaluate.select and result.steps else [])
+    assert list(result.curve) == ([0, 2, 3] if recipe.evaluate.metric_for_best_model and result.steps else [])
     if result.curve:
         assert result.selected_step in (2, 3)
-        evaluator, _, metric = str(result.select).rpartition(".")
+        evaluator, _, metric = str(result.metric_for_best_model).rpartition(".")
         assert result.scores[evaluator][metric] == result.curve[result.selected_step]
     assert all(score == score for metrics in result.scores.values() for score in metrics.values())
     assert len(result.last_state or "") == (64 if result.steps else 0)
@@ -86,7 +88,7 @@ def test_recipe(name, parts, home):
     # A template takes its own tokens off; word vectors have no limit.
     assert encoder.max_length is None or encoder.max_length == encoder.vocabulary.longest(64)
     rows = encoder.vocabulary.ids(["a cat sees"], length)
-    assert torch.isfinite(encoder.represent(encoder.vocabulary.pad(rows))).all()
+    assert torch.isfinite(encoder.encode_for_eval(encoder.vocabulary.pad(rows))).all()
     assert not list((home / "runs").rglob("*.pt"))
 
 
@@ -163,14 +165,14 @@ def test_a_baseline_without_training(parts, home, tmp_path):
     assert result.scores["dev"]["spearman"] != 0
     saved, _ = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
     tokens = encoder.vocabulary.pad([[2, 7, 9, 3]])
-    torch.testing.assert_close(saved.represent(tokens), encoder.represent(tokens), rtol=0, atol=0)
+    torch.testing.assert_close(saved.encode_for_eval(tokens), encoder.encode_for_eval(tokens), rtol=0, atol=0)
     assert states() == ["FINISHED"]
 
 
 def test_untrained_scores_of_every_evaluator(parts, home):
     other = ["evaluators.extra.name=sts", "evaluators.extra.dataset=graded_pairs", "evaluators.extra.split=test"]
     without = run("simcse_en", parts, *other)
-    result = run("simcse_en", parts, *other, "evaluate.untrained=true")
+    result = run("simcse_en", parts, *other, "evaluate.eval_on_start=true")
     assert set(without.untrained) == {"stsb_dev"}
     assert set(result.untrained) == {"stsb_dev", "extra"}
     assert result.untrained["stsb_dev"] == without.untrained["stsb_dev"]
@@ -179,10 +181,10 @@ def test_untrained_scores_of_every_evaluator(parts, home):
 
 def test_untrained_scores_where_nothing_selects(parts, home):
     changed, dropped = parts.options(load("simcse_en").recipe)
-    loaded = load("simcse_en", [*changed, "evaluate.untrained=true"], [*dropped, "evaluate.select"])
+    loaded = load("simcse_en", [*changed, "evaluate.eval_on_start=true"], [*dropped, "evaluate.metric_for_best_model"])
     result = execute(Job(loaded, 0, "cpu"), SilentObserver())
     assert set(result.untrained) == {"stsb_dev"}
-    assert (result.select, result.selected_step, result.curve) == (None, None, {})
+    assert (result.metric_for_best_model, result.selected_step, result.curve) == (None, None, {})
     assert result.scores != result.untrained
 
 
@@ -204,7 +206,7 @@ def test_the_directory_of_a_run_says_what_ran(parts):
 
 
 def test_what_is_recorded_of_a_run(parts):
-    result = run("mini/ifcl_en", parts, "evaluate.untrained=true")
+    result = run("mini/ifcl_en", parts, "evaluate.eval_on_start=true")
     about = read_about(str(result.run_id))
     assert (about.recipe, about.group, about.method, about.encoder) == ("mini/ifcl_en", "mini/ifcl_en", "IFCL", "tiny")
     assert (about.seed, about.data) == (5, "text.tsv")
@@ -229,7 +231,7 @@ def test_variants_of_a_recipe_are_in_one_experiment(name, language, experiment):
     assert family(name, language) == experiment
 
 
-def test_a_queue_and_a_momentum_encoder_have_a_traceable_distance(parts, home):
+def test_traceable_distance_of_a_run(parts, home):
     result = run("mocose_en", parts)
     expected = {"queue/traceable_distance": pytest.approx(1 / 0.15 + 6 / 4)}  # shrunk to 6 entries, 4 sentences a step
     assert result.measures == expected

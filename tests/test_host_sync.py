@@ -20,14 +20,14 @@ from cse_cli.core.devices import Compute
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
-from cse_cli.training import trainer as stepping
+from cse_cli.training import train_step as stepping
 from cse_cli.training.build import resolve
-from cse_cli.training.trainer import Stepper
+from cse_cli.training.train_step import TrainStep
 from registry.augmenters.fgsm import Fgsm
 from registry.encoders.ema import Ema
 from registry.tokens import copy_to_device
-from tests.chosen import these, trains
-from tests.shrunken import STEPS, Small
+from tests.support.chosen import these, trains
+from tests.support.shrunken import STEPS, Small
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
 DEVICE = torch.device("meta")
@@ -69,7 +69,7 @@ class Makers(TorchFunctionMode):
 
 @pytest.fixture(autouse=True)
 def meta(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a step run on the meta device, which has no autocast and no fused optimiser."""
+    """Let a step run on the meta device, which has no autocast and no fused optimizer."""
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr("cse_cli.training.method.autocast", lambda *_, **__: nullcontext())
@@ -79,14 +79,14 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Fgsm, "_check_epsilon", lambda *_: None)
 
 
-def stepper(name: str, parts: Small) -> Stepper:
+def stepper(name: str, parts: Small) -> TrainStep:
     changes, dropped = parts.options(load(name).recipe)
     recipe = load(name, changes, dropped).recipe
     made = resolve(recipe, seed=5)
     method = made.method.train().to(DEVICE)
     text = open_text(recipe.data, made.columns)
     batches = Batches(text, made.plans, recipe.train.batch_size, recipe.data.max_length, 5)
-    return Stepper(method, batches, recipe.train, Compute(DEVICE, "fp32"), 5, STEPS)
+    return TrainStep(method, batches, recipe.train, Compute(DEVICE, "fp32"), 5, STEPS)
 
 
 @pytest.mark.exhaustive

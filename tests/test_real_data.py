@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cse_cli.jobs.running import cse
+from tests.support.command import cse
 
 pytestmark = [pytest.mark.data, pytest.mark.timeout(600)]
 
@@ -39,7 +39,7 @@ def test_all_minilm_l6_v2_as_published(capsys):
 
 
 def test_a_short_training_on_real_text(home, capsys):
-    changes = ["train.steps=10", "train.evaluate_every=5", "data.limit=2000", "evaluate.untrained=false"]
+    changes = ["train.steps=10", "train.evaluate_every=5", "data.limit=2000", "evaluate.eval_on_start=false"]
     tests = ["sts12", "sts13", "sts14", "sts15", "sts16", "sickr", "stsb"]
     options = [*(f"--set={change}" for change in changes), *(f"--unset=evaluators.{name}" for name in tests)]
     code, out, err = cse("run", "mini/simcse_en", *options, "--device", "cpu", "--json", capsys=capsys)

@@ -29,7 +29,7 @@ def hashes(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "identifier"), TABLES, ids=lambda part: part)
-def test_a_study_computes_every_cell_that_its_table_promises_once_and_no_other(key, identifier):
+def test_a_study_computes_the_cells_of_its_table(key, identifier):
     table = papers.load(key).tables[identifier]
     promised = [(row, c.name) for row, c in table.printed() if table.answer(row, c.name).kind == "study"]
     computed = []
@@ -109,7 +109,7 @@ def test_the_rows_that_are_the_recipe_as_it_stands(recipe, rows):
     assert found == rows
 
 
-def test_the_grid_of_the_traceable_distance_holds_the_papers_best_one():
+def test_the_distance_grid_contains_the_best_one():
     """1/(1 − 0.85) + 512/64 = 14.67, and 22.67 with the large encoder's batch of 32."""
     for name, best in (("studies/mocose_fig2", 14.67), ("studies/mocose_fig3", 14.67), ("studies/mocose_fig12", 22.67)):
         distances = set()

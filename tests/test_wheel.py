@@ -11,7 +11,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from cse_cli import __version__
+from cse_cli._version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -76,7 +76,7 @@ def test_nothing_else_is_in_the_wheel(wheel):
     assert wheel.stat().st_size < 12e6
 
 
-def test_the_command_and_the_licence_are_declared(wheel):
+def test_the_command_and_the_license_are_declared(wheel):
     with ZipFile(wheel) as archive:
         about = f"cse_registry-{__version__}.dist-info"
         assert "cse = cse_cli.__main__:main" in archive.read(f"{about}/entry_points.txt").decode()

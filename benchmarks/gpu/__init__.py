@@ -1,1 +1,1 @@
-"""The parts of benchmarks/gpu_suite.sh: each is a command that writes one JSON document."""
+"""Parts of benchmarks/gpu_suite.sh. Each is a command that writes one JSON document."""

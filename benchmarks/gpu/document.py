@@ -1,4 +1,4 @@
-"""How the parts hand over what they found."""
+"""Output of the results of a part."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def write(file: Path | None, found: dict[str, Any], lines: Sequence[str]) -> None:
-    """Print lines of Markdown, and write them with the figures behind them as JSON."""
+    """Print lines of Markdown and write them with the measurements as JSON."""
     text = "\n".join(lines)
     print(text, flush=True)
     if file is not None:

@@ -1,8 +1,8 @@
-"""The machine, and which packages of the project and of its peers are missing on it.
+"""Description of the machine and list of missing packages.
 
     python -m benchmarks.gpu.environment [--missing] [--json FILE]
 
-`--missing` prints their names alone, for an installer.
+`--missing` prints only the names of the missing packages, for an installer.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NEEDED = {
     "accelerate": "accelerate",
     "datasets": "datasets",
 }
-"""Module → its package: what the parts need, which is less than the project does."""
+"""Module → package that the parts need, fewer than the project."""
 
 
 def missing() -> list[str]:
@@ -46,7 +46,7 @@ def missing() -> list[str]:
 
 
 def main() -> None:
-    """Describe the machine."""
+    """Write the description of the machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--json", type=Path)

@@ -1,8 +1,8 @@
-"""What a pass over a million sentences takes with SimCSE, from steady steps.
+"""Estimated time of a pass over a million sentences with SimCSE, from steady steps.
 
-python -m benchmarks.gpu.epoch [--device cuda] [--shape bert-base] [--seconds 60] [--json FILE]
+    python -m benchmarks.gpu.epoch [--device cuda] [--shape bert-base] [--seconds 60] [--json FILE]
 
-Tokenising the text and scoring are not counted.
+The estimate excludes tokenizing and scoring.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from typing import Any
 
 from benchmarks.gpu.document import write
 from benchmarks.gpu.material import parser, setting
+from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import Ours
 
 SENTENCES = 1_000_000
 CHUNK = 10
-"""Steps between two looks at the clock, each of which waits for the device, as a run does when it logs."""
+"""Steps between two reads of the clock. Each read waits for the device, as a run does when it logs."""
 
 
 def main() -> None:
-    """Take steps for so many seconds and write what a million sentences would take."""
+    """Measure steps and write the estimate for a million sentences."""
     made = parser(__doc__)
     made.add_argument("--seconds", type=float, default=60.0)
-    made.add_argument("--rows", type=int, default=200_000, help="sentences; tokenised before, which is not counted")
+    made.add_argument(
+        "--rows", type=int, default=200_000, help="Number of sentences. They are tokenized before the measurement."
+    )
     asked = made.parse_args()
     with setting(asked, asked.rows) as common:
         found = measure(common, asked.seconds)
@@ -32,8 +34,8 @@ def main() -> None:
 
 
 def measure(common: Setting, seconds: float) -> dict[str, Any]:
-    """Take steps for so many seconds; return what they took."""
-    one = Ours(common, "simcse_en")
+    """Run steps for at least `seconds` and return their times."""
+    one = CseSteps(common, "simcse_en")
     one.steps(CHUNK)
     watch = one.trainer.stepper.watch
     watch.recent()
@@ -52,7 +54,7 @@ def measure(common: Setting, seconds: float) -> dict[str, Any]:
         "measured_seconds": took,
         "parts": parts,
         "tokens_per_second": lately["speed/tokens_per_second"],
-        "model_flop_utilisation": lately.get("speed/model_flop_utilisation"),
+        "model_flop_utilization": lately.get("speed/model_flop_utilization"),
         "peak_memory_gb": lately["speed/peak_memory_gb"],
         "text": common.text.stem,
         "batch": common.batch,
@@ -61,16 +63,16 @@ def measure(common: Setting, seconds: float) -> dict[str, Any]:
 
 
 def page(found: dict[str, Any], shape: str) -> list[str]:
-    """Return it in words."""
+    """Return the measurements as text."""
     step, spent = found["seconds_a_step"], sum(found["parts"].values())
     shares = ", ".join(f"{part} {value / spent:.0%}" for part, value in found["parts"].items() if value > 0.001 * spent)
-    used = found["model_flop_utilisation"]
+    used = found["model_flop_utilization"]
     return [
         f"A million sentences of {found['text']} with {shape}, batch {found['batch']}, {found['precision']}: "
         f"**{found['epoch_seconds']:.0f} s**, from {found['steps']} steps in {found['measured_seconds']:.0f} s "
-        f"({1000 * step:.2f} ms a step, {found['batch'] / step:,.0f} sentences/s).",
-        f"Of a step: {shares}. {found['tokens_per_second']:,.0f} tokens/s"
-        + (f", {used:.1%} of the arithmetic the device could do" if used else "")
+        f"({1000 * step:.2f} ms per step, {found['batch'] / step:,.0f} sentences/s).",
+        f"Shares of a step: {shares}. {found['tokens_per_second']:,.0f} tokens/s"
+        + (f", {used:.1%} of the device's peak arithmetic" if used else "")
         + f", peak memory {found['peak_memory_gb']:.2f} GB.",
     ]
 

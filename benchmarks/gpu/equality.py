@@ -1,10 +1,10 @@
-"""Do all methods compute the same on two devices? Their first ten losses, on tiny models, without dropout.
+"""Compare the first ten losses of all methods on two devices, with tiny models and without dropout.
 
     python -m benchmarks.gpu.equality [--device cuda] [--json FILE]
 
-Weights, sentences and everything drawn at random are the same on both sides: what a component draws on its own device
-is drawn on the CPU and moved. Without a GPU the other side is the CPU in double precision, which says how far rounding
-alone takes the losses apart.
+Weights, sentences and random numbers are the same on both devices, because components sample on the CPU and move the
+values to their device. Without a GPU, the second device is the CPU in double precision, which shows the effect of
+rounding on the losses.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from cse_cli.runs.record import unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
-from registry.models import quiet_transformers
-from tests.shrunken import Small, small
+from registry.resources.models import quiet_transformers
+from tests.support.shrunken import Small, small
 
 STEPS = 10
 LIMIT = 1e-4
-"""Largest difference of two fp32 losses within ten steps: rounding, and what training makes of it.
+"""Largest difference of two fp32 losses within ten steps that rounding explains.
 
-Relative to the loss, or to 0.1 where it is smaller: a loss near 0 is the difference of numbers near 20.
+Relative to the loss, or to 0.1 if the loss is smaller. A loss near 0 is the difference of numbers near 20.
 """
 
 
 def recipes() -> list[str]:
-    """Return the English recipes that train, one for each method and variant: other sizes and encoders left out."""
+    """Return the English recipes that train, one per method and variant, without other sizes and encoders."""
     names = [name for name in all_recipes() if not any(part in name for part in ("/", "_large", "_roberta", "_zh"))]
     return [name for name in names if load(name).recipe.train.steps != 0]
 
 
 def parts(folder: Path) -> Small:
-    """Return tiny models without dropout, and sentences, written below a folder."""
+    """Write tiny models without dropout and sentences, and return them."""
     made = small(folder, rows=80)
     for model in made.models.values():
         file = model / "config.json"
@@ -57,12 +57,12 @@ def parts(folder: Path) -> Small:
 
 
 def losses(name: str, made: Small, device: str, double: bool = False) -> list[float]:
-    """Return the first losses of a recipe over tiny models."""
+    """Return the first losses of a recipe with tiny models."""
     loaded = load(name)
     changed, dropped = made.options(loaded.recipe)
     without = dict(_dropouts(loaded.recipe.resolved()))
     changed += [f"{place}={value}" for place, value in without.items()]
-    changed += [f"train.steps={STEPS}", "train.precision=fp32", "train.batch_size=16", "evaluate.untrained=false"]
+    changed += [f"train.steps={STEPS}", "train.precision=fp32", "train.batch_size=16", "evaluate.eval_on_start=false"]
     recipe = load(name, changed, dropped)
     with tempfile.TemporaryDirectory() as folder, _exact(), _drawn_on_the_cpu():
         trainer = Trainer(
@@ -81,7 +81,7 @@ def losses(name: str, made: Small, device: str, double: bool = False) -> list[fl
 
 
 def _dropouts(tables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the place of every dropout rate that a recipe sets for itself, and none in its stead."""
+    """Yield the key of every dropout rate that a recipe sets, with the value 0."""
     for kind in ("encoders", "losses"):
         for name, part in tables[kind].items():
             if part.get("dropout") is not None:
@@ -90,7 +90,7 @@ def _dropouts(tables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 @contextmanager
 def _exact() -> Iterator[None]:
-    """Multiply fp32 as fp32."""
+    """Switch off TF32, so that fp32 is multiplied as fp32."""
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     try:
@@ -100,7 +100,7 @@ def _exact() -> Iterator[None]:
 
 
 class _drawn_on_the_cpu(TorchFunctionMode):  # noqa: N801 - reads as what it does
-    """Draw what is drawn on any device from the CPU's stream, in single precision."""
+    """Sample random numbers of every device from the CPU's stream, in single precision."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
@@ -117,23 +117,23 @@ class _drawn_on_the_cpu(TorchFunctionMode):  # noqa: N801 - reads as what it doe
 
 
 def compared(name: str, made: Small, device: str) -> dict[str, Any]:
-    """Return both sides' losses and their largest relative difference."""
-    ours = losses(name, made, "cpu")
+    """Return the losses on both devices and their largest relative difference."""
+    reference = losses(name, made, "cpu")
     other = losses(name, made, device, double=device == "cpu")
-    apart = [abs(one - two) / max(abs(one), 0.1) for one, two in zip(ours, other, strict=True)]
-    return {"cpu": ours, "other": other, "first": apart[0], "largest": max(apart), "holds": max(apart) <= LIMIT}
+    apart = [abs(one - two) / max(abs(one), 0.1) for one, two in zip(reference, other, strict=True)]
+    return {"cpu": reference, "other": other, "first": apart[0], "largest": max(apart), "holds": max(apart) <= LIMIT}
 
 
 def main() -> None:
-    """Compare every recipe and write what was found."""
+    """Compare every recipe and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--only", nargs="*", help="these recipes")
+    parser.add_argument("--only", nargs="*", help="Names of recipes. Default: all.")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     found: dict[str, Any] = {}
     quiet_transformers()
-    torch.set_num_threads(1)  # more only wait for each other on models this small
+    torch.set_num_threads(1)  # more threads only wait for each other with models this small
     with tempfile.TemporaryDirectory() as folder:
         made = parts(Path(folder))
         for name in asked.only or recipes():

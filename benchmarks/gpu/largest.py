@@ -1,9 +1,9 @@
-"""The largest batch that fits, and the memory of smaller ones: at once, and with gradients cached.
+"""Largest batch that fits, and memory of smaller batches, without and with gradient caching.
 
-    python -m benchmarks.gpu.largest [--device cuda] [--rows-at-once 256] [--most 65536] [--seconds 60] [--json FILE]
+    python -m benchmarks.gpu.largest [--device cuda] [--mini-batch-size 256] [--most 65536] [--seconds 60] [--json FILE]
 
-Batches double until one does not fit, or time or `--most` is reached. On a CPU, memory is the most that the process
-ever held.
+The batch size doubles until a batch does not fit, or the time limit or `--most` is reached. On a CPU, the memory is the
+peak memory of the process.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import torch
 from benchmarks.gpu.document import write
 from benchmarks.gpu.material import parser, setting
 from benchmarks.start import peak
+from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import Ours
 from registry.errors import CseError
 
 
 def one(common: Setting, batch: int) -> dict[str, float]:
-    """Return the memory in MB and the seconds of the second of two steps."""
+    """Return the memory in MB, and the seconds of the second of two steps."""
     on_gpu = common.device != "cpu"
     if on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    training = Ours(replace(common, batch=batch), "simcse_en")
+    training = CseSteps(replace(common, batch=batch), "simcse_en")
     training.steps(1)
     began = time.perf_counter()
     training.steps(1)
@@ -39,12 +39,12 @@ def one(common: Setting, batch: int) -> dict[str, float]:
 
 
 def climb(common: Setting, asked: argparse.Namespace, until: float) -> dict[str, Any]:
-    """Return what each batch took, and why it ended."""
+    """Return the memory and time of each batch, and the reason of the end."""
     taken: list[dict[str, float]] = []
-    batch, why = asked.batch, "it was the largest tried"
+    batch, why = asked.batch, "largest batch size reached"
     while batch <= asked.most:
         if time.perf_counter() > until:
-            why = "time was up"
+            why = "time limit reached"
             break
         try:
             taken.append(one(common, batch))
@@ -59,15 +59,15 @@ def climb(common: Setting, asked: argparse.Namespace, until: float) -> dict[str,
 
 
 def main() -> None:
-    """Climb both ways and write what was found."""
+    """Measure without and with gradient caching and write the result."""
     made = parser(__doc__)
-    made.add_argument("--rows-at-once", type=int, default=256)
+    made.add_argument("--mini-batch-size", type=int, default=256)
     made.add_argument("--most", type=int, default=65_536)
     made.add_argument("--seconds", type=float, default=60.0)
     asked = made.parse_args()
     found: dict[str, Any] = {}
-    lines = ["| way | batch | MB | s a step |", "| --- | ---: | ---: | ---: |"]
-    cached = f"train.rows_at_once={asked.rows_at_once}"
+    lines = ["| setting | batch | MB | s per step |", "| --- | ---: | ---: | ---: |"]
+    cached = f"train.mini_batch_size={asked.mini_batch_size}"
     with setting(asked, asked.most) as common:
         for name, options in (("at once", ()), (cached, (cached,))):
             changed = replace(common, options=(*common.options, *options))

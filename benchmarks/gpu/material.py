@@ -1,4 +1,4 @@
-"""What the parts train: a random model and text, in a folder of their own."""
+"""Random model and text for the parts, in a temporary directory."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ TEXT = "wiki_en_1m"
 
 
 def parser(about: str | None) -> argparse.ArgumentParser:
-    """Return a parser with the options that all parts have."""
+    """Return a parser with the options of all parts."""
     made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--device", default="cpu")
     made.add_argument("--shape", default="bert-base")
     made.add_argument("--precision", default="bf16")
     made.add_argument("--batch", type=int, default=64)
-    made.add_argument("--tokenizer", help="directory of one for the random model")
-    made.add_argument("--text", default=TEXT, help="generated text stands in where it is missing")
-    made.add_argument("--set", nargs="*", default=[], help="--set texts of the recipe")
+    made.add_argument("--tokenizer", help="Directory of a tokenizer for the random model.")
+    made.add_argument("--text", default=TEXT, help="Name of the text. If it is missing, text is generated.")
+    made.add_argument("--set", nargs="*", default=[], help="Settings of the recipe, as in `cse run --set`.")
     made.add_argument("--json", type=Path)
     return made
 
 
 @contextmanager
 def setting(asked: argparse.Namespace, rows: int, dropout: float = 0.1) -> Iterator[Setting]:
-    """Write a model and so many sentences; gone afterwards."""
-    from registry.models import quiet_transformers
+    """Write a temporary model and `rows` sentences, and yield the setting."""
+    from registry.resources.models import quiet_transformers
 
     os.environ["TQDM_DISABLE"] = "1"
     quiet_transformers()

@@ -1,8 +1,8 @@
-"""What scoring the seven English STS test sets takes; as many generated pairs where they are missing.
+"""Time to score the seven English STS test sets.
 
-python -m benchmarks.gpu.scoring [--device cuda] [--shape bert-base] [--json FILE]
+    python -m benchmarks.gpu.scoring [--device cuda] [--shape bert-base] [--json FILE]
 
-Reading, tokenising and correlating are counted.
+The time includes reading, tokenizing and correlating. If the sets are missing, as many pairs are generated.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from benchmarks.training.others import suite
 
 
 def main() -> None:
-    """Score and write the seconds."""
+    """Score the sets and write the seconds."""
     made = parser(__doc__)
     made.add_argument("--repeats", type=int, default=3)
-    made.add_argument("--sentences", type=int, help="of generated text, at most")
+    made.add_argument("--sentences", type=int, help="Maximum number of generated sentences.")
     asked = made.parse_args()
     with setting(asked, 5000) as common:
         found = suite(str(common.model), asked.device, asked.precision, asked.repeats, asked.sentences)

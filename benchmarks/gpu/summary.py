@@ -1,8 +1,8 @@
-"""Join what the parts wrote into summary.json and summary.md.
+"""Combine the output of the parts into summary.json and summary.md.
 
-    python -m benchmarks.gpu.summary FOLDER
+    python -m benchmarks.gpu.summary DIRECTORY
 
-Reads FOLDER/parts.tsv (name, exit status, seconds, limit) and FOLDER/NAME.json of each part. Needs nothing but Python.
+Reads DIRECTORY/parts.tsv (name, exit status, seconds, limit) and DIRECTORY/NAME.json of each part. Needs only Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TIMED_OUT = (124, 137)
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return every part with its state and what it found."""
+    """Return every part with its state and its result."""
     parts: dict[str, Any] = {}
     for line in (folder / "parts.tsv").read_text(encoding="utf-8").splitlines():
         name, status, seconds, limit = line.split("\t")
@@ -34,16 +34,16 @@ def read(folder: Path) -> dict[str, Any]:
 
 def _state(status: int, found: Any, needs: bool) -> str:
     if status in TIMED_OUT:
-        return "time was up"
+        return "timed out"
     if status == SKIPPED:
-        return "no time left for it"
+        return "skipped: no time left"
     if status:
         return "failed"
-    return "ok" if found is not None or not needs else "wrote nothing"
+    return "ok" if found is not None or not needs else "no output"
 
 
 SKIPPED = 125
-"""What the script writes where the time of the whole was used up."""
+"""Exit status that the script writes if the total time is used up."""
 
 
 def _json(file: Path) -> Any:
@@ -54,7 +54,7 @@ def _json(file: Path) -> Any:
 
 
 def page(folder: Path, parts: dict[str, Any]) -> str:
-    """Return the Markdown page: states, then each part's own page."""
+    """Return the Markdown page with the states and the page of each part."""
     rows = [f"| {name} | {one['state']} | {one['seconds']} |" for name, one in parts.items()]
     text = ["| part | state | s |", "| --- | --- | ---: |", *rows]
     for name, one in parts.items():
@@ -74,7 +74,7 @@ def _of(folder: Path, name: str, one: dict[str, Any]) -> str:
 
 
 def main(folder: Path) -> int:
-    """Write both files; return 1 where a part did not end well."""
+    """Write both files and return 1 if a part failed."""
     parts = read(folder)
     good = all(one["state"] == "ok" for one in parts.values())
     document = {"schema_version": 1, "ok": good, "parts": parts}

@@ -1,1 +1,1 @@
-"""Steps of training: ours, a plain loop's and sentence-transformers', of the same model, text and batch."""
+"""Training steps of `cse`, a plain loop and sentence-transformers with the same model, text and batch."""

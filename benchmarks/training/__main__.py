@@ -1,11 +1,12 @@
-"""Our training step beside a plain loop and sentence-transformers' trainer: losses, seconds, memory.
+"""Compare a training step of `cse` with a plain loop and sentence-transformers' trainer.
 
     CSE_DATA=../shared/data python -m benchmarks.training [--shape minilm] [--threads 2] [--json FILE]
 
-Same weights, sentences, batches, precision and threads for all, in one process, by turns. First all ways take the same
-steps without dropout: their losses must agree, else the page says so and the command ends with 1. Then steps are timed,
-with dropout 0.1. A step is: fetching its sentences' tokens, padding, moving them to the device, forward,
-backward, clipping, AdamW, the schedule. Tokenising comes before the first step, for every way but the one "as shipped".
+Measures losses, seconds and memory. All implementations have the same weights, sentences, batches, precision and
+threads, in one process, alternating. First they run the same steps without dropout. If their losses differ, the page
+reports it and the command exits with 1. Then steps with dropout 0.1 are timed. A step includes reading the tokens of
+its sentences, padding, moving them to the device, forward, backward, clipping, AdamW and the schedule. Tokenizing comes
+before the first step, except for the implementation "as shipped".
 """
 
 from __future__ import annotations
@@ -23,42 +24,50 @@ PARTS = ("peers", "methods", "memory", "others")
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    """Return what the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.training", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--shape", default="minilm", choices=("minilm", "bert-base", "mini", "tiny"), help="of a random model")
-    add("--model", help="directory of a checkpoint instead")
-    add("--tokenizer", help="directory of one for the random model")
+    add("--shape", default="minilm", choices=("minilm", "bert-base", "mini", "tiny"), help="Shape of the random model.")
+    add("--model", help="Directory of a checkpoint, instead of a random model.")
+    add("--tokenizer", help="Directory of a tokenizer for the random model.")
     add(
-        "--texts", nargs="*", default=["wiki1m_prefix", "wiki_en"], help="files, names under $CSE_DATA/train, generated"
+        "--texts",
+        nargs="*",
+        default=["wiki1m_prefix", "wiki_en"],
+        help="Files, names below $CSE_DATA/train, or generated.",
     )
-    add("--rows", type=int, default=100_000, help="sentences of each")
+    add("--rows", type=int, default=100_000, help="Number of sentences of each text.")
     add("--batch", type=int, default=64)
     add("--length", type=int, default=32)
     add("--precision", default="fp32", choices=("fp32", "bf16"))
     add("--device", default="cpu", help="cpu or cuda")
     add("--threads", type=int)
-    add("--rounds", type=int, default=3, help="turns of each way")
-    add("--steps", type=int, default=10, help="timed steps of a turn")
-    add("--warm", type=int, default=2, help="steps of a turn before them")
-    add("--agree", type=int, default=6, help="steps whose losses are compared; 0 leaves that out")
+    add("--rounds", type=int, default=3, help="Number of rounds for each implementation.")
+    add("--steps", type=int, default=10, help="Timed steps per round.")
+    add("--warm", type=int, default=2, help="Warm-up steps per round.")
+    add("--agree", type=int, default=6, help="Steps whose losses are compared. 0 skips the comparison.")
     add("--peers", nargs="*", default=["plain", "sbert", "shipped"], choices=("plain", "sbert", "shipped"))
-    add("--recipes", nargs="*", help="whose steps are compared with the first's")
+    add("--recipes", nargs="*", help="Recipes whose steps are compared with those of the first.")
     add("--parts", nargs="*", default=list(PARTS), choices=PARTS)
-    add("--also", nargs="*", default=[], help="--set texts: our step with each stands among the peers too")
-    add("--variants", nargs="*", default=[], help="--set texts: our step is timed with each, and without")
-    add("--set", nargs="*", default=[], help="for our own way, such as train.compile=on")
-    add("--suite-model", help="what the test sets are scored with")
-    add("--start-text", default="wiki_en", help="catalogue name of the text whose start-up is timed")
-    add("--json", type=Path, help="write the result there")
-    add("--markdown", type=Path, help="write the page there, instead of printing it")
+    add("--also", nargs="*", default=[], help="Settings, each added to the comparison with the peers.")
+    add(
+        "--variants",
+        nargs="*",
+        default=[],
+        help="Settings for which the step of `cse` is timed, in addition to the default.",
+    )
+    add("--set", nargs="*", default=[], help="Settings of `cse`, such as train.compile=on.")
+    add("--suite-model", help="Model that scores the test sets.")
+    add("--start-text", default="wiki_en", help="Catalog name of the text whose start is timed.")
+    add("--json", type=Path, help="Output file for the result.")
+    add("--markdown", type=Path, help="Output file for the page, instead of printing it.")
     return parser.parse_args(given)
 
 
 def main(given: list[str] | None = None) -> int:
-    """Measure and print; return 1 where losses differ."""
+    """Measure, print the page and return 1 if losses differ."""
     asked = arguments(given)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         os.environ["CSE_HOME"] = f"{folder}/home"
@@ -113,7 +122,7 @@ def _time(asked: argparse.Namespace, folder: Path, found: dict[str, Any]) -> Non
 
 
 def _setting(asked: argparse.Namespace, folder: Path, text: str, dropout: float) -> Any:
-    """Write a text and a model of that dropout below `folder`, unless they are there."""
+    """Write a text and a model with this dropout below `folder`, unless they exist."""
     from benchmarks.training import material
 
     own = folder / f"{Path(text).name.partition('.')[0]}-{dropout}"
@@ -133,7 +142,7 @@ def _quiet() -> None:
     os.environ["TQDM_DISABLE"] = "1"
     import datasets
 
-    from registry.models import quiet_transformers
+    from registry.resources.models import quiet_transformers
 
     quiet_transformers()
     datasets.disable_progress_bars()

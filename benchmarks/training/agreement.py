@@ -1,4 +1,4 @@
-"""Do the ways compute the same loss? Speed counts only where they do."""
+"""Comparison of the losses of all implementations."""
 
 from __future__ import annotations
 
@@ -7,71 +7,71 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchmarks.training.clock import Clock
+from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import Ours
 from benchmarks.training.plain import Plain
 from benchmarks.training.sbert import Sbert
 
 LIMIT = 1e-6
-"""Largest relative difference of two fp32 losses that is rounding."""
+"""Largest relative difference of two fp32 losses that rounding explains."""
 
 
 class Way(Protocol):
-    """A way to take training steps."""
+    """An implementation of training steps."""
 
     name: str
 
     def steps(self, count: int, clock: Clock | None = None) -> list[float]:
-        """Take so many steps; return their losses, and mark each on the clock."""
+        """Run `count` steps, mark each on the clock and return their losses."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The losses of every way, step by step.
+    """Losses of every implementation, step by step.
 
     Args:
-        losses: Way → losses; ours first.
+        losses: Implementation → losses. `cse` is the first.
     """
 
     losses: dict[str, list[float]]
 
     @property
     def differences(self) -> dict[str, list[float]]:
-        """Way → relative difference of each loss from ours."""
-        ours, *_ = self.losses.values()
+        """Implementation → relative difference of each loss from that of `cse`."""
+        reference, *_ = self.losses.values()
         return {
-            name: [abs(one - other) / abs(other) for one, other in zip(values, ours, strict=True)]
+            name: [abs(one - other) / abs(other) for one, other in zip(values, reference, strict=True)]
             for name, values in list(self.losses.items())[1:]
         }
 
     @property
     def largest(self) -> float:
-        """The largest of them."""
+        """Largest relative difference."""
         return max(value for values in self.differences.values() for value in values)
 
     @property
     def holds(self) -> bool:
-        """Whether all ways compute the same."""
+        """Whether the losses of all implementations agree."""
         return self.largest <= LIMIT
 
 
 def ways(setting: Setting, total: int | None = None, peers: Sequence[str] = ("plain", "sbert")) -> list[Way]:
-    """Return our way and the peers asked for, over the same batches, each with weights of its own.
+    """Return `cse` and its peers, with the same batches and separate weights.
 
     Args:
-        setting: Its model has the weights that all start from.
+        setting: Common setting. All start from the weights of its model.
         total: Steps of the whole training.
-        peers: Of "plain", "sbert", "shipped" (sentence-transformers, tokenising inside the step).
+        peers: Names among "plain", "sbert", "shipped" (sentence-transformers, tokenizing inside the step).
     """
-    ours = Ours(setting) if total is None else Ours(setting, total=total)
+    own = CseSteps(setting) if total is None else CseSteps(setting, total=total)
     known: dict[str, Callable[[], Way]] = {
-        "plain": lambda: Plain(setting, ours.batches, total or 10**6),
-        "sbert": lambda: Sbert(setting, ours.batches, total),
-        "shipped": lambda: Sbert(setting, ours.batches, total, own_tokens=True),
+        "plain": lambda: Plain(setting, own.batches, total or 10**6),
+        "sbert": lambda: Sbert(setting, own.batches, total),
+        "shipped": lambda: Sbert(setting, own.batches, total, own_tokens=True),
     }
-    return [ours, *(known[peer]() for peer in peers)]
+    return [own, *(known[peer]() for peer in peers)]
 
 
 def compare(setting: Setting, steps: int, peers: Sequence[str] = ("plain", "sbert")) -> Agreement:
-    """Take the same steps in every way from the same weights; the setting's model must have no dropout."""
+    """Run the same steps with every implementation. The setting's model must not have dropout."""
     return Agreement({way.name: way.steps(steps) for way in ways(setting, steps, peers)})

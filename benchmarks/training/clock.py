@@ -1,4 +1,4 @@
-"""Seconds of single steps, on a CPU or a GPU, without making a GPU wait for each."""
+"""Seconds of individual steps, on a CPU or a GPU, without synchronizing after each step."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import torch
 
 @dataclass(frozen=True)
 class Took:
-    """What steps took, one value a step.
+    """Times of steps, with one value for each step.
 
     Args:
-        wall: Seconds on the wall; on a GPU, between the ends of two steps on the device.
-        cpu: Processor seconds of this process, all threads together.
+        wall: Wall seconds. On a GPU, between the ends of two steps on the device.
+        cpu: Processor seconds of this process, for all threads.
     """
 
     wall: tuple[float, ...]
     cpu: tuple[float, ...]
 
     def after(self, warm: int) -> Took:
-        """Return the same without the first `warm` steps."""
+        """Return the times without the first `warm` steps."""
         return Took(self.wall[warm:], self.cpu[warm:])
 
 
 class Clock:
-    """Marks the end of each step; the first mark is the beginning.
+    """Clock that marks the end of each step. The first mark is the start.
 
     Args:
-        device: Where the steps are computed.
+        device: Device of the steps.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -40,7 +40,7 @@ class Clock:
         self._events: list[torch.cuda.Event] = []
 
     def mark(self) -> None:
-        """End a step."""
+        """Mark the end of a step."""
         if self.device.type == "cuda":
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
@@ -49,7 +49,7 @@ class Clock:
         self._cpu.append(time.process_time())
 
     def took(self) -> Took:
-        """Return what the steps took; waits for the device."""
+        """Wait for the device and return the times of the steps."""
         wall = _differences(self._wall)
         if self._events:
             torch.cuda.synchronize(self.device)

@@ -1,4 +1,4 @@
-"""What was measured on, so that a result can be read later."""
+"""Description of the machine of a measurement."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PACKAGES = ("torch", "transformers", "sentence-transformers", "tokenizers", "acc
 
 
 def load() -> list[float]:
-    """Return how many processes wanted a core in the last minute, five and fifteen."""
+    """Return the load average over the last one, five and fifteen minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 
 def describe() -> dict[str, Any]:
-    """Return the machine, the versions and the settings of arithmetic."""
+    """Return the machine, the versions and the arithmetic settings."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "platform": platform.platform(),
@@ -59,7 +59,7 @@ def gpus() -> list[str]:
 
 
 def commit() -> str | None:
-    """Return the commit of the code, with "+" where files differ from it."""
+    """Return the commit of the code, with "+" if files differ from it, or None without git."""
     here = Path(__file__).resolve().parent
     try:
         known = subprocess.run(["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""What is trained: a model of a given shape with random weights, and sentences."""
+"""Model of a given shape with random weights, and sentences."""
 
 from __future__ import annotations
 
@@ -17,44 +17,45 @@ SHAPES = {
     "mini": {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 768},
     "tiny": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64},
 }
-"""Name → shape, with BERT's vocabulary of 30,522; "mini" is that of the shipped encoder, "tiny" is for trials."""
+"""Name → shape, with BERT's vocabulary of 30,522; "mini" is that of the shipped encoder, "tiny" is for tests."""
 
 SPREAD = {"minilm": 0.05, "bert-base": 0.03, "mini": 0.08, "tiny": 0.12}
-"""Standard deviation of weights at which random sentences are told apart, so that losses say something."""
+"""Standard deviation of weights that makes random sentences distinguishable, so losses are informative."""
 
 VOCABULARY = 30522
 
 LENGTHS = (5, 7, 10, 12, 14, 16, 17, 19, 20, 22, 24, 25, 27, 29, 31, 34, 37, 41, 47, 62)
-"""Tokens of the twenty middle twentieths of wiki1m's sentences, specials included: what generated text keeps."""
+"""Numbers of tokens of wiki1m's sentences at twenty quantiles, special tokens included, for generated text."""
 
 STS_LENGTHS = (7, 8, 9, 9, 10, 10, 10, 11, 11, 12, 13, 13, 14, 15, 16, 17, 19, 21, 25, 33)
-"""The same of the seven STS test sets' 26,139 different sentences."""
+"""Numbers of tokens of the seven STS test sets' 26,139 different sentences at twenty quantiles."""
 
 WORDS = """
-    the of and in to was is for on as with by he at from his it an were are which this that be had first also has not
+    the of and in to was is for on as with by he at from his it an were are which this that be
+    had first also has not
     new their one after who its two but they have her she been other when all during there time into school more may
     years over only up most world would where later team between university about city such under out then before used
     can united known state national film made war name season at game people many part while american some year being
     these than area three will him became series through album both well south north life since until company high
     song family against day group league general club second station best early end house number because born
 """.split()  # noqa: SIM905
-"""One token each in every English vocabulary."""
+"""Words that are one token in every English vocabulary."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all ways of training share.
+    """Common setting of all implementations.
 
     Args:
         model: Directory of the checkpoint.
-        text: File of one sentence a line.
-        parallel: The same sentences beside other ones of that text, as columns text and translation.
-        batch: Sentences a step.
-        length: Tokens a sentence is cut to.
+        text: File with one sentence per line.
+        parallel: File with each sentence and another one of the text, as columns text and translation.
+        batch: Number of sentences per step.
+        length: Maximum number of tokens of a sentence.
         precision: "fp32" or "bf16".
-        device: As `cse_cli.core.devices.choose` takes it.
-        seed: Of order and dropout.
-        options: `--set` texts for our own way, such as train.compile=on.
+        device: Device, as in `cse_cli.core.devices.choose`.
+        seed: Seed of order and dropout.
+        options: Settings of `cse`, such as train.compile=on.
     """
 
     model: Path
@@ -71,15 +72,15 @@ class Setting:
 def write_model(
     shape: str, folder: Path, tokenizer: str | None, text: Path, dropout: float, spread: float = 0.02
 ) -> Path:
-    """Write a random BERT of a shape, with its pooler, and a tokenizer; return the directory.
+    """Write a random BERT with its pooler and a tokenizer, and return the directory.
 
     Args:
-        shape: One of `SHAPES`.
-        folder: Made here.
-        tokenizer: Directory of one; None for all-MiniLM's (BERT's own) where it is installed, else one made of `text`.
-        text: See above.
-        dropout: Every rate.
-        spread: Standard deviation of the weights; at BERT's own 0.02 every sentence has nearly the same vector.
+        shape: Name in `SHAPES`.
+        folder: Directory to create.
+        tokenizer: Directory of a tokenizer. None: all-MiniLM's (BERT's own) if installed, else trained on `text`.
+        text: File of the text.
+        dropout: Rate of every dropout.
+        spread: Standard deviation of the weights. At BERT's own 0.02, all sentences have almost the same embedding.
     """
     import torch
     from transformers import BertConfig, BertModel
@@ -94,7 +95,7 @@ def write_model(
 
 
 def copy_model(model: Path, folder: Path, dropout: float) -> Path:
-    """Copy a checkpoint with other dropout rates; return the new directory."""
+    """Copy a checkpoint with another dropout rate and return the new directory."""
     from transformers import AutoModel, AutoTokenizer
 
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
@@ -132,12 +133,12 @@ def _made_of(text: Path) -> Any:
 
 
 def write_text(name: str, folder: Path, rows: int) -> tuple[Path, Path]:
-    """Write the first `rows` sentences of a text; return the file, and the file that has other sentences beside them.
+    """Write the first sentences of a text and return the files `text` and `parallel` of a `Setting`.
 
     Args:
-        name: A file, or the stem of one under $CSE_DATA/train; "generated" for words without sense.
-        folder: Exists.
-        rows: At most so many.
+        name: File, or its stem below $CSE_DATA/train, or "generated" for random words.
+        folder: Existing directory.
+        rows: Maximum number of sentences.
     """
     lines = generated(rows) if name == "generated" else _read(_find(name), rows)
     text, parallel = folder / f"{Path(name).name.partition('.')[0]}.txt", folder / "parallel.tsv"
@@ -154,7 +155,7 @@ def available(name: str) -> str:
 
 
 def generated(rows: int, lengths: Sequence[int] = LENGTHS, seed: int = 0) -> list[str]:
-    """Return rows of common words without sense, as long in words as the others are in tokens."""
+    """Return rows of random common words, with as many words as the given numbers of tokens."""
     draw = random.Random(seed)
     sizes = draw.choices(lengths, k=rows)
     drawn = iter(draw.choices(WORDS, k=sum(sizes)))
@@ -169,7 +170,7 @@ def _find(name: str) -> Path | None:
 
 def _read(path: Path | None, rows: int) -> list[str]:
     if path is None:
-        raise SystemExit("no such text: give a file, a name under $CSE_DATA/train, or 'generated'")
+        raise SystemExit("the text does not exist → use a file, a name below $CSE_DATA/train, or 'generated'")
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         return _first(lines, rows)
 

@@ -1,4 +1,4 @@
-"""What the command measures, part by part: each returns what JSON can hold."""
+"""Measurements of the command. Each returns a JSON document."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from benchmarks.training import agreement, memory, others
+from benchmarks.training.cse_steps import CseSteps, sentences
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import Ours, sentences
 from benchmarks.training.timing import alternate
 from cse_cli.data.batches import Batches
 
@@ -19,7 +19,7 @@ METHODS = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en
 
 
 def compare(setting: Setting, steps: int, peers: Sequence[str]) -> dict[str, Any]:
-    """Return the losses of all ways and whether they are the same."""
+    """Return the losses of all implementations and whether they agree."""
     found = agreement.compare(setting, steps, peers)
     return {
         "losses": found.losses,
@@ -32,16 +32,18 @@ def compare(setting: Setting, steps: int, peers: Sequence[str]) -> dict[str, Any
 def peers(
     setting: Setting, names: Sequence[str], rounds: int, steps: int, warm: int, also: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Return the seconds of our step and of the peers' on one text; each of `also` sets ours in a way of its own."""
+    """Return the seconds of a step of `cse` and its peers on one text, and of `cse` with each setting in `also`."""
     ways = agreement.ways(setting, peers=names)
-    ways += [Ours(replace(setting, options=(*setting.options, *some.split())), name=f"ours, {some}") for some in also]
-    ours = ways[0]
-    assert isinstance(ours, Ours)
-    timed = alternate(ways, rounds, steps, warm, ours.device)
+    ways += [
+        CseSteps(replace(setting, options=(*setting.options, *some.split())), name=f"cse, {some}") for some in also
+    ]
+    own = ways[0]
+    assert isinstance(own, CseSteps)
+    timed = alternate(ways, rounds, steps, warm, own.device)
     return {
         "title": _title(setting),
         "batch": setting.batch,
-        "tokens": tokens(setting, ours.batches, rounds * (steps + warm)),
+        "tokens": tokens(setting, own.batches, rounds * (steps + warm)),
         "rounds": rounds,
         "steps": steps,
         "warm": warm,
@@ -50,29 +52,29 @@ def peers(
 
 
 def methods(setting: Setting, names: Sequence[str], rounds: int, steps: int, warm: int) -> dict[str, Any]:
-    """Return the seconds of our step with several recipes' methods; the first is what the others are compared with."""
-    ways = [Ours(setting, name) for name in names]
+    """Return the seconds of a step with the methods of several recipes. The others are compared with the first."""
+    ways = [CseSteps(setting, name) for name in names]
     timed = alternate(ways, rounds, steps, warm, ways[0].device)
     return {"title": f"Steps of methods, {_title(setting)}", "ways": [one.table() for one in timed]}
 
 
 def variants(setting: Setting, options: Sequence[str], rounds: int, steps: int, warm: int) -> dict[str, Any]:
-    """Return the seconds of our SimCSE step as it is and with each of several settings, joined by blanks where many."""
-    ways = [Ours(setting, "simcse_en", name="as it is")]
+    """Return the seconds of a SimCSE step by default and with each of several settings."""
+    ways = [CseSteps(setting, "simcse_en", name="default")]
     for some in options:
         changed = replace(setting, options=(*setting.options, *some.split()))
-        ways.append(Ours(changed, "simcse_en", name=some))
+        ways.append(CseSteps(changed, "simcse_en", name=some))
     timed = alternate(ways, rounds, steps, warm, ways[0].device)
-    return {"title": f"Settings of our step, {_title(setting)}", "ways": [one.table() for one in timed]}
+    return {"title": f"Settings of the step, {_title(setting)}", "ways": [one.table() for one in timed]}
 
 
 def memories(setting: Setting) -> dict[str, Any]:
-    """Return the peak memory of every way; what did not run says why."""
+    """Return the peak memory of every implementation, or the reason of its failure."""
     return {way: _or_why(lambda way=way: memory.of(way, setting)) for way in memory.WAYS}  # type: ignore[misc]
 
 
 def rest(setting: Setting, text: str, suite_model: str | None, repeats: int) -> dict[str, Any]:
-    """Return what is no step: checkpoint, command line, data, scores."""
+    """Return the measurements other than steps: checkpoint, command line, data, scores."""
     scored = suite_model or str(setting.model)
     return {
         "checkpoint": _or_why(lambda: others.checkpoint(setting, repeats)),
@@ -83,7 +85,7 @@ def rest(setting: Setting, text: str, suite_model: str | None, repeats: int) -> 
 
 
 def tokens(setting: Setting, batches: Batches, steps: int) -> dict[str, float]:
-    """Return the mean real tokens of a step's two views, and the share of padding where each batch is padded."""
+    """Return the mean real tokens of a step's two views, and the share of padding in a padded batch."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(setting.model)
@@ -98,7 +100,7 @@ def tokens(setting: Setting, batches: Batches, steps: int) -> dict[str, float]:
 
 
 def use_threads(count: int | None) -> None:
-    """Set the threads of every way; None leaves torch's own choice."""
+    """Set the number of threads. None keeps torch's default."""
     if count is not None:
         torch.set_num_threads(count)
 
@@ -110,5 +112,5 @@ def _title(setting: Setting) -> str:
 def _or_why(act: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return act()
-    except Exception as error:  # one part that fails must not lose the others
+    except Exception as error:  # a part that fails must not affect the others
         return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}

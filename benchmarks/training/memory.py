@@ -1,4 +1,4 @@
-"""Peak memory of each way, in a process of its own."""
+"""Peak memory of each implementation, in a separate process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 import torch
 
 from benchmarks.start import peak
+from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import Ours
 from benchmarks.training.plain import Plain
 from benchmarks.training.sbert import Sbert
 
 STEPS = 4
-WAYS = ("ours", "plain", "sbert")
+WAYS = ("cse", "plain", "sbert")
 
 
 def of(way: str, setting: Setting) -> dict[str, float]:
-    """Return the MB a way needs, measured in a new process that builds it and takes `STEPS` steps.
+    """Return the memory of an implementation in MB, measured over `STEPS` steps in a new process.
 
-    "process" is the most the process ever held, imports included, "before" what it held when its model was built; on a
-    GPU "device" is the most that tensors took there.
+    "process" is the peak of the process, imports included. "before" is the peak after the model was built. On a GPU,
+    "device" is the peak of the tensors on the device.
     """
     plain = {key: str(value) if isinstance(value, Path) else value for key, value in asdict(setting).items()}
     command = [sys.executable, "-m", "benchmarks.training.memory", way, json.dumps(plain)]
@@ -37,13 +37,13 @@ def of(way: str, setting: Setting) -> dict[str, float]:
 
 
 def measure(way: str, setting: Setting) -> dict[str, float]:
-    """Return the same of this process."""
-    ours = Ours(setting)
-    if way == "ours":
-        one: Ours | Plain | Sbert = ours
+    """Return the memory of an implementation in MB, measured in this process."""
+    own = CseSteps(setting)
+    if way == "cse":
+        one: CseSteps | Plain | Sbert = own
     else:
-        batches = ours.batches
-        del ours
+        batches = own.batches
+        del own
         one = Plain(setting, batches) if way == "plain" else Sbert(setting, batches)
     before = peak()
     one.steps(STEPS)
@@ -54,7 +54,7 @@ def measure(way: str, setting: Setting) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Measure one way in this process and print JSON."""
+    """Measure one implementation in this process and print JSON."""
     given = json.loads(arguments[1])
     paths = {key: Path(given[key]) for key in ("model", "text", "parallel")}
     setting = Setting(**{**given, **paths, "options": tuple(given["options"])})

@@ -1,4 +1,4 @@
-"""What else a training waits for: the command line, its data, its checkpoints, its scores."""
+"""Time of the command line, the data, the checkpoints and the scores of a training."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting, available
-from benchmarks.training.ours import Ours
 
 
 def checkpoint(setting: Setting, repeats: int) -> dict[str, float]:
-    """Return the seconds that writing a checkpoint takes, and its size in MB."""
+    """Return the seconds to write a checkpoint, and its size in MB."""
     from cse_cli.training.checkpoint import FILE
 
-    one = Ours(setting)
+    one = CseSteps(setting)
     one.steps(1)
     seconds = []
     for _ in range(repeats):
@@ -37,7 +37,7 @@ def help_text(repeats: int) -> dict[str, float]:
 
 
 def start(text: str, model: str, repeats: int) -> dict[str, Any]:
-    """Return the seconds from a recipe's `[data]` to the first batch: the first time, then from the cache."""
+    """Return the seconds from a recipe's `[data]` to the first batch, without and with the cache."""
     from benchmarks.start import start_in_a_new_process
 
     if available(text) != text:
@@ -49,16 +49,16 @@ def start(text: str, model: str, repeats: int) -> dict[str, Any]:
 
 
 def suite(model: str, device: str, precision: str, repeats: int, sentences: int | None = None) -> dict[str, Any]:
-    """Return the seconds of the seven English STS test sets; of as many generated pairs where they are missing.
+    """Return the seconds to score the seven English STS test sets. Missing sets are replaced by generated pairs.
 
     Args:
-        model: Directory of what is scored.
-        device: Where.
-        precision: In what.
-        repeats: How often; the first time counts too.
-        sentences: So many generated ones, whether the sets are there or not.
+        model: Directory of the model.
+        device: Device of the model.
+        precision: Precision of the model.
+        repeats: Number of measurements, including the first.
+        sentences: Number of generated sentences. None uses the test sets.
     """
-    from benchmarks.encoding import ours
+    from benchmarks.encoding import with_cse
     from cse_cli.core.devices import choose
     from registry.encoders.saved import open_encoder
     from registry.errors import MissingError
@@ -72,8 +72,8 @@ def suite(model: str, device: str, precision: str, repeats: int, sentences: int 
         began = time.perf_counter()
         try:
             if sentences is not None:
-                raise MissingError("not asked for")
-            ours(encoder, length, compute)
+                raise MissingError("replaced by generated sentences")
+            with_cse(encoder, length, compute)
         except MissingError:
             source = _generated_pairs(encoder, length, compute, sentences or SENTENCES)
         seconds.append(time.perf_counter() - began)
@@ -95,7 +95,7 @@ def _generated_pairs(encoder: Any, length: int, compute: Any, count: int) -> str
 
 
 SENTENCES = 26_138
-"""As many as the seven test sets have, each counted once, but for an odd one."""
+"""Number of distinct sentences of the seven test sets, minus one to make it even."""
 
 
 @contextmanager

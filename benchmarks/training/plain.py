@@ -1,4 +1,4 @@
-"""The plain way: a loop over batches, as the papers' forks of SimCSE write it."""
+"""Plain loop over batches, as in the papers' forks of SimCSE."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from benchmarks.training.clock import Clock
+from benchmarks.training.cse_steps import MANY, sentences
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import MANY, sentences
 from cse_cli.data.batches import Batches
 
 TEMPERATURE = 0.05
@@ -19,14 +19,14 @@ RATE = 3e-5
 
 
 class Plain:
-    """Two forward passes over a padded batch, cosines, cross-entropy, clipping, AdamW.
+    """Loop with two forward passes over a padded batch, cosines, cross-entropy, clipping and AdamW.
 
-    Sentences are tokenised before the first step, as SimCSE's `train.py` does; each batch is padded to its longest
-    inside the step by the tokenizer's own `pad`, as its collator does.
+    Sentences are tokenized before the first step, as in SimCSE's `train.py`. Inside the step, the tokenizer's `pad`
+    pads each batch to its longest sentence, as in SimCSE's collator.
 
     Args:
         setting: Model, batch.
-        batches: Which sentences a step sees.
+        batches: Sentences of each step.
         total: Steps of the whole training.
     """
 
@@ -48,7 +48,7 @@ class Plain:
         self.done = 0
 
     def steps(self, count: int, clock: Clock | None = None) -> list[float]:
-        """Take so many steps; return their losses."""
+        """Run `count` steps and return their losses."""
         losses: list[Tensor] = []
         loader = self._loader(count)
         clock = clock or Clock(self.device)

@@ -1,4 +1,4 @@
-"""What was measured, as a Markdown page."""
+"""Markdown page of the measurements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _agreement(found: dict[str, Any] | None) -> str:
     verdict = "the same" if found["holds"] else f"**NOT the same** (limit {found['limit']:.0e})"
     steps = len(next(iter(found["losses"].values())))
     head = f"Losses without dropout, fp32, {steps} steps from the same weights: {verdict}.\n\n"
-    rows = [("way", "first loss", "last loss", "difference, first step", "largest difference")]
+    rows = [("implementation", "first loss", "last loss", "difference, first step", "largest difference")]
     for name, losses in found["losses"].items():
         differences = found["differences"].get(name)
         shown = (f"{differences[0]:.1e}", f"{max(differences):.1e}") if differences else ("", "")
@@ -43,11 +43,22 @@ def _agreement(found: dict[str, Any] | None) -> str:
 def _peers(found: dict[str, Any]) -> str:
     tokens = found["tokens"]
     head = (
-        f"{found['title']}: {tokens['real']:.0f} tokens a step, {tokens['padding']:.1%} of a padded batch is padding. "
-        f"{found['rounds']} rounds by turns, {found['steps']} steps each after {found['warm']}.\n\n"
+        f"{found['title']}: {tokens['real']:.0f} tokens per step, {tokens['padding']:.1%} padding in a padded batch. "
+        f"{found['rounds']} alternating rounds of {found['steps']} steps after {found['warm']} warm-up steps.\n\n"
     )
-    rows = [("way", "s a step", "rounds", "cpu s", "sentences/s", "tokens/s", "GFLOP a step", "ours is faster by")]
-    ours = found["ways"][0]
+    rows = [
+        (
+            "implementation",
+            "s per step",
+            "rounds",
+            "cpu s",
+            "sentences/s",
+            "tokens/s",
+            "GFLOP per step",
+            "speedup of cse",
+        )
+    ]
+    own = found["ways"][0]
     for way in found["ways"]:
         seconds = way["wall_median"]
         rows.append(
@@ -59,7 +70,7 @@ def _peers(found: dict[str, Any]) -> str:
                 f"{found['batch'] / seconds:,.0f}",
                 f"{tokens['real'] / seconds:,.0f}",
                 _work(way),
-                "" if way is ours else f"{seconds / ours['wall_median']:.2f} (cpu {_cpu_ratio(way, ours)})",
+                "" if way is own else f"{seconds / own['wall_median']:.2f} (cpu {_cpu_ratio(way, own)})",
             )
         )
     return head + _table(rows)
@@ -70,15 +81,15 @@ def _work(way: dict[str, Any]) -> str:
     return "" if work is None else f"{work:.3g}" if work < 100 else f"{work:,.0f}"
 
 
-def _cpu_ratio(way: dict[str, Any], ours: dict[str, Any]) -> str:
-    return f"{way['cpu_median'] / ours['cpu_median']:.2f}"
+def _cpu_ratio(way: dict[str, Any], base: dict[str, Any]) -> str:
+    return f"{way['cpu_median'] / base['cpu_median']:.2f}"
 
 
 def _methods(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
     first = found["ways"][0]
-    rows = [("ours", "s a step", "rounds", "cpu s", "times the first", "the same, cpu", "GFLOP a step")]
+    rows = [("recipe or setting", "s per step", "rounds", "cpu s", "ratio to first", "ratio (cpu)", "GFLOP per step")]
     for way in found["ways"]:
         rows.append(
             (
@@ -97,20 +108,20 @@ def _methods(found: dict[str, Any] | None) -> str:
 def _memory(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
-    rows = [("way", "peak of the process, MB", "of it before the first step", "peak on the device, MB")]
+    rows = [("implementation", "peak of the process, MB", "peak before the first step, MB", "peak on the device, MB")]
     for name, one in found.items():
         if "failed" in one:
             rows.append((name, one["failed"], "", ""))
             continue
         device = f"{one['device']:,.0f}" if "device" in one else ""
         rows.append((name, f"{one['process']:,.0f}", f"{one['before']:,.0f}", device))
-    return "Memory, each way in a process of its own.\n\n" + _table(rows)
+    return "Memory, each implementation in a separate process.\n\n" + _table(rows)
 
 
 def _others(found: dict[str, Any] | None) -> str:
     if not found:
         return ""
-    return _table([("what else", "s"), *_lines(found)])
+    return _table([("other measurements", "s"), *_lines(found)])
 
 
 def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -122,8 +133,8 @@ def _lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         elif name == "help":
             yield "`cse --help` (wall; cpu)", f"{one['wall']:.2f}; {one['cpu']:.2f}"
         elif name == "start":
-            yield f"{one['rows']:,} sentences of {one['text']} read, tokenised, first batch", _seconds(one["first"])
-            yield "the same, later starts", _seconds(one["later"])
+            yield f"{one['rows']:,} sentences of {one['text']} read, tokenized, first batch", _seconds(one["first"])
+            yield "later starts", _seconds(one["later"])
         elif name == "suite":
             yield f"scoring {one['of']}", _seconds(one["seconds"])
 

@@ -1,4 +1,4 @@
-"""sentence-transformers' way: its trainer with MultipleNegativesRankingLoss, each sentence as its own positive."""
+"""sentence-transformers' trainer with MultipleNegativesRankingLoss and each sentence as its own positive."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 import torch
 
 from benchmarks.training.clock import Clock
+from benchmarks.training.cse_steps import MANY, sentences
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import MANY, sentences
 from benchmarks.training.plain import RATE, TEMPERATURE
 from cse_cli.data.batches import Batches
 
 
 class Sbert:
-    """Its trainer, with everything that a user does not need switched off: no logging, no saving, no bar.
+    """sentence-transformers' trainer without logging, saving and progress bar.
 
-    Its collator tokenises inside the step. So that all ways do the same there, sentences are tokenised before the first
-    step, and the collator's call for tokens looks them up and pads; `own_tokens` leaves it as shipped.
+    Its collator tokenizes inside the step. To make the steps of all implementations the same, sentences are tokenized
+    before the first step, and the collator looks up their tokens and pads them. `own_tokens` keeps its collator.
 
     Args:
         setting: Model, batch.
-        batches: Which sentences a step sees.
-        total: Steps of the whole training; None for just those of a call, each call then starting its optimiser anew.
-        own_tokens: Whether it tokenises inside the step, as shipped.
+        batches: Sentences of each step.
+        total: Steps of the whole training. None: only those of a call, with a new optimizer for each call.
+        own_tokens: Whether the collator tokenizes inside the step, as shipped.
     """
 
     def __init__(self, setting: Setting, batches: Batches, total: int | None = None, own_tokens: bool = False) -> None:
@@ -43,7 +43,7 @@ class Sbert:
         self.done = 0
 
     def steps(self, count: int, clock: Clock | None = None) -> list[float]:
-        """Take so many steps; return their losses."""
+        """Run `count` steps and return their losses."""
         chosen = [self.batches.indices(step) for step in range(self.done, self.done + count)]
         rows = [self.texts[row] for batch in chosen for row in batch]
         self.done += count
@@ -75,7 +75,7 @@ class Sbert:
         return trainer, losses
 
     def _looked_up(self, rows: list[str], like: dict[str, Any]) -> Callable[..., dict[str, Any]]:
-        """Return what stands in for tokenising: the same fields as `like`, from tokens made now."""
+        """Return a replacement for tokenizing, with the same fields as `like`, from tokens computed in advance."""
         tokenizer = self.model.tokenizer
         made = tokenizer(rows, truncation=True, max_length=self.setting.length)
         fields = [field for field in tokenizer.model_input_names if field in like]
@@ -121,7 +121,7 @@ def _arguments(setting: Setting, count: int, folder: str) -> Any:
 
 
 def _in_order(dataset: Any, batch_size: int, drop_last: bool, **more: Any) -> Any:
-    """Return the batches as they stand, which is the order of ours."""
+    """Return the batches in the order of the data set, as for `cse`."""
     from sentence_transformers import DefaultBatchSampler
     from torch.utils.data import SequentialSampler
 
@@ -129,7 +129,7 @@ def _in_order(dataset: Any, batch_size: int, drop_last: bool, **more: Any) -> An
 
 
 def _watched(model: Any) -> tuple[Any, list[torch.Tensor]]:
-    """Return the loss, and the list that it puts its values into."""
+    """Return the loss, and the list to which it appends its values."""
     try:
         from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     except ImportError:  # before release 6

@@ -1,4 +1,4 @@
-"""Ways of training, timed by turns in one process."""
+"""Times of implementations that alternate in one process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from benchmarks.training.clock import Clock, Took
 
 @dataclass(frozen=True)
 class Timed:
-    """What one way's steps took.
+    """Times of the steps of one implementation.
 
     Args:
-        name: Of the way.
-        wall: Median wall seconds of a step, for each round.
-        cpu: Median processor seconds of a step, for each round.
-        gigaflop: Multiplications and additions of a step's matrix products, forward and backward, in 10⁹; None where
-            they could not be counted.
+        name: Name of the implementation.
+        wall: Median wall seconds of a step, per round.
+        cpu: Median processor seconds of a step, per round.
+        gigaflop: Multiplications and additions of a step's matrix products, forward and backward, in 10⁹. None if they
+            could not be counted.
     """
 
     name: str
@@ -32,23 +32,24 @@ class Timed:
 
     @property
     def seconds(self) -> float:
-        """Median of the rounds, on the wall."""
+        """Median wall seconds over the rounds."""
         return statistics.median(self.wall)
 
     @property
     def cpu_seconds(self) -> float:
-        """Median of the rounds, of the processor."""
+        """Median processor seconds over the rounds."""
         return statistics.median(self.cpu)
 
     def table(self) -> dict[str, Any]:
-        """Return it for JSON."""
+        """Return the times as a JSON object."""
         return {**asdict(self), "wall_median": self.seconds, "cpu_median": self.cpu_seconds}
 
 
 def alternate(ways: Sequence[Way], rounds: int, steps: int, warm: int, device: torch.device) -> list[Timed]:
-    """Give the ways turns of `warm` steps that do not count and `steps` that do, `rounds` times; return each one's.
+    """Run `rounds` alternating rounds of all implementations and return their times.
 
-    Every other round goes through them backwards, so that a machine that slows down slows all of them.
+    A round has `warm` warm-up steps and `steps` measured steps. Every other round has the reverse order, so a machine
+    that slows down affects all implementations.
     """
     took: list[list[Took]] = [[] for _ in ways]
     work = [_gigaflop(way) for way in ways]
@@ -69,19 +70,19 @@ def _medians(rounds: Sequence[Took], kind: str) -> tuple[float, ...]:
 
 
 def _gigaflop(way: Way) -> float | None:
-    """Count the work of one step, which is not timed."""
+    """Return the work of one step that is not timed."""
     return counted(lambda: way.steps(1))
 
 
 def counted(act: Callable[[], object]) -> float | None:
-    """Return the floating-point operations of `act` in 10⁹; None where it runs through what cannot be looked into."""
+    """Return the floating-point operations of `act` in 10⁹, or None if they cannot be counted."""
     from torch.utils.flop_counter import FlopCounterMode
 
     counter = FlopCounterMode(display=False)
     try:
         with counter:
             act()
-    except Exception:  # compiled code refuses to run under the counter, in several ways
+    except Exception:  # compiled code fails under the counter, with several errors
         act()
         return None
     return counter.get_total_flops() / 1e9 or None

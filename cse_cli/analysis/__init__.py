@@ -1,1 +1,1 @@
-"""What finished runs and the papers say: `cse leaderboard`, `cse compare`, `cse report`, and the figures."""
+"""Results of finished runs and papers: `cse leaderboard`, `cse compare`, `cse report`, and the figures."""

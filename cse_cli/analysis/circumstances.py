@@ -9,13 +9,23 @@ from cse_cli.core.identity import SHORT, Difference, Identity
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 
-_ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
-    "device": lambda run: run.device,
-    "precision": lambda run: run.precision,
+ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
+    "cse": lambda run: run.versions.cse,
+    "python": lambda run: run.versions.python,
     "torch": lambda run: run.versions.torch,
     "transformers": lambda run: run.versions.transformers,
-    "code of trainer and evaluators": lambda run: run.versions.engine[:SHORT],
+    "engine": lambda run: run.versions.engine[:SHORT],
+    "device": lambda run: run.device,
+    "precision": lambda run: run.precision,
 }
+"""Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
+
+
+def mixed_environments(runs: Sequence[Result]) -> list[str]:
+    """Return a remark on versions, device and precision that differ between runs of one row."""
+    values = {name: dict.fromkeys(value_of(run) for run in runs) for name, value_of in ENVIRONMENT.items()}
+    named = [f"{name} {' / '.join(of)}" for name, of in values.items() if len(of) > 1]
+    return [f"not the same for all seeds: {'; '.join(named)}"] if named else []
 
 
 def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> Iterable[Change]:
@@ -35,7 +45,7 @@ def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> 
         # A component that only one recipe has, or another model in a recipe, is a change of the recipe.
         if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
             yield Change(key=f"{part} of {name}" if name else part, values=values)
-    for name, value_of in _ENVIRONMENT.items():
+    for name, value_of in ENVIRONMENT.items():
         values = tuple(", ".join(sorted({value_of(run) for run in method.runs.values()})) for method in methods)
         if len(set(values)) > 1:
             yield Change(key=name, values=values)
@@ -58,8 +68,10 @@ def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterab
         yield from (f"{method.letter}: {note}" for note in (*method.notes, *_notes_on_runs(method)))
         if method.letter in unreadable:
             yield f"{method.letter}: the recorded recipe cannot be read"
-    if selected := sorted({run.select for method in methods for run in method.runs.values() if run.select}):
-        yield f"{', '.join(selected)} selected the states that are scored: optimistic, and not tested"
+    if selected := sorted(
+        {run.metric_for_best_model for method in methods for run in method.runs.values() if run.metric_for_best_model}
+    ):
+        yield f"{', '.join(selected)} selected the states: optimistic, and not tested"
 
 
 def _notes_on_runs(method: Method) -> Iterable[str]:

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from cse_cli.analysis.leaderboard import LeaderboardQuery
 
 LEADERBOARD_EPILOG = (
-    "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --field"
+    "Examples:  cse leaderboard  ·  cse leaderboard --table ifcl/5  ·  cse leaderboard --encoder bert-base --community"
     "  ·  cse leaderboard --recipe ifcl_en --format md  ·  cse leaderboard --html leaderboard.html"
 )
 
 
 class Pool(StrEnum):
-    """What makes runs the seeds of one row."""
+    """Condition under which runs are the seeds of one row."""
 
     EXPERIMENT = "experiment"
     SETTINGS = "settings"
 
 
 class Format(StrEnum):
-    """What is written to stdout."""
+    """Output format of `cse leaderboard`."""
 
     TABLE = "table"
     MARKDOWN = "md"
@@ -42,36 +42,42 @@ class Format(StrEnum):
 
 
 def leaderboard(
-    paper: Annotated[str | None, typer.Option(help="Only this paper's own tables, e.g. ifcl.")] = None,
+    paper: Annotated[str | None, typer.Option(help="Show only the tables of this paper, e.g. ifcl.")] = None,
     table: Annotated[
-        str | None, typer.Option(help="Only this table, e.g. ifcl/5 or ifcl/queue_length; shown even without runs.")
+        str | None, typer.Option(help="Show only this table, also without runs, e.g. ifcl/5 or ifcl/queue_length.")
     ] = None,
-    encoder: Annotated[str | None, typer.Option(help="Only this encoder, e.g. bert-base or mini_en.")] = None,
-    language: Annotated[str | None, typer.Option(help="Only this language, e.g. en.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe: every configuration of it.")] = None,
-    field: Annotated[bool, typer.Option("--field", help="The field's public list, and what answers each row.")] = False,
+    encoder: Annotated[str | None, typer.Option(help="Show only this encoder, e.g. bert-base or mini_en.")] = None,
+    language: Annotated[str | None, typer.Option(help="Show only this language, e.g. en.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Show only runs of this recipe, in every configuration.")] = None,
+    community: Annotated[
+        bool,
+        typer.Option(
+            "--community", help="Show the public list of published results and the recipe that reproduces each row."
+        ),
+    ] = False,
     pool: Annotated[
-        Pool, typer.Option(help="Merge runs with equal settings, also if text, weights or code differ: settings.")
+        Pool, typer.Option(help="Runs in one row: the same experiment, or only the same settings.")
     ] = Pool.EXPERIMENT,
-    output: Annotated[Format, typer.Option("--format", help="How it is written.")] = Format.TABLE,
+    output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
 ) -> None:
-    """Show finished runs beside all that is known of their encoder: mean ± std over seeds, and what it means.
+    """Show finished runs and published results by encoder: mean ± std over seeds, and significance.
 
-    Of each recipe the configuration with the best dev mean is shown; test scores choose nothing. Without a finished run
-    it shows what the papers print, and the commands that put ours beside it.
+    Shows the configuration of each recipe with the best mean dev score. Test scores never select a configuration.
+    Without finished runs, it shows the published results and the commands that reproduce them.
     """
     from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables
 
-    find_tables(paper, table)  # unknown names are reported before the runs are read
-    query = LeaderboardQuery(paper, table, encoder, language, recipe, field, pool is Pool.SETTINGS)
+    find_tables(paper, table)  # reports unknown names before the runs are read
+    query = LeaderboardQuery(paper, table, encoder, language, recipe, community, pool is Pool.SETTINGS)
     with _uncollected():
         _write_leaderboard(query, output, html)
 
 
 def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None) -> None:
     from cse_cli.analysis.leaderboard import read_finished_runs, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
+    from cse_cli.analysis.leaderboard_files import WRITERS, write_page
+    from cse_cli.analysis.leaderboard_view import print_tables
 
     runs = read_finished_runs()
     tables = score_tables(runs, query)
@@ -83,16 +89,16 @@ def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | Non
         sys.stdout.write(WRITERS[output](tables) if tables or output in (Format.CSV, Format.JSON) else "")
     elif tables:
         print_tables(tables)
-    if not any(row.source == "ours" and row.scores for table in tables for row in table.rows):
-        which = "no finished run matches" if runs.results else "no finished run yet"
-        shown = ": these are the papers' own numbers" if tables else ""
+    if not any(row.source == "measured" and row.scores for table in tables for row in table.rows):
+        which = "no finished run matches" if runs.results else "no finished runs yet"
+        shown = ": showing published results" if tables else ""
         sys.stdout.flush()
-        sys.stderr.write(f"{which}{shown}\n  → `cse run quickstart` makes one in about two minutes\n")
+        sys.stderr.write(f"{which}{shown}\n  → run `cse run quickstart` (about two minutes)\n")
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Look for no unused memory while thousands of results are read: nothing is unused, and it takes a fifth longer."""
+    """Disable garbage collection, which takes a fifth of the time of reading thousands of results."""
     gc.disable()
     try:
         yield
@@ -110,26 +116,26 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Two or more: recipes (all their finished runs), recipe@seed, or run ids.",
+            help="Two or more recipes (all their finished runs), recipe@seed, or run IDs.",
             autocompletion=complete_recipe,
         ),
     ],
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="Only this: evaluator.metric, evaluator, or avg; may be repeated. Default: main metrics."),
+        typer.Option(help="Metric: evaluator.metric, evaluator or avg. Repeatable. Default: all main metrics."),
     ] = None,
-    bootstrap: Annotated[int, typer.Option(min=100, help="Resamples of the sentence pairs.")] = 2000,
-    pairwise: Annotated[bool, typer.Option("--pairwise", help="Every two, instead of each with the first.")] = False,
+    bootstrap: Annotated[int, typer.Option(min=100, help="Number of resamples of the sentence pairs.")] = 2000,
+    pairwise: Annotated[bool, typer.Option("--pairwise", help="Compare every two, not each with the first.")] = False,
     planned: Annotated[
         int | None,
         typer.Option(
             min=2,
-            help="Seeds that you planned before the first run, if that is not recorded. Default: the recorded plan.",
+            help="Number of seeds that you planned before the first run. Default: the recorded plan.",
         ),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Compare methods: what differs in their recipes, over the same seeds, and on the same sentence pairs."""
+    """Compare methods over the same seeds and on the same sentence pairs, and show how their recipes differ."""
     from cse_cli.analysis import compare as comparison
     from cse_cli.analysis.compare_view import print_comparison
     from cse_cli.analysis.runs import find_methods
@@ -145,7 +151,7 @@ def compare(
 
 
 REPORT_EPILOG = (
-    "Examples:  cse report 3f2a  ·  cse report 3f2a --beside mini/simcse_en --output ifcl.md  ·  "
+    "Examples:  cse report 3f2a  ·  cse report 3f2a --baseline mini/simcse_en --output ifcl.md  ·  "
     "cse report studies/mini/ifcl_queue_length"
 )
 
@@ -155,23 +161,23 @@ def report(
         str,
         typer.Argument(
             metavar="RUN|STUDY",
-            help="Run: the first characters of its id, or its name. Study: name or file.",
+            help="Run: ID, a prefix of it, or name. Study: name or file.",
             autocompletion=complete_study,
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option(help="FILE.html, or FILE.md with its figures in a folder beside it.")
+        Path | None, typer.Option(help="FILE.html, or FILE.md with a directory of figures. Default: report-ID.html.")
     ] = None,
-    beside: Annotated[
+    baseline: Annotated[
         str | None,
-        typer.Option(help="Recipe or run to compare a run's recipe with.", autocompletion=complete_recipe),
+        typer.Option(help="Recipe or run to compare the run's recipe with.", autocompletion=complete_recipe),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write one page about a run or a study: recipe, environment, scores, curves, figures, how to run it again.
+    """Write a report on a run or a study: recipe, environment, scores, curves, figures and the command to reproduce it.
 
-    Without --output it is report-ID.html in the working directory. The page loads nothing and can be sent to others.
+    The page is self-contained, so you can send it to others.
     """
     from cse_cli.analysis.report import write_report
 
-    sys.stdout.write(f"{write_report(what, output, beside, force=force)}\n")
+    sys.stdout.write(f"{write_report(what, output, baseline, force=force)}\n")

@@ -1,4 +1,4 @@
-"""Comparison of methods as data: differences of their recipes, and every metric over seeds and on sentence pairs."""
+"""Comparison of methods: differences of their recipes, and tests over seeds and on sentence pairs."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from cse_cli.analysis.circumstances import find_circumstances, find_notes
-from cse_cli.analysis.evidence import (
-    Evidence,
-    Finding,
-    OnPairs,
-    find_metrics,
-    gather_evidence,
-    shared_metrics,
-    verdict,
-)
+from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
 from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
+from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import Corrected, judge_together
@@ -32,10 +25,10 @@ from registry.papers import AVERAGE
 RESAMPLES = 2000
 Couple = tuple[Method, Method]
 Recipes = Mapping[str, Mapping[str, Any] | None]
-"""Letter → the resolved recipe that the method's latest run recorded; None where it cannot be read."""
+"""Letter → the resolved recipe that the method's latest run recorded; None if it cannot be read."""
 
 
-class MethodSummary(BaseModel):
+class MethodSummary(BaseModel, frozen=True):
     """One of the methods compared.
 
     Args:
@@ -45,8 +38,6 @@ class MethodSummary(BaseModel):
         planned: Seeds of the recorded plan. Empty without one.
         notes: Remarks on the choice of runs.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     letter: str
     name: str
@@ -61,17 +52,15 @@ class MethodSummary(BaseModel):
     notes: tuple[str, ...]
 
 
-class MetricComparison(BaseModel):
+class MetricComparison(BaseModel, frozen=True):
     """One metric of one comparison.
 
     Args:
         more_is_better: Whether higher is known to be better. If not, nothing is called better.
         selecting: Whether the metric's evaluator selected the states. Then it is shown and not tested.
         pairs_note: Reason why the sentence pairs of all or some seeds are not compared.
-        finding: Finding, see `evidence.Verdict`.
+        finding: Finding, see `verdict.Finding`.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     metric: str
     more_is_better: bool
@@ -83,7 +72,7 @@ class MetricComparison(BaseModel):
     verdict: str = ""
 
 
-class Comparison(BaseModel):
+class Comparison(BaseModel, frozen=True):
     """Two methods. Differences are the second minus the first.
 
     Args:
@@ -94,8 +83,6 @@ class Comparison(BaseModel):
             metric selected states.
         headline: Conclusion about the primary metric in one sentence, and the treatment of the others.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     first: str
     second: str
@@ -113,7 +100,7 @@ class Comparison(BaseModel):
         return next((one for one in self.metrics if one.metric == self.primary), self.metrics[0])
 
 
-class ComparisonDocument(BaseModel):
+class ComparisonDocument(BaseModel, frozen=True):
     """Everything that `cse compare` shows.
 
     Args:
@@ -122,8 +109,6 @@ class ComparisonDocument(BaseModel):
         corrected_for: Number of comparisons that share the level.
         assumed_plan: Number of seeds that `--planned` gave at analysis time. It is not recorded.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     schema_version: Literal[3] = 3
     sides: tuple[MethodSummary, ...]
@@ -164,8 +149,8 @@ def compare(
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
-    evidence = _gather(couples, recipes, [metric for of_couple in of_couples for metric in of_couple], resamples)
-    plain = [_compare(*one, evidence) for one in zip(couples, plans, of_couples, strict=True)]
+    pairs = _read_pairs(couples, recipes, [metric for of_couple in of_couples for metric in of_couple], resamples)
+    plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
     return ComparisonDocument(
@@ -190,24 +175,22 @@ def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
         has = " and ".join(f"{method.name} has {', '.join(map(str, method.runs))}" for method in couple)
         missing = next(iter(couple[0].runs))
         raise CseError(
-            f"no seed in common: {has}; runs are compared seed by seed",
-            f"run the missing seed: `cse run {couple[1].latest.recipe} --seed {missing}`",
+            f"no shared seed: {has}",
+            f"run `cse run {couple[1].latest.recipe} --seed {missing}`",
+            code="compare.no_shared_seed",
         )
     plan = _plan_of_method(couple[0]).paired_with(_plan_of_method(couple[1]))
     if assumed is None:
         return plan
-    which = " and ".join(method.name for method in couple)
+    names = " and ".join(method.name for method in couple)
     if plan.planned and len(plan.planned) != assumed:
-        raise CseError(
-            f"--planned {assumed}: the record of {which} has a plan of {len(plan.planned)} seeds",
-            "leave out --planned: the recorded plan applies",
-        )
-    if len(shared) != assumed:
-        raise CseError(
-            f"--planned {assumed}: {which} share {counted(len(shared), 'seed')}",
-            "run the missing seeds first" if len(shared) < assumed else "leave out --planned: seeds were added to it",
-        )
-    return plan if plan.planned else replace(plan, mode="assumed")
+        problem, action = f"the recorded plan of {names} has {len(plan.planned)} seeds", "omit --planned"
+    elif len(shared) != assumed:
+        problem = f"{names} share {counted(len(shared), 'seed')}"
+        action = "run the missing seeds first" if len(shared) < assumed else "omit --planned: seeds were added later"
+    else:
+        return plan if plan.planned else replace(plan, mode="assumed")
+    raise CseError(f"--planned {assumed}: {problem}", action, code="compare.wrong_plan")
 
 
 def _plan_of_method(method: Method) -> SeedPlan:
@@ -219,19 +202,20 @@ def _shared_metrics(couple: Couple) -> list[str]:
     if not found:
         scored = " and ".join(f"{method.name} has {', '.join(method.latest.scores) or 'none'}" for method in couple)
         raise CseError(
-            f"no metric in common: {scored}",
-            "name evaluators alike in both recipes, or give a metric of both with --metric",
+            f"no shared metric: {scored}",
+            "use the same evaluator names in both recipes, or select a metric of both with --metric",
+            code="compare.no_shared_metric",
         )
     return found
 
 
-def _gather(couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[str], resamples: int) -> Evidence:
+def _read_pairs(couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[str], resamples: int) -> PairedTests:
     runs: dict[str | None, tuple[Result, Mapping[str, Any] | None]] = {}
     for couple in couples:
         for method in couple:
             of_method = [method.runs[seed] for seed in _seeds(couple)]
             runs |= {run.run_id: (run, recipes[method.letter]) for run in of_method}
-    return gather_evidence(list(runs.values()), metrics, resamples)
+    return read_pairs(list(runs.values()), metrics, resamples)
 
 
 def _summary(method: Method) -> MethodSummary:
@@ -251,10 +235,10 @@ def _summary(method: Method) -> MethodSummary:
     )
 
 
-def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], evidence: Evidence) -> Comparison:
+def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests) -> Comparison:
     seeds = _seeds(couple)
     left_out = {method.letter: tuple(sorted(method.runs.keys() - set(seeds))) for method in couple}
-    compared = tuple(_compare_metric(metric, couple, evidence) for metric in metrics)
+    compared = tuple(_compare_metric(metric, couple, pairs) for metric in metrics)
     tested = [one.metric for one in compared if not one.selecting]
     judged_by = [main_metric(method.latest) for method in couple]
     return Comparison(
@@ -269,7 +253,7 @@ def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], evidence: E
     )
 
 
-def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricComparison:
+def _compare_metric(metric: str, couple: Couple, pairs: PairedTests) -> MetricComparison:
     first, second = couple
     scores: dict[int, tuple[float, float]] = {}
     for seed in _seeds(couple):
@@ -278,17 +262,19 @@ def _compare_metric(metric: str, couple: Couple, evidence: Evidence) -> MetricCo
             scores[seed] = (a, b)
     if not scores:
         raise CseError(
-            f"{first.name} and {second.name} share no seed that has '{metric}' in both",
-            "leave out --metric to see what they share",
+            f"--metric '{metric}': {first.name} and {second.name} share no seed with this metric",
+            "omit --metric to compare every shared metric",
+            code="compare.no_shared_metric",
         )
-    on_pairs, note = evidence.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
-    select = [run.select.rpartition(".") for method in couple for run in method.runs.values() if run.select]
+    on_pairs, note = pairs.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
+    runs = [run for method in couple for run in method.runs.values()]
+    selecting = [(run.metric_for_best_model or "").rpartition(".") for run in runs]
     evaluator, _, name = metric.rpartition(".")
     return MetricComparison(
         metric=metric,
         # A recipe maximizes the metric that it selects by. A correlation with gold scores is better if it is higher.
-        more_is_better=metric == AVERAGE or on_pairs is not None or name in {one[2] for one in select},
-        selecting=evaluator in {one[0] for one in select},
+        more_is_better=metric == AVERAGE or on_pairs is not None or name in {one[2] for one in selecting},
+        selecting=bool(evaluator) and evaluator in {one[0] for one in selecting},
         over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
         on_pairs=on_pairs,
         pairs_note=note,
@@ -316,7 +302,7 @@ def judge(
             judged.append(_with_verdict(done, comparison.second, plan))
             if one.metric == comparison.main.metric:
                 named = _with_verdict(done, names[comparison.second], plan).verdict
-                headline = f"{one.metric}, against {names[comparison.first]}: {named}"
+                headline = f"{one.metric}, compared with {names[comparison.first]}: {named}"
         headline += _others_clause(comparison.primary, judged)
         yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
 
@@ -333,10 +319,9 @@ def _with_corrections(
 
 def _with_verdict(one: MetricComparison, second: str, plan: SeedPlan) -> MetricComparison:
     if one.selecting:
-        sentence = "not tested: it selected the states that are scored"
-        return one.model_copy(update={"finding": "selecting", "verdict": sentence})
-    found = verdict(second, one.over_seeds, one.on_pairs, one.more_is_better, plan)
-    return one.model_copy(update={"finding": found.finding, "verdict": found.sentence})
+        return one.model_copy(update={"finding": "selecting", "verdict": "not tested: it selected the states"})
+    finding, sentence = verdict(second, one.over_seeds, one.on_pairs, one.more_is_better, plan)
+    return one.model_copy(update={"finding": finding, "verdict": sentence})
 
 
 def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
@@ -345,10 +330,10 @@ def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
     p = next((one.over_seeds.p_adjusted for one in metrics if one.metric == primary), None)
     if not others or p is None:
         return ""
-    rest = "the other one is" if others == 1 else f"the {others} others are"
+    rest = "the other metric is" if others == 1 else f"the {others} other metrics are"
     if p < LEVEL:
         return f". Primary metric: {primary}; {rest} corrected together by Holm's procedure"
-    return f". Primary metric: {primary}; as it shows no difference, {rest} not tested"
+    return f". Primary metric: {primary}; it shows no difference, so {rest} not tested"
 
 
 def _corrected(

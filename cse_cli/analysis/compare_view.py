@@ -1,60 +1,58 @@
-"""A comparison as tables and sentences: on stdout, and as a section of a report."""
+"""A comparison as tables and sentences, on stdout and as a section of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 
 from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
-from cse_cli.analysis.pages import Part, Remarks, Section, Words
 from cse_cli.analysis.reproduce import changes_table
-from cse_cli.analysis.runs import Change
-from cse_cli.analysis.settings import short_setting
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import ASSUMED
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
-from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
 
-_NARROW = 110
-"""Columns of a terminal below which spreads and effect sizes are left out."""
-_SHORT = 65
-"""Letters of a setting and its values on one line."""
-COLOURS = "green: the second is better than the first; red: it is worse; neither where chance could explain it"
+Part = str | Sequence[str] | Table
+"""Paragraph, list or table of a report."""
+COLORS = "green: the second method is better; red: it is worse; no color: chance could explain the difference"
+_MODES: Mapping[Mode, str] = {
+    "planned": "planned: the seeds were planned before the first run; one t test",
+    "incomplete": "planned seeds are missing: there is no test before they finish",
+    "assumed": f"{ASSUMED}: one t test, valid only if you fixed the number of seeds before the first run",
+    "anytime": "anytime test: p and interval are valid however often you look and add seeds. A plan needs fewer seeds: "
+    "`cse run RECIPE --seeds N`",
+}
 
 
 def describe_method(method: MethodSummary) -> str:
-    """Return name, runs, model and hash."""
+    """Return letter, name, runs, model and settings hash of a method."""
     runs = f"{counted(len(method.seeds), 'run')}, {seed_list(method.seeds)}"
-    return f"{method.name}, {runs}, {method.model}, hash {method.recipe_hash[:8]}"
+    return f"{method.letter}: {method.name}, {runs}, {method.model}, hash {method.recipe_hash[:8]}"
 
 
-def seeds_table(comparison: Comparison, *, narrow: bool = False) -> Table:
-    """Return a line a metric; a narrow one is without the spread of each method and without the effect size."""
+def seeds_table(comparison: Comparison) -> Table:
+    """Return one line for each metric with the test over seeds."""
     gap = f"{comparison.second} − {comparison.first}"
-    effect = () if narrow else ("d",)
-    headings = (comparison.first, comparison.second, gap, "interval", "p", "Wilcoxon", *effect, "needed")
+    headings = (comparison.first, comparison.second, gap, "interval", "p", "Wilcoxon", "d", "needed")
     rows = []
     for one in comparison.metrics:
         seeds = one.over_seeds
-        limits = _interval_text(seeds)
-        cells = [
-            *(f"{fmean(v):.2f}" if narrow else mean_text(v) for v in (seeds.first, seeds.second)),
-            signed(seeds.difference),
-            limits.replace(" ", "") if narrow else limits,
-            p_value(seeds.p_adjusted),
-            p_value(seeds.wilcoxon_p),
-            *(() if narrow else (signed(seeds.effect_size),)),
-            _needed_text(seeds.seeds_needed),
-        ]
-        strong = one.finding == "different"
-        texts = tuple(Cell(text, strong=strong and place == 2) for place, text in enumerate(cells))
-        rows.append(Row(one.metric, texts, _emphasis(one)))
-    return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows))
+        cells = (
+            Cell(mean_text(seeds.first)),
+            Cell(mean_text(seeds.second)),
+            Cell(signed(seeds.difference), strong=one.finding == "different"),
+            Cell(_interval_text(seeds)),
+            Cell(p_value(seeds.p_adjusted)),
+            Cell(p_value(seeds.wilcoxon_p)),
+            Cell(signed(seeds.effect_size)),
+            Cell(_needed_text(seeds.seeds_needed)),
+        )
+        rows.append(Row(one.metric, cells, _emphasis(one)))
+    return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows), align="lrrrrrrrr")
 
 
 def _interval_text(seeds: Paired) -> str:
@@ -78,183 +76,136 @@ def pairing_line(comparison: Comparison) -> str:
 
 
 def _emphasis(one: MetricComparison) -> str:
-    """Return how a line stands out: where the second is better or worse, and more than by chance."""
+    """Return the emphasis of a line: whether the second method is significantly better or worse."""
     if one.finding != "different" or not one.more_is_better:
         return ""
     return "best" if one.over_seeds.difference > 0 else "worse"
 
 
 def pairs_table(comparison: Comparison) -> Table:
-    """Return a line for each metric whose sentence pairs are compared."""
+    """Return one line for each metric whose sentence pairs are compared."""
     headings = ("pairs", f"{comparison.second} − {comparison.first}", "95 % bootstrap", "p", "Williams", "Steiger")
     rows = []
     for one in comparison.metrics:
         if (pairs := one.on_pairs) is not None:
             tests = [_rejected([getattr(s, name) for s in pairs.of_seeds]) for name in ("williams_p", "steiger_p")]
             limits = interval(pairs.low, pairs.high)
-            cells = (f"{pairs.pairs:,}", signed(pairs.difference), limits, p_value(pairs.p_adjusted), *tests)
-            rows.append(Row(one.metric, tuple(map(Cell, cells))))
-    return Table("On the same sentence pairs", headings, tuple(rows))
+            rows.append(
+                (one.metric, f"{pairs.pairs:,}", signed(pairs.difference), limits, p_value(pairs.p_adjusted), *tests)
+            )
+    return plain_table(("", *headings), rows, align="prrrrrr", caption="On the same sentence pairs")
 
 
 def _rejected(values: Sequence[float | None]) -> str:
-    """Return the p of a single seed, or how many of several seeds' tests reject equality."""
+    """Return the p-value of a single seed, or the number of seeds whose tests reject equality."""
     known = [p for p in values if p is not None]
     if not known:
         return UNSET
     return p_value(known[0]) if len(known) == 1 else f"{sum(p < LEVEL for p in known)} of {len(known)}"
 
 
-def pairs_remarks(metrics: Sequence[MetricComparison]) -> list[str]:
-    """Return why sentence pairs are not compared, each reason once."""
+def _remarks(comparison: Comparison) -> tuple[str, ...]:
+    """Return the remarks on the tests of a comparison."""
+    lines = [pairing_line(comparison)] if pairing_line(comparison) else []
     reasons: dict[str, list[str]] = {}
-    for one in metrics:
+    for one in comparison.metrics:
         if one.pairs_note:
             reasons.setdefault(one.pairs_note, []).append(one.metric)
-    return [f"no comparison of sentence pairs for {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    lines += [f"no comparison of sentence pairs for {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    left_out = comparison.left_out.items()
+    return (*lines, *(f"not compared: only {letter} has {seed_list(seeds)}" for letter, seeds in left_out))
 
 
-def left_out(comparison: Comparison) -> list[str]:
-    """Return which seeds only one of the two has."""
-    return [
-        f"left out, as the other has none: {seed_list(seeds)} of {letter}"
-        for letter, seeds in comparison.left_out.items()
-    ]
-
-
-def legend_lines(document: ComparisonDocument, *, narrow: bool = False) -> list[str]:
-    """Return the meaning of the tables' columns, and their limits."""
-    effect = "" if narrow else "d: Cohen's d_z; "
+def legend_lines(document: ComparisonDocument) -> list[str]:
+    """Return the meaning of the tables' columns and their corrections."""
     lines = [
-        f"p: paired test over seeds, two-sided; {effect}needed: seeds with which this test finds a difference of this "
-        "size in 80 % of tries, if the difference and the standard deviation of these few seeds are the true ones"
+        "p: two-sided paired test over seeds; d: Cohen's d_z; needed: seeds for a power of 80 %, if the difference and "
+        "the standard deviation of these seeds are the true ones"
     ]
     lines += [_MODES[mode] for mode in dict.fromkeys(comparison.mode for comparison in document.comparisons)]
-    lines += _correction_lines(document)
-    smallest = {len(c.seeds): 2.0 ** (1 - len(c.seeds)) for c in document.comparisons if 1 < len(c.seeds) < 6}
-    lines.append("Wilcoxon: p of the signed-rank test of this metric with these seeds, not corrected")
-    lines += [f"Wilcoxon: {n} seeds cannot give less than p = {p:.4g}" for n, p in smallest.items()]
-    if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
-        lines.append(
-            f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds; "
-            "its interval is not corrected; Williams, Steiger: p, or seeds with p < 0.05"
-        )
-    return lines
-
-
-_MODES: Mapping[Mode, str] = {
-    "planned": "planned: the record contains the plan of the seeds, made before the first run; one t test",
-    "incomplete": "planned seeds are missing: there is no test before they are finished",
-    "assumed": f"{ASSUMED}: one t test, valid only if you fixed the number of seeds before the first run",
-    "anytime": "anytime test: p and interval hold however often you look and add seeds. A plan needs fewer seeds: "
-    "`cse run RECIPE --seeds N` records it before the first run",
-}
-
-
-def _correction_lines(document: ComparisonDocument) -> list[str]:
-    """Return the corrections of the p-values and intervals over seeds."""
-    lines = ["interval: at the level of its own test, so that it excludes 0 exactly if a difference is shown"]
+    lines.append(
+        "interval: at the level of its metric's test, so it excludes 0 exactly if the difference is significant"
+    )
     if max(len(comparison.metrics) for comparison in document.comparisons) > 1:
         lines.append("metrics: the primary one is tested at 5 %; if it differs, the others by Holm's procedure")
     if document.corrected_for > 1:
+        lines.append(f"{document.corrected_for} comparisons and their intervals share the 5 % (Bretz et al. 2009)")
+    lines.append("Wilcoxon: p of the signed-rank test, not corrected")
+    for n in sorted({len(comparison.seeds) for comparison in document.comparisons}):
+        if 1 < n < 6:
+            lines.append(f"Wilcoxon: the smallest p with {n} seeds is {2.0 ** (1 - n):.4g}")
+    if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
         lines.append(
-            f"{document.corrected_for} comparisons share the 5 %, their intervals too, by a graph of Holm's kind"
+            f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds, "
+            "interval not corrected; Williams, Steiger: p, or number of seeds with p < 0.05"
         )
     return lines
+
+
+def _comparison_parts(comparison: Comparison) -> list[Part]:
+    verdicts = [(one.metric, one.verdict) for one in comparison.metrics]
+    parts: list[Part] = [plain_table(("metric", "conclusion"), verdicts, align="lp", caption="Conclusions")]
+    parts += [f"Over {seed_list(comparison.seeds)}, seed by seed:", seeds_table(comparison)]
+    if (pairs := pairs_table(comparison)).rows:
+        parts += ["On the same sentence pairs, with the same trained models:", pairs]
+    if remarks := _remarks(comparison):
+        parts.append(remarks)
+    return parts
+
+
+def _difference_parts(document: ComparisonDocument) -> list[Part]:
+    letters = [method.letter for method in document.sides]
+    parts: list[Part] = []
+    if document.changes:
+        parts += ["Differences of the recipes:", changes_table(document.changes, letters)]
+    elif document.changes is None:
+        parts.append("The differences of the recipes are unknown, because a recorded recipe cannot be read.")
+    else:
+        parts.append("The recipes differ only in seed and descriptions.")
+    if document.circumstances:
+        parts += ["Other differences:", changes_table(document.circumstances, letters)]
+    return parts
+
+
+def _methods(document: ComparisonDocument) -> Sequence[str]:
+    return (*map(describe_method, document.sides), *document.notes)
+
+
+def comparison_parts(document: ComparisonDocument) -> list[Part]:
+    """Return the comparison of two methods as parts of the second's report."""
+    (comparison,) = document.comparisons
+    return [_methods(document), *_comparison_parts(comparison), legend_lines(document), *_difference_parts(document)]
 
 
 def print_comparison(document: ComparisonDocument) -> None:
     """Print the conclusions and then the tables behind them on stdout."""
+    names = {method.letter: method.name for method in document.sides}
     with stdout_console() as console:
         for comparison in document.comparisons:
             style = EMPHASIS.get(_emphasis(comparison.main), "")
             console.print(Text(comparison.headline, f"bold {style}".strip()))
-        console.print()
-        for method in document.sides:
-            console.print(f"[bold]{method.letter}[/bold]  {escape(describe_method(method))}")
-        for note in document.notes:
-            console.print(escape(f"   {note}"))
-        _print_changes(console, document)
+        _print_parts(console, [_methods(document), *_difference_parts(document)])
         for comparison in document.comparisons:
-            _print_comparison(console, document, comparison)
-        console.print()
-        for line in legend_lines(document, narrow=console.width < _NARROW):
-            console.print(escape(line), style="dim")
+            first, second = comparison.first, comparison.second
+            about = f"{names[second]} compared with {names[first]}"
+            console.print(f"\n[bold]{second} − {first}[/bold]: {escape(about)}")
+            _print_parts(console, _comparison_parts(comparison))
+        legend = legend_lines(document)
         if console.is_terminal and any(_emphasis(one) for c in document.comparisons for one in c.metrics):
-            console.print(COLOURS, style="dim")
+            legend.append(COLORS)
+        console.print()
+        for line in legend:
+            console.print(escape(line), style="dim")
 
 
-def _print_changes(console: Console, document: ComparisonDocument) -> None:
-    letters = [method.letter for method in document.sides]
-    console.print("\n[bold]What differs in the recipes[/bold]\n")
-    if document.changes is None:
-        console.print("not known: a recipe cannot be read")
-    elif not document.changes:
-        console.print("nothing but seed and prose")
-    _print_values(console, letters, document.changes or ())
-    if document.circumstances:
-        console.print("\n[bold]And in how they ran[/bold]\n")
-        _print_values(console, letters, document.circumstances)
-
-
-def _print_values(console: Console, letters: Sequence[str], changes: Sequence[Change]) -> None:
-    """Print a line a key, or one for each of its values where these are long; letters with the same value together."""
-    for change in changes:
-        same: dict[str, list[str]] = {}
-        for letter, value in zip(letters, change.values, strict=True):
-            same.setdefault(short_setting(change.key, value), []).append(letter)
-        parts = [f"[bold]{' '.join(known)}[/bold] {escape(value)}" for value, known in same.items()]
-        long = len(change.key) + sum(map(len, same)) > _SHORT
-        console.print(f"{escape(change.key)}:" + "".join(f"\n    {part}" if long else f"  {part}" for part in parts))
-
-
-def _print_comparison(console: Console, document: ComparisonDocument, comparison: Comparison) -> None:
-    names = {method.letter: method.name for method in document.sides}
-    first, second = comparison.first, comparison.second
-    about = f"{names[second]} against {names[first]}, {seed_list(comparison.seeds)}"
-    console.print(f"\n[bold]{second} against {first}[/bold]: {escape(about)}")
-    for line in left_out(comparison):
-        console.print(f"   {line}")
-    console.print()
-    narrow = console.width < _NARROW
-    for part in as_rich_parts(
-        seeds_table(comparison, narrow=narrow), console.width, ruled=True, gap=2 if narrow else 3
-    ):
-        console.print(part)
-    if line := pairing_line(comparison):
-        console.print(escape(f"\n{line}"))
-    if (pairs := pairs_table(comparison)).rows:
-        console.print("\n[bold]On the same sentence pairs[/bold]\n")
-        for part in as_rich_parts(pairs, console.width, ruled=True):
-            console.print(part)
-    for line in pairs_remarks(comparison.metrics):
-        console.print(escape(line))
-    console.print("\n[bold]In words[/bold]\n")
-    words = as_rich(_verdicts(comparison))
-    words.show_header = False
-    console.print(words)
-
-
-def _verdicts(comparison: Comparison) -> Table:
-    rows = [(one.metric, one.verdict) for one in comparison.metrics]
-    return plain_table(("", "what may be said"), rows, align="lp", caption="In words")
-
-
-def comparison_section(document: ComparisonDocument) -> Section:
-    """Return the comparison of two methods as a section of the second's report."""
-    (comparison,) = document.comparisons
-    methods = (f"{method.letter}: {describe_method(method)}" for method in document.sides)
-    parts: list[Part] = [Remarks((*methods, *document.notes), small=False), _verdicts(comparison)]
-    parts += [Words(f"Over {seed_list(comparison.seeds)}, seed by seed:"), seeds_table(comparison)]
-    if (pairs := pairs_table(comparison)).rows:
-        parts += [Words("On the same sentence pairs, the trained models as they are:"), pairs]
-    remarks = (pairing_line(comparison), *pairs_remarks(comparison.metrics), *legend_lines(document))
-    parts.append(Remarks(tuple(filter(None, (*remarks, *left_out(comparison))))))
-    if document.changes is None:
-        parts.append(Words("What differs in the recipes is not known: one of them cannot be read."))
-    letters = [method.letter for method in document.sides]
-    if document.changes:
-        parts += [Words("What differs in the recipes:"), changes_table(document.changes, letters)]
-    if document.circumstances:
-        parts += [Words("What differs in how they ran:"), changes_table(document.circumstances, letters)]
-    return Section(f"Beside {document.sides[0].name}", tuple(parts))
+def _print_parts(console: Console, parts: Sequence[Part]) -> None:
+    for part in parts:
+        console.print()
+        if isinstance(part, str):
+            console.print(escape(part), style="bold")
+        elif isinstance(part, Table):
+            for shown in as_rich_parts(part, console.width, ruled=True):
+                console.print(shown)
+        else:
+            for text in part:
+                console.print(escape(text))

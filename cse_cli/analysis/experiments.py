@@ -1,4 +1,4 @@
-"""Finished runs by experiment: what distinguishes two experiments of one recipe, and which recipes they come from."""
+"""Finished runs grouped by experiment, with the differences between experiments of one recipe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
-from cse_cli.analysis.origins import STATUSES, Answers, RecipeStatus, names_of, origin_of, recipe_status
+from cse_cli.analysis.origins import STATUSES, RecipeStatus, Variants, names_of, origin_of, recipe_status
 from cse_cli.analysis.runs import by_seed, changed_settings, last_finished, shortened
 from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import SeedPlan, plan_of
@@ -18,12 +18,12 @@ from registry.papers import AVERAGE
 
 StatusOf = Callable[[Result], RecipeStatus]
 ChangesOf = Mapping[str, Sequence[str]]
-"""Run → what its `--set` and `--unset` changed."""
+"""Run → settings that its `--set` and `--unset` changed."""
 TRAINING = "training"
-"""Name of the fingerprint of the training text, which is not evaluation data."""
+"""Fingerprint of the training text. All others are evaluation data."""
 POOLED = (
-    "--pool settings: runs with equal settings are one row, also if text, weights or code differ; of each seed the run "
-    "that finished last"
+    "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
+    "finished run of each seed"
 )
 
 
@@ -32,13 +32,13 @@ class Configuration:
     """The runs of one experiment, one per seed.
 
     Args:
-        results: By seed.
-        status: How the experiment relates to its recipe's file today.
-        names: Recipes that it comes from: several files may have the same settings.
-        origin: What identifies the first of these recipes.
-        changes: What `--set` and `--unset` changed.
-        apart: What distinguishes it from other experiments with the same settings, such as "text 1f914d36".
-        notes: How it differs from these, and what is pooled in it.
+        results: Results in the order of the seeds.
+        status: Relation of the experiment to the current file of its recipe.
+        names: Recipes of the runs. Several files can have the same settings.
+        origin: Path or name that identifies the first of these recipes.
+        changes: Settings that `--set` and `--unset` changed.
+        apart: Difference from other experiments with the same settings, such as "text 1f914d36".
+        notes: Remarks on these differences and on pooled experiments.
     """
 
     results: tuple[Result, ...]
@@ -51,17 +51,17 @@ class Configuration:
 
     @cached_property
     def latest(self) -> Result:
-        """The run that finished last."""
+        """Run that finished last."""
         return last_finished(self.results)
 
     @property
     def recipe(self) -> str:
-        """Name of the recipe that it came from first."""
+        """Name of the first recipe."""
         return self.names[0] if self.names else self.latest.recipe
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """In order."""
+        """Seeds in ascending order."""
         return tuple(result.seed for result in self.results)
 
     @property
@@ -71,35 +71,35 @@ class Configuration:
 
     @cached_property
     def plan(self) -> SeedPlan:
-        """The recorded plan of the seeds, on which their test depends. Experiments that are pooled have none."""
+        """Recorded plan of the seeds, on which their test depends. Pooled experiments have none."""
         pooled = len({result.experiment for result in self.results}) > 1
         return SeedPlan("anytime") if pooled else plan_of(self.results)
 
     @property
     def stale(self) -> bool:
-        """Whether the recipe's file describes another experiment today, which no `--set` explains."""
+        """Whether the recipe's current file describes another experiment and `--set` does not explain it."""
         return self.status == "changed" or (self.status == "other_model" and not self.changes)
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """How it differs from the recipe's file, and from other experiments with the same settings."""
+        """Differences from the recipe's file and from other experiments with the same settings."""
         if self.status == "current":
             return self.apart
         changed = self.changes or (changed_settings(self.latest) if self.status == "changed" else ())
         return (*shortened(changed), *self.apart)
 
     def judges(self, evaluator: str) -> bool:
-        """Return whether an evaluator's scores may rank and judge: neither the selecting one nor another on dev."""
-        selecting = (self.latest.select or "").rpartition(".")[0]
+        """Return whether an evaluator may rank and judge: it neither selected states nor uses a dev split."""
+        selecting = (self.latest.metric_for_best_model or "").rpartition(".")[0]
         return evaluator != selecting and not evaluator.endswith("dev")
 
     def values(self, evaluator: str, metric: str | None = None, *, untrained: bool = False) -> list[float]:
-        """Return the score of every seed, or nothing if one seed lacks it.
+        """Return the score of every seed. Empty if one seed lacks it.
 
         Args:
-            evaluator: As the recipe names it, or `avg` for the average of the seven English sets.
-            metric: None for the evaluator's main metric.
-            untrained: Of the encoder before training.
+            evaluator: Name in the recipe, or `avg` for the average of the seven English sets.
+            metric: Metric. None for the evaluator's main metric.
+            untrained: Whether to return the scores before training.
         """
         if evaluator == AVERAGE:
             return self.averages(STS_TASKS, metric or "spearman", untrained=untrained)
@@ -113,7 +113,7 @@ class Configuration:
         return found
 
     def averages(self, evaluators: Sequence[str], metric: str, *, untrained: bool = False) -> list[float]:
-        """Return the papers' average of every seed, or nothing if one seed lacks a score."""
+        """Return the papers' average of every seed. Empty if one seed lacks a score."""
         scores = [result.untrained if untrained else result.scores for result in self.results]
         found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
         known = [value for value in found if value is not None]
@@ -127,15 +127,15 @@ def configurations(
     *,
     pool: bool = False,
 ) -> list[Configuration]:
-    """Return the runs of each experiment together; scores on different evaluation data are never together.
+    """Return one configuration for each experiment and set of evaluation data.
 
     A run with another model than its recipe's reproduces no reported row.
 
     Args:
         results: Finished runs.
-        status_of: How a run relates to its recipe's file.
-        changes: Run → what its `--set` changed.
-        pool: Merge experiments with the same settings.
+        status_of: Result → relation of its experiment to the current recipe file.
+        changes: Run → settings that its `--set` changed.
+        pool: Whether to merge experiments with the same settings.
     """
     ordered = sorted(results, key=lambda run: run.finished)
     groups = _Groups(ordered, changes or {}, status_of)
@@ -143,45 +143,43 @@ def configurations(
     for result, paper in groups.with_papers(lambda run: run.recipe_hash if pool else run.experiment):
         key = result.recipe_hash if pool else result.experiment
         found[key, paper, evaluation_data(result)].append(result)
-    groups.answers.keep()
+    groups.variants.save()
     return _distinguished([groups.configuration(runs, pool=pool) for runs in found.values()])
 
 
 def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return data set and digest of everything that a run was scored on."""
+    """Return the data sets of a run's evaluators with their digests."""
     return tuple(sorted((name, digest) for name, digest in result.fingerprints.items() if name != TRAINING))
 
 
 class _Groups:
-    """What the runs of one call have in common; each recipe's file is looked at once."""
+    """Origin, status and paper of runs. Each recipe's file is read once."""
 
     def __init__(self, results: Sequence[Result], changes: ChangesOf, status_of: StatusOf | None) -> None:
-        self._results, self._changes, self.answers = results, changes, Answers()
-        self._status_of = status_of or (lambda result: recipe_status(result, self.changes(result), self.answers))
+        self._results, self._changes, self.variants = results, changes, Variants()
+        self._status_of = status_of or (lambda result: recipe_status(result, self._changes_of(result), self.variants))
         self._statuses: dict[tuple[object, ...], RecipeStatus] = {}
         self._origins: dict[tuple[str, str], str] = {}
         self._names = names_of({self.origin(result): result.recipe for result in results})
 
-    def changes(self, result: Result) -> tuple[str, ...]:
-        """Return what `--set` changed of a run's recipe."""
+    def _changes_of(self, result: Result) -> tuple[str, ...]:
         return tuple(self._changes.get(result.run_id or "", ()))
 
     def origin(self, result: Result) -> str:
-        """Return what identifies a run's recipe."""
         key = result.source, result.recipe
         if key not in self._origins:
             self._origins[key] = origin_of(result)
         return self._origins[key]
 
     def status(self, result: Result) -> RecipeStatus:
-        """Return how a run relates to its recipe's file."""
-        key = self.origin(result), result.recipe_hash, result.model, self.changes(result)
+        """Return the relation of a run to its recipe's current file."""
+        key = self.origin(result), result.recipe_hash, result.model, self._changes_of(result)
         if key not in self._statuses:
             self._statuses[key] = self._status_of(result)
         return self._statuses[key]
 
     def with_papers(self, key_of: Callable[[Result], str]) -> Iterable[tuple[Result, PaperRow | None]]:
-        """Yield runs with the reported row that they reproduce, or that a later run of theirs reproduces."""
+        """Yield runs with the reported row that they, or a later run of the same experiment, reproduce."""
         rows = [None if self.status(result) == "other_model" else result.paper for result in self._results]
         newest = {key_of(run): row for run, row in zip(self._results, rows, strict=True) if row is not None}
         for result, own in zip(self._results, rows, strict=True):
@@ -189,7 +187,7 @@ class _Groups:
             yield (result if row == result.paper else result.model_copy(update={"paper": row})), row
 
     def configuration(self, runs: Sequence[Result], *, pool: bool) -> Configuration:
-        """Return runs, in the order in which they finished, as one configuration."""
+        """Return runs as one configuration. The runs are in the order in which they finished."""
         statuses = {self.origin(run): self.status(run) for run in runs}
         origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
         merged = [found for first, second in pairwise(_first_of_each(runs)) for found in differences(first, second)]
@@ -198,7 +196,7 @@ class _Groups:
             status=statuses[origins[0]],
             names=tuple(dict.fromkeys(self._names[origin] for origin in origins)),
             origin=origins[0],
-            changes=next((changes for run in reversed(runs) if (changes := self.changes(run))), ()),
+            changes=next((changes for run in reversed(runs) if (changes := self._changes_of(run))), ()),
             notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
         )
 
@@ -208,7 +206,7 @@ def _first_of_each(runs: Sequence[Result]) -> list[Result]:
 
 
 def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
-    """Return configurations, with what distinguishes those that have the same settings."""
+    """Return configurations with the differences between those with the same settings."""
     same: dict[str, list[int]] = defaultdict(list)
     for place, one in enumerate(found):
         same[one.latest.recipe_hash].append(place)
@@ -229,7 +227,7 @@ def _marked(one: Configuration, note: str, other: Configuration) -> Configuratio
 
 
 def _tags(result: Result, other: Result) -> list[str]:
-    """Return what a run has that another one, with the same settings, has not."""
+    """Return labels for the differences of a run from another run with the same settings."""
     return [_tag(difference, result) for difference in result.identity.differences(other.identity)] + [
         f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(result, other)
     ]
@@ -243,7 +241,7 @@ def _tag(difference: Difference, of: Result) -> str:
 
 
 def differences(first: Result, second: Result) -> list[str]:
-    """Return how the experiments and the evaluation data of two runs differ; code with the times of the runs."""
+    """Return the differences between the experiments and the evaluation data of two runs."""
     dates = f"{first.finished:%Y-%m-%d %H:%M} / {second.finished:%Y-%m-%d %H:%M}"
     named = first.identity.differences(second.identity)
     return [f"{one} ({dates})" if one.part == "code" else str(one) for one in named] + [
@@ -251,23 +249,13 @@ def differences(first: Result, second: Result) -> list[str]:
     ]
 
 
-def mixed(results: Sequence[Result]) -> list[str]:
-    """Return what was not the same for all seeds and does not make another experiment."""
-    versions = ("cse", "python", "torch", "transformers", "engine")
-    facts = {name: [getattr(result.versions, name) for result in results] for name in versions}
-    facts["engine"] = [digest[:SHORT] for digest in facts["engine"]]
-    facts |= {name: [getattr(result, name) for result in results] for name in ("device", "precision")}
-    named = [f"{name} {' / '.join(dict.fromkeys(of))}" for name, of in facts.items() if len(set(of)) > 1]
-    return [f"not the same for all seeds: {'; '.join(named)}"] if named else []
-
-
 def study_cells(runs: Iterable[RecordedRun]) -> dict[str, str]:
-    """Return run → cell of the study that it was made for."""
+    """Return run → cell of the study that it was started for."""
     return {run.run_id: run.about.study for run in runs if run.about.study}
 
 
 def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:
-    """Return the evaluation data that differ, with both digests."""
+    """Return the evaluation data that differ with both digests."""
     old, new = dict(evaluation_data(first)), dict(evaluation_data(second))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
     return [(name, _digest(old.get(name)), _digest(new.get(name))) for name in names]

@@ -1,4 +1,4 @@
-"""Which recipe's file a run comes from, what it is called, and whether it still describes the same experiment."""
+"""Origin of a run: the file of its recipe, its name, and whether it still describes the same experiment."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from registry.errors import CseError, UnknownNameError
 from registry.paths import is_file, write_atomically
 
 RecipeStatus = Literal["current", "variant", "changed", "other_model", "missing"]
-"""How a run relates to its recipe's file today: the same settings; those that its `--set` explains; other settings;
-another model; there is no such file."""
+"""Relation of a run to the current file of its recipe: the same settings, settings that its `--set` explains, other
+settings, another model, or no such file."""
 STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "missing")
-"""In the order in which one stands for several."""
+"""Statuses in the order in which one represents several."""
 SHIPPED = "_recipes"
-"""Folder of an installation's recipes."""
+"""Directory of an installation's recipes."""
 
 
 def origin_of(result: Result) -> str:
-    """Return what identifies a run's recipe: the path of its file, or the name of one that is not on this machine.
+    """Return the path of a run's recipe, or its name if the file is not on this machine.
 
-    A recipe that had a bare name on another machine is the one with this name here.
+    A recipe with a bare name on another machine is the recipe with this name on this machine.
     """
     source, name = result.source, result.recipe
     shipped = source.endswith(f"/{SHIPPED}/{name}.toml")  # another installation's
@@ -47,10 +47,10 @@ def _named(name: str) -> Path | None:
 
 
 def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
-    """Return origin → name; files with the same name have as much of their path as distinguishes them.
+    """Return origin → name. Files with the same name get the part of their path that distinguishes them.
 
     Args:
-        recipes: Origin → what the run calls its recipe.
+        recipes: Origin → name of the recipe in the run's record.
     """
     bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
     names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
@@ -64,7 +64,7 @@ def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tail(path: str, others: Sequence[str]) -> str:
-    """Return the shortest end of a path, with its folder, that no other path has."""
+    """Return the shortest end of a path, with its directory, that no other path has."""
     parts = Path(path).parts
     for count in range(2, len(parts)):
         if all(Path(other).parts[-count:] != parts[-count:] for other in others if other != path):
@@ -72,13 +72,13 @@ def _tail(path: str, others: Sequence[str]) -> str:
     return path
 
 
-def recipe_status(result: Result, changes: Sequence[str] = (), answers: Answers | None = None) -> RecipeStatus:
-    """Return how a run relates to its recipe's file today.
+def recipe_status(result: Result, changes: Sequence[str] = (), variants: Variants | None = None) -> RecipeStatus:
+    """Return the relation of a run to the current file of its recipe.
 
     Args:
-        result: Of the run.
-        changes: What its `--set` changed.
-        answers: What is known of variants.
+        result: Result of the run.
+        changes: Settings that its `--set` changed.
+        variants: Cache of the variants.
     """
     origin = origin_of(result)
     if not is_file(Path(origin)):
@@ -93,14 +93,14 @@ def recipe_status(result: Result, changes: Sequence[str] = (), answers: Answers 
         return "current"
     if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:
         return "other_model"
-    return "variant" if changes and (answers or Answers()).is_variant(result, changes, today) else "changed"
+    return "variant" if changes and (variants or Variants()).is_variant(result, changes, today) else "changed"
 
 
-class Answers:
-    """Whether `--set` explains how runs differ from their recipes' files.
+class Variants:
+    """Cache of whether `--set` explains the differences of runs from the current files of their recipes.
 
-    To find out, a resolved recipe is read, which takes two milliseconds. So the answers are kept in a file of the
-    cache, by the hashes of the settings on both sides. You can delete it at any time.
+    Reading the resolved recipe of a run takes two milliseconds. The keys are the settings hashes of both sides. You can
+    delete the file at any time.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Answers:
         self._read = len(self._known)
 
     def is_variant(self, result: Result, changes: Sequence[str], today: RecipeFacts) -> bool:
-        """Return whether changes explain all differences between a run and its recipe's file today."""
+        """Return whether changes explain all differences between a run and the current file of its recipe."""
         key = " ".join((today.settings, result.recipe_hash, *changes))
         if key not in self._known:
             if (ran := read_resolved(result.run_id)) is None:
@@ -120,15 +120,15 @@ class Answers:
             self._known[key] = all(_explained(change.key, changes) for change in differing)
         return self._known[key]
 
-    def keep(self) -> None:
-        """Write the answers, if there are new ones."""
+    def save(self) -> None:
+        """Write the file if the cache has new entries."""
         if len(self._known) > self._read:
             with suppress(OSError):  # a directory that cannot be written is read without a cache
                 write_atomically(self._file, json.dumps(self._known))
 
 
 def _explained(key: str, changes: Sequence[str]) -> bool:
-    """Return whether one of the changes is of this key, of a table around it or of something in it."""
+    """Return whether a change sets this key, a table around it or a key in it."""
     for change in changes:
         changed = change.removeprefix("no ").partition("=")[0].removesuffix(".name")
         changed = ".".join(_until_position(changed))
@@ -138,6 +138,6 @@ def _explained(key: str, changes: Sequence[str]) -> bool:
 
 
 def _until_position(key: str) -> list[str]:
-    """Return the parts of a dotted key before a position in an array, which comparisons do not have."""
+    """Return the parts of a dotted key before a position in an array, because changes have no positions."""
     parts = key.split(".")
     return parts[: next((place for place, part in enumerate(parts) if part.isdecimal()), len(parts))]

@@ -1,195 +1,145 @@
-"""Pages: what a report is made of, written as Markdown or as one self-contained HTML page.
+"""Pages from the templates of this directory: the leaderboard as HTML, reports as Markdown or HTML.
 
-Every text is plain: escaping is the writers' work.
+A report has one template, which produces Markdown. Its HTML page is that Markdown, converted. The values of a template
+are plain text, escaped here.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
-from itertools import groupby
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markdown_it import MarkdownIt
 
-from cse_cli import __version__
-from cse_cli.core import tables
-from cse_cli.core.tables import Table, as_markdown, escape_markdown
+from cse_cli._version import __version__
+from cse_cli.core.formatting import counted, seed_list
+from cse_cli.core.tables import Table, as_markdown, escape_markdown, plain_table
+from registry.paths import write_atomically
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-@dataclass(frozen=True)
-class Words:
-    """A paragraph."""
-
-    text: str
+HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
 @dataclass(frozen=True)
-class Remarks:
-    """A list of short texts; `small` where they only explain what stands above."""
-
-    texts: tuple[str, ...]
-    small: bool = True
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names with their values; empty values are left out."""
-
-    values: dict[str, str]
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Those that have a value."""
-        return [(name, value) for name, value in self.values.items() if value]
-
-
-@dataclass(frozen=True)
-class Code:
-    """Text to be read by a machine.
+class SavedFigure:
+    """A figure of a report.
 
     Args:
-        text: What it is.
-        language: "toml", "console" or "text".
-        folded: What stands in its place until it is opened; "" shows it at once.
+        name: File name without suffix.
+        alt: Description for readers who do not see it.
+        svg: Contents of the SVG file.
     """
-
-    text: str
-    language: str
-    folded: str = ""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure: name of its file without ending, what it shows, the SVG file."""
 
     name: str
     alt: str
-    svg: bytes
-
-    @property
-    def address(self) -> str:
-        """The file as an address: as an image it shares no ids with other figures of the page."""
-        return f"data:image/svg+xml;base64,{b64encode(self.svg).decode('ascii')}"
-
-    @property
-    def points(self) -> float:
-        """Its width, that of one column where it is not known."""
-        found = re.search(rb'<svg[^>]*?\swidth="([\d.]+)pt"', self.svg)
-        return float(found[1]) if found else COLUMN
-
-
-Part = Words | Remarks | Facts | Code | Table | Picture
+    svg: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
-class Section:
-    """A heading and what stands below it."""
+class Report:
+    """Title, template and data of a report.
+
+    Args:
+        title: Title of the page.
+        template: Name of the template, which produces Markdown.
+        values: Values that the template uses.
+        figures: Every figure that the template shows.
+    """
 
     title: str
-    parts: tuple[Part, ...]
-
-    @property
-    def groups(self) -> list[list[Part]]:
-        """The parts, figures that follow each other together: they stand side by side."""
-        numbered = groupby(enumerate(self.parts), lambda part: -1 if isinstance(part[1], Picture) else part[0])
-        return [[part for _, part in group] for _, group in numbered]
+    template: str
+    values: Mapping[str, Any]
+    figures: Sequence[SavedFigure] = ()
 
 
-@dataclass(frozen=True)
-class Page:
-    """A report: title, which run or study it is about, sections."""
-
-    title: str
-    subtitle: str
-    sections: tuple[Section, ...]
-
-    @property
-    def pictures(self) -> list[Picture]:
-        """Every figure, in order."""
-        return [part for section in self.sections for part in section.parts if isinstance(part, Picture)]
+def write_pages(report: Report, path: Path) -> None:
+    """Write a report as one HTML file, or as a Markdown file with a directory of figures next to it."""
+    if path.suffix.lower() in HTML:
+        write_atomically(path, html(report))
+        return
+    directory = figures_directory(path)
+    for figure in report.figures:
+        write_atomically(directory / f"{figure.name}.svg", figure.svg)
+    write_atomically(path, markdown(report, directory.name))
 
 
-def word_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table of words; the first of each row is its label, which has no heading."""
-    return tables.plain_table(["", *headings], rows, caption=caption)
+def figures_directory(path: Path) -> Path:
+    """Return the directory for the figures of a Markdown report."""
+    return path.with_name(f"{path.stem}_figures")
 
 
-def pictures(name: str, alt: str, draw: Callable[[], Figure | None]) -> tuple[Picture, ...]:
-    """Return a figure that is drawn now, if there is anything to draw."""
-    from cse_cli.core.plotting import house_style, save
-
-    with TemporaryDirectory() as folder, house_style():
-        figure = draw()
-        files = [] if figure is None else save(figure, Path(folder) / name)
-        return tuple(Picture(name, alt, path.read_bytes()) for path in files if path.suffix == ".svg")
-
-
-COLUMN = 260.0
-"""Points: no figure of one column is wider."""
+def html(report: Report) -> str:
+    """Return a report as one HTML page that loads no other file."""
+    converter = MarkdownIt("commonmark", {"html": True}).enable("table")
+    body = converter.render(markdown(report, "figures"))
+    for figure in report.figures:
+        data = f"data:image/svg+xml;base64,{b64encode(figure.svg).decode('ascii')}"
+        body = body.replace(f'src="{_address("figures", figure)}"', f'src="{data}"')
+    return render("report.html.j2", title=report.title, body=body)
 
 
-def html(page: Page) -> str:
-    """Return a report as one self-contained page: light, dark and in print."""
-    return render("report.html.j2", page=page, column=COLUMN)
+def markdown(report: Report, directory: str) -> str:
+    """Return a report as GitHub Markdown, with the figures in `directory`."""
+    environment = _environment(autoescape=False, finalize=lambda value: _as_markdown(value, directory))
+    environment.globals |= {"code": _code, "counted": counted, "seed_list": seed_list}
+    return environment.get_template(report.template).render(version=__version__, **report.values)
 
 
 def render(template: str, **values: object) -> str:
-    """Return a page of `cse_cli/analysis/templates`."""
-    return _environment().get_template(template).render(version=__version__, **values)
+    """Return an HTML page from a template."""
+    return _environment(autoescape=True).get_template(template).render(version=__version__, **values)
 
 
-@cache
-def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("cse_cli.analysis"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, keep_trailing_newline=True,
+def _environment(**options: Any) -> Environment:
+    return Environment(  # nosec B701  # HTML has autoescape=True, and `_as_markdown` escapes every value of Markdown
+        loader=PackageLoader("cse_cli.analysis"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        keep_trailing_newline=True, **options,
     )  # fmt: skip
-    made.filters["kind"] = lambda part: type(part).__name__
-    return made
 
 
-def markdown(page: Page, folder: str) -> str:
-    """Return the text as GitHub reads it; `folder` is where its figures lie, as seen from it."""
-    blocks = [f"# {escape_markdown(page.title)}", _line(page.subtitle)]
-    for section in page.sections:
-        blocks += [f"## {escape_markdown(section.title)}", *(_markdown(part, folder) for part in section.parts)]
-    return "\n\n".join([*blocks, f"Written by cse {__version__}."]) + "\n"
+class _Markdown(str):
+    """Text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def _as_markdown(value: Any, directory: str) -> str:
+    """Return a template's value as Markdown: a table, a figure, a list, a table of properties, or text."""
+    match value:
+        case _Markdown():
+            return value
+        case Table():
+            return as_markdown(value)
+        case SavedFigure():
+            return f"![{escape_markdown(value.alt)}]({_address(directory, value)})"
+        case Mapping():
+            return as_markdown(plain_table(["", ""], [(name, str(of)) for name, of in value.items() if of]))
+        case list() | tuple():
+            return "\n".join(f"- {_line(text)}" for text in value)
+        case _:
+            return _line(str(value))
+
+
+def _address(directory: str, figure: SavedFigure) -> str:
+    return quote(f"{directory}/{figure.name}.svg")
 
 
 def _line(text: str) -> str:
-    """Return text that Markdown shows as it is where a line begins with it, too."""
+    """Escape text that may be at the beginning of a line."""
     return re.sub(r"^(\d+)(?=[.)](\s|$))", r"\1\\", re.sub(r"^(?=[#+=>-])", r"\\", escape_markdown(text)))
 
 
-def _markdown(part: Part, folder: str) -> str:
-    match part:
-        case Words():
-            return _line(part.text)
-        case Remarks():
-            return "\n".join(f"- {_line(text)}" for text in part.texts)
-        case Facts():
-            return as_markdown(word_table("", [""], part.pairs))
-        case Code():
-            return _markdown_code(part)
-        case Table():
-            return as_markdown(part)
-        case Picture():
-            return f"![{escape_markdown(part.alt)}]({quote(f'{folder}/{part.name}.svg')})"
-
-
-def _markdown_code(part: Code) -> str:
-    longest = max(map(len, re.findall(r"`+", part.text)), default=0)
+def _code(text: str, language: str, folded: str = "") -> _Markdown:
+    """Return a code block, folded below a summary if there is one."""
+    longest = max(map(len, re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
-    text = f"{fence}{part.language}\n{part.text.rstrip()}\n{fence}"
-    return f"<details>\n<summary>{escape(part.folded)}</summary>\n\n{text}\n\n</details>" if part.folded else text
+    block = f"{fence}{language}\n{text.rstrip()}\n{fence}"
+    if folded:
+        block = f"<details>\n<summary>{escape(folded)}</summary>\n\n{block}\n\n</details>"
+    return _Markdown(block)

@@ -1,4 +1,4 @@
-"""A finished run with all that it recorded, for a report."""
+"""Records of a finished run for a report."""
 
 from __future__ import annotations
 
@@ -21,41 +21,44 @@ def find_reported_run(argument: str, results: Sequence[Result]) -> str:
     """Return the ID of the run with this ID prefix or name.
 
     Args:
-        argument: As the command line names it.
-        results: All finished runs.
+        argument: Argument of the command line.
+        results: Results of all finished runs.
 
     Raises:
-        CseError: There is none; a recipe's name is answered with its newest run.
+        CseError: If no run has it. For a recipe's name, the error contains its newest run.
     """
     known = all_runs()
     if names_run(argument, known):
         return find_run(argument, known).run_id
     if argument in all_recipes():
         of_recipe = [result for result in results if result.recipe == argument]
-        newest = f"`cse report {str(last_finished(of_recipe).run_id)[:8]}`: its newest" if of_recipe else ""
+        newest = f"report its newest run: cse report {str(last_finished(of_recipe).run_id)[:8]}" if of_recipe else ""
         raise CseError(
-            f"'{argument}' is a recipe; a report is about one of its runs, beside all its seeds",
-            newest or f"`cse run {argument}` makes one",
+            f"'{argument}' is a recipe. A report is about a run and all seeds of its experiment",
+            newest or f"run the recipe first: cse run {argument}",
+            code="report.is_recipe",
         )
     near = suggestion(argument, [*all_studies(), *(run.name for run in known), *(run.about.short for run in known)])
     raise UnknownNameError(
-        f"'{argument}' is neither a run nor a study.{near}", "`cse runs ls` and `cse list studies` list them"
+        f"'{argument}' is neither a run nor a study.{near}",
+        "list them: cse runs ls, cse list studies",
+        code="report.unknown_run",
     )
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """A finished run with all that it recorded.
+    """A finished run with everything that it recorded.
 
     Args:
-        run: As it is recorded.
+        run: Record of the run.
         result: Its scores.
-        seeds: Every finished run of the same experiment with scores on the same evaluation data, itself included:
-            seed → the one that finished last.
-        left_out: How other finished runs with the same settings differ.
-        history: What its events say.
+        seeds: Seed → newest finished run of the same experiment with scores on the same evaluation data. Contains the
+            run itself.
+        left_out: Differences of other finished runs with the same settings.
+        history: Contents of its event log.
         resolved: Its resolved recipe, or None if it cannot be read.
-        environment: Machine and packages. Empty if that cannot be read.
+        environment: Machine and packages. Empty if unknown.
     """
 
     run: RecordedRun = field(repr=False)
@@ -79,36 +82,38 @@ class ReportedRun:
     @property
     def configuration(self) -> Configuration:
         """The seeds as the leaderboard shows them."""
-        # A recipe may have got its paper's row only later; the run's counts for all.
+        # The paper's row may be newer than some of the seeds.
         paper, changes = self.result.paper, {self.run_id: self.run.about.changes}
         (found,) = configurations([one.model_copy(update={"paper": paper}) for one in self.results], changes=changes)
         return found
 
 
 def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
-    """Return a run with all that it recorded.
+    """Return a run with everything that it recorded.
 
     Args:
-        run_id: As `find_reported_run` returns it.
-        results: All finished runs.
+        run_id: ID from `find_reported_run`.
+        results: Results of all finished runs.
 
     Raises:
-        CseError: It has no scores.
+        CseError: If the run has no scores.
     """
     run = read_run(run_id)
     if (result := run.result) is None:
         raise CseError(
             f"run {run.about.short} has no scores to report: {run.unreadable or run.state}",
-            "`cse runs ls` lists all runs",
+            "choose a finished run: cse runs ls --status finished",
+            code="report.no_scores",
         )
-    alike = [one for one in results if one.recipe_hash == result.recipe_hash]
-    others = [(one.seed, "; ".join(differences(one, result))) for one in alike]
-    same = by_seed(one for one, (_, differs) in zip(alike, others, strict=True) if not differs)
+    candidates = [one for one in results if one.recipe_hash == result.recipe_hash]
+    differing = {one.run_id: "; ".join(differences(one, result)) for one in candidates}
+    same = by_seed(one for one in candidates if not differing[one.run_id])
+    others = [(one.seed, differing[one.run_id]) for one in candidates if differing[one.run_id]]
     return ReportedRun(
         run=run,
         result=result,
         seeds=dict(sorted({**same, result.seed: result}.items())),
-        left_out=tuple(f"seed {seed} is left out: {differs}" for seed, differs in others if differs),
+        left_out=tuple(f"Seed {seed} is not included: {difference}." for seed, difference in others),
         history=read_history(folder_of(run_id)),
         resolved=read_resolved(run_id),
         environment=_read_environment(run_id),
@@ -118,5 +123,5 @@ def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
 def _read_environment(run_id: str) -> dict[str, Any]:
     try:
         return dict(json.loads((folder_of(run_id) / ENVIRONMENT).read_text(encoding="utf-8")))
-    except (OSError, ValueError):  # of another version, or cut off
+    except (OSError, ValueError):
         return {}

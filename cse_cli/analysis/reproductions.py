@@ -1,4 +1,4 @@
-"""Where seeds of an unchanged recipe fall in the distribution of runs that others published of the same method."""
+"""Seeds of an unchanged recipe in the distribution of runs that others published of the same method."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from registry import papers
 from registry.papers import AVERAGE, Reproduction
 
 FEWEST = 20
-"""Runs below which a percentile says less than a count."""
+"""Smallest number of runs for which a percentile is more informative than a count."""
 METRIC = "spearman"
-"""Of every published distribution."""
+"""Metric of every published distribution."""
 
 
 def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False) -> list[str]:
-    """Return lines: the published distribution of a recipe, then where each run falls in it; none where none is known.
+    """Return lines with the published distribution of a recipe and the position of each run in it.
 
     Args:
-        results: Runs of one recipe. A run with other settings than the shipped recipe's says nothing about it.
-        notes: Say how the published runs differ from the recipe.
+        results: Runs of one recipe. Runs with other settings than the shipped recipe's are omitted.
+        notes: Whether to add how the published runs differ from the recipe.
     """
     unchanged = sorted(filter(_is_as_shipped, results), key=lambda result: result.seed)
     if not unchanged:
@@ -33,7 +33,7 @@ def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False
 
 
 def position(value: float, known: Reproduction) -> str:
-    """Return where a score falls: its percentile, how many runs are below it, or whether it is in the range.
+    """Return the percentile of a score, or the number of runs below it, or whether it is in the range.
 
     Ties count half, as in the usual percentile rank. Published values have two decimals, so `value` is rounded first.
     """
@@ -51,25 +51,25 @@ def position(value: float, known: Reproduction) -> str:
 
 
 def _is_as_shipped(result: Result) -> bool:
-    """Return whether a run is of the very experiment that a published distribution is about."""
+    """Return whether a run has the experiment of a published distribution."""
     name = recipe_name(result.recipe)
     return name in {one.recipe for one in papers.reproductions()} and result.recipe_hash == _shipped(name)
 
 
 @cache
 def _shipped(name: str) -> str:
-    """Return the hash of the recipe that came with this package, not of a file of the same name elsewhere."""
+    """Return the hash of the recipe in this package, not of another file with the same name."""
     return recipe_facts(str(roots()[-1] / f"{name}.toml")).settings
 
 
 def _distributions(recipe: str) -> dict[str, Reproduction]:
-    """Return score → distribution; a single run is none."""
+    """Return score → distribution of more than one run."""
     found = {score: papers.distribution(recipe, score) for score in (AVERAGE, *STS_TASKS)}
     return {score: one for score, one in found.items() if one is not None and one.n > 1}
 
 
 def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator[str]:
-    """Yield each source once, by the average where it has one."""
+    """Yield one line for each source, with its average if it has one."""
     for source in dict.fromkeys(one.source for one in known.values()):
         one = next(one for one in known.values() if one.source == source)
         spread = "" if one.std is None else f" ± {one.std:.2f}"
@@ -80,7 +80,7 @@ def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator
 
 
 def _run_line(result: Result, known: Mapping[str, Reproduction]) -> str:
-    """Return a run's line: its average's position, and the tasks that leave their range; "" where nothing is known."""
+    """Return the position of a run's average, and the tasks outside their range. Empty without a known score."""
     every = {
         score: paper_average(result.scores, STS_TASKS, METRIC)
         if score == AVERAGE

@@ -1,4 +1,4 @@
-"""Finished runs: one per seed, how their recipes differ, and what the command line names by them."""
+"""Finished runs by seed, differences of their recipes, and the methods that `cse compare` names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from cse_cli.core.identity import SHORT
 from cse_cli.core.results import Result
@@ -24,7 +24,7 @@ from registry.errors import CseError, UnknownNameError, suggestion
 from registry.paths import is_file
 
 SETTINGS_SHOWN = 3
-"""Changed settings that a label shows."""
+"""Number of changed settings that a label shows."""
 
 
 def last_finished(runs: Iterable[Result]) -> Result:
@@ -33,31 +33,23 @@ def last_finished(runs: Iterable[Result]) -> Result:
 
 
 def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
-    """Return seed → the run with it that finished last, in the order of the seeds."""
+    """Return seed → its run that finished last, in the order of the seeds."""
     latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
     return dict(sorted(latest.items()))
 
 
-def newest_experiment(runs: Sequence[Result]) -> tuple[list[Result], list[str]]:
-    """Return the runs of the experiment that finished last, and how each other experiment differs from it."""
-    last = last_finished(runs)
-    others = {run.experiment: run for run in runs if run.experiment != last.experiment}
-    named = ["; ".join(map(str, run.identity.differences(last.identity))) for run in others.values()]
-    return [run for run in runs if run.experiment == last.experiment], named
-
-
 @cache
 def recipe_today(name: str) -> RecipeFacts:
-    """Return what a recipe's file means today.
+    """Return the facts of a recipe's current file.
 
     Raises:
-        CseError: It is not valid, or there is no recipe with this name.
+        CseError: If the recipe does not exist or is not valid.
     """
     facts = recipe_facts(name)
     if facts.error:
         from cse_cli.recipe.load import load  # imports torch
 
-        load(name)  # raises every mistake with its place
+        load(name)  # raises every error with its place
     return facts
 
 
@@ -66,27 +58,25 @@ _PROSE = frozenset({"title", "description", "paper", "tune", "schema"})
 _ABSENT = object()
 
 
-class Change(BaseModel):
-    """A key that is not the same in all recipes.
+class Change(BaseModel, frozen=True):
+    """A key that differs between recipes.
 
     Args:
-        key: Dotted path; a table that is missing somewhere stands as a whole.
-        values: Of each recipe, in their order; None where the key is not set.
+        key: Dotted path of the key, or of the whole table if a recipe lacks it.
+        values: Value in each recipe. None if the recipe lacks it.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     key: str
     values: tuple[Any, ...]
 
 
 def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
-    """Return the keys in which resolved recipes differ, in their order, seed and prose left out."""
+    """Return the keys in which resolved recipes differ, without seed and prose."""
     return _table_changes([_identity(recipe) for recipe in recipes], "")
 
 
 def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what makes a recipe the experiment it is, as `Recipe.hash()` has it."""
+    """Return the part of a resolved recipe that `Recipe.hash()` is computed from."""
     kept = {key: value for key, value in recipe.items() if key not in _PROSE}
     kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key != "seed"}
     kept["data"] = data_identity(kept.get("data", {}))
@@ -105,7 +95,7 @@ def _table_changes(tables: Sequence[Mapping[str, Any]], prefix: str) -> list[Cha
 
 
 def _as_table(value: Any) -> Any:
-    """Return a list of components as a table by their names, as `--set` calls them; anything else as it is."""
+    """Return a list of components as a table with their names as keys, as in `--set`. Other values stay unchanged."""
     if isinstance(value, list) and value and all(isinstance(part, Mapping) and "name" in part for part in value):
         names = [part["name"] for part in value]
         if len(set(names)) == len(names):
@@ -114,7 +104,7 @@ def _as_table(value: Any) -> Any:
 
 
 def changed_settings(result: Result) -> tuple[str, ...]:
-    """Return how what ran differs from the recipe's file today, as `key=value`; nothing if that is not known."""
+    """Return the differences of a run from its recipe's current file, as `key=value`. Empty if they are not known."""
     ran = read_resolved(result.run_id)
     try:
         today = recipe_today(result.source if is_file(Path(result.source)) else result.recipe).resolved
@@ -125,7 +115,7 @@ def changed_settings(result: Result) -> tuple[str, ...]:
 
 
 def shortened(settings: Sequence[str]) -> tuple[str, ...]:
-    """Return the first settings, and how many more there are."""
+    """Return the first settings and the number of the others."""
     more = len(settings) - SETTINGS_SHOWN
     return (*settings[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []))
 
@@ -143,7 +133,7 @@ def read_resolved(run_id: str | None) -> dict[str, Any] | None:
 
 
 def is_of_recipe(result: Result, argument: str) -> bool:
-    """Return whether a run is of the recipe that the command line names: the file of a path, else any of this name."""
+    """Return whether a run has the recipe of an argument: the file of a path, or any recipe with this name."""
     if argument.endswith(".toml") and result.source:
         return real_path(Path(argument)) == real_path(Path(result.source))
     return recipe_name(result.recipe) == recipe_name(argument)
@@ -151,13 +141,13 @@ def is_of_recipe(result: Result, argument: str) -> bool:
 
 @dataclass(frozen=True)
 class Method:
-    """One of the methods that are compared.
+    """One of the compared methods.
 
     Args:
-        letter: What tables and sentences call it.
-        name: Recipe, or run.
+        letter: Letter of the method in tables and sentences.
+        name: Name of the recipe, or run.
         runs: Seed → its run that finished last.
-        notes: What a reader must know of the choice.
+        notes: Remarks on the choice of runs.
     """
 
     letter: str
@@ -167,43 +157,42 @@ class Method:
 
     @property
     def latest(self) -> Result:
-        """The run that finished last."""
+        """Run that finished last."""
         return last_finished(self.runs.values())
 
 
 def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method]:
-    """Return what is compared, in the order of the command line.
+    """Return the methods of the command line in its order.
 
     Args:
-        names: Beginnings of run ids, names or paths of recipes, or `recipe@seed`.
+        names: Prefixes of run IDs, names or paths of recipes, or `recipe@seed`.
         results: All finished runs.
 
     Raises:
-        CseError: Fewer than two, the same run twice, or nothing finished of one of them.
-        UnknownNameError: One is neither a recipe nor a run.
+        CseError: If there are fewer than two, two share a run, or one has no finished run.
+        UnknownNameError: If a name is neither a recipe nor a run.
     """
     if not 2 <= len(names) <= len(ascii_uppercase):
-        given = {0: "nothing", 1: "one"}.get(len(names), str(len(names)))
         raise CseError(
-            f"cse compare takes two to {len(ascii_uppercase)} runs or recipes; {given} is given",
-            "name what to compare with: `cse compare mini/simcse_en mini/ifcl_en`",
+            f"cse compare requires 2 to {len(ascii_uppercase)} recipes or runs, not {len(names)}",
+            "name at least two: `cse compare mini/simcse_en mini/ifcl_en`",
+            code="compare.wrong_count",
         )
     methods = [_find_method(letter, name, results) for letter, name in zip(ascii_uppercase, names, strict=False)]
-    called = Counter(method.name for method in methods)
+    count = Counter(method.name for method in methods)
     methods = [
-        method if called[method.name] == 1 else replace(method, name=name)
+        method if count[method.name] == 1 else replace(method, name=name)
         for method, name in zip(methods, names, strict=True)
     ]
-    owner: dict[str, Method] = {}
+    owner: dict[str | None, Method] = {}
     for method in methods:
         for run in method.runs.values():
-            if run.run_id in owner:
+            if run.run_id and owner.setdefault(run.run_id, method) is not method:
                 raise CseError(
-                    f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}: a run cannot be compared "
-                    "with itself",
-                    "`cse runs ls` shows the others",
+                    f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}",
+                    "compare different runs: `cse runs ls` lists them",
+                    code="compare.same_run",
                 )
-        owner |= {run.run_id: method for run in method.runs.values() if run.run_id}
     return methods
 
 
@@ -213,9 +202,9 @@ def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
         every = _method_of_recipe(letter, recipe, results)
         if int(seed) not in every.runs:
             raise CseError(
-                f"no finished run of {every.name} with seed {seed}; seeds that finished: "
-                f"{', '.join(map(str, every.runs))}",
-                f"`cse run {recipe} --seed {seed}` makes it",
+                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.runs))}",
+                f"run `cse run {recipe} --seed {seed}`",
+                code="compare.no_finished_run",
             )
         return Method(letter, f"{every.name}@{int(seed)}", {int(seed): every.runs[int(seed)]}, every.notes)
     if name.endswith(".toml") or name in all_recipes() or any(is_of_recipe(run, name) for run in results):
@@ -224,8 +213,8 @@ def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
 
 
 def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> Method:
-    """Return the newest experiment with the settings of the recipe today, or the last one of what it was before."""
-    name, notes = recipe_name(argument), []
+    """Return the newest experiment with the recipe's current settings, or with those of its last run."""
+    notes: list[str] = []
     named = [result for result in results if is_of_recipe(result, argument)]
     try:
         today = recipe_today(argument).settings
@@ -235,33 +224,45 @@ def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> 
         today = None
     runs = [result for result in results if result.recipe_hash == today]
     if not runs and not named:
-        raise CseError(f"no finished run of recipe '{argument}'", f"`cse run {argument} --seeds 5` makes some")
+        raise CseError(
+            f"recipe '{argument}' has no finished run",
+            f"run `cse run {argument} --seeds 5`",
+            code="compare.no_finished_run",
+        )
     if not runs:
         last = last_finished(named)
-        why = "its recipe is not found" if today is None else "no run of the recipe's settings today has finished"
-        notes.append(f"{why}: the runs of {last.finished:%Y-%m-%d} are used, hash {last.recipe_hash[:SHORT]}")
+        why = "the recipe does not exist" if today is None else "no run with the current settings has finished"
+        notes.append(f"{why}: using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}")
         runs = [run for run in named if run.recipe_hash == last.recipe_hash]
-    runs, others = newest_experiment(runs)
-    notes += [f"runs of another experiment with the same settings are left out: {other}" for other in others]
-    return Method(letter, name, by_seed(runs), tuple(notes))
+    last = last_finished(runs)
+    for other in {run.experiment: run for run in runs if run.experiment != last.experiment}.values():
+        differing = "; ".join(map(str, other.identity.differences(last.identity)))
+        notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
+    runs = [run for run in runs if run.experiment == last.experiment]
+    return Method(letter, recipe_name(argument), by_seed(runs), tuple(notes))
 
 
 def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Method:
     known = all_runs()
     if not names_run(argument, known):
-        recipes = {recipe_name(result.recipe) for result in results}
-        near = suggestion(argument, [*all_recipes(), *recipes, *(run.about.short for run in known)])
+        recipes = {*all_recipes(), *(recipe_name(result.recipe) for result in results)}
+        near = suggestion(argument, [*sorted(recipes), *(run.about.short for run in known)])
         raise UnknownNameError(
             f"'{argument}' is neither a recipe nor a run.{near}",
-            "`cse runs ls` and `cse list recipes` list them; the path of a recipe ends in .toml",
+            "run `cse list recipes` or `cse runs ls`; the path of a recipe ends in .toml",
+            code="compare.unknown_method",
         )
     run = find_run(argument, known)
     found = next((result for result in results if result.run_id == run.run_id), None)
     if found is None:
-        raise CseError(f"run {run.about.short} has no scores to compare: {run.state}", "`cse runs ls` lists all runs")
+        raise CseError(
+            f"run {run.about.short} has no scores: {run.state}",
+            "compare a finished run: `cse runs ls` lists them",
+            code="compare.no_finished_run",
+        )
     return Method(letter, f"{run.about.short} ({recipe_name(found.recipe)})", {found.seed: found})
 
 
 def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
-    """Return whether a text is the beginning of a run's ID, or the name of a run."""
+    """Return whether a text is the prefix of a run's ID or the name of a run."""
     return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)

@@ -1,4 +1,4 @@
-"""A recipe's settings as short texts: of a component, its name and what is not its default."""
+"""Short texts for a recipe's settings. A component is its name and the parameters that are not the default."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from cse_cli.core.formatting import setting_text
 from cse_cli.recipe.schema import LossPart, View
 from registry import REGISTRIES
 
-DEFAULTS = "as by default"
+DEFAULTS = "default"
 _TABLES: dict[str, type[BaseModel]] = {"views": View, "losses": LossPart}
-"""Keys of a table that are the recipe's own, not the component's."""
+"""Sections whose tables have keys of the recipe in addition to those of the component."""
 
 
 def short_setting(key: str, value: Any) -> str:
-    """Return a value as a comparison shows it.
+    """Return a value as short text.
 
     Args:
         key: Dotted path in the resolved recipe.
-        value: A table, an array of tables, or a plain value; None where the key is not set.
+        value: Value of the key, or None if it is not set.
     """
     if isinstance(value, list | tuple) and value and all(isinstance(one, Mapping) for one in value):
         return ", ".join(short_setting(key, one) for one in value)
@@ -38,7 +38,7 @@ def short_setting(key: str, value: Any) -> str:
 
 
 def _defaults(key: str, name: str) -> dict[str, Any]:
-    """Return key → default of the table at a path; an input of a loss takes the view of its own name."""
+    """Return key → default of the table at a path."""
     parts = key.split(".")
     models = [_TABLES[parts[0]]] if len(parts) == 2 and parts[0] in _TABLES else []
     kinds = [registry for part in reversed(parts) for registry in REGISTRIES if registry.kind.startswith(part)]

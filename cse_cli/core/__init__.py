@@ -1,1 +1,1 @@
-"""What every feature uses: results, run folders, devices, processes, the console, statistics, plots."""
+"""Parts that all features share: console, statistics, devices, processes and paths."""

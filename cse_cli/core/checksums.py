@@ -1,4 +1,4 @@
-"""JSON documents that hold their own CRC-32: a digit that a flipped bit has changed is found when they are read."""
+"""JSON documents with their own CRC-32, so that a reader detects a flipped bit."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ KEY = "crc32"
 
 
 def with_checksum(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document as it is to be written."""
+    """Return a document with its checksum added."""
     return {**document, KEY: _checksum(document)}
 
 
 def without_checksum(document: Any) -> Any:
-    """Return a document that was read; one of an earlier version, without a checksum, as it is.
+    """Return a document with its checksum verified and removed. A document without a checksum is returned unchanged.
 
     Raises:
-        ValueError: The checksum is that of another document.
+        ValueError: If the checksum is wrong.
     """
     if not isinstance(document, Mapping) or KEY not in document:
         return document
@@ -36,10 +36,10 @@ def _checksum(document: Mapping[str, Any]) -> str:
 
 
 class Checked(BaseModel):
-    """A model whose documents hold their checksum."""
+    """Model whose JSON documents contain a checksum."""
 
     def to_json(self) -> str:
-        """Return the document that is written."""
+        """Return the JSON document with its checksum."""
         return json.dumps(with_checksum(self.model_dump(mode="json")), indent=1, ensure_ascii=False)
 
     @model_validator(mode="before")

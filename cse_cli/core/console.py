@@ -1,4 +1,4 @@
-"""What a run reports while it works, how that is shown on stderr, and what every view prints on stdout with."""
+"""Events of a run, their display on stderr, and consoles for stdout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Any, Protocol, Self, cast
+from typing import IO, Any, ClassVar, Protocol, Self, cast
 
 from rich.console import Console as RichConsole
 from rich.console import ConsoleOptions, RenderableType
@@ -40,32 +40,38 @@ from cse_cli.core.terminal import printable, unfiltered
 
 
 class Console(RichConsole):
-    """Rich's console, which sends no control character but its own.
+    """Rich console that escapes the control characters of texts.
 
     Args:
-        stderr: Write to stderr, not to stdout.
-        file: Write there instead.
-        settings: Of Rich's console.
+        stderr: Whether to write to stderr instead of stdout.
+        file: File to write to instead.
+        settings: Settings of Rich's console.
     """
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, **settings: Any) -> None:
         super().__init__(file=unfiltered(file or (sys.stderr if stderr else sys.stdout)), stderr=stderr, **settings)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
-        """Yield what a renderable comes to, the control characters of its texts written out."""
+        """Yield the segments of a renderable with escaped control characters."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What is about to run, printed before the first step.
+    """Header of a run, printed before the first step.
 
     Args:
-        run_id: In the tracking store.
-        steps: Of the whole training.
-        done: Steps done before a resume.
-        sentences: Rows of the training text.
+        recipe: Name of the recipe.
+        title: Title of the recipe.
+        seed: Seed.
+        device: Name of the device.
+        precision: Precision of the forward pass.
+        run_id: ID of the run.
+        home: State directory.
+        steps: Number of steps of the training.
+        done: Number of steps before a resume.
+        sentences: Number of rows of the training text.
     """
 
     recipe: str
@@ -80,96 +86,158 @@ class RunInfo:
     sentences: int
 
 
-class Pruned(Exception):  # noqa: N818 - an end on purpose, not an error
-    """Raised by an observer to end its run: going on is not worth it. The run keeps its curve and has no result."""
+class Pruned(Exception):  # noqa: N818 - not an error
+    """Raised by an observer to end its run early. The run keeps its curve and has no result."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Progress of a run."""
+
+    needs_reply: ClassVar[bool] = False
+    """Whether the run waits for its observer, which may raise an exception to end the run."""
+
+
+@dataclass(frozen=True)
+class Preparing(Event):
+    """Slow work before the first step, such as tokenizing."""
+
+    what: str
+    done: int = 0
+    total: int = 0
+
+
+@dataclass(frozen=True)
+class Downloading(Event):
+    """Received bytes of a file. Without a size from the server, `total` equals None."""
+
+    what: str
+    done: int
+    total: int | None
+
+
+@dataclass(frozen=True)
+class Started(Event):
+    """Start or resumption of training."""
+
+    needs_reply = True
+    run: RunInfo
+
+
+@dataclass(frozen=True)
+class Stepped(Event):
+    """Finished step. `rate` is in sentences per second."""
+
+    step: int
+    loss: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Scoring(Event):
+    """Finished share of an evaluation, from 0 to 1."""
+
+    what: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Evaluated(Event):
+    """Dev scores of a step: "evaluator.metric" → value."""
+
+    needs_reply = True
+    step: int
+    scores: Mapping[str, float]
+    best: bool
+
+
+@dataclass(frozen=True)
+class Collapsed(Event):
+    """Collapse of the embeddings, reported once per run."""
+
+    needs_reply = True
+    text: str
+
+
+@dataclass(frozen=True)
+class Warned(Event):
+    """Warning for the user."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Stopped(Event):
+    """Interruption of a run. Before the first step, `run_id` equals None, because the run cannot be resumed."""
+
+    run_id: str | None
 
 
 class Observer(Protocol):
-    """Receives the progress of a run; must not slow training down."""
+    """Receiver of the events of a run. It must be fast, because the run waits for it."""
 
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Something slow happens before the first step: loading, tokenising."""
-
-    def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Bytes of a file arrive; `total` is None where the server does not say how many there are."""
-
-    def started(self, run: RunInfo) -> None:
-        """Training begins or goes on."""
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """A step is done; `rate` in sentences a second."""
-
-    def scoring(self, what: str, share: float) -> None:
-        """So much of an evaluation is done, from 0 to 1."""
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Dev scores ("evaluator.metric" → value) of a step are known."""
-
-    def collapsed(self, text: str) -> None:
-        """All sentence vectors have become nearly equal; reported once."""
-
-    def warned(self, text: str) -> None:
-        """A warning for the person watching."""
-
-    def stopped(self, run_id: str | None) -> None:
-        """The run was interrupted; None: before its first step, so that there is nothing to resume."""
+    def observe(self, event: Event) -> None:
+        """Receive an event."""
 
 
 class SilentObserver:
-    """An observer that shows nothing."""
+    """Observer with one method per kind of event, which does nothing until a subclass overrides it."""
+
+    def observe(self, event: Event) -> None:
+        """Call the method with the name of the event."""
+        getattr(self, type(event).__name__.lower())(*vars(event).values())
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Show nothing."""
+        """Receive `Preparing`."""
 
     def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Show nothing."""
+        """Receive `Downloading`."""
 
     def started(self, run: RunInfo) -> None:
-        """Show nothing."""
+        """Receive `Started`."""
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Show nothing."""
+        """Receive `Stepped`."""
 
     def scoring(self, what: str, share: float) -> None:
-        """Show nothing."""
+        """Receive `Scoring`."""
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Show nothing."""
+        """Receive `Evaluated`."""
 
     def collapsed(self, text: str) -> None:
-        """Take it for a warning."""
+        """Treat `Collapsed` as a warning."""
         self.warned(text)
 
     def warned(self, text: str) -> None:
-        """Show nothing."""
+        """Receive `Warned`."""
 
     def stopped(self, run_id: str | None) -> None:
-        """Show nothing."""
+        """Receive `Stopped`."""
 
 
 PLAIN_EVERY = 10.0
-"""Seconds between plain progress lines where there is no terminal."""
+"""Seconds between progress lines if the output is not a terminal."""
 
-
-_COLOURS = {"error": "red", "warning": "yellow"}
+_COLORS = {"error": "red", "warning": "yellow"}
 
 
 def message(kind: str, text: str, console: Console) -> str:
-    """Return markup of `error: …` or `warning: …`; in a terminal its lines end between words."""
+    """Return the markup of `error: …` or `warning: …`. On a terminal, lines wrap between words."""
     plain = f"{kind}: {text}"
     if console.is_terminal:
         plain = wrap_words(plain, console.width)
-    return f"[{_COLOURS[kind]}]{kind}:[/]{escape(plain.removeprefix(f'{kind}:'))}"
+    return f"[{_COLORS[kind]}]{kind}:[/]{escape(plain.removeprefix(f'{kind}:'))}"
 
 
 def print_error(error: object) -> None:
-    """Write an error on stderr, as every command tells it."""
+    """Print an error to stderr."""
     console = Console(stderr=True, highlight=False, emoji=False)
     console.print(message("error", str(error), console), soft_wrap=True)
 
 
 def wrap_words(text: str, width: int) -> str:
-    """Return text with lines of at most so many columns; a word or a `command` longer than that stays whole."""
+    """Wrap a text at `width` columns. Longer words and `commands` stay whole."""
     lines = []
     for line in text.split("\n"):
         inner = line[: len(line) - len(line.lstrip())] + "    "
@@ -183,11 +251,11 @@ def wrap_words(text: str, width: int) -> str:
 
 
 class Screen(SilentObserver):
-    """Shows runs on stderr: a live bar in a terminal, plain lines elsewhere. A context manager around the runs.
+    """Display of runs on stderr: a progress bar on a terminal, otherwise lines. Use it as a context manager.
 
     Args:
-        console: Instead of stderr.
-        quiet: Show errors alone.
+        console: Console to use instead of stderr.
+        quiet: Whether to print only errors.
     """
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
@@ -200,7 +268,7 @@ class Screen(SilentObserver):
         self._last_line = 0.0
         self._dev = ""
         self._first = (0, 0.0)
-        """Step and time from which the time left is estimated."""
+        """Step and time at the start of the estimate of the time left."""
 
     def __enter__(self) -> Self:
         return self
@@ -211,7 +279,7 @@ class Screen(SilentObserver):
         self._close()
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Show what is being waited for: a bar in a terminal where there are counts, else plain lines as they grow."""
+        """Show slow work before the first step as a bar if its size is known, otherwise as lines."""
         if self.live and total:
             self._show_bar(what, (MofNCompleteColumn(),), done, total)
         else:
@@ -219,7 +287,7 @@ class Screen(SilentObserver):
             self._print_line(what, f" {done:,}/{total:,}" if total else "", done >= total)
 
     def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Show how many bytes have arrived: a bar in a terminal, else plain lines now and then."""
+        """Show the received bytes as a bar on a terminal, otherwise as lines."""
         if self.live:
             self._show_bar(
                 what,
@@ -254,8 +322,8 @@ class Screen(SilentObserver):
         self.write(f"[dim]{escape(what)}{count} …[/dim]")
 
     def started(self, run: RunInfo) -> None:
-        """Print what runs where, then open the progress bar."""
-        again = f", going on after step {run.done}" if run.done else ""
+        """Print the header of the run, then open the progress bar."""
+        again = f", resuming after step {run.done}" if run.done else ""
         self.write(f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}")
         self.write(
             f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
@@ -275,7 +343,7 @@ class Screen(SilentObserver):
         self._first = (run.done, self._last_line)
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Move the bar, or print a plain line now and then."""
+        """Update the bar, or print a line every `PLAIN_EVERY` seconds."""
         left = f"{duration(self.seconds_left(step))} left"
         if self._bar is not None:
             fields: dict[str, Any] = {
@@ -292,7 +360,7 @@ class Screen(SilentObserver):
             self.write(f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}")
 
     def scoring(self, what: str, share: float) -> None:
-        """Show a percentage: beside the bar of a training, by a bar of its own, or in plain lines now and then."""
+        """Show the percentage next to the bar of the training, in a separate bar, or in lines."""
         if self._bar is not None and not self._preparing:
             self._bar.update(self._task, left=f"scoring {share:.0%}")
         elif self.live:
@@ -302,13 +370,13 @@ class Screen(SilentObserver):
             self.write(f"[dim]{escape(what)} {share:.0%} …[/dim]")
 
     def seconds_left(self, step: int) -> float:
-        """Return how long the steps after `step` will take, by the time that those before it took."""
+        """Return the estimated seconds of the steps after `step`."""
         done, since = self._first
         return (time.monotonic() - since) / max(1, step - done) * (self._total - step)
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Print dev scores; the best so far is marked."""
-        if step == 0:  # scoring the untrained state is no training time: the estimate starts here
+        """Print dev scores and mark the best so far."""
+        if step == 0:  # the estimate starts after the evaluation of the untrained state
             self._first = (0, time.monotonic())
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
@@ -323,24 +391,24 @@ class Screen(SilentObserver):
         self.write(message("warning", text, self.console))
 
     def stopped(self, run_id: str | None) -> None:
-        """Print how to go on with an interrupted run."""
+        """Print how to resume an interrupted run."""
         self._close()
-        how = " before the first step" if run_id is None else f"; go on with: cse run --resume {run_id[:8]}"
+        how = " before the first step" if run_id is None else f". To resume: cse run --resume {run_id[:8]}"
         self.write(f"stopped{how}")
 
     def ran(self, text: str) -> None:
-        """Print what came of one of several runs."""
+        """Print the result of one of several runs."""
         self._close()
         self.write(escape(wrap_words(text, self.console.width) if self.live else text))
 
     def advise(self, lines: Sequence[str]) -> None:
-        """Print what to do next: lines to copy, so they are not broken."""
+        """Print next commands without wrapping, so that you can copy them."""
         self._close()
         for line in lines:
             self.write(escape(line))
 
     def failed(self, what: str, error: Exception) -> None:
-        """Print why one of several runs stopped, also where all else is kept quiet."""
+        """Print the error of one of several runs, even if the screen is quiet."""
         self._close()
         if self.console.quiet:
             print_error(f"{what}: {error}")
@@ -348,7 +416,7 @@ class Screen(SilentObserver):
             self.write(message("error", f"{what}: {error}", self.console))
 
     def write(self, text: str) -> None:
-        """Print a line, whatever its length."""
+        """Print a line without wrapping."""
         self.console.print(text, soft_wrap=True)
 
     def _close(self) -> None:
@@ -357,61 +425,36 @@ class Screen(SilentObserver):
             self._bar = None
 
 
-class RunLines(Screen):
-    """Plain lines of one run among several at once, each with the run's name before it.
-
-    Args:
-        name: Of the run.
-        console: Shared by all.
-    """
-
-    def __init__(self, name: str, console: Console) -> None:
-        super().__init__(console)
-        self.live = False
-        self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
-
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Print nothing."""
-
-    def scoring(self, what: str, share: float) -> None:
-        """Print nothing."""
-
-    def write(self, text: str) -> None:
-        """Print a line with the run's name before it."""
-        for line in text.split("\n"):
-            self.console.print(f"{self._name}{line.strip()}", soft_wrap=True)
-
-
 UNBOUND = 10_000
-"""Columns of what is no terminal: nothing is folded or cut there."""
+"""Width if the output is not a terminal, so that lines do not wrap."""
 
 
 def file_console(file: io.TextIOBase) -> Console:
-    """Return a console that writes plain, unwrapped lines into a file, whatever the environment says of colours."""
+    """Return a console that writes lines to a file, without wrapping and colors."""
     return Console(file=cast("IO[str]", file), force_terminal=False, no_color=True, width=UNBOUND, highlight=False)
 
 
 @contextmanager
 def stdout_console() -> Iterator[Console]:
-    """Yield a console for stdout: as wide as the terminal, or plain and unwrapped where stdout is none.
+    """Yield a console for stdout with the width of the terminal. Without a terminal, lines do not wrap.
 
-    The text is written, without trailing blanks, when the block ends; an error inside it prints nothing.
+    The text is written at the end of the block, without trailing spaces. After an error it is not written.
     """
     terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if terminal else UNBOUND
     text = io.StringIO()
     yield Console(file=text, force_terminal=terminal, width=width, highlight=False)
     unfiltered(sys.stdout).write("".join(f"{line.rstrip()}\n" for line in text.getvalue().split("\n")[:-1]))
-    sys.stdout.flush()  # before anything that follows on stderr
+    sys.stdout.flush()  # before later output to stderr
 
 
 def write_json(document: Mapping[str, Any], schema_version: int = 1) -> None:
-    """Write one JSON document on stdout."""
+    """Write one JSON document to stdout."""
     sys.stdout.write(to_json(document, schema_version))
 
 
 def to_json(document: Mapping[str, Any], schema_version: int = 1) -> str:
-    """Return a document as JSON; NaN and infinities become null, which JSON has."""
+    """Return a document as JSON, with null for NaN and infinities."""
     plain = _finite({"schema_version": schema_version, **document})
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n"
 

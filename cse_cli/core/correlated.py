@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from scipy.special import ndtr, stdtr
 
-SMALLEST = 4
-"""Smallest number of pairs for which both tests have a degree of freedom."""
 
-
-@dataclass(frozen=True)
-class Dependent:
-    """Test of r12 = r13.
-
-    Args:
-        statistic: Test statistic. Positive if r12 is larger.
-        p: Two-sided p-value.
-    """
+class Dependent(NamedTuple):
+    """Test of r12 = r13 with a two-sided p-value. The statistic is positive if r12 is larger."""
 
     statistic: float
     p: float
@@ -40,13 +31,12 @@ def williams(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
         r23: Correlation of the two methods' scores with each other.
         n: Number of observations.
     """
-    if n < SMALLEST:
+    if n <= 3:
         return None
     if r12 == r13:
         return Dependent(0.0, 1.0)
     determinant = max(0.0, 1 - r12**2 - r13**2 - r23**2 + 2 * r12 * r13 * r23)
-    mean = (r12 + r13) / 2
-    spread = 2 * (n - 1) / (n - 3) * determinant + mean**2 * (1 - r23) ** 3
+    spread = 2 * (n - 1) / (n - 3) * determinant + ((r12 + r13) / 2) ** 2 * (1 - r23) ** 3
     if spread == 0:
         return None
     t = (r12 - r13) * math.sqrt((n - 1) * (1 + r23) / spread)
@@ -62,7 +52,7 @@ def steiger(r12: float, r13: float, r23: float, n: int) -> Dependent | None:
     Source: Dunn and Clark (1969); Steiger (1980), Psychological Bulletin 87, page 247, with the mean of the two in s.
     """
     mean = (r12 + r13) / 2
-    if n < SMALLEST or max(abs(r12), abs(r13)) >= 1:
+    if n <= 3 or max(abs(r12), abs(r13)) >= 1:
         return None
     if r12 == r13:
         return Dependent(0.0, 1.0)

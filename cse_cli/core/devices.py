@@ -1,4 +1,4 @@
-"""What a process computes on: device and precision, and how many cores it may use."""
+"""Device, precision and number of threads of a process."""
 
 from __future__ import annotations
 
@@ -20,60 +20,57 @@ Precision = Literal["fp32", "bf16", "fp16"]
 
 _CPU_ALLOCATOR = re.compile(r"DefaultCPUAllocator: .* tried to allocate (\d+) bytes")
 _TOO_LARGE = re.compile(r"Storage size calculation overflowed with sizes=(\[[\d, ]+\])")
-"""What torch says of more bytes than can be counted."""
+"""torch's error for a size that overflows."""
 
 
 def missing_memory(error: BaseException) -> str | None:
-    """Return what an error says about memory that is not there; None for any other error.
-
-    torch has a class of errors for the memory of GPUs alone.
-    """
+    """Return a message if an error means that memory is missing, else None. torch has an own class only for GPUs."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return str(error) or "no memory is left"
+        return str(error) or "out of memory"
     if not isinstance(error, RuntimeError):
         return None
     if beyond := _TOO_LARGE.search(str(error)):
-        return f"no machine has the memory for a tensor of {beyond[1]} numbers"
-    asked = _CPU_ALLOCATOR.search(str(error))
-    return asked and f"this machine has no {int(asked[1]) / 1e9:,.1f} GB of memory, asked for at once"
+        return f"a tensor of shape {beyond[1]} is too large for any machine"
+    requested = _CPU_ALLOCATOR.search(str(error))
+    return requested and f"out of memory: this machine cannot allocate {int(requested[1]) / 1e9:,.1f} GB"
 
 
 @dataclass(frozen=True)
 class Compute:
-    """What one process computes on and in.
+    """Device and precision of one process.
 
     Args:
-        device: Of its tensors.
-        precision: What the forward pass computes in; losses stay in fp32.
+        device: Device of its tensors.
+        precision: Precision of the forward pass. Losses are always fp32.
     """
 
     device: torch.device
     precision: Precision
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """Return the context of a forward pass."""
+        """Return the autocast context of a forward pass."""
         if self.precision == "fp32":
             return nullcontext()
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float16
         return torch.autocast(self.device.type, dtype=dtype)
 
     def describe(self) -> str:
-        """Return the device's name as records keep it."""
+        """Return the name of the device for records."""
         if self.device.type == "cuda":
             return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
         return f"{self.device} ({torch.get_num_threads()} threads)"
 
 
 def choose(device: str = "auto", precision: str = "auto") -> Compute:
-    """Return the named device and a precision that works on it.
+    """Return a device and a precision that it supports.
 
     Args:
-        device: "auto" takes a CUDA device, else the CPU; or "cpu", "cuda", "cuda:1". The CUDA device is the first
-            one, or, where several processes train together, this process's own.
-        precision: "auto" is fp32 on CPU, bf16 on CUDA devices that have it, else fp32.
+        device: "auto" (a CUDA device, else the CPU), "cpu", "cuda" or "cuda:1". "cuda" is the first device, or the
+            device of this process if several processes train together.
+        precision: "auto" is bf16 on CUDA devices that support it, else fp32.
 
     Raises:
-        CseError: No such device, or a precision that cannot work there; the message says why.
+        CseError: If the device does not exist, or does not support the precision.
     """
     chosen = _device(device)
     on_gpu = chosen.type == "cuda"
@@ -82,16 +79,20 @@ def choose(device: str = "auto", precision: str = "auto") -> Compute:
         return Compute(chosen, "bf16" if has_bf16 else "fp32")
     if precision == "fp16" and not on_gpu:
         raise CseError(
-            "train.precision: 'fp16' cannot train on a CPU: it has no scaled half-precision kernels",
-            "use precision = 'auto' (fp32 here), or --device cuda on a machine that has one",
+            "train.precision: 'fp16' is not supported on a CPU, which has no scaled half-precision kernels",
+            "use precision = 'auto', or --device cuda on a machine with a GPU",
+            code="core.unsupported_precision",
         )
     if precision == "bf16" and on_gpu and not has_bf16:
         raise CseError(
             f"train.precision: 'bf16' is not supported by {torch.cuda.get_device_name(chosen)}",
             "use precision = 'auto' or 'fp16'",
+            code="core.unsupported_precision",
         )
     if precision not in ("fp32", "bf16", "fp16"):
-        raise CseError(f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16")
+        raise CseError(
+            f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16", code="core.unknown_precision"
+        )
     return Compute(chosen, precision)  # type: ignore[arg-type]
 
 
@@ -101,23 +102,31 @@ def _device(device: str) -> torch.device:
     try:
         chosen = torch.device(device)
     except RuntimeError as error:
-        raise CseError(f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N") from error
+        raise CseError(
+            f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N", code="core.unknown_device"
+        ) from error
     if chosen.type not in ("cpu", "cuda"):
-        raise CseError(f"--device: '{device}' is not supported", "use auto, cpu, cuda or cuda:N")
+        raise CseError(
+            f"--device: '{device}' is not supported", "use auto, cpu, cuda or cuda:N", code="core.unknown_device"
+        )
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if chosen.type == "cuda" and (chosen.index or 0) >= found:
-        raise CseError(f"--device: '{device}' is not on this machine ({found} CUDA devices found)", "use --device auto")
+        raise CseError(
+            f"--device: '{device}' does not exist: {found} CUDA devices found",
+            "use --device auto",
+            code="core.no_device",
+        )
     return _own_cuda() if device == "cuda" else chosen
 
 
 def _own_cuda() -> torch.device:
     """Return the device that was set when this process joined the others."""
-    # Asking for it starts CUDA, which a process that only starts others should not.
+    # current_device() starts CUDA, which a process that only starts others must not do.
     return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)
 
 
 def worker_devices(device: str, workers: int | None) -> list[str]:
-    """Return the device of each worker: CUDA devices in turn for "auto"."""
+    """Return the device of each worker. "auto" assigns the CUDA devices in turn."""
     found = torch.cuda.device_count() if device == "auto" and torch.cuda.is_available() else 0
     count = workers or max(1, found)
     return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [device] * count
@@ -125,15 +134,15 @@ def worker_devices(device: str, workers: int | None) -> list[str]:
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 THREAD_VARIABLES = (THREADS_VARIABLE, "MKL_NUM_THREADS")
-"""Numbers of threads set by hand; they stay as they are."""
+"""Variables with which the user sets the number of threads."""
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 
 
 def worker_environment(processes: int, device: str) -> dict[str, str]:
-    """Return the environment of one of several processes: with its share of the cores, if it computes on them.
+    """Return the environment of one of several processes. On a CPU, each gets its share of the cores.
 
-    A number of threads that was set by hand stays.
+    A number of threads that the user set does not change.
     """
     own = dict(os.environ)
     if device == "cpu" or not torch.cuda.is_available():
@@ -142,9 +151,9 @@ def worker_environment(processes: int, device: str) -> dict[str, str]:
 
 
 def limit_torch_threads() -> int:
-    """Let torch use no more threads than `allowed`, unless their number was set by hand; return the number used.
+    """Limit torch to the usable threads, unless the user set their number. Return the number of threads.
 
-    Threads beyond a container's quota wait for each other at every operation: all stand still until the next period.
+    More threads than the quota of a container wait for each other at every operation.
     """
     if thread_setting() is None and usable_threads() < torch.get_num_threads():
         torch.set_num_threads(usable_threads())
@@ -152,28 +161,28 @@ def limit_torch_threads() -> int:
 
 
 def usable_threads() -> int:
-    """Return how many threads can compute at once without being held back: a part of a core is none."""
+    """Return the number of threads that can run in parallel, from the available cores and the quota."""
     limit = core_quota()
     return schedulable_cores() if limit is None else max(1, min(schedulable_cores(), int(limit)))
 
 
 def schedulable_cores() -> int:
-    """Return the cores that this process may be scheduled on; torch respects these."""
+    """Return the number of cores that the scheduler may use for this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def core_quota() -> float | None:
-    """Return how many cores' time the container gets, None where it is not limited; torch ignores this."""
+    """Return the CPU quota of the container in cores, or None without a limit. torch ignores it."""
     return min(_quotas(), default=None)
 
 
 def thread_setting() -> str | None:
-    """Return the variable that sets the number of threads, as NAME=value; None where there is none."""
+    """Return the variable that sets the number of threads as NAME=value, or None."""
     return next((f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if os.environ.get(name)), None)
 
 
 def _quotas() -> Iterator[float]:
-    """Yield the limits of this process's control group and of those above it, versions 2 and 1."""
+    """Yield the limits of this process's control group and its parents, for versions 2 and 1."""
     for line in _read(_OWN).splitlines():
         _, controllers, path = line.split(":", 2)
         for folder in (Path(path), *Path(path).parents):
@@ -184,9 +193,9 @@ def _quotas() -> Iterator[float]:
                 found = [_read(own / "cpu.cfs_quota_us").strip(), _read(own / "cpu.cfs_period_us").strip()]
             else:
                 found = []
-            with suppress(ValueError):
-                time, period = map(int, found)  # "max", or nothing, is no number
-                if time > 0 and period > 0:  # version 1 writes -1 for no limit
+            with suppress(ValueError):  # "max", or an empty file
+                time, period = map(int, found)
+                if time > 0 and period > 0:  # version 1 writes -1 without a limit
                     yield time / period
 
 

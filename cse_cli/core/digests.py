@@ -1,4 +1,4 @@
-"""What is computed from files, such as their SHA-256, kept across processes until one of the files changes."""
+"""Cache of values that are computed from files, such as their SHA-256."""
 
 from __future__ import annotations
 
@@ -10,33 +10,32 @@ from pathlib import Path
 
 from cse_cli.core import paths
 from cse_cli.core.checksums import with_checksum, without_checksum
-from registry import model_files
 from registry.paths import write_atomically
+from registry.resources import model_files
 
 _Known = dict[str, tuple[str, str]]
-"""What it is and of which files → state of the files, and the value."""
+"""Name of the value and paths of the files → state of the files, and the value."""
 
 _known: dict[Path, _Known] = {}
-"""File of a cache → what it holds, with what this process has added."""
-
+"""Path of a cache → its content, with the additions of this process."""
 
 _NEVER = ("", "")
 
 
 def sha256(file: Path) -> str:
-    """Return the SHA-256 of a file. The file is read only if it changed since the last time."""
+    """Return the SHA-256 of a file. Read the file only if it changed since the last time."""
     return model_files.blob_sha256(file) or remembered("sha256", [file], lambda: model_files.sha256_of(file))
 
 
 def remembered(what: str, files: Sequence[Path], compute: Callable[[], str]) -> str:
-    """Return a value that depends on files; compute it only if one of them changed since the last time.
+    """Return a value that depends on files. Compute it only if a file changed since the last time.
 
-    A cache that is damaged or cannot be written is not used: the value is computed.
+    A cache that is damaged or read-only is not used.
 
     Args:
-        what: Name of the value, with everything that decides it apart from the files.
-        files: The files, none of which needs to be read to see whether it changed.
-        compute: Returns the value.
+        what: Name of the value, with everything except the files that it depends on.
+        files: Files. `remembered` reads only their status.
+        compute: Function that returns the value.
     """
     cache = paths.cache() / "digests.json"
     known = _known.setdefault(cache, {})
@@ -50,10 +49,7 @@ def remembered(what: str, files: Sequence[Path], compute: Callable[[], str]) -> 
 
 
 def _state(files: Sequence[Path]) -> str:
-    """Return what changes whenever a file does: size, times and inode.
-
-    The time of the last change of the inode counts, too: a copy that keeps size and time of the old file has another.
-    """
+    """Return size, times and inode of files. A copy that keeps size and time still has another inode change time."""
     stats = [file.stat() for file in files]
     return json.dumps([[s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino] for s in stats])
 
@@ -67,7 +63,7 @@ def _read(cache: Path) -> _Known:
 
 
 def _write(cache: Path, known: _Known) -> None:
-    """Write what is known, with what other processes have written, without files that no longer exist."""
+    """Merge the known values with those of other processes, and write them. Files that no longer exist are dropped."""
     together = {**_read(cache), **known}
     kept = {key: value for key, value in together.items() if all(map(os.path.exists, key.split("\n")[1:]))}
     with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Processes that run one job together: joining them, passing objects between them, and the loss of one of them.
+"""Processes that run one job together: how they join, exchange objects, and detect the loss of one of them.
 
-Objects go over the hosts' network (gloo), beside the devices' own collectives, and wait for as long as the other
-process lives: rank 0 may be writing a model or fitting a classifier meanwhile.
+Objects go over gloo, separately from the collectives of the devices. A process waits for as long as the other one
+runs, because rank 0 may be writing a model or fitting a classifier.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from registry.distributed import rank, single_process, world_size
 from registry.errors import CseError, RunFailedError
 
 START_SECONDS = 600.0
-"""How long processes wait for each other at the start: machines of a cluster do not start at once."""
+"""Maximum time in which all processes must start. Machines of a cluster start at different times."""
 PATIENCE = timedelta(days=30)
-"""Longest wait for another process."""
+"""Maximum time to wait for another process."""
 
 T = TypeVar("T")
 
 
 @contextmanager
 def joined(here: ProcessRank, device: str) -> Iterator[None]:
-    """Join the processes that train together while the block lasts; a single one joins nothing.
+    """Join the process group within the block. A single process does not join one.
 
-    After a failure the group is not left in order, since that may wait for processes that are gone: end the process.
+    After a failure, the group is not destroyed, because this could wait for a crashed process. Exit instead.
 
     Args:
-        here: Which of them.
-        device: As `cse_cli.core.devices.choose` takes it.
+        here: Rank of this process.
+        device: Device as in `cse_cli.core.devices.choose`.
 
     Raises:
-        CseError: There is no device for this process, or another one is gone.
+        CseError: If this process has no device, or another process has crashed.
     """
     if here.world == 1:
         yield
@@ -72,28 +72,31 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
 
 
 def own_device(here: ProcessRank, device: str) -> torch.device | None:
-    """Return the CUDA device of a process among several; None where they compute on the CPU.
+    """Return the CUDA device of one of several processes, or None on the CPU.
 
     Raises:
-        CseError: All are to share one device, or there are too few.
+        CseError: If `device` is a single device, or the machine has too few devices.
     """
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return None
     if device not in ("auto", "cuda"):
         raise CseError(
-            f"--device: '{device}' is one device, and {here.world} processes need one each", "use --device cuda"
+            f"--device: '{device}' is one device, but {here.world} processes need one each",
+            "use --device cuda",
+            code="core.too_few_devices",
         )
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if here.local >= found:
         raise CseError(
-            f"process {here.local} of this machine has no CUDA device of its own: {found} found",
-            f"start {found} here, or use --device cpu" if found else "use --device cpu",
+            f"no CUDA device for process {here.local} of this machine: {found} found",
+            f"start {found} processes, or use --device cpu" if found else "use --device cpu",
+            code="core.too_few_devices",
         )
     return torch.device("cuda", here.local)
 
 
 def is_first_refused(here: ProcessRank, device: str) -> bool:
-    """Whether no process of this machine before this one is without a device: one message is enough."""
+    """Return whether this is the first process of this machine without a device, so that only one prints the error."""
     for local in range(here.local):
         try:
             own_device(replace(here, local=local), device)
@@ -103,15 +106,15 @@ def is_first_refused(here: ProcessRank, device: str) -> bool:
 
 
 _hosts: list[tuple[Any, Any]] = []
-"""The process group that the hosts' group was made for, and that group."""
+"""Process group of the devices, and the gloo group that belongs to it."""
 
 
 def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = None) -> T:
-    """Return what `make` gives on rank 0, which runs it by itself while the others wait for the result.
+    """Run `make` on rank 0 and return its result on every rank.
 
     Args:
-        make: Its result, or what it raises, reaches every process.
-        meanwhile: What the others do until then; `make` ends it.
+        make: Function whose result or exception reaches every process.
+        meanwhile: Function that the other processes run until then. `make` must end it.
     """
     if world_size() == 1:
         return make()
@@ -133,9 +136,9 @@ def run_on_rank0(make: Callable[[], T], meanwhile: Callable[[], None] | None = N
 
 
 def rank0_first(make: Callable[[], T]) -> T:
-    """Return what `make` gives here; rank 0 runs it before the others begin.
+    """Run `make` on rank 0, then on the other ranks, and return its result.
 
-    What it leaves on disk is there for them; what it raises there is raised everywhere.
+    The others find the files that rank 0 wrote. An exception on rank 0 is raised everywhere.
     """
     if world_size() == 1:
         return make()
@@ -145,7 +148,7 @@ def rank0_first(make: Callable[[], T]) -> T:
 
 
 def gather_objects(value: T) -> list[T]:
-    """Return the values of all processes, by rank."""
+    """Return the values of all processes, ordered by rank."""
     if world_size() == 1:
         return [value]
     found: list[Any] = [None] * world_size()
@@ -154,18 +157,18 @@ def gather_objects(value: T) -> list[T]:
 
 
 def shared(value: Any = None) -> Any:
-    """Return rank 0's value, also while rank 0 is `alone`: for processes that answer it meanwhile."""
+    """Return the value of rank 0 on every rank, also within `run_on_rank0`."""
     held = [value]
     dist.broadcast_object_list(held, src=0, group=_group(), device=torch.device("cpu"))
     return held[0]
 
 
 def gather_rows(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Return, on rank 0, each process's (n, D) rows on the CPU, by rank; on the others nothing.
+    """Return the (n, D) rows of each process, ordered by rank, on rank 0, and an empty list on the others.
 
     Args:
-        local: This process's own.
-        sizes: How many each process has.
+        local: Rows of this process, on the CPU.
+        sizes: Number of rows of each process.
     """
     padded = pad(local, (0, 0, 0, max(sizes) - len(local)))
     parts = [torch.empty_like(padded) for _ in sizes] if dist.get_rank() == 0 else None
@@ -174,7 +177,7 @@ def gather_rows(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
 
 
 def _group() -> Any:
-    """Return the group for objects and for tensors on the CPU; all processes come here first at the same time."""
+    """Return the group for objects and CPU tensors. All processes create it at the same time."""
     world = dist.group.WORLD
     if not _hosts or _hosts[0][0] is not world:
         _hosts[:] = [(world, dist.new_group(backend="gloo", timeout=PATIENCE))]
@@ -182,38 +185,40 @@ def _group() -> Any:
 
 
 def _portable(error: Exception) -> Exception:
-    """Return the exception, or where it cannot be sent to another process one that says the same."""
+    """Return the exception, or an equivalent one if it cannot be pickled."""
     try:
-        pickle.loads(pickle.dumps(error))  # nosec B301  # of our own making, one line before
+        pickle.loads(pickle.dumps(error))  # nosec B301  # pickled in the same line
     except Exception:
-        return RunFailedError(f"{type(error).__name__}: {error}")
+        return RunFailedError(f"{type(error).__name__}: {error}", code="core.rank_failed")
     return error
 
 
 _LOOK_SECONDS = 1.0
-"""How long to look for who is gone: a connection may break before its process has ended."""
+"""Time to search for the crashed process. A connection can break before its process has ended."""
 _BROKEN = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "Timed out waiting", "NCCL")
-"""Words of torch's errors when a collective lacks a process; gloo's have no type of their own."""
+"""Parts of torch's messages when a collective lacks a process. The errors of gloo have no special type."""
 
 
 class LostRankError(RunFailedError):
-    """Another process of the run has ended; its own message is the cause.
+    """Another process of the run has ended. Its message is the cause.
 
     Args:
+        message: Message of that process.
         shown: Whether that process has printed it on this machine.
     """
 
     def __init__(self, message: str, shown: bool = False) -> None:
-        super().__init__(message, "`cse run --resume` goes on from the last checkpoint")
+        super().__init__(message, "resume from the last checkpoint with `cse run --resume`", code="core.lost_rank")
         self.shown = shown
 
 
 @dataclass(frozen=True)
 class _Roster:
-    """The processes of a run, kept where all of them can read it.
+    """List of the processes of a run that all of them can read.
 
     Args:
-        store: The key-value store through which the processes found each other.
+        store: Key-value store of the process group.
+        here: Rank of this process.
     """
 
     store: Store
@@ -224,44 +229,44 @@ _rosters: list[_Roster] = []
 
 
 def _register(store: Store, here: ProcessRank) -> None:
-    """Write this process's host and id for the others; wait for rank 0's."""
+    """Publish host and process ID of this process, and wait for those of rank 0."""
     kept = PrefixStore("cse/roster", store)
     kept.set(str(here.rank), json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
     first = json.loads(kept.get("0"))
     if first["host"] == socket.gethostname() and here.rank > 0:
-        processes.follow(first["pid"])
+        processes.exit_with_rank0(first["pid"])
     _rosters[:] = [_Roster(kept, here)]
 
 
 def announce_failure(error: CseError) -> bool:
-    """Leave the others a message why this process ends; return whether it is the first to."""
+    """Publish why this process ends, and return whether it is the first one."""
     if isinstance(error, LostRankError) or not _rosters:
         return not _rosters
     roster = _rosters[0]
     text = json.dumps({"rank": roster.here.rank, "host": socket.gethostname(), "message": error.message})
     try:
         return bool(roster.store.compare_set("failed", "", text).decode() == text)
-    except RuntimeError:  # the process that keeps the store has left: another one was first
+    except RuntimeError:  # the process with the store has exited, so another one was first
         return False
 
 
 @contextmanager
 def explain_lost_rank() -> Iterator[None]:
-    """Turn the error of a collective that lacks a process into one that names it; ignore signals from then on.
+    """Turn the error of a collective that lacks a process into one that names the process, and ignore further signals.
 
     Raises:
-        LostRankError: Another process is gone.
+        LostRankError: If another process has ended.
     """
     try:
         yield
     except CseError:
         if _rosters:
-            processes.ignore()  # the others have it too, and the first of them to leave has all ended
+            processes.ignore_signals()  # the launcher ends all processes when the first one exits
         raise
     except RuntimeError as error:
         if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
             raise
-        processes.ignore()  # the launcher now ends all processes, and this one has something to record
+        processes.ignore_signals()  # the launcher ends all processes, and this one has to record the failure
         raise _why(_rosters[0], error) from error
 
 
@@ -275,15 +280,15 @@ def _why(roster: _Roster, error: RuntimeError) -> LostRankError:
         try:
             if (found := _told(roster) or _dead(roster)) is not None:
                 return found
-        except RuntimeError:  # the process that keeps the store has left
+        except RuntimeError:  # the process with the store has exited
             break
         sleep(0.1)
     first = str(error).strip().partition("\n")[0]
-    return LostRankError(f"one of the other {roster.here.world - 1} processes is gone: {first}")
+    return LostRankError(f"one of the other {roster.here.world - 1} processes has ended: {first}")
 
 
 def _told(roster: _Roster) -> LostRankError | None:
-    """Return the message that a process left before it ended."""
+    """Return the error that a process published before it ended, or None."""
     if not roster.store.check(["failed"]):
         return None
     failure = json.loads(roster.store.get("failed"))
@@ -292,7 +297,7 @@ def _told(roster: _Roster) -> LostRankError | None:
 
 
 def _dead(roster: _Roster) -> LostRankError | None:
-    """Return which processes of this machine have ended."""
+    """Return an error that names the ended processes of this machine, or None."""
     known = {rank: json.loads(roster.store.get(str(rank))) for rank in range(roster.here.world)}
     gone = [
         f"rank {rank} of {roster.here.world} (pid {one['pid']} on {one['host']})"

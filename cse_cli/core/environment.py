@@ -1,25 +1,25 @@
-"""The environment of a run: versions, hardware, settings, git commit; enough to tell later why two runs differ."""
+"""Environment of a run: versions, hardware, settings and git commit."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import subprocess  # nosec B404
 from functools import lru_cache
 from importlib.metadata import distributions
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from cse_cli import __version__
+from cse_cli._version import __version__
 
 _NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", "optuna")
 _SETTINGS = re.compile(r"CSE_\w+|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+")
-# Read by MLflow as a secret, or a URI that may carry one.
+
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|_KEY")
-# SQLAlchemy takes a password with blanks in it.
+# SQLAlchemy accepts a password with spaces.
 _ADDRESS = re.compile(r"([a-z][\w+.-]*://)((?<!http://)(?<!https://)[^\s:/?#@]*:[^@\n]*@\S*|\S*)", re.IGNORECASE)
 _SECRET_OPTION = re.compile(
     r"([?&;]\w*(?:password|passwd|pwd|phrase|secret|token|key|odbc_connect)=)[^&;\s]+", re.IGNORECASE
@@ -30,17 +30,17 @@ DEFAULTS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",  # a pool would keep a database file open that was replaced
 }
-"""Settings of MLflow in this process where the environment does not set them."""
+"""Default settings of MLflow in this process."""
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_LONGEST_LINE = 4096
 
 
 def environment(recipe: Path | None = None) -> dict[str, Any]:
     """Return versions, hardware, settings and every installed package, JSON-ready.
 
     Args:
-        recipe: File whose repository's commit is "git"; the working directory where there is none.
+        recipe: File whose repository provides the commit. Default: the working directory.
     """
     packages = _packages()
     return {
@@ -59,34 +59,24 @@ def environment(recipe: Path | None = None) -> dict[str, Any]:
 
 
 def cuda_devices() -> list[str]:
-    """Return name and memory of each CUDA device torch sees."""
+    """Return name and memory of each CUDA device."""
     import torch
 
     found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     return [f"{device.name}, {device.total_memory / 2**30:.0f} GB" for device in found]
 
 
-def name_clash() -> str | None:
-    """Return which other package called `registry` hides ours, or None; the name is a common one."""
-    ours = Path(__file__).resolve().parents[2] / "registry" / "__init__.py"
-    found = find_spec("registry")
-    origin = Path(found.origin).resolve() if found and found.origin else None
-    if origin == ours:
-        return None
-    return f"the package 'registry' is {origin or 'not found'}, not {ours}: uninstall or move the other one"
-
-
 def settings() -> dict[str, str]:
-    """Return the environment variables that change what a run does; passwords are left out."""
+    """Return the environment variables that affect a run, without passwords."""
     found = {k: v for k, v in sorted(os.environ.items()) if _SETTINGS.fullmatch(k) and not _SECRET.search(k)}
     return {name: without_password(value) for name, value in found.items() if DEFAULTS.get(name) != value}
 
 
 def without_password(text: str) -> str:
-    """Return an address, or a text with addresses in it, as it may be shown and kept: without passwords and tokens.
+    """Return a text with the passwords and tokens of its addresses replaced by "***".
 
-    Programs do not agree where a password ends (SQLAlchemy: at the first "@", urllib: at the last one before "/"), so
-    it is taken to end at the last "@" of the address.
+    A password ends at the last "@" of the address. (SQLAlchemy ends it at the first one, urllib at the last one before
+    "/".)
     """
     return _SECRET_OPTION.sub(r"\1***", _ADDRESS.sub(_without_user, text))
 
@@ -104,47 +94,22 @@ def _without_user(address: re.Match[str]) -> str:
 
 
 def git_commit(path: Path) -> str | None:
-    """Return the commit that the repository around a file or folder is at, whatever is changed there since.
+    """Return the commit of the repository that contains a path, or None without a repository, a commit or git.
 
-    Read from the repository's files: git itself would run the programs that a stranger's `.git/config` names.
-
-    Returns:
-        None outside a repository, before its first commit, or where refs are kept in a form of their own.
+    `git rev-parse` only reads files. It does not run the programs that an untrusted `.git/config` can name.
     """
-    path = path.absolute()
-    for folder in (path, *path.parents):
-        if (folder / ".git").exists():
-            return _head(folder / ".git")
-    return None
-
-
-def _head(entry: Path) -> str | None:
-    """Return the commit of a repository, given its `.git`: a folder, or the file of a worktree that names one."""
+    directory = path.absolute() if path.is_dir() else path.absolute().parent
+    command = ["git", "-C", str(directory), "rev-parse", "--verify", "--quiet", "HEAD"]
     try:
-        folder = entry if entry.is_dir() else entry.parent / _line(entry).removeprefix("gitdir: ")
-        common = folder / _line(folder / "commondir") if (folder / "commondir").is_file() else folder
-        commit = _line(folder / "HEAD")
-        if commit.startswith("ref: "):
-            name = commit.removeprefix("ref: ")
-            places = (place for place in (folder / name, common / name) if place.is_file())
-            commit = _line(found) if (found := next(places, None)) else _packed(common, name)
-    except (OSError, ValueError):
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
         return None
+    commit = done.stdout.strip()
     return commit if _COMMIT.fullmatch(commit) else None
-
-
-def _line(file: Path) -> str:
-    with file.open(encoding="utf-8") as lines:
-        return lines.readline(_LONGEST_LINE).strip()
-
-
-def _packed(common: Path, name: str) -> str:
-    with (common / "packed-refs").open(encoding="utf-8") as lines:
-        return next((line.split()[0] for line in lines if line.split()[1:] == [name]), "")
 
 
 @lru_cache(maxsize=1)
 def _packages() -> dict[str, str]:
-    """Return name → version of everything installed, without importing any of it."""
+    """Return name → version of all installed packages, without importing them."""
     found = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
     return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""Numbers, lists and settings as texts."""
+"""Numbers, lists and settings as strings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def counted(number: int, what: str) -> str:
 
 
 def seed_list(seeds: Sequence[int]) -> str:
-    """Return "seed 3", "seeds 0–4" for neighbours, else all of them."""
+    """Return "seed 3", "seeds 0–4" for a range, or a list."""
     if len(seeds) == 1:
         return f"seed {seeds[0]}"
     consecutive = len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1))
@@ -31,12 +31,12 @@ def seed_list(seeds: Sequence[int]) -> str:
 
 
 def signed(value: float | None) -> str:
-    """Return a difference with its sign; a dash where there is none."""
+    """Return a difference with its sign, or a dash for None."""
     return UNSET if value is None else f"{value:+.2f}".replace("-", "−")
 
 
 def mean_text(values: Sequence[float]) -> str:
-    """Return the mean, with the spread of several."""
+    """Return the mean, with the standard deviation of several values."""
     if not values:
         return ""
     return f"{fmean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
@@ -53,7 +53,7 @@ def p_value(p: float | None) -> str:
 
 
 def setting_text(value: Any) -> str:
-    """Return a recipe's value roughly as TOML writes it; a dash where it is not set."""
+    """Return a value of a recipe in a form close to TOML, or a dash for None."""
     if value is None:
         return UNSET
     if isinstance(value, Mapping):
@@ -64,7 +64,7 @@ def setting_text(value: Any) -> str:
 
 
 def distinct(values: Iterable[object]) -> str:
-    """Return the different values, each once; empty ones are left out."""
+    """Return the distinct values that are not empty, separated by commas."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value not in (None, "")))
 
 
@@ -76,24 +76,26 @@ def duration(seconds: float) -> str:
 
 
 def parse_duration(option: str, text: str) -> float:
-    """Return the seconds that "90", "30m", "1.5h" or "2d" mean.
+    """Return the seconds of a duration such as "90", "30m", "1.5h" or "2d".
 
     Raises:
-        CseError: It is none of these.
+        CseError: If the string is not a duration.
     """
     match = re.fullmatch(r"(\d+\.?\d*)\s*(s|m|min|h|d|)", text.strip())
     if match is None or float(match[1]) == 0:
-        raise CseError(f"{option}: '{text}' is not a duration", "write seconds, or such as 30m, 2h, 1.5h")
+        raise CseError(
+            f"{option}: '{text}' is not a duration", "use seconds, 30m, 2h or 1d", code="core.not_a_duration"
+        )
     return float(match[1]) * _UNITS[match[2]]
 
 
 def date_and_time(moment: datetime) -> str:
-    """Return date and time."""
+    """Return a date and time as a string."""
     return f"{moment:%Y-%m-%d %H:%M %Z}".strip()
 
 
 def to_toml(tables: Mapping[str, Any]) -> str:
-    """Return tables such as `Recipe.resolved()` as TOML that loads back to the same recipe."""
+    """Return tables such as `Recipe.resolved()` as TOML. It loads as the same recipe."""
     return tomlkit.dumps(tables)
 
 

@@ -66,7 +66,7 @@ class Identity(BaseModel):
         return hashlib.sha256(document.encode()).hexdigest()[:16]
 
     def differences(self, other: Identity) -> list[Difference]:
-        """Return what differs: nothing exactly if both are the same experiment."""
+        """Return the differences. The list is empty if and only if both are the same experiment."""
         return [*self._of_parts(other), *self._of_names(other)]
 
     def _of_parts(self, other: Identity) -> Iterator[Difference]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cse_cli.core.stats import LEVEL, Score
+from cse_cli.core.stats import LEVEL
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,3 @@ def correct_named(values: Mapping[str, float | None], primary: str) -> dict[str,
     ((first, *rest),) = correct_together([[values.get(primary), *(values[name] for name in others)]])
     corrected = {primary: first, **dict(zip(others, rest, strict=True))}
     return {name: corrected[name] for name in values}
-
-
-def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:
-    """Return the cells of one row with p-values corrected together, and with the significance that remains.
-
-    Args:
-        scores: Column → cell.
-        primary: Column that judges the row.
-    """
-    corrected = correct_named({name: score.p for name, score in scores.items()}, primary)
-    return {name: score.with_p(corrected[name]) for name, score in scores.items()}

@@ -1,4 +1,4 @@
-"""The one state directory: cse writes everything below it."""
+"""State directory. `cse` writes all files below it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from registry.paths import make_folder, state_directory
 
 
 def home() -> Path:
-    """Return the absolute state directory: `CSE_HOME`, else the user's data directory. Nothing is created."""
+    """Return the absolute path of the state directory: `CSE_HOME`, or the user data directory if it is not set."""
     return state_directory()
 
 
 def require_home() -> Path:
-    """Return the state directory, made where it is missing.
+    """Return the state directory, and create it if it is missing.
 
     Raises:
-        TrackingError: It cannot be written, or a file is in the way.
+        TrackingError: If it is not writable, or a file is in its place.
     """
     folder = home()
     try:
@@ -27,19 +27,25 @@ def require_home() -> Path:
             pass
     except OSError as error:
         raise TrackingError(
-            f"the state directory {folder} cannot be written: {error.strerror}", "set CSE_HOME to another folder"
+            f"the state directory {folder} is not writable: {error.strerror}",
+            "set CSE_HOME to another directory",
+            code="core.home_not_writable",
         ) from error
     for part in (runs(), cache(), folder / "artifacts"):
         if part.exists() and not part.is_dir():
-            raise TrackingError(f"{part} is a file, and should be a folder", "move it away, and run this again")
+            raise TrackingError(
+                f"{part} is a file, but must be a directory",
+                "move the file away, then retry",
+                code="core.file_in_place",
+            )
     return folder
 
 
 def cache() -> Path:
-    """Return where tokenised text and indexes are kept; safe to delete."""
+    """Return the directory of tokenized text and indexes. You can delete it."""
     return home() / "cache"
 
 
 def runs() -> Path:
-    """Return where checkpoints and local copies of results are kept, one folder a run."""
+    """Return the directory of the runs, with one directory per run."""
     return home() / "runs"

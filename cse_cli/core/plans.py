@@ -1,4 +1,4 @@
-"""Whether the number of seeds was fixed before the first run started. The test of a group of runs depends on it."""
+"""Plan of seeds: whether the number of seeds was fixed before the first run. The test of a group of runs needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The style of every figure: one column wide, readable in print and by the colour-blind, the same bytes every time."""
+"""Style and files of all figures: readable in print and by color-blind readers, and the same bytes every time."""
 
 from __future__ import annotations
 
@@ -6,79 +6,62 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.style
 from matplotlib import font_manager
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import MaxNLocator
 
-# Okabe and Ito's palette, distinct for every common kind of colour vision; in grey, by markers and hatches.
+# Palette of Okabe and Ito: distinct for color-blind readers. Markers and hatches differ in gray, too.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#767676"
+BLUE, VERMILLION, PURPLE, GRAY = "#0072B2", "#D55E00", "#CC79A7", "#767676"
+MEASURED, PAPER, UNTRAINED, CHOSEN = BLUE, ORANGE, GRAY, VERMILLION
+"""Color of each role in every figure."""
+COLORS = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), "-.")
+GUIDE: dict[str, Any] = {"color": UNTRAINED, "linestyle": (0, (4, 2)), "marker": "none", "zorder": 1}
+"""Style of the line at the score before training."""
 
-OURS, PAPER, UNTRAINED, CHOSEN = BLUE, ORANGE, GREY, VERMILLION
-"""What each colour stands for, in every figure."""
-
-COLUMN = 3.3
-"""Inches: the width of one column of a two-column page, to be printed at its own size."""
-PAGE = 6.6
-"""Inches: both columns."""
+COLUMN, PAGE = 3.3, 6.6
+"""Width of one column and of both columns of a page, in inches."""
 SMALL = 6.5
-"""Points: the smallest text."""
+"""Size of the smallest text, in points."""
 LINE = 0.145
-"""Inches between the lines of a heading."""
+"""Height of one line of a heading, in inches."""
 DOTS = 300
-"""Dots an inch in PNG files."""
+"""Resolution of PNG files, in dots per inch."""
 DOTS_IN_SVG = 200
-"""Dots an inch of what is an image in an SVG file: points too many to be paths."""
+"""Resolution of images inside SVG files, in dots per inch."""
+HANDLE, LETTER = 0.4, 0.06
+"""Width of a legend's handle and of one letter, in inches."""
+STEPS = [1, 2, 2.5, 5, 10]
+"""Distances between ticks, times a power of ten."""
 
+_STYLE = Path(__file__).with_name("cse.mplstyle")
 _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei", "SimHei")
 _TITLE: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
 _SUBTITLE: dict[str, Any] = {"fontsize": 7, "color": "#444444"}
-_STYLE: dict[str, Any] = {
-    "font.size": 7.5,
-    "axes.labelsize": 7.5,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.5,
-    "hatch.linewidth": 0.5,
-    "legend.frameon": False,
-    "legend.handlelength": 1.4,
-    "legend.columnspacing": 1.2,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    "svg.fonttype": "path",  # a page shows the same letters whatever fonts its reader has
-    "svg.hashsalt": "cse",  # else the ids inside an SVG are drawn by chance
-    "savefig.dpi": DOTS,
-    "figure.dpi": DOTS,
-}
+_METRICS = {"spearman": "Spearman × 100", "pearson": "Pearson × 100"}
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The heading of a figure.
+    """Heading of a figure.
 
     Args:
-        title: What is shown: metric, data set and split.
-        subtitle: Whose it is: method and seed.
-        note: Numbers that belong to it. Above it, because no place inside is free in every figure.
+        title: Metric, data set and split.
+        subtitle: Method and seed.
+        note: Numbers that belong to the figure.
     """
 
     title: str
@@ -86,25 +69,28 @@ class Heading:
     note: str = ""
 
 
+def metric_name(metric: str) -> str:
+    """Return the name of a metric for an axis."""
+    return _METRICS.get(metric, metric.replace("_", " "))
+
+
 @contextmanager
-def house_style() -> Iterator[None]:
-    """Draw and save in this project's style inside the block; the caller's own settings are back after it."""
+def figure_style() -> Iterator[None]:
+    """Draw and save in the style of this project inside the block, independent of the caller's settings."""
     installed = set(font_manager.get_font_names())
     fonts = ["DejaVu Sans", *(name for name in _CHINESE if name in installed)]
-    # The defaults first: whatever the caller has set, the figures are the same.
-    own: dict[Any, Any] = {**mpl.rcParamsDefault, **_STYLE, "font.family": fonts}
-    with mpl.rc_context(own), warnings.catch_warnings():
+    with mpl.style.context(["default", _STYLE, {"font.family": fonts}]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield
 
 
 def new_figure(heading: Heading, width: float = COLUMN, height: float = 2.0) -> Figure:
-    """Return an empty figure under its heading; no display, no state outside it.
+    """Return an empty figure below its heading.
 
     Args:
-        heading: Above it.
-        width: Inches.
-        height: Inches, without the heading.
+        heading: Heading of the figure.
+        width: Width in inches.
+        height: Height in inches, without the heading.
     """
     parts = ((heading.title, _TITLE, 15), (heading.subtitle, _SUBTITLE, 17), (heading.note, _SUBTITLE, 17))
     lines = [(line, looks) for text, looks, an_inch in parts for line in textwrap.wrap(text, int(width * an_inch))]
@@ -117,13 +103,70 @@ def new_figure(heading: Heading, width: float = COLUMN, height: float = 2.0) -> 
     return figure
 
 
-def save(figure: Figure, stem: Path) -> list[Path]:
-    """Write `stem`.svg and `stem`.png without date or version: equal figures are equal files."""
-    svg, png = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".svg", ".png"))
+def line_style(place: int) -> dict[str, Any]:
+    """Return color, marker and dashes of the line at this position, distinct in gray as well."""
+    own = place % len(COLORS)
+    return {"color": COLORS[own], "marker": MARKERS[own], "linestyle": DASHES[own]}
+
+
+def label_axes(axes: Axes, xlabel: str, ylabel: str, grid: str = "both") -> None:
+    """Set labels, a few ticks and grid lines."""
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(6, steps=STEPS))
+    axes.grid(axis=grid)  # type: ignore[arg-type]
+    axes.set_xlabel(xlabel)
+    axes.set_ylabel(ylabel)
+
+
+def label_steps(axes: Axes, xlabel: str, ylabel: str) -> None:
+    """Set labels, ticks and grid lines of a plot by training step."""
+    label_axes(axes, xlabel, ylabel, grid="y")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_xlim(0, None)
+    axes.margins(y=0.1)
+
+
+def add_legend(figure: Figure) -> None:
+    """Add one legend of all labeled lines below the figure, in as many columns as fit."""
+    named: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        named |= {label: handle for label, handle in zip(labels, handles, strict=True) if label not in named}
+    if named:
+        columns = max(1, int(figure.get_figwidth() / (HANDLE + LETTER * max(map(len, named)))))
+        legend = figure.legend(named.values(), named, loc="outside lower center", ncols=min(columns, len(named)))
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+
+
+def as_svg(draw: Callable[[], Figure | None]) -> bytes:
+    """Draw a figure and return it as SVG without date and version. Empty if there is nothing to draw."""
+    with figure_style():
+        figure = draw()
+        return b"" if figure is None else _svg(figure)
+
+
+def save_figures(figures: Iterable[tuple[str, Figure]], directory: Path) -> list[Path]:
+    """Write figures as NAME.svg and NAME.png and return the files. The same figure always gives the same bytes.
+
+    Args:
+        figures: Names and figures. They are drawn in the style of this project.
+        directory: Directory of the files. Created if there is a figure.
+    """
+    files: list[Path] = []
+    with figure_style():
+        for name, figure in figures:
+            directory.mkdir(parents=True, exist_ok=True)
+            svg, png = (directory / f"{name}{suffix}" for suffix in (".svg", ".png"))
+            svg.write_bytes(_svg(figure))
+            figure.savefig(png, metadata={"Software": None})
+            files += [svg, png]
+    return files
+
+
+def _svg(figure: Figure) -> bytes:
     figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # what the layout has found holds for both files
+    figure.set_layout_engine("none")  # SVG and PNG have the same layout
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", dpi=DOTS_IN_SVG, metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")))
-    svg.write_text(re.sub(r"\n\s+", "\n", drawn.getvalue()), encoding="utf-8")  # indentation is a tenth of it
-    figure.savefig(png, metadata={"Software": None})
-    return [svg, png]
+    return re.sub(r"\n\s+", "\n", drawn.getvalue()).encode()  # indentation is a tenth of the file

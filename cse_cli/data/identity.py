@@ -1,6 +1,6 @@
-"""The identity of a recipe's experiment on this machine: digests of settings, text, weights and code.
+"""Identity of a recipe's experiment on this machine: digests of settings, text, weights and code.
 
-Nothing is built, loaded into memory or downloaded. What was digested before is not read again until it changes.
+Nothing is built or downloaded. A file is read again only if it has changed.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.requirements import availability
 from cse_cli.data.sources import text_fingerprint
 from cse_cli.data.stream import open_stream
-from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, parts_with_places
+from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training
 from cse_cli.recipe.schema import Recipe
-from registry import AUGMENTERS, EVALUATORS, catalogue, hub
-from registry.catalogue.hub_sets import HubSet
+from registry import AUGMENTERS, EVALUATORS
 from registry.code import code_digest, modules_digest
 from registry.errors import MissingError
-from registry.model_files import settings_sha256, weights_sha256
+from registry.resources import catalog, hub
+from registry.resources.catalog.hub_sets import HubSet
+from registry.resources.model_files import settings_sha256, weights_sha256
 
 ENGINE = (
     "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",
@@ -31,20 +32,20 @@ ENGINE = (
     "cse_cli.evaluation.tasks", "cse_cli.data.batches", "cse_cli.data.files", "cse_cli.data.sources",
     "cse_cli.data.stream", "cse_cli.data.tokens", "cse_cli.core.devices", "cse_cli.core.distributed", "registry.core",
 )  # fmt: skip
-"""Modules that train and score, apart from the components: `engine_digest` covers them, without what they import."""
+"""Modules that train and score, apart from the components. `engine_digest` covers them without their imports."""
 
 CONFIG = ".config"
-"""End of the place of a model's configuration and vocabulary, which have a digest apart from that of the weights."""
+"""End of the place of a model's configuration and vocabulary, whose digest is separate from that of the weights."""
 
 
 class Known(BaseModel):
-    """What is known of an identity while a text, a data set or a model is not on this machine.
+    """Known parts of an identity while a text, a data set or a model is not on this machine.
 
     Args:
-        settings: As in `Identity`.
-        text: None if it is not known.
-        weights: Place in the recipe → digest, or None if it is not known.
-        code: As in `Identity`.
+        settings: Digest of the settings.
+        text: Fingerprint of the training text, or None if it is unknown.
+        weights: Digest by place in the recipe, or None if it is unknown.
+        code: Digests of the components' code.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -56,15 +57,15 @@ class Known(BaseModel):
 
     @property
     def unknown(self) -> list[str]:
-        """What is not known: "text", or a place in the recipe."""
+        """Unknown parts: "text", or places in the recipe."""
         return [*(["text"] if self.text is None else []), *(key for key, value in self.weights.items() if not value)]
 
     def matches(self, identity: Identity, *, code: bool = True) -> bool:
-        """Return whether an identity agrees with everything that is known; with `code=False`, apart from the code."""
+        """Return whether an identity equals the known parts. With `code=False`, the code may differ."""
         return not [one for one in self.differences(identity) if code or one.part != "code"]
 
     def differences(self, identity: Identity) -> list[Difference]:
-        """Return how an identity differs from what is known."""
+        """Return the differences of an identity from the known parts."""
         weights = {place: digest or identity.weights.get(place, "") for place, digest in self.weights.items()}
         text = identity.text if self.text is None else self.text
         own = Identity(settings=self.settings, text=text, weights=weights, code=self.code)
@@ -75,28 +76,29 @@ def identify(recipe: Recipe, text: str | None = None) -> Identity:
     """Return the identity of a recipe's experiment.
 
     Args:
-        recipe: The recipe. Everything that it names is on this machine.
-        text: `Text.fingerprint` of the training text, if it is open. A stream of the hub's files needs it.
+        recipe: The recipe. All of its requirements are on this machine.
+        text: `Text.fingerprint` of the training text if it is open. Required for a stream of files of the Hub.
 
     Raises:
-        MissingError: Something is not on this machine.
-        CseError: The text, a file or a data set cannot be read.
+        MissingError: If a requirement is not on this machine.
+        CseError: If the text, a file or a data set cannot be read.
     """
     known = identify_known(recipe, text)
     if known.unknown:
         raise MissingError(
-            f"the experiment cannot be identified: not on this machine: {', '.join(known.unknown)}",
-            "`cse data download --for RECIPE` fetches it",
+            f"cannot identify the experiment, because parts are not on this machine: {', '.join(known.unknown)}",
+            "download them: cse data download --for RECIPE",
+            code="data.missing_requirement",
         )
     return Identity.model_validate(known.model_dump())
 
 
 def identify_known(recipe: Recipe, text: str | None = None) -> Known:
-    """Return what is known of the identity; a text or model that is not on this machine is None.
+    """Return the known parts of the identity, with None for a text or model that is not on this machine.
 
     Args:
         recipe: The recipe.
-        text: As `identify` takes it.
+        text: `Text.fingerprint` of the training text if it is open.
 
     Raises:
         CseError: If the text, a file or a data set exists, but cannot be read.
@@ -110,9 +112,9 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
 
 
 def _code(recipe: Recipe) -> dict[str, str]:
-    """Return component, such as "losses.info_nce" → digest of its code, of every part but the evaluators."""
-    parts = (found for found in parts_with_places(recipe) if found[1] is not EVALUATORS)
-    return {f"{registry.kind}.{part.name}": code_digest(registry[part.name].cls) for _, registry, part in parts}
+    """Return the digest of the code of every component except evaluators, by names such as "losses.info_nce"."""
+    entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
+    return {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
 
 
 def engine_digest(recipe: Recipe) -> str:
@@ -125,7 +127,7 @@ def engine_digest(recipe: Recipe) -> str:
 
 
 def columns_read(recipe: Recipe) -> set[str]:
-    """Return the columns of the training text that views and their augmenters read, without building them."""
+    """Return the columns of the training text that views and their augmenters read."""
     augmenters = [part for view in recipe.views.values() for part in view.augment]
     second = (part.params.get("column", AUGMENTERS[part.name].cls.column) for part in augmenters)
     return {view.column for view in recipe.views.values()} | {name for name in second if isinstance(name, str)}
@@ -142,23 +144,21 @@ def _text(recipe: Recipe) -> str | None:
     return text_fingerprint(recipe.data, columns_read(recipe))
 
 
-# --- what training starts from ----------------------------------------------------------------------------------------
-
-
 def _weights(recipe: Recipe) -> Iterator[tuple[str, str | None]]:
-    """Yield place → digest of every model, file and data set that a part names, apart from the training text.
+    """Yield place and digest of every model, file and data set, except the training text.
 
-    Of evaluators only models count: their files and data sets have separate fingerprints in the result.
+    Files and data sets of evaluators do not count, because the result contains their fingerprints.
     """
-    for place, registry, part in parts_with_places(recipe):
-        wanted = [one for one in of_part(place, registry[part.name], part.params) if one.name != EVALUATED]
+    for placed in recipe.parts():
+        params = placed.part.params
+        wanted = [one for one in of_part(placed.place, placed.entry, params) if one.name != EVALUATED]
         places = Counter(one.wanted_by[0] for one in wanted)
         for number, one in enumerate(wanted):
-            if registry is EVALUATORS and one.kind != "model":
+            if placed.registry is EVALUATORS and one.kind != "model":
                 continue
             named = one.wanted_by[0].removesuffix(".model")
             named += f"[{number}]" if places[one.wanted_by[0]] > 1 else ""
-            yield from _digests(named, one, random=bool(part.params.get("random_weights")))
+            yield from _digests(named, one, random=bool(params.get("random_weights")))
 
 
 def _digests(place: str, wanted: Requirement, *, random: bool) -> Iterator[tuple[str, str | None]]:
@@ -180,10 +180,10 @@ def _files_sha256(files: tuple[Path, ...]) -> str:
 
 
 def _rows_sha256(wanted: Requirement) -> str | None:
-    """Return the digest of the rows of a catalogue's data set; of one of the hub, its commit."""
+    """Return the digest of the rows of a data set of the catalog, or the commit of one of the Hub."""
     if wanted.name.startswith(HUB):
         return hub.commit_of(HubSet.parse(wanted.name).repository)
-    source = catalogue.locate(wanted.name, wanted.split)
-    if not source.paths:  # generated
+    source = catalog.locate(wanted.name, wanted.split)
+    if not source.paths:  # generated data set
         return source.scanned[1]
     return digests.remembered(f"rows {source.tables!r}", source.paths, lambda: source.scanned[1])

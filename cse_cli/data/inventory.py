@@ -1,23 +1,25 @@
-"""`cse data list` and `cse data check`: what the catalogue holds, what of it is here, and whether that is whole."""
+"""Data sets of the catalog and their state on this machine: `cse data list` and `cse data check`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from registry import catalogue
-from registry.catalogue import DatasetEntry
 from registry.errors import CseError, MissingError
+from registry.resources import catalog
+from registry.resources.catalog import DatasetEntry
 
 
 @dataclass(frozen=True)
 class SplitState:
-    """One split of a data set.
+    """State of one split of a data set.
 
     Args:
-        rows: Rows the catalogue expects.
-        where: "package", "CSE_DATA", "cache" (what was fetched before), "generated", "fetchable" or "missing".
-        path: Its files, where it is here.
+        name: Name of the split.
+        rows: Number of rows according to the catalog.
+        columns: Names of the columns.
+        where: "package", "CSE_DATA", "cache" (downloaded before), "generated", "fetchable" or "missing".
+        path: Path of its files, or None if they are not on this machine.
     """
 
     name: str
@@ -29,17 +31,13 @@ class SplitState:
 
 @dataclass(frozen=True)
 class DatasetState:
-    """One catalogue entry and its splits.
-
-    Args:
-        sources: Where it can be fetched from, in the order in which they are tried.
-    """
+    """One catalog entry with the state of its splits. `sources` are in the order in which they are tried."""
 
     name: str
     title: str
     kind: str
     language: str
-    licence: str
+    license: str
     citation: str
     note: str
     sources: tuple[str, ...]
@@ -47,15 +45,19 @@ class DatasetState:
 
 
 @dataclass(frozen=True)
-class Checked:
-    """One split, read from its first row to its last.
+class CheckedSplit:
+    """Result of reading one split completely.
 
     Args:
-        expected: Rows the catalogue says it has.
-        rows: Rows found; None if it could not be read.
-        digest: SHA-256 of its content.
-        problem: What is wrong, or None.
-        exit_code: What the command should end with because of it.
+        dataset: Name of the data set.
+        split: Name of the split.
+        where: Location, as in `SplitState`.
+        expected: Number of rows according to the catalog.
+        rows: Number of rows found, or None if the split could not be read.
+        columns: Names of the columns.
+        digest: SHA-256 of the content, or None if the split could not be read.
+        problem: Error message, or None.
+        exit_code: Exit code for the problem.
     """
 
     dataset: str
@@ -69,54 +71,57 @@ class Checked:
     exit_code: int = 0
 
 
-def datasets() -> list[DatasetState]:
-    """Return every entry, sorted by kind, language and name; the network is not touched."""
-    entries = sorted(map(catalogue.entry, catalogue.names()), key=lambda e: (e.kind, e.language, e.name))
+def dataset_states() -> list[DatasetState]:
+    """Return the state of all data sets, sorted by kind, language and name. The network is not used."""
+    entries = sorted(map(catalog.entry, catalog.names()), key=lambda e: (e.kind, e.language, e.name))
     return [
         DatasetState(
-            about.name, about.title, about.kind, about.language, about.licence, about.citation, about.note,
+            about.name, about.title, about.kind, about.language, about.license, about.citation, about.note,
             tuple(remote.where for remote in about.sources.values()),
-            tuple(_split(about, name) for name in about.splits),
+            tuple(_split_state(about, name) for name in about.splits),
         )
         for about in entries
     ]  # fmt: skip
 
 
-def check_datasets(names: Sequence[str]) -> list[Checked]:
-    """Read every split of the named data sets, fetching them if need be; without names, of all that are here.
+def check_datasets(names: Sequence[str]) -> list[CheckedSplit]:
+    """Read every split of the named data sets and download missing ones. Without names, read all local data sets.
 
     Raises:
-        UnknownNameError: There is no such data set.
+        UnknownNameError: If a data set does not exist.
     """
-    entries = [catalogue.entry(name) for name in names or catalogue.names()]
-    return [_check(about, split, fetch=bool(names)) for about in entries for split in about.splits]
+    entries = [catalog.entry(name) for name in names or catalog.names()]
+    return [_check_split(about, split, download=bool(names)) for about in entries for split in about.splits]
 
 
-def _split(about: DatasetEntry, name: str) -> SplitState:
+def _split_state(about: DatasetEntry, name: str) -> SplitState:
     rows, columns = about.splits[name].rows, about.columns_of(name)
-    state = catalogue.state(about.name, name)
+    state = catalog.state(about.name, name)
     if state.origin is not None:
         return SplitState(name, rows, columns, state.origin, state.path or None)
-    states = [catalogue.state(*root) for root in catalogue.roots(about.name, name)]
+    states = [catalog.state(*root) for root in catalog.roots(about.name, name)]
     fetchable = all(one.origin is not None or one.sources for one in states)
     return SplitState(name, rows, columns, "fetchable" if fetchable else "missing")
 
 
-def _check(about: DatasetEntry, split: str, fetch: bool) -> Checked:
+def _check_split(about: DatasetEntry, split: str, download: bool) -> CheckedSplit:
     rows = about.splits[split].rows
-    found = catalogue.find(about.name, split)
-    if found is None and not fetch:
-        return Checked(about.name, split, "missing", rows)
+    found = catalog.find(about.name, split)
+    if found is None and not download:
+        return CheckedSplit(about.name, split, "missing", rows)
     where: str = found[0] if found else "fetchable"
     try:
-        source = found[1] if found else catalogue.locate(about.name, split)
+        source = found[1] if found else catalog.locate(about.name, split)
         where = found[0] if found else "cache"
-        if about.columns_of(split) == catalogue.PAIR_COLUMNS:
-            counted = len(catalogue.read_pairs(about.name, split))
+        if about.columns_of(split) == catalog.PAIR_COLUMNS:
+            counted = len(catalog.read_pairs(about.name, split))
         else:
             counted = source.check(sum(1 for _ in source.rows()))
-        digest = source.digest
+        _, digest = source.scanned
     except CseError as error:
         where = "missing" if isinstance(error, MissingError) else where
-        return Checked(about.name, split, where, rows, problem=str(error), exit_code=error.exit_code)
-    return Checked(about.name, split, where, rows, counted, source.columns, digest)
+        return CheckedSplit(about.name, split, where, rows, problem=str(error), exit_code=error.exit_code)
+    if not source.known:
+        problem = f"{source.where}: the SHA-256 of the rows is {digest}, expected {source.sha256}"
+        return CheckedSplit(about.name, split, where, rows, counted, source.columns, digest, problem, exit_code=2)
+    return CheckedSplit(about.name, split, where, rows, counted, source.columns, digest)

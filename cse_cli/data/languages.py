@@ -1,4 +1,4 @@
-"""How languages are given to a model: T5 by a prefix, Marian by `>>fr<<`, M2M100 and NLLB by the first token made."""
+"""Instructions for translation models: a prefix for T5, `>>fr<<` for Marian, language tokens for M2M100 and NLLB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.errors import CseError, suggestion
 
 
 class Language(NamedTuple):
-    """A language: two-letter code (three where it has none), English name, and the code of NLLB and FLORES."""
+    """A language: code of two letters (or three), English name, and code of NLLB and FLORES."""
 
     code: str
     name: str
@@ -30,42 +30,25 @@ sw Swahili swh_Latn; ta Tamil tam_Taml; th Thai tha_Thai; tr Turkish tur_Latn; u
 ur Urdu urd_Arab; vi Vietnamese vie_Latn; yue Cantonese yue_Hant; zh Chinese zho_Hans
 """
 LANGUAGES = tuple(Language(*row.split()) for row in _TABLE.strip().split(";"))
-_T5 = ("t5", "mt5", "umt5", "longt5")
-_FLORES = re.compile(r"^[a-z]{2,3}_[A-Za-z]{2,4}$")
 
 
-def language(word: str) -> Language | None:
-    """Return the language of a code or an English name: de, deu, deu_Latn and German are one."""
-    for known in LANGUAGES:
-        if word in (known.code, known.flores, known.flores[:3]) or word.lower() == known.name.lower():
-            return known
+def find_language(name: str) -> Language | None:
+    """Return the language with a code or an English name. de, deu, deu_Latn and German are the same language."""
+    for language in LANGUAGES:
+        if name.lower() in (language.code, language.flores.lower(), language.flores[:3], language.name.lower()):
+            return language
     return None
 
 
 @dataclass(frozen=True)
-class Pair:
-    """The languages asked for.
-
-    Args:
-        source: Language of the sentences, as `--from` gives it.
-        target: Language of the translations, as `--to` gives it.
-        text: Language that the catalogue says the sentences are in, where `--from` is not given.
-    """
-
-    source: str | None = None
-    target: str | None = None
-    text: str | None = None
-
-
-@dataclass(frozen=True)
 class Instruction:
-    """What a model gets beside the sentence.
+    """Input of a model apart from the sentence.
 
     Args:
-        prefix: Text before every sentence.
-        source: The tokenizer's `src_lang`.
-        first_token: Id of the first token made, which names the target language.
-        warning: What the user should know of it.
+        prefix: String before every sentence.
+        source: `src_lang` of the tokenizer.
+        first_token: ID of the first generated token, which stands for the target language.
+        warning: Warning for the user, or "".
     """
 
     prefix: str = ""
@@ -74,119 +57,102 @@ class Instruction:
     warning: str = ""
 
 
-def instruction(model: str, config: Any, tokenizer: Any, pair: Pair, prefix: str | None) -> Instruction:
-    """Return how a model is asked to translate from one language into another.
+def make_instruction(
+    model: str, config: Any, tokenizer: Any, source: str | None, target: str | None, prefix: str | None
+) -> Instruction:
+    """Return the instruction that makes a model translate between two languages.
 
     Args:
-        model: Its name, for messages.
-        config: Its transformers configuration.
-        tokenizer: Its tokenizer.
-        pair: The languages asked for.
-        prefix: Text before every sentence that the user gave; takes the place of what would be found.
+        model: Name of the model, for messages.
+        config: transformers configuration of the model.
+        tokenizer: Tokenizer of the model.
+        source: Language of the sentences, or None if it is unknown.
+        target: Language to translate into, or None if the model has only one.
+        prefix: String before every sentence, given by the user. It replaces the default.
 
     Raises:
-        CseError: The model does not know a language, or has to be told one.
+        CseError: If the model does not support a language, or needs one.
     """
-    if hasattr(tokenizer, "src_lang"):
-        return _first_token(model, tokenizer, pair, prefix or "")
+    if hasattr(tokenizer, "src_lang"):  # M2M100, NLLB, mBART
+        tokens = _language_tokens(tokenizer)
+        code = _match(model, source, tokens, "--from") if source else str(tokenizer.src_lang)
+        return Instruction(prefix or "", code, tokens[_match(model, target, tokens, "--to")])
     if prefix is not None:
         return Instruction(prefix)
     if config.model_type == "marian":
-        return _marian(model, tokenizer, pair)
-    if config.model_type == "t5" or (config.model_type in _T5 and pair.target):
-        return _t5(model, config, tokenizer, pair)
-    if pair.target is not None:
+        return _marian_instruction(model, tokenizer, source, target)
+    if config.model_type == "t5" or ("t5" in config.model_type and target):
+        return _t5_instruction(model, config, source, target)
+    if target is not None:
         raise CseError(
-            f"--to: model {model!r} is a {config.model_type}, which takes no target language",
-            "leave --to out; --prefix gives it a text before every sentence",
+            f"--to: model '{model}' is a {config.model_type} model, which has no target language",
+            "omit --to; use --prefix to add a string before every sentence",
+            code="data.no_target_language",
         )
     return Instruction()
 
 
-def _first_token(model: str, tokenizer: Any, pair: Pair, prefix: str) -> Instruction:
-    """M2M100, NLLB and mBART: both languages are tokens."""
+def _language_tokens(tokenizer: Any) -> dict[str, int]:
     if hasattr(tokenizer, "lang_code_to_id"):
-        codes = dict(tokenizer.lang_code_to_id)
-    else:
-        named = [token for token in map(str, tokenizer.get_added_vocab()) if _FLORES.match(token)]
-        codes = {token: tokenizer.convert_tokens_to_ids(token) for token in named}
-    asked = pair.source or pair.text
-    source = _code(model, asked, codes, "--from") if asked else str(tokenizer.src_lang)
-    return Instruction(prefix, source, int(codes[_code(model, pair.target, codes, "--to")]))
+        return dict(tokenizer.lang_code_to_id)
+    added = [str(token) for token in tokenizer.get_added_vocab()]
+    return {code: tokenizer.convert_tokens_to_ids(code) for code in added if re.match(r"[a-z]{2,3}_[A-Za-z]+$", code)}
 
 
-def _marian(model: str, tokenizer: Any, pair: Pair) -> Instruction:
-    """Marian: one pair of languages, or several targets as words such as `>>fr<<`."""
-    _check(model, tokenizer, "--from", pair.source or pair.text, tokenizer.source_lang)
-    if not tokenizer.supported_language_codes:
-        _check(model, tokenizer, "--to", pair.target, tokenizer.target_lang)
+def _marian_instruction(model: str, tokenizer: Any, source: str | None, target: str | None) -> Instruction:
+    """Return the instruction for one pair of languages, or for several targets such as `>>fr<<`."""
     targets = [token[2:-2] for token in tokenizer.supported_language_codes]
-    if len(targets) > 1 or (targets and pair.target):
-        return Instruction(f">>{_code(model, pair.target, targets, '--to')}<< ")
+    fixed = [("--from", source, tokenizer.source_lang)]
+    if not targets:
+        fixed.append(("--to", target, tokenizer.target_lang))
+    for option, given, own in fixed:
+        if given and (known := find_language(own or "")) and find_language(given) != known:
+            raise CseError(
+                f"{option}: model '{model}' translates {tokenizer.source_lang} to {tokenizer.target_lang}, not {given}",
+                f"use another model, or {option} {own}",
+                code="data.unsupported_language",
+            )
+    if len(targets) > 1 or (targets and target):
+        return Instruction(f">>{_match(model, target, targets, '--to')}<< ")
     return Instruction()
 
 
-def _check(model: str, tokenizer: Any, option: str, asked: str | None, fixed: str | None) -> None:
-    """Refuse another language than the one a model was made for, where its tokenizer's configuration names it."""
-    if asked and (known := language(fixed or "")) and language(asked) != known:
+def _t5_instruction(model: str, config: Any, source: str | None, target: str | None) -> Instruction:
+    """Return the prefix of Raffel et al. (JMLR 2020, appendix D): "translate English to German: "."""
+    begin, end = _known_language(model, source or "en", "--from"), _known_language(model, target, "--to")
+    trained = [task for task in getattr(config, "task_specific_params", None) or {} if task.startswith("translation_")]
+    warning = ""
+    if trained and f"translation_{begin.code}_to_{end.code}" not in trained:
+        warning = f"model '{model}' was not trained to translate {begin.name} to {end.name}, only: {', '.join(trained)}"
+    return Instruction(f"translate {begin.name} to {end.name}: ", warning=warning)
+
+
+def _known_language(model: str, name: str | None, option: str) -> Language:
+    languages = {language.code: language for language in LANGUAGES}
+    return languages[_match(model, name, languages, option)]
+
+
+def _match(model: str, name: str | None, codes: Collection[str], option: str) -> str:
+    """Return the model's code of a language that is given by any of its names."""
+    known = sorted(codes)
+    if name is None:
         raise CseError(
-            f"{option}: model {model!r} translates {tokenizer.source_lang} to {tokenizer.target_lang}, not {asked}",
-            f"name a model for that pair of languages, or give {option} {fixed}",
+            f"model '{model}' supports {len(known)} languages and needs a target language",
+            f"add {option} {'de' if 'de' in known else known[0]}, or --prefix for a fine-tuned T5 model",
+            code="data.no_target_language",
         )
-
-
-def _t5(model: str, config: Any, tokenizer: Any, pair: Pair) -> Instruction:
-    """T5: the prefix of its own configuration, else one made of the languages' names."""
-    prefixes: dict[tuple[str, str], str] = {}
-    for task, settings in (getattr(config, "task_specific_params", None) or {}).items():
-        if (match := re.fullmatch(r"translation_(\w+)_to_(\w+)", task)) and "prefix" in (settings or {}):
-            prefixes[match[1], match[2]] = settings["prefix"]
-    source = _named(pair.source or pair.text or "en", "--from")
-    fitting = {target: prefix for (begin, target), prefix in prefixes.items() if begin == source.code}
-    if pair.target is None:
-        if len(fitting) == 1:
-            return Instruction(next(iter(fitting.values())))
-        known = f", one of {', '.join(sorted(fitting))}" if fitting else ", for example --to de"
-        raise CseError(
-            f"model {model!r} is a T5 and has to be told what to translate into",
-            f"give --to{known}; or --prefix ('' for a fine-tuned one)",
-        )
-    target = _named(pair.target, "--to")
-    if target.code in fitting:
-        return Instruction(fitting[target.code])
-    if f"<2{target.code}>" in tokenizer.get_vocab():  # MADLAD-400
-        return Instruction(f"<2{target.code}> ")
-    pairs = ", ".join(f"{begin} to {end}" for begin, end in sorted(prefixes))
-    warning = f"model {model!r} names translation from {pairs} only, not {source.code} to {target.code}"
-    return Instruction(f"translate {source.name} to {target.name}: ", warning=warning if prefixes else "")
-
-
-def _named(word: str, option: str) -> Language:
-    found = language(word)
-    if found is None:
-        near = suggestion(word, [word for known in LANGUAGES for word in (known.code, known.name)])
-        raise CseError(
-            f"{option}: unknown language {word!r}.{near}",
-            "use a code such as de, or say the whole instruction with --prefix 'translate English to German: '",
-        )
-    return found
-
-
-def _code(model: str, word: str | None, codes: Collection[str], option: str) -> str:
-    """Return the model's own code of a language that was named in any way."""
-    some = ", ".join(sorted(codes)[:8])
-    if word is None:
-        first = next(iter(codes), "de")
-        raise CseError(
-            f"model {model!r} knows {len(codes)} languages", f"say which with {option}, for example {option} {first}"
-        )
-    found = language(word)
-    names = [word] if found is None else [word, found.flores, found.code]
-    if exact := [name for name in names if name in codes]:
-        return exact[0]
-    stems = {word} if found is None else {found.code, found.flores[:3]}
-    near = [code for code in codes if code.split("_")[0] in stems]
+    language = find_language(name)
+    names = [name] if language is None else [name, language.flores, language.code]
+    for exact in names:
+        if exact in codes:
+            return exact
+    stems = {name} if language is None else {language.code, language.flores[:3]}
+    near = [code for code in known if code.split("_")[0] in stems]
     if len(near) == 1:
         return near[0]
-    hint = f" Did you mean {' or '.join(map(repr, sorted(near)[:3]))}?" if near else suggestion(word, codes)
-    raise CseError(f"{option}: model {model!r} has no language {word!r}.{hint}", f"some that it has: {some}")
+    hint = f" Did you mean {' or '.join(map(repr, near[:3]))}?" if near else suggestion(name, known)
+    raise CseError(
+        f"{option}: model '{model}' does not support the language '{name}'.{hint}",
+        f"use a language such as {', '.join(known[:5])}",
+        code="data.unsupported_language",
+    )

@@ -1,6 +1,6 @@
-"""What a recipe needs on this machine: its models, data sets and files; what is here, and what can be downloaded.
+"""Availability of what recipes require (models, data sets and files), and its download.
 
-All that is missing is reported together, with sizes and commands, before the first download.
+All missing requirements are reported together, with sizes and commands, before the first download.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from typing import Literal
 from rich.filesize import decimal
 
 from cse_cli.data.files import find_files
-from cse_cli.data.languages import language
+from cse_cli.data.languages import find_language
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.requirements import HUB, Requirement
-from registry import catalogue, hub, models, transfer
-from registry.catalogue.find import own_file
-from registry.catalogue.hub_sets import HubSet
 from registry.errors import CseError, MissingError, UnknownNameError
+from registry.resources import catalog, hub, models
+from registry.resources.catalog.find import own_file
+from registry.resources.catalog.hub_sets import HubSet
+from registry.resources.download import reporting
 
 DownloadProgress = Callable[[str, int, int | None], None]
-"""Called with what is being downloaded, bytes done, and bytes in all where they are known."""
+"""Called with the name of a download, the bytes done and the total bytes, or None if the total is unknown."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a requirement is met.
+    """Availability of a requirement.
 
     Args:
-        state: "here", "fetchable" (it can be downloaded), or "missing".
-        origin: Where it lies or comes from.
-        paths: Its files and folders, where it is here.
-        bytes: What is still to be downloaded; None where that is not known.
-        licence: Its terms, where they are known.
-        problem: Why it is missing.
-        action: What to do about it.
+        requirement: Model, data set or file.
+        state: "here", "fetchable" (it can be downloaded) or "missing".
+        origin: Location, or source of the download.
+        paths: Files and directories on this machine.
+        bytes: Size of the download, or None if it is unknown.
+        license: License terms, or "" if they are unknown.
+        problem: Reason why it is missing.
+        action: Next action if it is missing.
     """
 
     requirement: Requirement
@@ -44,196 +46,206 @@ class Availability:
     origin: str = ""
     paths: tuple[Path, ...] = ()
     bytes: int | None = None
-    licence: str = ""
+    license: str = ""
     problem: str = ""
     action: str = ""
 
 
 def parse_requirements(names: Sequence[str]) -> list[Requirement]:
-    """Return what words of a command line mean: data sets, NAME or NAME/SPLIT, `hf:` data sets, else models.
+    """Return the requirements for arguments of a command: NAME or NAME/SPLIT of a data set, `hf:…`, or a model.
 
     Raises:
-        UnknownNameError: A data set has no such split, or a recipe is named.
+        UnknownNameError: If a split does not exist, or the name is that of a recipe.
     """
     found = []
     for name in names:
         dataset, _, split = name.partition("/")
-        if name.startswith("hf:"):
+        if name.startswith(HUB):
             found.append(Requirement("dataset", name, "train"))
-        elif dataset in catalogue.names():
-            splits = [split] if split else catalogue.entry(dataset).splits
+        elif dataset in catalog.names():
+            splits = [split] if split else catalog.entry(dataset).splits
             found += [Requirement("dataset", dataset, each) for each in splits]
         elif name in all_recipes():
-            raise UnknownNameError(f"'{name}' is a recipe, no data set and no model", f"cse data download --for {name}")
+            raise UnknownNameError(
+                f"'{name}' is a recipe, not a data set or a model",
+                f"cse data download --for {name}",
+                code="data.recipe_as_data_set",
+            )
         else:
             found.append(Requirement("model", name))
     return found
 
 
-def availability(wanted: Requirement, *, ask_hub: bool = False) -> Availability:
-    """Return whether a requirement is met, from where it can be had, or why not.
+def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availability:
+    """Return the availability of a requirement.
 
     Args:
-        wanted: What is asked for.
-        ask_hub: Whether the hub may be asked for what no catalogue knows; otherwise nothing goes over the network.
+        requirement: Model, data set or file.
+        ask_hub: Whether to query the Hub about names that are in no catalog. Otherwise the network is not used.
     """
+    look_up = {"model": _model, "dataset": _dataset, "file": _file}[requirement.kind]
     try:
-        return _LOOK[wanted.kind](wanted, ask_hub)
+        return look_up(requirement, ask_hub)
     except CseError as error:
-        return Availability(wanted, "missing", problem=error.message, action=error.next_action or "")
+        return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
 
 
-def _model(wanted: Requirement, ask_hub: bool) -> Availability:
-    state = models.model_state(wanted.name, ask_hub=ask_hub and models.known(wanted.name) is None)
-    licence = state.licence or ""
+def _model(requirement: Requirement, ask_hub: bool) -> Availability:
+    state = models.model_state(requirement.name, ask_hub=ask_hub and models.known(requirement.name) is None)
+    license = state.license or ""
     if state.path is not None:
-        return Availability(wanted, "here", _origin(state.path), (state.path,), 0, licence)
+        return Availability(requirement, "here", _location(state.path), (state.path,), 0, license)
     if state.repository is None:
-        models.locate(wanted.name)  # raises what is wrong with the path
+        models.locate(requirement.name)  # raises the error of the path
     assert state.repository is not None
-    return Availability(wanted, "fetchable", _hub_name(state.repository), (), state.bytes, licence)
+    return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, license)
 
 
-def _dataset(wanted: Requirement, ask_hub: bool) -> Availability:
-    if wanted.name.startswith(HUB):
-        return _hub_set(wanted, ask_hub)
-    found = catalogue.find(wanted.name, wanted.split)
-    licence = catalogue.entry(wanted.name).licence
+def _dataset(requirement: Requirement, ask_hub: bool) -> Availability:
+    if requirement.name.startswith(HUB):
+        return _hub_set(requirement, ask_hub)
+    found = catalog.find(requirement.name, requirement.split)
+    license = catalog.entry(requirement.name).license
     if found is not None:
         origin, source = found
-        return Availability(wanted, "here", origin, source.paths, 0, licence)
-    states = [catalogue.state(*root) for root in catalogue.roots(wanted.name, wanted.split)]
+        return Availability(requirement, "here", origin, source.paths, 0, license)
+    states = [catalog.state(*root) for root in catalog.roots(requirement.name, requirement.split)]
     lacking = [state for state in states if state.origin is None]
     for state in lacking:
         if not state.sources:
-            catalogue.locate(state.name, state.split)  # raises what to do
+            catalog.locate(state.name, state.split)  # raises an error with the next action
     files = {(state.sources[0], state.files): state.bytes for state in lacking}
     size = sum(size or 0 for size in files.values()) if all(files.values()) else None
     origins = dict.fromkeys(state.sources[0] for state in lacking)
-    return Availability(wanted, "fetchable", ", ".join(origins), (), size, licence)
+    return Availability(requirement, "fetchable", ", ".join(origins), (), size, license)
 
 
-def _hub_set(wanted: Requirement, ask_hub: bool) -> Availability:
-    dataset = HubSet.parse(wanted.name)
+def _hub_set(requirement: Requirement, ask_hub: bool) -> Availability:
+    dataset = HubSet.parse(requirement.name)
     if ask_hub:
-        hub.remote_files(dataset.repository)  # raises where there is no such repository
-    state = dataset.state(wanted.split)
+        hub.remote_files(dataset.repository)  # raises an error if the repository does not exist
+    state = dataset.state(requirement.split)
     if state.path is not None:
-        return Availability(wanted, "here", "cache", (state.path,), 0)
-    return Availability(wanted, "fetchable", _hub_name(dataset.repository), (), state.bytes)
+        return Availability(requirement, "here", "cache", (state.path,), 0)
+    return Availability(requirement, "fetchable", _hub_name(dataset.repository), (), state.bytes)
 
 
-def _file(wanted: Requirement, _: bool) -> Availability:
+def _file(requirement: Requirement, _: bool) -> Availability:
     try:
-        if wanted.wanted_by[:1] == ("data.file",):
-            paths = find_files([wanted.name])
-        elif (path := own_file(wanted.name)) is not None:
+        if requirement.wanted_by[:1] == ("data.file",):
+            paths = find_files([requirement.name])
+        elif (path := own_file(requirement.name)) is not None:
             paths = (path,)
         else:
-            raise MissingError(f"no file {wanted.name}", "put it into the current folder, or below $CSE_DATA")
+            raise MissingError(
+                f"file '{requirement.name}' does not exist",
+                "move it to the current directory, or below $CSE_DATA",
+                code="data.missing_file",
+            )
     except MissingError as error:
-        return Availability(
-            wanted, "missing", problem=error.message, action=_once(wanted.command) or error.next_action or ""
-        )
-    return Availability(wanted, "here", str(paths[0].parent), paths, 0)
+        action = _explained(requirement.command) or error.next_action or ""
+        return Availability(requirement, "missing", problem=error.message, action=action)
+    return Availability(requirement, "here", str(paths[0].parent), paths, 0)
 
 
-def _once(command: str) -> str:
-    """Return what a command does for a recipe, and the command; nothing where there is none."""
+def _explained(command: str) -> str:
+    """Return a command that creates or downloads a file, with an explanation, or "" if there is no command."""
     words = command.split()
     if "translate" not in words:
-        return command and f"fetch it once: {command}"
-    target = language(words[words.index("--to") + 1]) if "--to" in words[:-1] else None
-    return f"make {f'the {target.name} side' if target else 'it'} once: {command}"
+        return command and f"download it: {command}"
+    target = find_language(words[words.index("--to") + 1]) if "--to" in words[:-1] else None
+    return f"create {f'the {target.name} translation' if target else 'it'}: {command}"
 
 
-_LOOK = {"model": _model, "dataset": _dataset, "file": _file}
-
-
-def _origin(model: Path) -> str:
-    """Return in a word where the directory of a model lies."""
-    folders = {"package": models.PRETRAINED, "CSE_MODELS": models.own_folder(), "cache": hub.cache_folder()}
-    return next((name for name, folder in folders.items() if model.is_relative_to(folder.absolute())), str(model))
+def _location(model: Path) -> str:
+    """Return a short name of the location of a model's directory."""
+    directories = {"package": models.PRETRAINED, "CSE_MODELS": models.own_folder(), "cache": hub.cache_folder()}
+    return next((name for name, path in directories.items() if model.is_relative_to(path.absolute())), str(model))
 
 
 def _hub_name(repository: hub.Repository) -> str:
     return f"hf:{repository.id}@{repository.revision[:12]}"
 
 
-def fetch(wanted: Sequence[Requirement], progress: DownloadProgress, *, force: bool = False) -> list[Availability]:
-    """Return everything wanted, all of it here: what is not is downloaded.
+def fetch(
+    requirements: Sequence[Requirement], progress: DownloadProgress, *, force: bool = False
+) -> list[Availability]:
+    """Download the requirements that are not on this machine, and return the availability of all.
 
     Args:
-        wanted: Requirements.
-        progress: Called as bytes arrive.
-        force: Download again what was downloaded before, and check its content.
+        requirements: Requirements.
+        progress: Called during downloads.
+        force: Whether to download existing files again and verify them.
 
     Raises:
-        MissingError: Something can be had from nowhere; raised before the first download, with all that is missing.
+        MissingError: If a requirement cannot be downloaded. It lists all missing ones, before the first download.
     """
-    found = [availability(one) for one in wanted]
+    found = [availability(one) for one in requirements]
     if not force and all(one.state == "here" for one in found):
         return found
     if any(_is_on_hub(one) for one in found):
         reason = hub.unreachable()
-        found = [_from_hub(one, reason) if _is_on_hub(one) else one for one in found]
+        found = [_checked_on_hub(one, reason) if _is_on_hub(one) else one for one in found]
     if missing := [one for one in found if one.state == "missing"]:
-        raise MissingError(*_missing_message(missing, [one for one in found if one.state == "fetchable"]))
+        raise _missing_error(missing, [one for one in found if one.state == "fetchable"])
 
     def report(label: str, done: int, total: int | None, note: str) -> None:
         progress(f"{label} {note}".rstrip(), done, total)
 
-    with transfer.reporting(report):
+    with reporting(report):
         for one in found:
             if one.state == "fetchable" or force:
                 _download(one.requirement, force=force)
-    return [availability(one) for one in wanted]
+    return [availability(one) for one in requirements]
 
 
-def _download(wanted: Requirement, *, force: bool) -> None:
-    if wanted.kind == "model":
-        models.locate(wanted.name, force=force)
-    elif wanted.name.startswith(HUB):
-        HubSet.parse(wanted.name).files(wanted.split)
-    elif wanted.kind == "dataset" and force:
-        catalogue.fetch(wanted.name, wanted.split, force=True)
-    elif wanted.kind == "dataset":
-        catalogue.locate(wanted.name, wanted.split)
+def _download(requirement: Requirement, *, force: bool) -> None:
+    if requirement.kind == "model":
+        models.locate(requirement.name, force=force)
+    elif requirement.name.startswith(HUB):
+        HubSet.parse(requirement.name).files(requirement.split)
+    elif requirement.kind == "dataset" and force:
+        catalog.fetch(requirement.name, requirement.split, force=True)
+    elif requirement.kind == "dataset":
+        catalog.locate(requirement.name, requirement.split)
 
 
 def _is_on_hub(one: Availability) -> bool:
     return one.state == "fetchable" and one.origin.startswith(HUB)
 
 
-def _from_hub(one: Availability, unreachable: str | None) -> Availability:
-    """Return what the hub says of something it should have, or that it cannot be asked."""
+def _checked_on_hub(one: Availability, unreachable: str | None) -> Availability:
+    """Return the availability according to the Hub. It is missing if the Hub is unreachable."""
     if unreachable is None:
         return availability(one.requirement, ask_hub=True)
-    action = "`cse data pack` on a machine that reaches the network makes an archive of what a recipe needs"
+    action = "run `cse data pack RECIPE` on a machine with internet"
     if unreachable.startswith(hub.OFFLINE):
-        action = f"unset {hub.OFFLINE}; where there is no network, {action}"
+        action = f"unset {hub.OFFLINE}, or {action}"
     return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
 
 
-def _missing_message(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> tuple[str, str]:
-    """Return message and next action for all that is missing; what is missing for one reason stands together."""
+def _missing_error(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> MissingError:
+    """Return the error for missing requirements, grouped by reason."""
     if len(missing) == 1 and not fetchable:
         one = missing[0]
-        return f"{one.requirement.title}: {one.problem}", one.action
+        return MissingError(f"{one.requirement.title}: {one.problem}", one.action, code="data.missing_requirement")
     reasons: dict[tuple[str, str], list[str]] = {}
     for one in missing:
         size = f" ({decimal(one.bytes)})" if one.bytes else ""
         reasons.setdefault((one.problem, one.action), []).append(f"{one.requirement.title}{size}")
-    lines = [f"\n  {', '.join(told)}: {why}\n      → {action}" for (why, action), told in reasons.items()]
-    noun = "1 thing" if len(missing) == 1 else f"{len(missing)} things"
-    also = f"\n  ({download_size(fetchable)} would be downloaded)" if fetchable else ""
-    message = f"{noun} that the run needs cannot be had:{''.join(lines)}{also}"
-    return message, "`cse list recipes` shows what runs here now; nothing was downloaded"
+    lines = [f"\n  {', '.join(titles)}: {why}\n      → {action}" for (why, action), titles in reasons.items()]
+    also = f"\n  (download size of the others: {download_size(fetchable)})" if fetchable else ""
+    return MissingError(
+        f"requirements not found: {len(missing)}{''.join(lines)}{also}",
+        "run `cse list recipes` to see which recipes are ready; nothing was downloaded",
+        code="data.missing_requirement",
+    )
 
 
 def download_size(found: Sequence[Availability]) -> str:
-    """Return how much there is to download, in words; archives that several data sets share count once."""
+    """Return the total download size, or "" without downloads. Archives that several data sets share count once."""
     sizes = {(one.origin, one.bytes): one.bytes for one in found if one.state == "fetchable"}
     known = sum(size for size in sizes.values() if size is not None)
-    unknown = "what has no known size" if any(size is None for size in sizes.values()) else ""
-    return " and ".join(filter(None, (decimal(known) if known or not unknown else "", unknown)))
+    if all(size is not None for size in sizes.values()):
+        return decimal(known) if sizes else ""
+    return f"{decimal(known)} and files of unknown size" if known else "files of unknown size"

@@ -1,48 +1,44 @@
-"""The training text a recipe names, as memory-mapped columns: catalogue data sets, `hf:` data sets, files of one's own.
+"""Training text of a recipe as memory-mapped columns: catalog data sets, `hf:` data sets and files of the user.
 
-What is named is read once, by the builders of `datasets`, into an Arrow file of the columns in use; a second start maps
-that file, once its checksum is right. Every row has a text: blank ones are left out and counted.
+The text is read once by the builders of `datasets` and written to an Arrow file of the columns in use. A second start
+maps that file if its checksum is right. Blank rows are skipped and counted.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from cse_cli.core import paths
+from cse_cli.data.cache import Facts, cached, noted_facts
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
-from cse_cli.data.tokens import Column, Progress, cache_error, checksum, join, tokenise, warn_of_damage
+from cse_cli.data.tokens import Column, Progress, concatenate, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
-from registry import catalogue
-from registry.catalogue import Source
 from registry.errors import CseError
-from registry.paths import make_folder, write_atomically
+from registry.resources import catalog
+from registry.resources.catalog import Source
 from registry.tokens import Vocabulary
 
-VERSION = "1"
-"""Part of every stored text's key: raise it when the same files make other rows."""
+VERSION = "2"
+"""Part of the key of every stored text. Raise it if the same files give other rows."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One data set, or the user's files, before its rows are read.
+    """One data set, or the files of the user, before its rows are read.
 
     Args:
-        name: "dataset/split", or the path as the recipe writes it.
-        columns: Columns it has.
-        tables: Columns wanted → its rows, blank ones among them.
-        paths: The files it is read from; none for what is generated.
-        layout: What else decides the rows.
-        source: Its catalogue entry's split.
-        files: The same as shards of one format, where it is such.
+        name: "dataset/split", or the path as written in the recipe.
+        columns: Names of the columns.
+        tables: Returns the rows of the given columns, blank rows included.
+        paths: Files of the part. Generated data sets have no files.
+        layout: Everything else that decides the rows.
+        source: Catalog entry of the split, or None.
+        files: The files as shards of one format, or None if they are not.
     """
 
     name: str
@@ -56,13 +52,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Content:
-    """What the rows of a part hold.
+    """Digests and counts of the rows of a part.
 
     Args:
-        digest: SHA-256 of the content, as `Source.digest` has it, blank rows included.
-        columns: Column → digest of its cells, blank rows left out.
-        blank: Rows left out.
-        rows: Rows kept.
+        digest: SHA-256 of the content as defined by `Source.digest`, blank rows included.
+        columns: Digest of the cells of each column, blank rows excluded.
+        blank: Number of blank rows, which are skipped.
+        rows: Number of other rows.
     """
 
     digest: str
@@ -70,32 +66,25 @@ class Content:
     blank: int
     rows: int
 
-
-@dataclass(frozen=True)
-class Stored:
-    """The rows of a part, read.
-
-    Args:
-        rows: A `datasets.Dataset` of text cells; none is blank.
-    """
-
-    rows: Any = field(repr=False)
-    content: Content
+    @classmethod
+    def from_facts(cls, facts: Facts) -> Content:
+        """Return the content from the facts about a cached file."""
+        return cls(facts["digest"], facts["columns"], facts["blank"], facts["rows"])
 
 
 @dataclass(frozen=True)
 class Text:
-    """Rows of text cells, read as often as asked.
+    """Rows of strings, which can be read repeatedly.
 
     Args:
-        parts: Where the rows come from, in order.
-        columns: Columns asked for.
-        rows: Rows in all, after the limit.
-        digests: "dataset/split", or the file's path → SHA-256 of its content.
-        notices: What the user should know of the rows.
+        parts: `datasets.Dataset` of the rows that are not blank, and their content, of each part.
+        columns: Names of the columns.
+        rows: Total number of rows, after the limit.
+        digests: SHA-256 of the content of each part, by "dataset/split" or by path.
+        notices: Remarks for the user, such as the number of skipped rows.
     """
 
-    parts: tuple[Stored, ...]
+    parts: tuple[tuple[Any, Content], ...]
     columns: tuple[str, ...]
     rows: int
     digests: dict[str, str]
@@ -107,131 +96,135 @@ class Text:
         return _fingerprint(self.digests.values(), self.columns, self.rows)
 
     def cells(self, column: str) -> Iterator[str]:
-        """Yield one column, row by row."""
-        tables = chain.from_iterable(part.rows.with_format("arrow").iter(1024) for part in self.parts)
+        """Yield the cells of one column."""
+        tables = chain.from_iterable(rows.with_format("arrow").iter(1024) for rows, _ in self.parts)
         return islice(chain.from_iterable(table.column(column).to_pylist() for table in tables), self.rows)
 
     def tokens(
         self, column: str, vocabulary: Vocabulary, max_length: int, progress: Progress | None = None
     ) -> Column[list[int]]:
-        """Return one column's tokens, made at first use and kept in the cache."""
-        done, made = 0, []
-        for part, rows in self._shares():
-            shown = None if progress is None else _shifted(progress, done, self.rows)
-            digest = part.content.columns[column]
-            made.append(tokenise(part.rows, rows, column, digest, vocabulary, max_length, shown))
-            done += rows
-        return Column(join(made))
+        """Return the token ids of one column. They are computed at first use and cached."""
+        made: list[Any] = []
+        done = 0
+
+        def report(rows: int, _: int) -> None:
+            if progress is not None:
+                progress(done + rows, self.rows)
+
+        for rows, content in self.parts:
+            used = min(self.rows - done, len(rows))
+            if used > 0:
+                made.append(tokenize(rows, used, column, content.columns[column], vocabulary, max_length, report))
+                done += used
+        return Column(concatenate(made))
 
     def sentences(self, column: str) -> Column[str]:
         """Return one column for access by row."""
-        return Column(join([part.rows.select_columns([column]) for part in self.parts]))
-
-    def _shares(self) -> Iterator[tuple[Stored, int]]:
-        """Yield each part and how many of its rows are used."""
-        left = self.rows
-        for part in self.parts:
-            if left > 0:
-                yield part, min(left, len(part.rows))
-            left -= len(part.rows)
+        return Column(concatenate([rows.select_columns([column]) for rows, _ in self.parts]))
 
 
 def open_text(data: Data, columns: set[str]) -> Text:
-    """Return the training text, found, counted and checked.
+    """Return the training text after a check of its rows.
 
     Args:
-        data: What the recipe names.
-        columns: Columns that views and augmenters read.
+        data: Section `[data]` of the recipe.
+        columns: Columns that the views and augmenters read.
 
     Raises:
-        CseError: Rows are missing or malformed, or a column is not there.
-        MissingError: A data set is not on this machine and cannot be fetched.
+        CseError: If rows are missing or malformed, or a column does not exist.
+        MissingError: If a data set is not on this machine and cannot be downloaded.
     """
-    wanted = tuple(sorted(columns))
-    parts = named_parts(data)
-    for part in parts:
-        require_columns(data, part, wanted)
-    stored = [_stored(part, wanted) for part in parts]
-    rows = sum(len(each.rows) for each in stored)
-    if rows == 0:
-        raise CseError(f"{data.named}: no sentences", "one sentence a line")
-    notices = [
-        f"{part.name}: {blank:,} blank {'line' if wanted == ('text',) else 'row'}{'s'[: blank != 1]} skipped"
-        for part, each in zip(parts, stored, strict=True)
-        if (blank := each.content.blank)
-    ]
-    digests = {part.name: each.content.digest for part, each in zip(parts, stored, strict=True)}
-    return Text(tuple(stored), wanted, min(rows, data.limit or rows), digests, tuple(notices))
+    names = tuple(sorted(columns))
+    parts = _parts_with(data, names)
+    stored = [_read_part(part, names) for part in parts]
+    available = sum(content.rows for _, content in stored)
+    if available == 0:
+        raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
+    notices = []
+    for part, (_, content) in zip(parts, stored, strict=True):
+        if content.blank:
+            noun = "line" if names == ("text",) else "row"
+            notices.append(f"{part.name}: {content.blank:,} blank {noun}{'s'[: content.blank != 1]} skipped")
+    digests = {part.name: content.digest for part, (_, content) in zip(parts, stored, strict=True)}
+    return Text(tuple(stored), names, min(available, data.limit or available), digests, tuple(notices))
 
 
 def text_fingerprint(data: Data, columns: set[str]) -> str:
-    """Return `open_text(data, columns).fingerprint`; text that was read before is not read again, not even its rows.
+    """Return `open_text(data, columns).fingerprint`. Text that was read before is not opened.
 
     Raises:
-        CseError, MissingError: As `open_text`.
+        CseError: If rows are missing or malformed, or a column does not exist.
+        MissingError: If a data set is not on this machine and cannot be downloaded.
     """
-    wanted = tuple(sorted(columns))
-    parts = named_parts(data)
-    for part in parts:
-        require_columns(data, part, wanted)
-    contents = [_content(part, wanted) for part in parts]
+    names = tuple(sorted(columns))
+    contents = [_content(part, names) for part in _parts_with(data, names)]
     rows = sum(content.rows for content in contents)
-    return _fingerprint([content.digest for content in contents], wanted, min(rows, data.limit or rows))
+    return _fingerprint([content.digest for content in contents], names, min(rows, data.limit or rows))
 
 
 def _fingerprint(digests: Iterable[str], columns: tuple[str, ...], rows: int) -> str:
     return hashlib.sha256(repr((list(digests), columns, rows)).encode()).hexdigest()
 
 
-def named_parts(data: Data) -> list[Part]:
-    """Return what a recipe's `[data]` names; nothing but the first lines of files is read.
+def _parts_with(data: Data, columns: Sequence[str]) -> list[Part]:
+    parts = find_parts(data)
+    for part in parts:
+        check_columns(data, part, columns)
+    return parts
+
+
+def find_parts(data: Data) -> list[Part]:
+    """Return the data sets or files that a recipe names. Only the first lines of files are read.
 
     Raises:
-        CseError: It names nothing, or the same twice.
-        MissingError: A data set is not on this machine and cannot be fetched.
+        CseError: If the recipe names no text, or a data set twice.
+        MissingError: If a data set is not on this machine and cannot be downloaded.
     """
     if data.file and data.dataset:
-        raise CseError("[data] names both `dataset` and `file`", "keep one of them")
+        raise CseError("[data] has both `dataset` and `file`", "remove one of them", code="data.dataset_and_file")
     if data.file:
         return [_files_part(data.named, open_files(find_files(data.files), data.column))]
     if not data.dataset:
-        raise CseError("[data] names neither `dataset` nor `file`", "`cse data list` shows the data sets")
+        raise CseError(
+            "[data] has neither `dataset` nor `file`",
+            'add `dataset`, for example "tatoeba_open"; `cse data list` shows all data sets',
+            code="data.no_text",
+        )
     repeated = {name for name in data.dataset if data.dataset.count(name) > 1}
     if repeated:
-        raise CseError(f"[data] dataset names {', '.join(sorted(repeated))} twice", "name each data set once")
-    return [_hub_part(name, data) if name.startswith("hf:") else _catalogue_part(name, data) for name in data.dataset]
+        raise CseError(
+            f"[data] dataset: '{min(repeated)}' appears twice", "list each data set once", code="data.repeated_dataset"
+        )
+    return [_hub_part(name, data) if name.startswith("hf:") else _catalog_part(name, data) for name in data.dataset]
 
 
-def require_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
-    """Check that a part has the columns.
+def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
+    """Check that a part has all columns.
 
     Raises:
-        CseError: It lacks one; the message says how to get it.
+        CseError: If a column does not exist. The message explains how to get it.
     """
     missing = [name for name in columns if name not in part.columns]
     if not missing:
         return
-    advice = "name another column in the recipe's view, or add this one to the data"
+    action = "use another column in the recipe's view, or add this one to the data"
     if missing == ["translation"]:
-        name = part.name.removesuffix(f"/{data.split}")
-        advice = f"`cse data translate {name} --model MODEL` makes it with a translation model"
+        action = f"create it: cse data translate {part.name.removesuffix(f'/{data.split}')} --model MODEL"
     elif missing == ["text"] and part.source is None:
-        advice = "give `data.column` the column that holds the text"
+        action = "set `data.column` to the column that contains the text"
     raise CseError(
-        f"{'file' if data.file else 'dataset'} '{part.name}' has no column {', '.join(map(repr, missing))}; "
-        f"its columns are {', '.join(part.columns)}",
-        advice,
+        f"{'file' if data.file else 'dataset'} '{part.name}' has no column '{missing[0]}'. "
+        f"Its columns: {', '.join(part.columns)}",
+        action,
+        code="data.unknown_column",
     )
-
-
-# --- what the rows are read from --------------------------------------------------------------------------------------
 
 
 def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Part:
     return Part(
         name,
         tuple(files.columns),
-        lambda wanted: files.require(wanted).tables(),
+        lambda columns: files.select(columns).tables(),
         tuple(path for path in files.paths if isinstance(path, Path)),
         repr((files.format, sorted(files.columns.items()), files.header, files.headed)),
         source,
@@ -240,7 +233,7 @@ def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Pa
 
 
 def _hub_part(name: str, data: Data) -> Part:
-    from registry.catalogue.hub_sets import HubSet
+    from registry.resources.catalog.hub_sets import HubSet
 
     found = HubSet.parse(name).files(data.split, remote=bool(data.streaming))
     columns = {column: column for column in found.columns}
@@ -250,15 +243,15 @@ def _hub_part(name: str, data: Data) -> Part:
     return _files_part(f"{name}/{data.split}", files)
 
 
-def _catalogue_part(name: str, data: Data) -> Part:
-    """Return a catalogue entry's split: by a builder where its files are plain, else by the catalogue's own reader."""
-    source = catalogue.locate(name, data.split)
+def _catalog_part(name: str, data: Data) -> Part:
+    """Return the split of a catalog entry. A builder reads plain files, the reader of the catalog all others."""
+    source = catalog.locate(name, data.split)
     if (files := plain_files(source)) is not None:
         return _files_part(f"{name}/{data.split}", files, source)
     return Part(
         f"{name}/{data.split}",
         source.columns,
-        lambda wanted: as_tables(source.read(wanted), wanted),
+        lambda columns: as_tables(source.read(columns), columns),
         source.paths,
         repr(source.tables),
         source,
@@ -266,18 +259,18 @@ def _catalogue_part(name: str, data: Data) -> Part:
 
 
 def plain_files(source: Source) -> TextFiles | None:
-    """Return a split's files as a builder reads them; None for archives, patterns and what is generated."""
+    """Return the files of a split for a builder, or None for archives, patterns and generated data sets."""
     first = source.tables[0] if source.tables else None
     for table in source.tables:
-        if not isinstance(table, catalogue.File) or not isinstance(first, catalogue.File):
+        if not isinstance(table, catalog.File) or not isinstance(first, catalog.File):
             return None
-        own = table.member or table.beside or table.constants or table.limit
+        own = table.member or table.others or table.constants or table.limit
         layout = table.layout
         if own or layout.pattern or layout.remove or layout.encoding.lower() != "utf-8":
             return None
         if (table.format, layout, table.columns) != (first.format, first.layout, first.columns):
             return None
-    if not isinstance(first, catalogue.File) or first.format == ".csv":
+    if not isinstance(first, catalog.File) or first.format == ".csv":
         return None
     kind = {".txt": "text", ".tsv": "tsv", ".parquet": "parquet"}.get(first.format, "json")
     theirs = {name: first.layout.columns.get(name, name) for name in source.columns}
@@ -289,99 +282,42 @@ def plain_files(source: Source) -> TextFiles | None:
     return TextFiles(source.paths, kind, theirs, header, first.layout.header)
 
 
-# --- reading once -----------------------------------------------------------------------------------------------------
-
-
-def _stored(part: Part, columns: Sequence[str]) -> Stored:
-    """Return a part's rows from the Arrow file made of them, which is made if it is missing or damaged."""
+def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
+    """Return the rows of a part, from its Arrow file if it has files, else from memory."""
     import datasets
     import pyarrow as pa
 
     if part.paths:
-        path = _arrow_file(part, columns)
-        try:
-            if (content := _known_content(path)) is None:
-                make_folder(path.parent)
-                with FileLock(f"{path}.lock"):
-                    if (content := _known_content(path)) is None:  # another process may have made it meanwhile
-                        if path.exists():
-                            warn_of_damage(str(path))
-                        content = _write(part, columns, path)
-        except OSError as error:
-            raise cache_error(path, error) from error
+        path = _arrow_path(part, columns)
+        content = Content.from_facts(cached(path, lambda draft: _write_part(part, columns, draft)))
         rows = datasets.Dataset.from_file(str(path))
-    else:  # made anew at every start, in memory: nothing says whether a generator has changed
+    else:  # generated again at every start, because a change of the generator would not be noticed
         reader = _Reader(columns)
         tables = list(reader.read(part.tables(columns)))
         rows = datasets.Dataset(pa.concat_tables(tables) if tables else _schema(columns).empty_table())
-        content = reader.content
+        content = Content.from_facts(reader.facts)
     if part.source is not None:
         part.source.check(content.rows + content.blank)
-    return Stored(rows, content)
+    return rows, content
 
 
-def _arrow_file(part: Part, columns: Sequence[str]) -> Path:
-    """Return where a part's rows are kept; another place once a file changes."""
+def _content(part: Part, columns: Sequence[str]) -> Content:
+    """Return the content of a part, from the note of its Arrow file if that exists."""
+    facts = noted_facts(_arrow_path(part, columns)) if part.paths else None
+    return _read_part(part, columns)[1] if facts is None else Content.from_facts(facts)
+
+
+def _arrow_path(part: Part, columns: Sequence[str]) -> Path:
+    """Return the path of the Arrow file. It changes when one of the part's files changes."""
     stats = [(str(path.absolute()), s.st_size, s.st_mtime_ns, s.st_ino) for path in part.paths if (s := path.stat())]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
     return paths.cache() / "text" / f"{key}.arrow"
 
 
-def _content(part: Part, columns: Sequence[str]) -> Content:
-    """Return what the rows of a part hold, without opening its Arrow file where that was made before."""
-    if part.paths:
-        noted = _noted(_arrow_file(part, columns))
-        return _stored(part, columns).content if noted is None else noted[0]
+def _write_part(part: Part, columns: Sequence[str], path: Path) -> Facts:
     reader = _Reader(columns)
-    for _ in reader.read(part.tables(columns)):
-        pass
-    return reader.content
-
-
-def _known_content(path: Path) -> Content | None:
-    """Return what an Arrow file holds, as noted beside it; None where either is missing or damaged."""
-    noted = _noted(path)
-    try:
-        return noted[0] if noted is not None and noted[1] == checksum(path) else None
-    except OSError:
-        return None
-
-
-def _noted(path: Path) -> tuple[Content, str] | None:
-    """Return what is noted of an Arrow file, and the checksum that the file had; None where the note is damaged."""
-    try:
-        note = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-        content = Content(note["digest"], dict(note["columns"]), int(note["blank"]), int(note["rows"]))
-        of_file, of_content = note["crc32"]
-        return (content, of_file) if of_content == _content_checksum(content) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _checksum(path: Path, content: Content) -> list[str]:
-    """Return the checksums of an Arrow file and of what is noted of it."""
-    return [checksum(path), _content_checksum(content)]
-
-
-def _content_checksum(content: Content) -> str:
-    return f"{zlib.crc32(repr(content).encode()):08x}"
-
-
-def _write(part: Part, columns: Sequence[str], path: Path) -> Content:
-    import pyarrow as pa
-
-    draft = path.with_suffix(".tmp")
-    reader = _Reader(columns)
-    try:
-        with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, _schema(columns)) as writer:
-            for table in reader.read(part.tables(columns)):
-                writer.write_table(table.combine_chunks())
-        note = {**asdict(reader.content), "crc32": _checksum(draft, reader.content)}
-        write_atomically(path.with_suffix(".json"), json.dumps(note))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return reader.content
+    write_arrow(path, _schema(columns), reader.read(part.tables(columns)))
+    return reader.facts
 
 
 def _schema(columns: Sequence[str]) -> Any:
@@ -391,7 +327,7 @@ def _schema(columns: Sequence[str]) -> Any:
 
 
 class _Reader:
-    """Passes tables on without their blank rows, and knows afterwards what they held."""
+    """Removes blank rows from tables and computes the digests of their content."""
 
     def __init__(self, columns: Sequence[str]) -> None:
         self._columns = [name for name in columns if name != "subset"]
@@ -408,7 +344,7 @@ class _Reader:
             lines = cells[0] if len(cells) == 1 else map("\t".join, zip(*cells, strict=True))
             self._whole.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
             kept = without_blanks(table)
-            for name, (lengths, content) in self._each.items():  # the same whatever chunks the cells come in
+            for name, (lengths, content) in self._each.items():  # independent of the size of the tables
                 sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
                 lengths.update(sizes.astype("<i4").tobytes())
                 content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
@@ -417,14 +353,9 @@ class _Reader:
             yield kept
 
     @property
-    def content(self) -> Content:
-        """What was read so far."""
-        each = {
-            name: hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
-            for name, (lengths, content) in self._each.items()
-        }
-        return Content(self._whole.hexdigest(), each, self._blank, self._rows)
-
-
-def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    return lambda done, _: progress(before + done, total)
+    def facts(self) -> Facts:
+        """Fields of `Content` for the rows read so far."""
+        columns = {}
+        for name, (lengths, content) in self._each.items():
+            columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
+        return {"digest": self._whole.hexdigest(), "columns": columns, "blank": self._blank, "rows": self._rows}

@@ -1,14 +1,9 @@
-"""Training text that is read during training, shard by shard: it need not fit on a disk, and nothing waits for tokens.
+"""Training text that is read during training, shard by shard, without a copy on disk.
 
-Each process reads its own shards, or every n-th row where shards cannot be shared evenly. The order of shards depends
-on seed and epoch; rows are shuffled in blocks of `shuffle_buffer`. A checkpoint keeps the place at which the current
-block begins, and how much of it was used: the block is read and shuffled again, so that a resumed run sees what an
-unbroken one does. (The shuffle buffer of `datasets` is refilled with other rows at a resume.)
-
-Shards are not shared out further, to loader processes: batches would depend on their number, and there is little to
-gain. 64 sentences take 9 ms of processor time for SimCSE, 18 ms for ESimCSE (Wikipedia, 32 tokens, one thread): 1.1 %
-and 1.7 % of a CPU step with mini_en in the same process. On a GPU they are made in a thread meanwhile (`Feed`), and
-most of it is the tokenizer's, which uses all cores by itself: one thread alone feeds 7,000 sentences a second.
+Each process reads its own shards, or every n-th row if the shards cannot be divided evenly. The order of shards
+depends on seed and epoch. Rows are shuffled in blocks of `shuffle_buffer`. A checkpoint contains the position before
+the current block and the number of rows used from it. A resumed run reads and shuffles the block again, so that it has
+the same batches as an uninterrupted run. (`datasets` refills its shuffle buffer with other rows after a resume.)
 """
 
 from __future__ import annotations
@@ -20,32 +15,29 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from cse_cli.core.digests import remembered
-from cse_cli.data.batches import BatchSource, ViewPlan, derive_seed, permuted
+from cse_cli.data.batches import BatchSource, ViewPlan, random_order
 from cse_cli.data.files import TextFiles, read_guarded, without_blanks
-from cse_cli.data.sources import named_parts, require_columns
+from cse_cli.data.sources import check_columns, find_parts
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
-from registry.model_files import sha256_of
-from registry.repository import cache_folder
+from registry.resources.model_files import sha256_of
+from registry.resources.repository import cache_folder
 from registry.tokens import Tokens, Vocabulary
 from registry.types import Batch
 
 BUFFER = 10_000
-"""Rows of a block, where the recipe does not say."""
+"""Default number of rows of a block."""
 
 
 @dataclass(frozen=True)
 class StreamedText:
-    """Text whose number of rows is not known.
+    """Text with an unknown number of rows.
 
     Args:
-        files: Its shards, with the columns asked for.
-        digests: Name → digest of the shards: of the content of local files, which are read once for it and then only
-            if they change, and of the commit of files of the hub.
-        buffer: Rows shuffled at a time.
+        files: Shards with the columns to read.
+        digests: Digest of the shards by name: of the content of local files, and of the commit of files of the Hub.
+        buffer: Number of rows that are shuffled together.
     """
 
     files: TextFiles
@@ -56,7 +48,7 @@ class StreamedText:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns asked for."""
+        """Names of the columns."""
         return tuple(self.files.columns)
 
     @property
@@ -66,34 +58,39 @@ class StreamedText:
 
 
 def open_stream(data: Data, columns: set[str]) -> StreamedText:
-    """Return the text that a recipe streams; of local files the first lines are read, of those of the hub nothing.
+    """Return the text that a recipe streams. Files of the Hub are not read.
 
     Raises:
-        CseError: It is not in files that can be streamed, they differ in format or columns, or a column is not there.
-        MissingError: A data set is not on this machine and the hub does not answer.
+        CseError: If the files cannot be streamed, differ in format or columns, or a column does not exist.
+        MissingError: If a data set is not on this machine and the Hub does not respond.
     """
     wanted = tuple(sorted(columns))
     found: list[TextFiles] = []
     digests = {}
-    for part in named_parts(data):
-        require_columns(data, part, wanted)
+    for part in find_parts(data):
+        check_columns(data, part, wanted)
         if part.files is None or part.files.format == "csv":
             raise CseError(
-                f"'{part.name}' cannot be streamed: it is not a .parquet, .jsonl, .tsv or .txt file",
-                "leave out data.streaming, or write it as Parquet",
+                f"'{part.name}' cannot be streamed because it is not a .parquet, .jsonl, .tsv or .txt file",
+                "remove data.streaming, or convert the text to Parquet",
+                code="data.not_streamable",
             )
-        found.append(part.files.require(wanted))
+        found.append(part.files.select(wanted))
         digests[part.name] = _digest(found[-1].paths)
     first = found[0]
     for other in found:
         if replace(other, paths=()) != replace(first, paths=()):
-            raise CseError("what is streamed together must be of one format, with the same columns", "name one of them")
+            raise CseError(
+                f"'{first.paths[0]}' and '{other.paths[0]}' differ in format or columns",
+                "stream only one of them",
+                code="data.mixed_formats",
+            )
     files = replace(first, paths=tuple(path for each in found for path in each.paths))
     return StreamedText(files, digests, data.shuffle_buffer or BUFFER)
 
 
 def _digest(paths: Sequence[Path | str]) -> str:
-    """Return a digest of shards, in their order: of the hub their addresses at a commit, of local files the content."""
+    """Return a digest of the addresses of files of the Hub, and of the content of local files."""
     addresses = [path if isinstance(path, str) else _address(path) for path in paths]
     local = [Path(path) for path, address in zip(paths, addresses, strict=True) if address is None]
     content = remembered("shards", local, lambda: " ".join(map(sha256_of, local))) if local else ""
@@ -101,7 +98,7 @@ def _digest(paths: Sequence[Path | str]) -> str:
 
 
 def _address(path: Path) -> str | None:
-    """Return the address on the hub of a file in the hub's cache, as a stream of files that are not here has it."""
+    """Return the address on the Hub of a file in its cache, or None for another file."""
     folder = cache_folder()
     if not path.is_relative_to(folder):
         return None
@@ -111,13 +108,13 @@ def _address(path: Path) -> str | None:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a process is in its stream.
+    """Position of a process in its stream.
 
     Args:
-        epoch: From 0.
+        epoch: Number of the epoch, counted from 0.
         block: Number of the block in the epoch.
-        start: State of the `IterableDataset` before that block; None is the epoch's beginning.
-        used: Rows of the shuffled block that are done with.
+        start: State of the `IterableDataset` before that block. None means the start of the epoch.
+        used: Number of used rows of the shuffled block.
     """
 
     epoch: int = 0
@@ -128,7 +125,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows read together, and the order in which they are used."""
+    """Rows that are shuffled together, and their order."""
 
     number: int
     start: dict[str, Any]
@@ -136,7 +133,7 @@ class _Block:
     order: Any
 
     def take(self, start: int, stop: int) -> dict[str, list[str]]:
-        """Return rows of the shuffled block, column → cells."""
+        """Return the cells of some rows of the shuffled block, by column."""
         cells: dict[str, list[str]] = self.table.take(self.order[start:stop]).to_pydict()
         return cells
 
@@ -145,7 +142,7 @@ class _Block:
 class Stream(BatchSource[StreamedText]):
     """Batches in the order in which their rows are read.
 
-    An epoch of a process is all rows of its shards; what does not fill its last batch is left out of that epoch.
+    An epoch of a process has all rows of its shards. An incomplete last batch is dropped.
     """
 
     _next: int = field(default=0, init=False)
@@ -158,10 +155,10 @@ class Stream(BatchSource[StreamedText]):
         self._go_to(0, _Place())
 
     def batch(self, step: int) -> Batch:
-        """Return view → tokens of the step that comes next; of step 0 at any time, which starts anew.
+        """Return the tokens of each view for the next step. Step 0 restarts the stream.
 
         Raises:
-            CseError: There is too little data for a batch, or a row is malformed.
+            CseError: If the data has fewer rows than a batch, or a row is malformed.
         """
         if step == 0 and self._next:
             self._go_to(0, _Place())
@@ -178,40 +175,48 @@ class Stream(BatchSource[StreamedText]):
             return known[key]
 
         def changed(name: str, plan: ViewPlan) -> Tokens:
-            own, alike = (Random(f"{self.seed}:{step}:{part}:{self.rank}") for part in (name, ""))
-            return plan.vocabulary.assemble(plan.pieces(cells[plan.column], own, alike, self.max_length))
+            own, shared = (Random(f"{self.seed}:{step}:{part}:{self.rank}") for part in (name, ""))
+            return plan.vocabulary.assemble(plan.pieces(cells[plan.column], own, shared, self.max_length))
 
         return self._views(tokens, changed)
 
     def state(self) -> dict[str, Any]:
-        """Return where the next batch begins, for a checkpoint."""
+        """Return the position of the next batch, for a checkpoint."""
         return {"step": self._next, **vars(self._place), "shards": self.text.fingerprint}
 
     def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Go on where processes stopped.
+        """Restore the position after some steps.
 
         Args:
-            step: Steps done.
-            states: What `state` returned in each process, by rank.
+            step: Number of steps done.
+            states: Results of `state` in each process, by rank.
 
         Raises:
-            CseError: Their number or the shards have changed.
+            CseError: If the number of processes or the shards have changed.
         """
         if len(states) != self.world:
             raise CseError(
-                f"the run was streamed by {len(states)} processes and cannot go on with {self.world}: each has a place "
-                "in its own shards",
-                f"use {len(states)} processes, or start anew",
+                f"cannot resume with {self.world} processes: the data stream was split across {len(states)}",
+                f"use {len(states)} processes, or start a new run",
+                code="data.other_process_count",
             )
         state = states[self.rank]
         if state["shards"] != self.text.fingerprint:
-            raise CseError("the shards are not those that the run began with", "put them back, or start anew")
+            raise CseError(
+                f"cannot resume: the content of {', '.join(self.text.digests)} has changed",
+                "restore the files, or start a new run",
+                code="data.changed_shards",
+            )
         if state["step"] != step:
-            raise CseError(f"the checkpoint of step {step} has the stream at step {state['step']}", "start anew")
+            raise CseError(
+                f"the checkpoint of step {step} contains the stream's position at step {state['step']}",
+                "start a new run",
+                code="data.other_step",
+            )
         self._go_to(step, _Place(state["epoch"], state["block"], state["start"], state["used"]))
 
     def rows(self, epoch: int) -> Iterator[dict[str, list[str]]]:
-        """Yield this process's rows of an epoch in their order, block by block."""
+        """Yield the rows of this process in an epoch, block by block."""
         for block in self._read(_Place(epoch)):
             yield block.take(0, len(block.table))
 
@@ -220,7 +225,7 @@ class Stream(BatchSource[StreamedText]):
         self._blocks = self._read(place)
 
     def _draw(self) -> dict[str, list[str]]:
-        """Return the next rows of this process, column → cells."""
+        """Return the cells of the next rows of this process, by column."""
         began, empty = self._place.epoch, self._place.block == 0 and self._place.used == 0
         drawn: dict[str, list[str]] = {name: [] for name in self.text.columns}
         while (lacking := self.share - len(next(iter(drawn.values())))) > 0:
@@ -239,7 +244,7 @@ class Stream(BatchSource[StreamedText]):
         return drawn
 
     def _next_block(self) -> bool:
-        """Read the next block; return whether the epoch has one."""
+        """Read the next block. Return whether the epoch has one."""
         self._block = next(self._blocks, None)
         if self._block is None:
             return False
@@ -248,21 +253,21 @@ class Stream(BatchSource[StreamedText]):
         return True
 
     def _too_little(self) -> CseError:
-        own = "" if self.world == 1 else f" in each of {self.world} processes"
         return CseError(
-            f"{', '.join(self.text.digests)}: fewer than {self.share} sentences{own} to stream",
-            "lower train.batch_size, or use more data",
+            f"{', '.join(self.text.digests)}: fewer than {self.share} sentences for each of {self.world} processes",
+            "use a smaller train.batch_size, or more data",
+            code="data.too_few_sentences",
         )
 
     def _read(self, place: _Place) -> Iterator[_Block]:
-        """Yield shuffled blocks of an epoch, from a place on."""
+        """Yield the shuffled blocks of an epoch from a position on."""
         from datasets.distributed import split_dataset_by_node
 
         files = self.text.files
         where = str(files.paths[0])
         if len(files.paths) > 1:
             where = f"one of {len(files.paths)} shards such as {where}"
-        order = permuted(np.arange(len(files.paths)), len(files.paths), derive_seed(self.seed, place.epoch))
+        order = random_order(len(files.paths), self.seed, place.epoch).tolist()
         shards = files.stream([files.paths[index] for index in order])
         if self.world > 1:
             shards = split_dataset_by_node(shards, self.rank, self.world)
@@ -272,6 +277,7 @@ class Stream(BatchSource[StreamedText]):
         tables = shards.iter(self.text.buffer)
         while (raw := read_guarded(where, lambda: next(tables, None))) is not None:
             table = without_blanks(files.clean(raw, where)).combine_chunks()
-            key = derive_seed(self.seed, place.epoch, self.rank, number)
-            yield _Block(number, start, table, permuted(np.arange(len(table)), len(table), key))
+            yield _Block(
+                number, start, table, random_order(len(table), self.seed, place.epoch, self.rank, number).numpy()
+            )
             start, number = shards.state_dict(), number + 1

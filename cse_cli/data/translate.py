@@ -1,58 +1,55 @@
-"""A column translated into a parallel file: line i translates row i; a translation that was stopped goes on."""
+"""Translation of a column into a `.tsv` with the columns `text` and `translation`, in blocks of 2,048 rows.
+
+Each block is a cached file. A killed process loses only the blocks that it was translating.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import sqlite3
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Protocol
-
-from filelock import FileLock, Timeout
+from typing import Any
 
 from cse_cli.core import paths
 from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
-from cse_cli.data.sources import Text, open_text
-from cse_cli.data.tokens import Progress
-from cse_cli.data.translation_store import Store
-from cse_cli.data.translator import Batch, Settings, Translator, Workers
+from cse_cli.data.cache import Facts, explained_cache_errors, make_file, whole_file
+from cse_cli.data.pool import run_in_processes
+from cse_cli.data.sources import open_text
+from cse_cli.data.tokens import Column, Progress
+from cse_cli.data.translator import TranslationSettings, Translator
 from cse_cli.recipe.schema import Data
-from registry import catalogue
-from registry.errors import CseError, DiskError
-from registry.paths import expand_user, make_folder, no_room
+from registry.errors import CseError
+from registry.paths import expand_user
+from registry.resources import catalog
 
-WINDOW = 4096
-"""Sentences that are sorted by length together."""
+BLOCK = 2048
+"""Rows that are sorted by length and written together."""
 
-HEADER = "text\ttranslation\n"
-_READ = 1000
 _FILE = re.compile(r"[*?\[\]/]|\.(txt|tsv|csv|json|jsonl|parquet)(\.gz)?$")
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be translated, by what, and into which file.
+class TranslationRequest:
+    """Text to translate, translator and output.
 
     Args:
-        source: A data set's name, `hf:owner/name`, or a file, folder or glob.
+        source: Name of a data set, `hf:owner/name`, or a file, directory or glob.
         settings: Model, languages and search.
-        output: The file to write; None is one below the state directory, named after text and model.
+        output: Path of the file to write. None means a file in the state directory, named after text and model.
         split: Split of the data set.
-        column: Column that is translated.
-        limit: Only the first so many rows.
-        shard: (i, n): only the i-th of n equal parts of the rows, counted from 1.
-        batch_tokens: As for `Translator`.
-        device: "auto" is every CUDA device, else the CPU; or "cpu", "cuda", "cuda:N".
-        workers: Processes that translate; None is one a device.
+        column: Column to translate.
+        limit: Number of rows to translate, from the first one on. None means all.
+        shard: (i, n) selects the i-th of n equal parts of the rows, counted from 1.
+        batch_tokens: Maximum size of a batch, as for `Translator`.
+        device: "auto" (all CUDA devices, else the CPU), "cpu", "cuda" or "cuda:N".
+        workers: Number of processes. None means one per device.
     """
 
     source: str
-    settings: Settings
+    settings: TranslationSettings
     output: str | None = None
     split: str = "train"
     column: str = "text"
@@ -65,13 +62,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Translation:
-    """What came of it.
+    """Result of a translation.
 
     Args:
-        output: The `.tsv` written, header `text<TAB>translation`.
-        rows: Its rows.
-        reused: Rows that the model was not asked for: translated by an earlier call, repeated, or blank.
-        file: What `[data] file` of a recipe names: the output, or a glob of all shards.
+        output: Path of the `.tsv` with the header `text<TAB>translation`.
+        rows: Number of rows.
+        reused: Number of rows that were blank, repeated in their block, or translated before.
+        file: Value for `[data] file` of a recipe: the output, or a glob of all shards.
     """
 
     output: Path
@@ -80,132 +77,255 @@ class Translation:
     file: str
 
 
-class SentenceTranslator(Protocol):
-    """What `translate_rows` takes: a `Translator`, or several `Workers`."""
-
-    @property
-    def identity(self) -> str:
-        """What decides the result beside the sentence."""
-
-    def translate(self, windows: Iterable[Sequence[str]]) -> Generator[Batch, None, None]:
-        """Yield every sentence of the windows with its translation, in any order."""
-
-
-def translate_text(request: Request, progress: Progress, warn: Callable[[str], None]) -> Translation:
+def translate_text(request: TranslationRequest, progress: Progress, warn: Callable[[str], None]) -> Translation:
     """Translate a column of a text into a file.
 
     Args:
-        request: What is asked for.
-        progress: Called with the rows done, and all rows.
-        warn: Called with what the user should know before it starts.
+        request: Text, translator and output.
+        progress: Called with the number of rows done and the total number of rows.
+        warn: Called with a warning of the translator.
 
     Raises:
-        CseError: The text, the model or the languages cannot be used; another process makes the same translation; or
-            the disk refuses.
+        CseError: If the text, the model or a language cannot be used, or a file cannot be written.
     """
     output = output_path(request)
-    languages = replace(request.settings.languages, text=language_of(request))
-    translator = Translator(replace(request.settings, languages=languages), request.device, request.batch_tokens)
+    settings = replace(request.settings, source=request.settings.source or source_language(request))
     devices = worker_devices(request.device, request.workers)
+    translator = Translator(settings, devices[0], request.batch_tokens)
     if len(devices) == 1:
         choose(devices[0])
         limit_torch_threads()
-    if translator.warning:
-        warn(translator.warning)
-    rows = open_rows(request)
-    if len(devices) == 1:
-        made = translate_rows(rows, translator, output, progress)
-    else:  # windows so small that no worker is without one until shortly before the end
-        window = max(64, min(WINDOW, len(rows) // (4 * len(devices))))
-        made = translate_rows(rows, Workers(translator, devices), output, progress, window)
+    if translator.instruction.warning:
+        warn(translator.instruction.warning)
+    column, rows = open_column(request)
+    made = write_translation(column, rows, translator, output, progress, devices)
     if request.shard[1] == 1:
         return made
     return replace(made, file=re.sub(r"\.\d+(-of-\d+\.tsv)$", r".*\1", str(output)))
 
 
+def write_translation(
+    column: Column[str],
+    rows: range,
+    translator: Translator,
+    output: Path,
+    progress: Progress | None = None,
+    devices: Sequence[str] = ("auto",),
+) -> Translation:
+    """Translate some rows of a column into a file, which is written atomically.
+
+    Raises:
+        CseError: If a file cannot be written.
+    """
+    blocks, sent = _make_blocks(column, rows, translator, devices, progress)
+    draft = output.with_name(f"tmp-{output.name}")
+    with explained_cache_errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with draft.open("w", encoding="utf-8", newline="") as file:
+                file.write("text\ttranslation\n")
+                for block in blocks:
+                    for sentence, line in zip(column.take(block.rows), block.lines(), strict=True):
+                        file.write(f"{_one_cell(sentence)}\t{_one_cell(line)}\n")
+            draft.replace(output)
+        finally:
+            draft.unlink(missing_ok=True)
+    return Translation(output, len(rows), len(rows) - sent, str(output))
+
+
+def translate(
+    column: Column[str],
+    rows: range,
+    translator: Translator,
+    devices: Sequence[str] = ("auto",),
+    progress: Progress | None = None,
+) -> Iterator[str]:
+    """Yield the translation of each row, and "" for a blank row. Blocks that were translated before are reused.
+
+    Args:
+        column: Column of sentences.
+        rows: Consecutive rows to translate.
+        translator: Translator.
+        devices: Devices. Several devices get one process each.
+        progress: Called with the number of rows done and the total number of rows.
+
+    Raises:
+        CseError: If the cache cannot be written.
+    """
+    blocks, _ = _make_blocks(column, rows, translator, devices, progress)
+    for block in blocks:
+        yield from block.lines()
+
+
+def _one_cell(line: str) -> str:
+    """Return a string without the characters that end a cell of a `.tsv`."""
+    return re.sub(r"[\t\r\n]", " ", line)
+
+
 @dataclass(frozen=True)
-class Rows:
-    """Consecutive rows of one column."""
+class _Block:
+    """Consecutive rows and the file of their translations, one per line."""
 
-    text: Text
-    column: str
-    start: int
-    stop: int
+    path: Path
+    rows: range
 
-    def __len__(self) -> int:
-        return self.stop - self.start
+    def lines(self) -> list[str]:
+        return self.path.read_text(encoding="utf-8").split("\n")[:-1]
 
-    def __iter__(self) -> Iterator[str]:
-        return islice(self.text.cells(self.column), self.start, self.stop)
+
+def _make_blocks(
+    column: Column[str],
+    rows: range,
+    translator: Translator,
+    devices: Sequence[str],
+    progress: Progress | None,
+) -> tuple[list[_Block], int]:
+    """Return the blocks of some rows, and the number of sentences that were translated for them now."""
+    blocks = list(_cut_blocks(column, rows, translator.identity))
+    missing = {block.path: block for block in blocks if whole_file(block.path) is None}
+    done = len(rows) - sum(len(block.rows) for block in missing.values())
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, len(rows))
+
+    write = _BlockWriter(column, translator)
+    sent = 0
+    with explained_cache_errors(paths.cache()):
+        if len(devices) == 1:
+            write.count = count
+            return blocks, sum(write(block)[1] for block in missing.values())
+        write.devices = get_context("spawn").SimpleQueue()
+        for device in devices:
+            write.devices.put(device)
+        for written, new in run_in_processes(write, missing.values(), len(devices), "--workers"):
+            count(written)
+            sent += new
+    return blocks, sent
+
+
+def _cut_blocks(column: Column[str], rows: range, identity: str) -> Iterator[_Block]:
+    """Yield the blocks of some rows. Their files are named after translator and sentences."""
+    directory = paths.cache() / "translations" / hashlib.sha256(identity.encode()).hexdigest()[:32]
+    for start in range(rows.start, rows.stop, BLOCK):
+        part = range(start, min(start + BLOCK, rows.stop))
+        key = hashlib.sha256(repr(column.take(part)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        yield _Block(directory / f"{key}.txt", part)
+
+
+@dataclass
+class _BlockWriter:
+    """Writes the files of blocks.
+
+    Args:
+        column: Column of sentences.
+        translator: Translator.
+        devices: Queue from which a worker process takes its device.
+        count: Called with the number of rows of each finished batch.
+    """
+
+    column: Column[str]
+    translator: Translator
+    devices: Any = None
+    count: Callable[[int], None] | None = None
+
+    def __call__(self, block: _Block) -> tuple[int, int]:
+        """Write a block. Return the number of its rows and the number of sentences that were translated."""
+        if self.devices is not None:
+            self.translator.device, self.devices = self.devices.get(), None
+        facts = make_file(block.path, lambda path: self._write(block, path))
+        return len(block.rows), facts["sent"]
+
+    def _write(self, block: _Block, path: Path) -> Facts:
+        sentences = self.column.take(block.rows)
+        distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
+        lines = dict(zip(distinct, self.translator.translate(distinct, self.count), strict=True))
+        path.write_text("".join(f"{lines.get(sentence, '')}\n" for sentence in sentences), encoding="utf-8")
+        if self.count is not None:
+            self.count(len(sentences) - len(distinct))
+        return {"sent": len(distinct)}
 
 
 def is_dataset_name(source: str) -> bool:
-    """Tell whether a source is a data set's name; else it is a file, a folder or a glob."""
-    if source.startswith("hf:") or source in catalogue.names():
+    """Return whether a source is the name of a data set, not a file, directory or glob."""
+    if source.startswith("hf:") or source in catalog.names():
         return True
     return not (_FILE.search(source) or expand_user(Path(source)).exists())
 
 
-def language_of(request: Request) -> str | None:
-    """Return the language that the catalogue gives for the column that is translated."""
+def source_language(request: TranslationRequest) -> str | None:
+    """Return the language of the column according to the catalog, or None if the text is not in the catalog."""
     if not is_dataset_name(request.source) or request.source.startswith("hf:"):
         return None
-    languages = catalogue.entry(request.source).language.split("-")  # "en-de": of `text` and of `translation`
+    languages = catalog.entry(request.source).language.split("-")  # "en-de" for `text` and `translation`
     return languages[-1] if request.column == "translation" else languages[0]
 
 
-def open_rows(request: Request) -> Rows:
-    """Return the rows to translate.
+def open_column(request: TranslationRequest) -> tuple[Column[str], range]:
+    """Return the column to translate, and the rows of the shard.
 
     Raises:
-        CseError: The text or the column is not there, or there are fewer rows than shards.
+        CseError: If the text or the column does not exist, or the text has fewer rows than shards.
     """
-    source, columns = request.source, {request.column}
-    if is_dataset_name(source):
-        text = open_text(Data(dataset=(source,), split=request.split, limit=request.limit), columns)
+    if is_dataset_name(request.source):
+        data = Data(dataset=(request.source,), split=request.split, limit=request.limit)
     else:
-        text = open_text(Data(file=str(expand_user(Path(source)).absolute()), limit=request.limit), columns)
+        data = Data(file=str(expand_user(Path(request.source)).absolute()), limit=request.limit)
+    text = open_text(data, {request.column})
     number, shards = request.shard
     if text.rows < shards:
-        raise CseError(f"--shard: {text.rows} rows cannot be cut into {shards} shards", "ask for fewer shards")
-    return Rows(text, request.column, text.rows * (number - 1) // shards, text.rows * number // shards)
+        raise CseError(
+            f"--shard: {text.rows} rows cannot be divided into {shards} shards",
+            f"use at most {text.rows} shards",
+            code="data.too_many_shards",
+        )
+    unit = BLOCK if text.rows >= BLOCK * shards else 1  # shards and the whole then have the same blocks
+    units = text.rows // unit
+    stop = text.rows if number == shards else units * number // shards * unit
+    return text.sentences(request.column), range(units * (number - 1) // shards * unit, stop)
 
 
-def parse_shard(written: str | None) -> tuple[int, int]:
-    """Return (i, n) of "i/n".
+def parse_shard(value: str | None) -> tuple[int, int]:
+    """Return (i, n) for "i/n".
 
     Raises:
-        CseError: It is not of that form, or i is not one of 1 to n.
+        CseError: If the value does not have this form, or i is not between 1 and n.
     """
-    match = re.fullmatch(r"(\d+)/(\d+)", written or "1/1")
+    match = re.fullmatch(r"(\d+)/(\d+)", value or "1/1")
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise CseError(f"--shard: '{written}' is not a shard", "use i/n with i from 1 to n, for example 1/4 to 4/4")
+        raise CseError(
+            f"--shard: '{value}' is not a shard", "use i/n with i from 1 to n, for example 1/4", code="data.bad_shard"
+        )
     return int(match[1]), int(match[2])
 
 
-def output_path(request: Request) -> Path:
-    """Return where the result goes.
+def output_path(request: TranslationRequest) -> Path:
+    """Return the path of the output.
 
     Raises:
-        CseError: There is a file at the path that the user gave, or it does not end in .tsv.
+        CseError: If the path given by the user exists, or does not end with .tsv.
     """
     if request.output is None:
         parts = [_stem(request.source), "" if request.split == "train" else request.split]
         parts += ["" if request.column == "text" else request.column, Path(request.settings.model).name]
-        parts += [request.settings.languages.target or ""]
+        parts += [request.settings.target or ""]
         name = ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part)
         return _shard_path(paths.home() / "translations" / f"{name}.tsv", request.shard)
-    asked = expand_user(Path(request.output)).absolute()
-    if not asked.name.endswith(".tsv"):
-        raise CseError(f"--output: '{asked.name}' must end in .tsv, which tells a recipe how to read it")
-    path = _shard_path(asked, request.shard)
+    given = expand_user(Path(request.output)).absolute()
+    if not given.name.endswith(".tsv"):
+        raise CseError(
+            f"--output: '{given.name}' does not end with .tsv", "add this ending", code="data.output_not_tsv"
+        )
+    path = _shard_path(given, request.shard)
     if path.exists():
-        raise CseError(f"--output: {path} exists already", "move it away, or give another name")
+        raise CseError(f"--output: '{path}' exists", "move it, or use another name", code="data.output_exists")
     return path
 
 
 def _stem(source: str) -> str:
-    """Return a source's name without folders and ending; a glob's is its folder's."""
+    """Return the name of a source without directories and ending. A glob has the name of its directory."""
     path = Path(source.removeprefix("hf:"))
     while re.search(r"[*?\[]", path.name):
         path = path.parent
@@ -213,119 +333,7 @@ def _stem(source: str) -> str:
 
 
 def _shard_path(path: Path, shard: tuple[int, int]) -> Path:
-    """Return a shard's path; numbers have as many digits as the last, so that a glob has them in order."""
+    """Return the path of a shard. All numbers have the same number of digits, so that a glob sorts them."""
     number, shards = shard
     digits = len(str(shards))
     return path if shards == 1 else path.with_name(f"{path.stem}.{number:0{digits}}-of-{shards}.tsv")
-
-
-def translate_rows(
-    rows: Rows, translator: SentenceTranslator, output: Path, progress: Progress | None = None, window: int = WINDOW
-) -> Translation:
-    """Translate rows into a file; the translator gets the distinct sentences that no earlier call has translated.
-
-    Args:
-        rows: What is translated.
-        translator: What makes translations.
-        output: File to write, whole or not at all.
-        progress: Called after every batch.
-        window: Sentences given to the translator at a time.
-
-    Raises:
-        CseError: Another process makes the same translation, or the disk refuses.
-    """
-    folder = paths.cache() / "translations"
-    name = hashlib.sha256(translator.identity.encode()).hexdigest()[:32]
-    same = hashlib.sha256(repr((name, rows.text.fingerprint, rows.column, rows.start, rows.stop)).encode()).hexdigest()
-    sent = 0
-    try:
-        make_folder(folder)
-        with FileLock(folder / f"{same[:32]}.lock", timeout=0), Store(folder / f"{name}.sqlite") as store:
-            missing = Untranslated(rows, store, window)
-            with closing(translator.translate(missing)) as batches:
-                for batch in batches:
-                    store.save(batch)
-                    sent += len(batch)
-                    missing.waiting.difference_update(sentence for sentence, _ in batch)
-                    if progress is not None:
-                        progress(missing.done, len(rows))
-            store.commit()
-            _write(rows, store, output)
-    except Timeout as error:
-        raise CseError("another process is making this translation", "wait for it: its result is shared") from error
-    except sqlite3.DatabaseError as error:
-        file, full = f"{folder / name}.sqlite", getattr(error, "sqlite_errorname", "") == "SQLITE_FULL"
-        if full:
-            raise DiskError(f"{file}: {error}", "free some disk space") from error
-        # Not made anew by itself: what it holds may have taken hours.
-        raise CseError(
-            f"{file}: {error}", "copy it back from a backup, or delete it: what it held is translated again"
-        ) from error
-    except OSError as error:
-        kind = DiskError if no_room(error) else CseError
-        raise kind(
-            f"{error.filename or folder}: {error.strerror or error}", "free some disk space, or set CSE_HOME"
-        ) from error
-    return Translation(output, len(rows), len(rows) - sent, str(output))
-
-
-class Untranslated:
-    """Iterates over windows of the distinct sentences that a store lacks.
-
-    Args:
-        rows: All sentences; blank ones are left out.
-        store: What is there.
-        size: Sentences a window.
-    """
-
-    def __init__(self, rows: Rows, store: Store, size: int) -> None:
-        self._rows, self._store, self._size = rows, store, size
-        self._read = 0
-        self.waiting: set[str] = set()
-        """Sentences handed out and not yet translated: whoever saves a translation removes it here."""
-
-    @property
-    def done(self) -> int:
-        """Rows read whose translation is there."""
-        return self._read - len(self.waiting)
-
-    def __iter__(self) -> Iterator[list[str]]:
-        window: list[str] = []
-        for chunk in _chunks(self._rows):
-            distinct = {sentence for sentence in chunk if sentence.strip()} - self.waiting
-            there = self._store.find(distinct)
-            new = [sentence for sentence in dict.fromkeys(chunk) if sentence in distinct and sentence not in there]
-            self.waiting.update(new)
-            self._read += len(chunk)
-            window += new
-            while len(window) >= self._size:
-                yield window[: self._size]
-                del window[: self._size]
-        if window:
-            yield window
-
-
-def _write(rows: Rows, store: Store, output: Path) -> None:
-    """Write the file under another name and rename it."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    draft = output.with_name(f"{output.name}.{os.getpid()}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8", newline="") as file:
-            file.write(HEADER)
-            for chunk in _chunks(rows):
-                there = store.find(set(chunk))
-                file.writelines(f"{_cell(row)}\t{_cell(there[row]) if row.strip() else ''}\n" for row in chunk)
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _cell(line: str) -> str:
-    """Return a line that fits one cell of a `.tsv`."""
-    return re.sub(r"[\t\r\n]", " ", line)
-
-
-def _chunks(rows: Iterable[str]) -> Iterator[list[str]]:
-    source = iter(rows)
-    while chunk := list(islice(source, _READ)):
-        yield chunk

@@ -1,4 +1,4 @@
-"""What `cse data` and `cse check --data` print: a table in a terminal, tab-separated lines in a pipe."""
+"""Output of `cse data` and `cse check --data`: a table in a terminal, and tab-separated lines in a pipe."""
 
 from __future__ import annotations
 
@@ -12,113 +12,103 @@ from rich.text import Text
 
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, as_tsv, plain_table
-from cse_cli.data.inventory import Checked, DatasetState
+from cse_cli.data.inventory import CheckedSplit, DatasetState
 
-if TYPE_CHECKING:  # imports torch, which listing does without
+if TYPE_CHECKING:  # imports torch, which `cse data list` does not need
     from cse_cli.data.pack import Packed
     from cse_cli.data.requirements import Availability
     from cse_cli.data.translate import Translation
 
 
+STATUS = {"here": "available", "fetchable": "to download", "missing": "missing"}
+"""Status of a requirement in tables, by its state."""
+
+
 def print_datasets(states: Sequence[DatasetState]) -> None:
-    """Print a row a data set: kind, language, rows of each split, and where they are."""
+    """Print one row per data set: kind, language, rows of each split, and location."""
     rows = []
     for state in states:
         splits = " ".join(f"{split.name}:{split.rows}" for split in state.splits)
         wheres = dict.fromkeys(split.where for split in state.splits)
         rows.append((state.name, state.kind, state.language, splits, "+".join(wheres), state.title))
-    _print(("name", "kind", "language", "splits", "where", "title"), rows)
+    _print(("name", "kind", "language", "splits", "location", "title"), rows)
 
 
-def print_checked(checked: Sequence[Checked]) -> None:
-    """Print a row a split: its count, where it is, its digest, and what is wrong."""
+def print_checked(checked: Sequence[CheckedSplit]) -> None:
+    """Print one row per split: number of rows, location and digest. Problems follow on stderr."""
     rows = []
     for one in checked:
-        state = "missing" if one.where == "missing" else "wrong" if one.problem else "ok"
+        status = "missing" if one.where == "missing" else "wrong" if one.problem else "ok"
         counted = "-" if one.rows is None else str(one.rows)
-        rows.append((one.dataset, one.split, state, counted, str(one.expected), one.where, (one.digest or "-")[:16]))
-    _print(("dataset", "split", "state", "rows", "expected", "where", "digest"), rows)
+        rows.append((one.dataset, one.split, status, counted, str(one.expected), one.where, (one.digest or "-")[:16]))
+    _print(("dataset", "split", "status", "rows", "expected", "location", "digest"), rows)
     for one in checked:
         if one.problem:
             sys.stderr.write(f"error: {one.problem}\n")
 
 
 def print_availability(found: Sequence[Availability]) -> None:
-    """Print a row a requirement: what it is, whether it is here, its size, where from, its licence, what needs it.
-
-    In a terminal licences stand below the table, each once.
-    """
-    if sys.stdout.isatty():
-        _print_short(found)
-        return
-    rows = [
-        (
-            one.requirement.title, one.state, decimal(one.bytes) if one.bytes else "-", one.origin or "-",
-            one.licence or "-", ", ".join(one.requirement.wanted_by) or "-",
-        )
-        for one in found
-    ]  # fmt: skip
-    _print(("what", "state", "to fetch", "where", "licence", "wanted by"), rows)
-
-
-def _print_short(found: Sequence[Availability]) -> None:
+    """Print one row per requirement. In a terminal, licenses follow below the table."""
     rows: list[tuple[str, ...]] = []
-    licences: dict[str, list[str]] = {}
+    licenses: dict[str, list[str]] = {}
     for one in found:
         size = decimal(one.bytes) if one.bytes else "-"
-        rows.append((one.requirement.title, one.state, size, one.origin or "-"))
-        licences.setdefault(one.licence or "no licence is known", []).append(one.requirement.name)
+        rows.append((one.requirement.title, STATUS[one.state], size, one.origin or "-"))
+        licenses.setdefault(one.license or "unknown license", []).append(one.requirement.name)
+    header = ("requirement", "status", "download size", "source")
+    if not sys.stdout.isatty():
+        more = [(one.license or "-", ", ".join(one.requirement.wanted_by) or "-") for one in found]
+        _print((*header, "license", "required by"), [(*row, *last) for row, last in zip(rows, more, strict=True)])
+        return
     with stdout_console() as console:
-        console.print(as_rich(plain_table(("what", "state", "to fetch", "where"), rows, align="llrp")))
-        console.print(Text("\nlicences", "bold"))
-        for licence, names in licences.items():
-            console.print(Text(f"{', '.join(dict.fromkeys(names))}: {licence}"))
+        console.print(as_rich(plain_table(header, rows, align="llrp")))
+        console.print(Text("\nlicenses", "bold"))
+        for license, names in licenses.items():
+            console.print(Text(f"{', '.join(dict.fromkeys(names))}: {license}"))
 
 
 def print_plan(found: Sequence[Availability]) -> None:
-    """Say on stderr what is about to be downloaded: sizes, licences, and how much it is."""
+    """Print the downloads that follow, with sizes and licenses, to stderr."""
     from cse_cli.data.requirements import download_size
 
-    wanted = [one for one in found if one.state == "fetchable"]
-    if not wanted or any(one.state == "missing" for one in found):
-        return  # nothing to fetch, or an error follows that says what cannot be had
+    fetched = [one for one in found if one.state == "fetchable"]
+    if not fetched or any(one.state == "missing" for one in found):
+        return  # an error message follows
     console = Console(stderr=True, highlight=False)
-    console.print(Text(f"to download: {download_size(wanted)}"), soft_wrap=not console.is_terminal)
-    for one in wanted:
-        terms = ", ".join(filter(None, (decimal(one.bytes) if one.bytes else "", one.licence)))
+    console.print(Text(f"downloading {download_size(fetched)}:"), soft_wrap=not console.is_terminal)
+    for one in fetched:
+        terms = ", ".join(filter(None, (decimal(one.bytes) if one.bytes else "", one.license)))
         line = f"  {one.requirement.title}{f': {terms}' if terms else ''}"
         console.print(Text(line), soft_wrap=not console.is_terminal)
 
 
 def print_requirements(found: Sequence[Availability]) -> None:
-    """Print the same, then how much there is to download and what to do about the rest."""
+    """Print one row per requirement, then the download size and what to do about missing ones."""
     from cse_cli.data.requirements import download_size
 
     print_availability(found)
     for one in found:
         if one.state == "missing":
             sys.stderr.write(f"missing: {one.requirement.title}: {one.problem}\n  → {one.action}\n")
-    counts = {state: sum(one.state == state for one in found) for state in ("here", "fetchable", "missing")}
-    fetched = f" ({download_size(found)})" if counts["fetchable"] else ""
-    sys.stderr.write(
-        f"{counts['here']} here, {counts['fetchable']} to download{fetched}, {counts['missing']} missing\n"
-    )
+    counts = [f"{sum(one.state == state for one in found)} {status}" for state, status in STATUS.items()]
+    size = download_size(found)
+    sys.stderr.write(f"{', '.join(counts)}{f'; download size: {size}' if size else ''}\n")
 
 
-def print_packed(packed: Packed, next_command: str) -> None:
-    """Print what an archive holds and what to do with it."""
-    old = f", {packed.skipped} of them already there" if packed.skipped else ""
-    sys.stderr.write(f"{len(packed.names)} files, {decimal(packed.bytes)}{old}\n")
+def print_packed(packed: Packed, next_command: str = "") -> None:
+    """Print the size of an archive and the next command."""
+    kept = f", {packed.skipped} of them existed" if packed.skipped else ""
+    sys.stderr.write(f"{len(packed.names)} files, {decimal(packed.bytes)}{kept}\n")
     if next_command:
         sys.stderr.write(f"next: {next_command}\n")
     sys.stdout.write(f"{packed.archive}\n")
 
 
 def print_translation(made: Translation) -> None:
-    """Print what was written and how a recipe uses it."""
-    reused = f", {made.reused:,} of them translated before or repeated" if made.reused else ""
-    shards = "" if made.file == str(made.output) else f"written to {made.output}; when all shards are there, "
-    sys.stderr.write(f"{made.rows:,} rows{reused}; {shards}in a recipe:\n")
+    """Print the lines that make a recipe use a translation."""
+    reused = f", {made.reused:,} of them reused" if made.reused else ""
+    shards = "" if made.file == str(made.output) else f"saved to {made.output}; with all shards, "
+    sys.stderr.write(f"{made.rows:,} rows{reused}; {shards}use in a recipe:\n")
     sys.stdout.write(f"[data]\nfile = {json.dumps(made.file, ensure_ascii=False)}\n")
 
 

@@ -1,1 +1,1 @@
-"""Encode sentences, score encoders on tasks, and the command about it: `cse evaluate`."""
+"""Encoding of sentences, scores of encoders on tasks, and `cse evaluate`."""

@@ -1,4 +1,4 @@
-"""`cse evaluate`: score any encoder on any of the tasks."""
+"""`cse evaluate`: scores of any encoder on any task."""
 
 from __future__ import annotations
 
@@ -15,54 +15,58 @@ EPILOG = (
 
 
 def evaluate(
-    models: Annotated[list[str], typer.Argument(help="Directories, names under $CSE_MODELS, hub ids, or run ids.")],
+    models: Annotated[list[str], typer.Argument(help="Directories, names in $CSE_MODELS, Hub IDs, or run IDs.")],
     tasks: Annotated[
         str,
         typer.Option(
-            help="Separated by commas: sts, transfer, geometry, all, sts_zh; data sets: stsb/dev, mr; files of pairs; "
-            "evaluators by name."
+            help="Tasks, separated by commas: sts, transfer, geometry, all, sts_zh, data sets such as stsb/dev, files "
+            "of pairs, evaluators."
         ),
     ] = "sts",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Parameter of an evaluator, or of one task: transfer.classifier=logistic."),
+        typer.Option(
+            "--set", help="Parameter of an evaluator or a task, for example transfer.classifier=logistic. Repeatable."
+        ),
     ] = None,
     pooling: Annotated[
         str | None,
         typer.Option(
-            help="cls, mean, last2, first_last, mask, last_mask, last or weighted_mean; default: what the model says."
+            help="cls, mean, last2, first_last, mask, last_mask, last or weighted_mean. Default: the model's own."
         ),
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(help="Text around every sentence, '{text}' its place and '{mask}' what --pooling mask reads."),
+        typer.Option(help="Text around every sentence. {text} is the sentence, {mask} the token for --pooling mask."),
     ] = None,
-    max_length: Annotated[int | None, typer.Option(min=3, help="Tokens a sentence is cut to.")] = None,
+    max_length: Annotated[
+        int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
+    ] = None,
     batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Most tokens an encoding batch; default: what suits the device.")
+        int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on CUDA.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Score encoders as the papers do, several side by side, with what the papers print of the same encoder."""
+    """Score encoders with the papers' protocols and compare them with reported results of the same encoder."""
     from dataclasses import asdict
 
     from cse_cli.core.console import Screen, write_json
-    from cse_cli.evaluation.beside import beside_papers
     from cse_cli.evaluation.evaluate import Settings, fetch_needed, score_models
     from cse_cli.evaluation.tasks import parse_tasks
+    from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    wanted = parse_tasks(tasks, set_ or ())
+    parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
-        fetch_needed(models, wanted, screen.downloading)
+        fetch_needed(models, parsed, screen.downloading)
         scored = score_models(
-            models, wanted, Settings(pooling, max_length, batch_tokens, device, template), screen.scoring
+            models, parsed, Settings(pooling, max_length, batch_tokens, device, template), screen.scoring
         )
-    tables = beside_papers(scored, wanted)
+    tables = compare_with_papers(scored, parsed)
     if json_:
-        printed = [table.model_dump(mode="json") for table in tables]
-        write_json({"models": [asdict(one) for one in scored], "papers": printed})
+        reported = [table.model_dump(mode="json") for table in tables]
+        write_json({"models": [asdict(one) for one in scored], "papers": reported})
     else:
-        print_scores(scored, wanted, tables)
+        print_scores(scored, parsed, tables)

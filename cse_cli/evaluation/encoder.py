@@ -1,6 +1,6 @@
-"""Sentences → vectors, for evaluation: each distinct sentence once a model state, by length, in bounded memory.
+"""Sentence embeddings for evaluation: each distinct sentence once, sorted by length, in bounded memory.
 
-Where several processes train together, each encodes its share of the batches; the first one scores.
+If several processes train together, each encodes its share of the batches and the first one computes the scores.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -20,32 +21,32 @@ from registry.distributed import single_process
 from registry.errors import CseError, suggestion
 from registry.types import Encoder
 
-KEPT = 2**30
-"""Bytes of vectors kept between calls: 349,525 sentences at 768 dimensions, nine times the seven test sets'."""
+CACHE_BYTES = 2**30
+"""Size of the cache in bytes: 349,525 sentences at 768 dimensions, nine times the seven test sets."""
 VIEW_BATCH = 128
-"""Sentences a batch of those that go through a view: augmenters look at whole batches."""
+"""Number of sentences in a batch of a view. Augmenters may depend on the whole batch."""
 CHUNK = 65_536
-"""Sentences tokenised and sorted at a time."""
+"""Number of sentences that are tokenized and sorted together."""
 BATCH_TOKENS = {"cpu": 2048, "cuda": 16_384}
-"""Tokens a batch where nothing is asked for: what a CPU's cache holds, and what keeps a GPU busy."""
+"""Default number of tokens per batch: the content of a CPU cache, and enough work for a GPU."""
 ENOUGH = 512
-"""Tokens that make a batch worth its call, so that it takes no longer sentences in, which would pad the others."""
+"""Minimum size of a batch in tokens before a longer sentence, which pads the others, starts a new batch."""
 
 
 class SentenceEncoder:
-    """An `Encode` that runs one state of one encoder, and keeps vectors for the evaluators that follow.
+    """An `Encode` for one state of one encoder. It caches embeddings for the next evaluators.
 
-    A batch holds sentences of one length, or nearly where few have it, so that hardly anything is computed for padding,
-    and as many as have `batch_tokens` tokens together, so that its memory does not depend on their length.
+    A batch contains sentences of the same or nearly the same length, so there is little padding. It has at most
+    `batch_tokens` tokens, so its memory does not depend on the length of the sentences.
 
     Args:
-        encoder: Whose `represent` makes the vectors.
+        encoder: Encoder with the method `encode_for_eval`.
         compute: Device and precision.
-        batch_tokens: Most tokens a batch, padding included; None for what suits the device.
-        max_length: Tokens a sentence is cut to; the encoder's own limit where that is less.
-        plans: View → how it is made, for evaluators of a view's vectors.
-        through: The view whose augmenters change every sentence; None where they act in training alone.
-        kept: Bytes of vectors kept.
+        batch_tokens: Maximum number of tokens per batch, including padding. None selects the device's default.
+        max_length: Maximum number of tokens per sentence, limited by the encoder's own maximum.
+        plans: View → its plan, for evaluators of views.
+        through: Name of the view whose augmenters change every sentence, or None.
+        cache_bytes: Size of the cache in bytes.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class SentenceEncoder:
         max_length: int,
         plans: Mapping[str, ViewPlan] | None = None,
         through: str | None = None,
-        kept: int = KEPT,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.encoder = encoder
         self.compute = compute
@@ -65,35 +66,33 @@ class SentenceEncoder:
         self.plans = plans or {}
         self.through = through
         self.watch: Callable[[float], None] = lambda _: None
-        """Is told, after each batch, which share of the sentences asked for is encoded."""
-        self._cache = VectorCache(kept)
+        """Callback after each batch with the share of encoded sentences."""
+        self.cache_bytes = cache_bytes
+        self._cache: dict[str, np.ndarray] = {}
 
     @torch.inference_mode()
     def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return (n, D) float32 on the CPU; equal sentences get equal vectors."""
+        """Return embeddings (n, D), float32 on the CPU. Equal sentences have equal embeddings."""
         if not sentences:
             return torch.empty(0, self.encoder.dim)
         parts = [self._part(sentences[start : start + CHUNK]) for start in range(0, len(sentences), CHUNK)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def forget(self) -> None:
-        """Encode everything anew from now on: the encoder has changed."""
-        self._cache = VectorCache(self._cache.limit)
+        """Clear the cache after a change of the encoder."""
+        self._cache.clear()
 
     def _part(self, sentences: Sequence[str]) -> Tensor:
-        """Return the vectors of at most `CHUNK` sentences."""
-        distinct = list(dict.fromkeys(sentences))
-        old = [sentence for sentence in distinct if sentence in self._cache]
-        parts = [self._cache.of(old)] if old else []
-        if new := [sentence for sentence in distinct if sentence not in self._cache]:
-            new, vectors = self._encoded(new)
-            parts.append(vectors)
-            self._cache.add(new, vectors)
-        places = {sentence: row for row, sentence in enumerate([*old, *new])}
-        return torch.cat(parts)[[places[sentence] for sentence in sentences]]
+        if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._cache]:
+            ordered, embeddings = self._encoded(new)
+            self._cache.update(zip(ordered, embeddings.numpy(), strict=True))
+        found = np.stack([self._cache[sentence] for sentence in sentences])
+        while len(self._cache) * found[0].nbytes > self.cache_bytes:
+            del self._cache[next(iter(self._cache))]  # the oldest
+        return torch.from_numpy(found)
 
     def _encoded(self, sentences: Sequence[str]) -> tuple[list[str], Tensor]:
-        """Return sentences, by length, and their vectors."""
+        """Return the sentences sorted by length, and their embeddings."""
         if self.through is not None:
             return list(sentences), self.encode_view(self.through, {self.plans[self.through].column: sentences})
         rows = self.encoder.vocabulary.ids(sentences, self.max_length)
@@ -102,25 +101,21 @@ class SentenceEncoder:
         return [sentences[i] for i in order], torch.cat(self._vectors([rows[i] for i in order], batches))
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
-        """Return the vectors of each batch of token ids."""
-        return self._represented_batches(self.encoder, rows, batches)
+        return self._encode_batches(self.encoder, rows, batches)
 
-    def _represented_batches(
+    def _encode_batches(
         self, encoder: Encoder, rows: Sequence[Sequence[int]], batches: Sequence[slice]
     ) -> list[Tensor]:
-        made = []
+        embeddings = []
         for done, batch in enumerate(batches, 1):
-            made.append(self._represented(encoder, rows[batch]))
+            tokens = encoder.vocabulary.pad(rows[batch])
+            with self.compute.autocast():
+                embeddings.append(encoder.encode_for_eval(tokens.to(self.compute.device)).float().cpu())
             self.watch(done / len(batches))
-        return made
-
-    def _represented(self, encoder: Encoder, rows: Sequence[Sequence[int]]) -> Tensor:
-        tokens = encoder.vocabulary.pad(rows)
-        with self.compute.autocast():
-            return encoder.represent(tokens.to(self.compute.device)).float().cpu()
+        return embeddings
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[slice]:
-        """Yield slices of ascending lengths; one row at least, and `batch_tokens` of the longest at most."""
+        """Yield slices with at least one row and, if padded to the longest row, at most `batch_tokens` tokens."""
         start = 0
         for end in range(1, len(lengths)):
             full = (end + 1 - start) * lengths[end] > self.batch_tokens
@@ -131,70 +126,26 @@ class SentenceEncoder:
         yield slice(start, len(lengths))
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
-        """Return the same for sentences changed by a view's augmenters, in batches in the order given."""
+        """Return embeddings of sentences changed by a view's augmenters, in batches in the given order."""
         if view not in self.plans:
-            known = f" Known: {', '.join(self.plans)}." if self.plans else " This model has none."
-            raise CseError(f"unknown view '{view}'.{suggestion(view, self.plans)}{known}", "name a view of the recipe")
+            known = f"use {', '.join(self.plans)}" if self.plans else "evaluate in a recipe that has views"
+            raise CseError(f"unknown view '{view}'.{suggestion(view, self.plans)}", known, code="evaluate.unknown_view")
         with self.compute.autocast():
             named = (view, self.plans[view])
             vectors = encode_view(self.encoder, named, columns, VIEW_BATCH, self.max_length, training)
         return vectors.float().cpu()
 
 
-class VectorCache:
-    """Sentence → vector. Beyond the limit the oldest batch of sentences is deleted.
-
-    Args:
-        limit: Bytes of vectors kept.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.held = 0
-        self._places: dict[str, tuple[int, int]] = {}
-        self._blocks: dict[int, tuple[tuple[str, ...], Tensor]] = {}
-        self._next = 0
-
-    def __contains__(self, sentence: str) -> bool:
-        return sentence in self._places
-
-    def add(self, sentences: Sequence[str], vectors: Tensor) -> None:
-        """Keep (n, D) vectors of n sentences that are not here."""
-        block, self._next = self._next, self._next + 1
-        self._blocks[block] = tuple(sentences), vectors
-        self._places |= {sentence: (block, row) for row, sentence in enumerate(sentences)}
-        self.held += vectors.nbytes
-        while self.held > self.limit:
-            forgotten, oldest = self._blocks.pop(next(iter(self._blocks)))
-            self.held -= oldest.nbytes
-            for sentence in forgotten:
-                del self._places[sentence]
-
-    def of(self, sentences: Sequence[str]) -> Tensor:
-        """Return (n, D): the vectors of sentences that are all here."""
-        _, first = self._blocks[self._places[sentences[0]][0]]
-        found = torch.empty(len(sentences), first.shape[1])
-        wanted: dict[int, tuple[list[int], list[int]]] = {}
-        for row, sentence in enumerate(sentences):
-            block, place = self._places[sentence]
-            rows, places = wanted.setdefault(block, ([], []))
-            rows.append(row)
-            places.append(place)
-        for block, (rows, places) in wanted.items():
-            found[torch.tensor(rows)] = self._blocks[block][1][torch.tensor(places)]
-        return found
-
-
 class ShardedEncoder(SentenceEncoder):
-    """Encodes on all processes what the first one scores, in the batches of one process.
+    """A `SentenceEncoder` that uses all processes. Its batches are those of one process.
 
-    What is fitted to vectors (whitening, a flow) exists on the first process alone: the others encode what it is
-    applied to, the encoder's `foundation`.
+    Fitted parts of an encoder (whitening, a flow) exist only on the first process. The other processes run the
+    encoder's `foundation`, to which these parts are applied.
     """
 
     @contextmanager
     def leading(self) -> Iterator[None]:
-        """Encode from within this block, on the first process; its end ends the others' `follow`."""
+        """Encode inside this block on the first process. The end of the block also ends `follow` on the others."""
         try:
             yield
         except Exception:
@@ -204,28 +155,28 @@ class ShardedEncoder(SentenceEncoder):
 
     @torch.inference_mode()
     def follow(self) -> None:
-        """Encode this process's share of what the first one scores, until that is done; on the others."""
+        """Encode this process's share until the first process leaves `leading`."""
         with single_process():
             while (request := shared()) is not None:
                 self._foundation_vectors(*request)
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
         if self.encoder.fits != "never" and self.encoder.foundation is self.encoder:
-            return super()._vectors(rows, batches)  # the others have none of what was fitted
+            return super()._vectors(rows, batches)  # only the first process has the fitted parts
         shared((rows, batches))
         parts = self._foundation_vectors(rows, batches)
         return [self.encoder.finished(part.to(self.compute.device)).float().cpu() for part in parts]
 
     def _foundation_vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
-        """Return, on the first process, the vectors of each batch before anything fitted to them."""
+        """Return the foundation's embeddings of each batch on the first process, and an empty list on the others."""
         world, rank = dist.get_world_size(), dist.get_rank()
         try:
-            own = self._represented_batches(self.encoder.foundation, rows, batches[rank::world])
+            own = self._encode_batches(self.encoder.foundation, rows, batches[rank::world])
         except Exception:
             if rank == 0:
                 shared(None)
             raise
-        width = shared(own[0].shape[1] if own else 0)  # one with no batch of its own cannot know it
+        width = shared(own[0].shape[1] if own else 0)  # a process without a batch does not know it
         if width is None:
             return []
         sizes = [[batch.stop - batch.start for batch in batches[one::world]] for one in range(world)]

@@ -1,4 +1,4 @@
-"""Evaluators run over one state of an encoder, and over models that exist already: directories, hub ids, runs."""
+"""Scores of one state of an encoder, and of existing models: directories, Hub IDs and runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from registry import EVALUATORS
 from registry.distributed import world_size
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from registry.models import locate
+from registry.resources.models import locate
 from registry.types import Encoder, Evaluator
 
 Show = Callable[[str, float], None]
-"""Is told which evaluator is at work, and the share of all that is done."""
+"""Callback with the name of the running evaluator and the completed share of all evaluators."""
 
 
 def evaluate(
@@ -37,40 +37,41 @@ def evaluate(
     plans: Mapping[str, ViewPlan] | None = None,
     show: Show | None = None,
 ) -> Scores:
-    """Return the scores of `encoder` under the evaluators named in `only`, or all of them.
+    """Return the scores of `encoder` under the evaluators in `only`, or under all evaluators if it is empty.
 
-    All of them ask one `SentenceEncoder`, so that each distinct sentence is encoded once. Evaluation draws no random
-    numbers, so training goes on as if it had not happened. Several processes call it together: all encode, the first
-    one scores, and every one gets its scores.
+    All evaluators share one `SentenceEncoder`, so each distinct sentence is encoded once. Evaluation consumes no random
+    numbers and therefore does not change the training. Several processes call it together: all of them encode, the
+    first one computes the scores, and all of them receive the scores.
     """
-    wanted = {name: evaluators[name] for name in list(only) or evaluators}
+    chosen = {name: evaluators[name] for name in list(only) or evaluators}
     arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view
     if world_size() == 1:
-        return _scores(SentenceEncoder(*arguments), wanted, show)
+        return _scores(SentenceEncoder(*arguments), chosen, show)
     sharded = ShardedEncoder(*arguments)
 
     def lead() -> Scores:
         with sharded.leading():
-            return _scores(sharded, wanted, show)
+            return _scores(sharded, chosen, show)
 
     return run_on_rank0(lead, meanwhile=sharded.follow)
 
 
-def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Show | None) -> Scores:
+def _scores(encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: Show | None) -> Scores:
     encoder = encode.encoder
     if encoder.fits == "once":
         encoder.fit(encode, ())
         encode.forget()
     scores: Scores = {}
-    for place, (name, evaluator) in enumerate(wanted.items()):
+    for place, (name, evaluator) in enumerate(evaluators.items()):
         if show is not None:
-            encode.watch = _shares(show, name, place, len(wanted))
+            encode.watch = _shares(show, name, place, len(evaluators))
         if encoder.fits == "each":
             encode.forget()
             if not (texts := evaluator.texts()):
                 raise CseError(
-                    f"evaluator '{name}' gives no sentences of its own that the encoder could be fitted to",
-                    "fit the encoder to a data set instead",
+                    f"evaluator '{name}' has no sentences to fit the encoder on",
+                    "fit the encoder on a data set: set its `dataset`",
+                    code="evaluate.no_sentences_to_fit",
                 )
             encoder.fit(encode, texts)
             encode.forget()
@@ -80,7 +81,7 @@ def _scores(encode: SentenceEncoder, wanted: Mapping[str, Evaluator], show: Show
 
 
 def _shares(show: Show, name: str, place: int, count: int) -> Callable[[float], None]:
-    """Return what is told the share of an evaluator's sentences, and shows that of all: it never falls."""
+    """Return a callback for the encoded share of an evaluator's sentences. The reported share never falls."""
     reached = 0.0
 
     def watch(share: float) -> None:
@@ -100,12 +101,14 @@ def score(scores: Scores, path: str) -> float:
 
 @dataclass(frozen=True)
 class Settings:
-    """How to score.
+    """Settings of `cse evaluate`.
 
     Args:
-        pooling: Instead of the model's own.
-        max_length: Instead of the model's own.
-        template: Instead of the model's own.
+        pooling: Pooling, or None for the model's own.
+        max_length: Maximum number of tokens per sentence, or None for the model's own.
+        batch_tokens: Maximum number of tokens per batch, or None for the device's default.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        template: Text around every sentence, or None for the model's own.
     """
 
     pooling: str | None
@@ -117,11 +120,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scored:
-    """One model's scores and the settings they were made with.
+    """Scores of one model, with the settings behind them.
 
     Args:
-        tasks: Task → its evaluator's registered name and all of its parameters.
-        template: Text around every sentence, where there is one.
+        model: Name of the model in the command.
+        pooling: Pooling of token states.
+        max_length: Maximum number of tokens per sentence.
+        precision: Precision of the computation.
+        scores: Task → metric → value.
+        tasks: Task → registered name of its evaluator, and all of its parameters.
+        fingerprints: Data set → digest of its contents.
+        seconds: Duration of the evaluation.
+        template: Text around every sentence, or None.
     """
 
     model: str
@@ -136,24 +146,30 @@ class Scored:
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
-    """Download the models and data sets that are not here yet.
+    """Download missing models and data sets.
 
     Raises:
-        MissingError: Some can be had from nowhere; raised before the first download, with all of them.
+        MissingError: If some are not available. Raised before the first download, with all of them.
     """
-    wanted = [Requirement("model", model_of_run(model) or model) for model in models]
+    needed = [Requirement("model", model_of_run(model) or model) for model in models]
     for name, task in tasks.items():
-        wanted += of_part(f"tasks.{name}", EVALUATORS[task.component], task.params)
-    fetch(wanted, progress)
+        needed += of_part(f"tasks.{name}", EVALUATORS[task.component], task.params)
+    fetch(needed, progress)
 
 
 def score_models(
     models: Sequence[str], tasks: Mapping[str, Task], settings: Settings, show: Show | None = None
 ) -> list[Scored]:
-    """Return the scores of each model under the same tasks; `show` is told model and task, and the share of all.
+    """Return the scores of each model under the same tasks.
+
+    Args:
+        models: Directories, names in `$CSE_MODELS`, Hub IDs or run IDs.
+        tasks: Tasks to score.
+        settings: Settings for all models.
+        show: Callback with model and task, and the completed share of all models.
 
     Raises:
-        CseError: A model or data set is missing, or a run's model has changed; raised before anything is scored.
+        CseError: If a model or data set is missing, or the model of a run has changed. Raised before the first score.
     """
     digests = {name: digest for task in tasks.values() for name, digest in task.evaluator.fingerprints().items()}
     for model in models:
@@ -166,7 +182,6 @@ def score_models(
 
 
 def _of_model(show: Show, model: str, place: int, count: int) -> Show:
-    """Return what is told task and share of one model, and shows them as part of all."""
     return lambda name, share: show(f"{model}: {name}", (place + share) / count)
 
 

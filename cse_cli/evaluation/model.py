@@ -1,4 +1,4 @@
-"""A trained encoder for other programs: sentences in, vectors out, or as the object of another library."""
+"""A trained encoder for other programs, with conversions for sentence-transformers and transformers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cse_cli.runs.model import checked_model_of_run
 from registry.encoders.export import MODULES
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, MissingError
-from registry.models import locate, without_pooler
+from registry.resources.models import locate, without_pooler
 from registry.types import Encoder
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ class Model:
     """A trained encoder.
 
     Args:
-        folder: Where its files lie.
-        encoder: The module, in eval mode on the CPU; `encoder.to("cuda")` moves it.
-        max_length: Tokens a sentence is cut to.
+        folder: Directory of its files.
+        encoder: Module in eval mode on the CPU. `encoder.to("cuda")` moves it.
+        max_length: Maximum number of tokens per sentence.
     """
 
     folder: Path
@@ -38,11 +38,11 @@ class Model:
     max_length: int
 
     def encode(self, sentences: str | Sequence[str], batch_tokens: int | None = None) -> np.ndarray:
-        """Return the sentence vectors that scores are computed from.
+        """Return the embeddings from which scores are computed.
 
         Args:
-            sentences: One, or several.
-            batch_tokens: Most tokens an encoding batch, padding included; None for what suits the device.
+            sentences: One sentence or several.
+            batch_tokens: Maximum number of tokens per batch, including padding. None selects the device's default.
 
         Returns:
             (D,) float32 for one sentence, (N, D) for several.
@@ -53,19 +53,25 @@ class Model:
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def to_sentence_transformers(self) -> SentenceTransformer:
-        """Return the same encoder as a `SentenceTransformer`; its vectors are equal.
+        """Return the same encoder as a `SentenceTransformer` with equal embeddings.
 
         Raises:
-            MissingError: sentence-transformers is not installed.
-            CseError: It has no such form: averages of word vectors, whitening, flows.
+            MissingError: If sentence-transformers is not installed.
+            CseError: If the encoder has no such form: averages of word vectors, whitening, flows.
         """
         if not (self.folder / MODULES).is_file():
-            raise CseError(f"{self.folder} has no form that sentence-transformers knows", "use `encode` of this object")
+            raise CseError(
+                f"the encoder in '{self.folder}' cannot be converted for sentence-transformers",
+                "use the method `encode`",
+                code="model.no_sentence_transformer",
+            )
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
             raise MissingError(
-                "sentence-transformers is not installed", "pip install sentence-transformers, or use `encode`"
+                "sentence-transformers is not installed",
+                "pip install sentence-transformers, or use the method `encode`",
+                code="model.missing_package",
             ) from error
         return SentenceTransformer(str(self.folder), trust_remote_code=False)
 
@@ -73,12 +79,16 @@ class Model:
         """Return the transformer without pooling and heads, and its tokenizer.
 
         Raises:
-            CseError: It is no transformer.
+            CseError: If the encoder is not a transformer.
         """
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
         if not (self.folder / "config.json").is_file():
-            raise CseError(f"{self.folder} holds no transformer", "use `encode` of this object")
+            raise CseError(
+                f"the encoder in '{self.folder}' is not a transformer",
+                "use the method `encode`",
+                code="model.no_transformer",
+            )
         without: dict[str, Any] = without_pooler(AutoConfig.from_pretrained(self.folder, trust_remote_code=False))
         model = AutoModel.from_pretrained(self.folder, trust_remote_code=False, **without)
         return model, AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
@@ -88,14 +98,14 @@ def load_model(name: str | Path, pooling: str | None = None, template: str | Non
     """Return the model of a finished run, or any other encoder.
 
     Args:
-        name: The first characters of a run's id; or a directory, a name under `$CSE_MODELS`, a hub id.
-        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean"
-            instead of what the model says.
-        template: Text around every sentence, "{text}" its place and "{mask}" what pooling "mask" reads.
+        name: Prefix of a run's ID, a directory, a name in `$CSE_MODELS`, or a Hub ID.
+        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean". None selects the
+            model's own.
+        template: Text around every sentence. "{text}" is the sentence, "{mask}" the token that pooling "mask" reads.
 
     Raises:
-        MissingError: It is not on this machine and cannot be fetched.
-        CseError: Its sentence vectors are made in a way that is not known, or a run's model has changed.
+        MissingError: If the model is not on this machine and cannot be downloaded.
+        CseError: If the pooling of the model is unknown, or the model of a run has changed.
     """
     found = checked_model_of_run(str(name)) or str(name)
     encoder, max_length = open_encoder(found, pooling, template)

@@ -1,30 +1,30 @@
-"""`cse evaluate --tasks`: words and names → evaluators, by the suites and names that evaluators declare."""
+"""Tasks of `cse evaluate --tasks`, from the suites and names that evaluators declare."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.recipe.draft import check_part
-from cse_cli.recipe.errors import EnoughProblems, Problems, dotted
-from cse_cli.recipe.load import toml_value
-from registry import EVALUATORS, catalogue
+from cse_cli.recipe.errors import Problems
+from cse_cli.recipe.overrides import parse_value
+from cse_cli.recipe.parse import check_parameters
+from registry import EVALUATORS
 from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.resources import catalog
 from registry.types import Evaluator
 
 
 @dataclass(frozen=True)
 class Task:
-    """One evaluator to score with.
+    """An evaluator with its parameters.
 
     Args:
-        component: Its registered name.
-        params: All of its parameters.
-        changed: Those that an assignment gave.
-        evaluator: It, made.
+        component: Registered name of the evaluator.
+        params: All parameters.
+        changed: Names of the parameters that `--set` changed.
+        evaluator: Evaluator object.
     """
 
     component: str
@@ -35,7 +35,7 @@ class Task:
 
 @dataclass(frozen=True)
 class _Named:
-    """A component, and the parameters that the task's name stands for."""
+    """A component, and the parameters that follow from the task's name."""
 
     entry: Entry[Evaluator]
     given: Mapping[str, Any]
@@ -43,7 +43,7 @@ class _Named:
 
 @dataclass(frozen=True)
 class _Setting:
-    """One `--set`: of a task, or of all tasks of a component."""
+    """One `--set` for a task, or for all tasks of a component."""
 
     label: str
     of: str
@@ -52,31 +52,32 @@ class _Setting:
 
 
 def parse_tasks(words: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
-    """Return name → task, in the order given; what is named twice is there once.
+    """Return name → task in the given order, without duplicates.
 
     Args:
-        words: Words, data sets, files of pairs and evaluators, separated by commas.
-        assignments: "task.parameter=value", or "component.parameter=value" for all of its tasks.
+        words: Suites, data sets, files of pairs and evaluators, separated by commas.
+        assignments: "task.parameter=value", or "component.parameter=value" for all tasks of a component.
 
     Raises:
-        UnknownNameError: Nothing has that name.
-        CseError: A task needs what is not given, or a parameter is unknown or wrong.
+        UnknownNameError: If no task has one of the names.
+        CseError: If a required parameter is missing, or a parameter is unknown or not valid.
     """
     found: dict[str, _Named] = {}
     for word in words.split(","):
         for name, one in _tasks_of(word.strip()):
             if found.setdefault(name, one).entry.name != one.entry.name:
                 raise CseError(
-                    f"two evaluators have a task called '{name}': {found[name].entry.name} (from "
+                    f"two evaluators have the task '{name}': {found[name].entry.name} (from "
                     f"{found[name].entry.distribution}) and {one.entry.name} (from {one.entry.distribution})",
-                    "rename it in one of them, or remove the plug-in",
+                    "rename the task in one of them, or uninstall the plug-in",
+                    code="evaluate.ambiguous_task",
                 )
     settings = _settings(found, assignments)
     return {name: _made(name, one, settings) for name, one in found.items()}
 
 
 def _tasks_of(word: str) -> list[tuple[str, _Named]]:
-    """Return the tasks of a suite, those of the component with the most first; or the one task of that name."""
+    """Return the tasks of a suite, or the one task with this name. The component with the most tasks is first."""
     members = {entry.name: entry.cls.suites[word] for entry in EVALUATORS if word in entry.cls.suites}
     if not members:
         return [(word, _single(word))]
@@ -88,8 +89,9 @@ def _member(entry: Entry[Evaluator], name: str) -> _Named:
     given = {} if name == entry.name else entry.cls.parameters_for(name)
     if given is None:
         raise CseError(
-            f"evaluator '{entry.name}' (from {entry.distribution}) lists the task '{name}', of which it knows nothing",
-            "let its `parameters_for` answer to each name in its `suites`",
+            f"evaluator '{entry.name}' (from {entry.distribution}) has no parameters for its task '{name}'",
+            "return parameters for each task of `suites` in `parameters_for`",
+            code="evaluate.task_without_parameters",
         )
     return _Named(entry, given)
 
@@ -105,25 +107,29 @@ def _single(name: str) -> _Named:
 
 
 def _unknown(name: str) -> CseError:
-    """Return why there is no such task."""
     dataset, _, split = name.partition("/")
-    scored = [each for each in catalogue.names() if catalogue.entry(each).kind == "pairs"]
-    if dataset in catalogue.names():
+    scored = [each for each in catalog.names() if catalog.entry(each).kind == "pairs"]
+    if dataset in catalog.names():
         if split:
-            catalogue.entry(dataset).split(split)
-        return CseError(f"'{name}' has no scored pairs", f"data sets that have: {', '.join(scored)}")
+            catalog.entry(dataset).split(split)
+        return CseError(
+            f"data set '{name}' has no gold scores",
+            f"use one of {', '.join(scored[:5])}",
+            code="evaluate.no_gold_scores",
+        )
     words = list(dict.fromkeys(word for entry in EVALUATORS for word in entry.cls.suites))
     members = [task for entry in EVALUATORS for suite in entry.cls.suites.values() for task in suite]
     known = dict.fromkeys([*words, *members, *scored, *EVALUATORS.names()])
     return UnknownNameError(
         f"unknown task '{name}'.{suggestion(name, known)}",
-        f"use {', '.join(sorted(words))}; a data set, such as stsb/dev; a file of pairs, such as pairs.tsv; or an "
-        "evaluator that `cse list evaluators` shows",
+        f"use {', '.join(sorted(words))}, a data set (stsb/dev), a file of pairs (pairs.tsv), or an evaluator: "
+        "cse list evaluators",
+        code="evaluate.unknown_task",
     )
 
 
 def _settings(found: Mapping[str, _Named], assignments: Sequence[str]) -> list[_Setting]:
-    """Return what the assignments say, those of components first, so that those of single tasks win."""
+    """Return the assignments. Those of components are first, so those of single tasks override them."""
     components = {one.entry.name for one in found.values()}
     settings = []
     for assignment in assignments:
@@ -131,15 +137,19 @@ def _settings(found: Mapping[str, _Named], assignments: Sequence[str]) -> list[_
         of, _, parameter = path.strip().rpartition(".")
         label = f"--set {path.strip()}"
         if not equals or not of:
-            raise CseError(f"{label}: should be task.parameter=value", "for example --set sts.bootstrap=1000")
+            raise CseError(
+                f"'{label}' is not task.parameter=value",
+                "for example: --set sts.bootstrap=1000",
+                code="evaluate.bad_set",
+            )
         if of not in components and of not in found:
             known = list(dict.fromkeys([*components, *found]))
             raise UnknownNameError(
-                f"{label}: none of the tasks is '{of}', and none is scored by an evaluator of that name."
-                f"{suggestion(of, known)}",
-                f"there are {', '.join(known)}",
+                f"{label}: '{of}' is neither a task of this command nor its evaluator.{suggestion(of, known)}",
+                f"use one of {', '.join(known[:5])}",
+                code="evaluate.unknown_task",
             )
-        settings.append(_Setting(label, of, parameter, toml_value(value.strip())))
+        settings.append(_Setting(label, of, parameter, parse_value(value.strip())))
     return sorted(settings, key=lambda setting: setting.of not in components)
 
 
@@ -148,14 +158,17 @@ def _made(name: str, one: _Named, settings: Sequence[_Setting]) -> Task:
     if entry.references:
         kinds = " and ".join(sorted({f"{reference.kind}s" for reference in entry.references}))
         raise CseError(
-            f"evaluator '{entry.name}' looks through the {kinds} of a recipe, and a finished model has none",
-            f"put [evaluators.{entry.name}] into a recipe and run it",
+            f"evaluator '{entry.name}' needs the {kinds} of a recipe, which a finished model does not have",
+            f"add [evaluators.{entry.name}] to a recipe and run it",
+            code="evaluate.needs_recipe",
         )
     own = [setting for setting in settings if setting.of in (name, entry.name)]
     for setting in own:
         if setting.parameter in one.given:
             raise CseError(
-                f"{setting.label}: the task's name '{name}' says that already", "put another name into --tasks"
+                f"{setting.label}: the task '{name}' already determines this parameter",
+                "choose another task with --tasks",
+                code="evaluate.fixed_parameter",
             )
     changed = {setting.parameter: setting.value for setting in own}
     params = _checked(name, entry, {**one.given, **changed})
@@ -163,17 +176,12 @@ def _made(name: str, one: _Named, settings: Sequence[_Setting]) -> Task:
 
 
 def _checked(name: str, entry: Entry[Evaluator], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all parameters.
-
-    Raises:
-        CseError: One is missing, unknown or wrong.
-    """
     problems = Problems()
-    with suppress(EnoughProblems):
-        checked = check_part({**given, "name": entry.name}, EVALUATORS, (name,), frozenset(), problems)
+    params = check_parameters(f"evaluator '{entry.name}'", entry, given, (name,), problems)
     if problems.found:
         raise CseError(
-            "\n".join(f"{dotted(problem.keys)}: {problem.message}" for problem in problems.found),
-            f"`cse show {entry.name}` prints its parameters; give them by --set {name}.parameter=value",
+            "\n".join(str(problem) for problem in problems.found),
+            f"set them with --set {name}.parameter=value. List them: cse show {entry.name}",
+            code="evaluate.bad_parameter",
         )
-    return checked.params
+    return params

@@ -1,4 +1,4 @@
-"""Sentences → vectors through a view: changed as its augmenters change them in training, then encoded."""
+"""Embeddings of sentences that a view's augmenters have changed as in training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from registry.tokens import Embedded, Encoded
 from registry.types import Encoder, dropout_rate
 
 SEED = 0
-"""Of everything augmenters draw at evaluation: a score is the same every time."""
+"""Seed of the augmenters at evaluation, so a score is always the same."""
 
 
 @dataclass
 class EvaluationStep:
-    """A step outside training: there is no loss and no other view."""
+    """A step outside training, without a loss or other views."""
 
     generator: torch.Generator
     index: int = 0
@@ -32,15 +32,20 @@ class EvaluationStep:
     views: Mapping[str, Encoded] = field(default_factory=dict)
 
     def gradient(self, view: str) -> Tensor:
-        """Refuse: nothing is minimised."""
+        """Raise an error because evaluation has no gradient."""
         raise CseError(
-            f"view '{view}' asks for a gradient, which only training has",
-            "evaluate another view, without adversarial augmenters",
+            f"view '{view}' needs a gradient, which exists only in training",
+            "evaluate a view without adversarial augmenters",
+            code="evaluate.view_needs_training",
         )
 
     def sentences(self, view: str) -> Tensor:
-        """Refuse: no view was encoded."""
-        raise CseError(f"view '{view}' has no sentence vectors outside training", "evaluate another view")
+        """Raise an error because no other view is encoded."""
+        raise CseError(
+            f"view '{view}' has embeddings only in training",
+            "evaluate a view whose augmenters do not read other views",
+            code="evaluate.view_needs_training",
+        )
 
 
 def encode_view(
@@ -51,21 +56,25 @@ def encode_view(
     max_length: int,
     training: bool = False,
 ) -> Tensor:
-    """Return (n, D) vectors on the encoder's device, without gradient, row i for cell i.
+    """Return embeddings (n, D) on the encoder's device, without gradient. Row i belongs to cell i.
 
-    In training mode they are those that losses compare: dropout on, the pooling and the heads of training. Then each
-    view draws numbers of its own, for two views that differ by their dropout masks alone would otherwise be one.
-    Modes, buffers and random streams are afterwards as they were.
+    In training mode these are the embeddings that losses compare, with dropout, training's pooling and heads. Each view
+    then has its own random numbers, because two views may differ only by their dropout masks. Modes, buffers and random
+    states are restored afterwards.
 
     Raises:
-        MissingError: A column the view reads is missing.
+        MissingError: If a column of the view is missing.
     """
     name, plan = view
     missing = sorted({plan.column, *plan.side} - set(columns))
     if missing:
-        raise MissingError(f"the view reads column {', '.join(missing)}, which is not there", "add it to the data")
+        raise MissingError(
+            f"view '{name}' needs the missing column '{', '.join(missing)}'",
+            "add the column to the data",
+            code="evaluate.missing_column",
+        )
     place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
-    own = [place] if place.type == "cuda" else []  # unnamed, all of a machine's devices would be asked
+    own = [place] if place.type == "cuda" else []  # the default is all devices of the machine
     seed = zlib.crc32(name.encode()) if training else SEED
     rng, alike, step = Random(seed), Random(SEED), EvaluationStep(torch.Generator().manual_seed(seed))
     vectors = []
@@ -85,13 +94,13 @@ def encode_view(
             if training:
                 vectors.append(encoder.encode(embedded.tokens, embedded.vectors).at_least_single().sentence)
             else:
-                vectors.append(encoder.represent(embedded.tokens, embedded.vectors))
+                vectors.append(encoder.encode_for_eval(embedded.tokens, embedded.vectors))
     return torch.cat(vectors)
 
 
 @contextmanager
 def _in_training(encoder: Encoder) -> Iterator[None]:
-    """Switch training mode on; afterwards put back modes and buffers, such as running statistics."""
+    """Switch to training mode, and restore modes and buffers, such as running statistics, afterwards."""
     kept = [
         (module, name, buffer, buffer.clone())
         for module in encoder.modules()

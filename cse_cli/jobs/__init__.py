@@ -1,1 +1,1 @@
-"""Jobs, the processes that do them, studies, and the command about them: `cse run`."""
+"""Execution of runs: the command `cse run`, executors, child processes and studies."""

@@ -1,4 +1,4 @@
-"""A child process that runs jobs, as its parent sees it; `cse_cli.jobs.worker` is what it does. Imports no torch."""
+"""Child process that runs jobs, as seen by its parent. `cse_cli.jobs.worker` is its program. Does not import torch."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from cse_cli.core.paths import home
 from registry.paths import make_folder
 
 LEAVE_SECONDS = 15.0
-"""How long runs may take to record their end when they are stopped."""
+"""Time for runs to record their end when they are stopped."""
 _LOG_LINES = 12
 
 
 class Child:
-    """A process that takes one job after the other through a pipe.
+    """Process that receives one job after the other through a pipe.
 
-    It is a command and not a fork, so that it begins without the state of this process, and the leader of a session, so
-    that Ctrl-C at the terminal does not reach it.
+    It is a command, so that it does not inherit the state of this process. It leads a session, so that Ctrl-C in the
+    terminal does not reach it.
 
     Args:
-        environment: All of its environment.
-        processes: That share each run; more than one are children of it.
-        folder: Where it runs; None is where this process does.
+        environment: Complete environment of the process.
+        processes: Number of processes that share each run.
+        folder: Working directory. Default: that of this process.
     """
 
     def __init__(self, environment: Mapping[str, str], processes: int = 1, folder: Path | None = None) -> None:
@@ -41,10 +41,10 @@ class Child:
         make_folder(logs)
         with theirs, (logs / f"worker-{socket.gethostname()}-{os.getpid()}.log").open("ab") as log:
             self._log = Path(log.name)
-            told = (theirs.fileno(), os.getpid(), processes)
+            arguments = (theirs.fileno(), os.getpid(), processes)
             self._process = subprocess.Popen(
-                # -P: nothing is imported from the folder that the command was started in.
-                [sys.executable, "-P", "-m", "cse_cli.jobs.worker", *map(str, told)],
+                # -P: do not import from the current directory.
+                [sys.executable, "-P", "-m", "cse_cli.jobs.worker", *map(str, arguments)],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -54,25 +54,25 @@ class Child:
                 start_new_session=True,
             )
 
-    def has_died(self) -> bool:
-        """Return whether the process is gone, and nothing is left to hear of it."""
+    def has_exited(self) -> bool:
+        """Return whether the process has exited and all its messages have been read."""
         return self._process.poll() is not None and not self.connection.poll()
 
-    def end(self, *, at_once: bool) -> None:
-        """Ask it to end: at once, its run recorded as stopped, or as it has no job."""
-        if at_once:
+    def end(self, *, cancel: bool) -> None:
+        """Request the end of the process. With `cancel` its run stops and is recorded as STOPPED."""
+        if cancel:
             self._process.terminate()
         with suppress(OSError):
             self.connection.send(None)
 
     def wait(self) -> None:
-        """Wait for its end, which has begun."""
+        """Wait until the process has exited, or kill it after `LEAVE_SECONDS`."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(LEAVE_SECONDS)
         self.kill()
 
     def kill(self) -> None:
-        """End it now, whatever it does, and leave no log of nothing."""
+        """Kill the process, and delete its log if the log is empty."""
         self._process.kill()
         self._process.wait()
         self.connection.close()
@@ -80,12 +80,17 @@ class Child:
             if self._log.stat().st_size == 0:
                 self._log.unlink()
 
-    def how_it_ended(self, log: Path | None) -> str:
-        """Return how the process ended, as a message goes on: by which signal, or with the last lines it wrote."""
+    def describe_exit(self, log: Path | None) -> str:
+        """Return how the process ended, for use after "its process": the signal, or the last lines of its log."""
         code = self._process.returncode
         if code < 0:
-            maybe = "; the kernel does so where memory runs out" if code == -signal.SIGKILL else ""
-            return f"was ended by {signal.Signals(-code).name}{maybe}"
+            return describe_signal(-code)
         written = next((path for path in (log, self._log) if path is not None and path.exists()), None)
         lines = [] if written is None else written.read_text("utf-8", "replace").strip().split("\n")[-_LOG_LINES:]
-        return "\n  ".join([f"ended with code {code}", *lines])
+        return "\n  ".join([f"exited with code {code}", *lines])
+
+
+def describe_signal(number: int) -> str:
+    """Return that a process was killed by a signal, with a likely reason."""
+    reason = " (possibly out of memory)" if number == signal.SIGKILL else ""
+    return f"was killed by {signal.Signals(number).name}{reason}"

@@ -1,9 +1,8 @@
-"""Where runs are executed: in this process, or in a child process on each device. The only place that starts such.
+"""Executors run jobs in this process or in a child process per device.
 
-A driver, the process of the command, submits jobs with their observers and gets futures. Its observers hear what a run
-tells wherever that runs (`cse_cli.jobs.channel`), always in the thread that calls `submit`, `wait` or `close`. A
-process that dies under a run is replaced, and the run goes on from its last checkpoint. `cse_cli.jobs.cluster` does the
-same on many machines.
+The driver is the process of the command. It submits jobs with their observers and receives futures. The observers
+receive events of runs in other processes through `cse_cli.jobs.channel`, in the thread that calls `submit`, `wait` or
+`close`. If a process dies during a run, a new process resumes the run from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -12,23 +11,22 @@ import gc
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from ctypes import CDLL
 from dataclasses import dataclass, field, replace
-from functools import partial
 from multiprocessing import connection
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 
-from cse_cli.core.console import Observer
+from cse_cli.core.console import Event, Observer, Started, Warned
 from cse_cli.core.devices import worker_environment
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Call, Failed, hear
+from cse_cli.jobs.channel import Failed, receive
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import result_of
@@ -37,39 +35,37 @@ from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import CseError, RunFailedError
 
-Key = TypeVar("Key")
-
 MOST_RETRIES = 3
-"""How often a job is run again whose process died."""
-PATIENCE_SECONDS = 7200.0
-"""A run that tells nothing for so long hangs: more than any evaluation between two reports takes."""
+"""Number of times that a job is repeated after its process died."""
+STALL_SECONDS = 7200.0
+"""Default time without an event after which a run is restarted. An evaluation between two events takes less."""
 _POLL_SECONDS = 0.5
 
 
 class Executor(ABC):
-    """Runs jobs; a context manager that ends them all where its block is left by an exception."""
+    """Runs jobs. A context manager that cancels all jobs if its block is left by an exception."""
 
     @property
     @abstractmethod
     def slots(self) -> int:
-        """How many jobs run at once; may change."""
+        """Number of jobs that run in parallel. It may change."""
 
     @property
     def one_by_one(self) -> bool:
-        """Whether one job follows the other, however long this executor lives."""
+        """Whether there is never more than one job at a time."""
         return self.slots == 1
 
     @abstractmethod
     def submit(self, job: Job, observer: Observer) -> Future[Result]:
-        """Take a job; its future has the result, or what ended it: a `CseError`, or `Pruned`."""
+        """Submit a job and return a future for its result. The future raises `CseError` or `Pruned`."""
 
     @abstractmethod
     def wait(self) -> None:
-        """Return when another future is done, there is room for more jobs than before, or none is left."""
+        """Return when another future is done, a slot was added, or no job is left."""
 
     @abstractmethod
     def close(self, *, cancel: bool) -> None:
-        """End the processes; with `cancel` also the runs at work, each recorded as KILLED and resumable."""
+        """End all processes. With `cancel` the current runs stop, are recorded as STOPPED and can be resumed."""
 
     def __enter__(self) -> Self:
         return self
@@ -80,67 +76,34 @@ class Executor(ABC):
         self.close(cancel=kind is not None)
 
 
-def as_ended(executor: Executor, jobs: Iterable[tuple[Key, Job, Observer]]) -> Iterator[tuple[Key, Result | CseError]]:
-    """Run jobs, each taken from the iterable when there is room for it, and yield what became of each as it ends.
-
-    Raises:
-        Exception: What ended a job and is no `CseError`.
-    """
-    left, at_work = iter(jobs), dict[Future[Result], Key]()
-    while True:
-        while len(at_work) < executor.slots and (job := next(left, None)) is not None:
-            at_work[executor.submit(job[1], job[2])] = job[0]
-        if not at_work:
-            return
-        executor.wait()
-        for future in [future for future in at_work if future.done()]:
-            yield at_work.pop(future), outcome(future)
-
-
-def outcome(future: Future[Result]) -> Result | CseError:
-    """Return the result of a future that is done, or why there is none."""
-    try:
-        return future.result()
-    except CseError as error:
-        return error
-
-
-def _free_memory() -> None:
-    """Give back what a run has left: the next one, or another program, needs it."""
-    gc.collect()  # models are in reference cycles, and errors hold models
-    torch.cuda.empty_cache()  # does nothing where CUDA is not in use
-    with suppress(OSError, AttributeError):  # another C library than glibc, which kept 2.2 GB of ten runs, not 0.5
-        CDLL("libc.so.6").malloc_trim(0)
-
-
 class SerialExecutor(Executor):
-    """Runs each job in this process, as it is submitted.
+    """Runs each job in this process while it is submitted.
 
     Args:
-        processes: That share each run; more than one are children of this process.
+        processes: Number of processes that share each run. If more than one, they are children of this process.
     """
 
     slots = 1
 
     def __init__(self, processes: int = 1) -> None:
-        self._execute = execute if processes == 1 else partial(_run_in_processes, processes)
+        self._processes = processes
 
     def submit(self, job: Job, observer: Observer) -> Future[Result]:
-        """Run a job to its end; one that may is started anew where the run that it resumes cannot go on.
+        """Run a job. If its run cannot be resumed and the job permits it, start a new run.
 
-        A signal is raised here, after the end of the run is recorded.
+        A signal raises its exception here, after the end of the run is recorded.
         """
         future: Future[Result] = Future()
         try:
             try:
                 future.set_result(self._execute(job, observer))
             except CseError as error:
-                lost = job.resume
-                if lost is None or not job.may_restart or not _may_restart(error):
+                unusable = job.resume
+                if unusable is None or not job.may_restart or not _is_specific_to_run(error):
                     raise
-                observer.warned(f"run {lost[:8]} cannot be resumed, so a new one starts: {error.message}")
+                observer.observe(Warned(f"cannot resume run {unusable[:8]}, starting a new one: {error.message}"))
                 future.set_result(self._execute(replace(job, resume=None, again=True), observer))
-                delete_checkpoints(lost)
+                delete_checkpoints(unusable)
         except Exception as error:
             future.set_exception(error)
         finally:
@@ -148,61 +111,69 @@ class SerialExecutor(Executor):
         return future
 
     def wait(self) -> None:
-        """Return: every job has ended."""
+        """Return: every job is done."""
 
     def close(self, *, cancel: bool) -> None:
-        """Do nothing: no process was started."""
+        """Do nothing: no process is running."""
+
+    def _execute(self, job: Job, observer: Observer) -> Result:
+        if self._processes == 1:
+            return execute(job, observer)
+        from cse_cli.jobs.elastic import execute_in_processes  # imports torch's agent
+
+        return execute_in_processes(job, self._processes, observer)
 
 
-def _run_in_processes(processes: int, job: Job, observer: Observer) -> Result:
-    from cse_cli.jobs.distributed import run_in_processes  # torch's agent
-
-    return run_in_processes(job, processes, observer)
-
-
-def _may_restart(error: CseError) -> bool:
+def _is_specific_to_run(error: CseError) -> bool:
     """Return whether a new run may succeed although this one could not be resumed."""
     return error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
 
 
+def _free_memory() -> None:
+    gc.collect()  # models are in reference cycles, and errors hold models
+    torch.cuda.empty_cache()
+    with suppress(OSError, AttributeError):  # only in glibc, which kept 2.2 GB of ten runs instead of 0.5 GB
+        CDLL("libc.so.6").malloc_trim(0)
+
+
 @dataclass(eq=False)
 class Submission:
-    """A job that an executor has taken.
+    """Job submitted to an executor.
 
     Args:
-        job: What to run; it resumes its own run once that has begun and its process died.
-        run_id: Of the run that has begun.
-        losses: How often its process died.
-        heard: When it last told something, on the clock `time.monotonic`.
+        job: Job to run. After its process died it resumes its run.
+        run_id: ID of the run, once it has started.
+        deaths: Number of processes that died.
+        last_event_at: Time of the last event on the clock `time.monotonic`.
     """
 
     job: Job
     observer: Observer
     future: Future[Result] = field(default_factory=Future)
     run_id: str | None = None
-    losses: int = 0
-    heard: float = 0.0
+    deaths: int = 0
+    last_event_at: float = 0.0
 
-    def hear(self, call: Call) -> Exception | None:
-        """Take a call of the run, and return the driver's answer."""
-        self.heard = time.monotonic()
-        if call.method == "started":
-            self.run_id = call.args[0].run_id
-        return hear(self.observer, call)
+    def receive(self, event: Event) -> Exception | None:
+        """Receive an event of the run, and return the reply of the observer."""
+        self.last_event_at = time.monotonic()
+        if isinstance(event, Started):
+            self.run_id = event.run.run_id
+        return receive(self.observer, event)
 
     @property
     def log(self) -> Path | None:
-        """The log of the run that has begun."""
+        """Log of the run, or None if it has not started."""
         return None if self.run_id is None else log_of(self.run_id)
 
 
 class PoolExecutor(Executor):
-    """An executor whose jobs run elsewhere: a queue, and what is done when a process dies."""
+    """Executor with a queue, whose jobs run in other processes and are repeated if a process dies."""
 
     def __init__(self) -> None:
         self._queue: deque[Submission] = deque()
-        self._ended = False
-        """Whether a future is done since `wait` was called."""
+        self._has_settled = False
+        """Whether a job was settled since `wait` was called."""
 
     def submit(self, job: Job, observer: Observer) -> Future[Result]:
         """Queue a job."""
@@ -210,89 +181,86 @@ class PoolExecutor(Executor):
         return submission.future
 
     def cancel_queued(self) -> None:
-        """Begin no job more."""
+        """Cancel the queued jobs."""
         for submission in self._queue:
             submission.future.cancel()
         self._queue.clear()
 
     def settle(self, submission: Submission, end: Result | Exception) -> None:
-        """Give a future what became of its job."""
-        self._ended = True
+        """Set the future of a job."""
+        self._has_settled = True
         if isinstance(end, Exception):
             submission.future.set_exception(end)
         else:
             submission.future.set_result(end)
 
-    def retry(self, submission: Submission, why: str) -> None:
-        """Queue a job again whose process died, from its last checkpoint; at last its future fails.
+    def retry(self, submission: Submission, reason: str) -> None:
+        """Queue a job again from its last checkpoint after its process died, or fail it after `MOST_RETRIES`.
 
         Args:
-            submission: Whose process is gone.
-            why: How it ended, as in "its process was ended by SIGKILL".
+            submission: Job whose process died.
+            reason: End of the process, such as "was killed by SIGKILL".
         """
         run_id = submission.run_id
         if run_id is not None and last_end(run_id) == "finished" and (result := result_of(run_id)) is not None:
-            self.settle(submission, result)  # it died before it could send it
+            self.settle(submission, result)  # it died before it sent the result
             return
-        submission.losses += 1
-        begun = _unfinished(run_id)
-        if submission.losses > MOST_RETRIES:
-            action = "run it again" if begun is None else f"resume it: cse run --resume {begun[:8]}"
-            where = "" if submission.log is None else f"; its log: {submission.log}"
-            error = RunFailedError(f"its process {why}, {submission.losses} times in all{where}", action)
-            self.settle(submission, error)
+        submission.deaths += 1
+        resumable = run_id if run_id is not None and _is_resumable(run_id) else None
+        if submission.deaths > MOST_RETRIES:
+            action = "run it again" if resumable is None else f"resume it: cse run --resume {resumable[:8]}"
+            where = "" if submission.log is None else f". Log: {submission.log}"
+            message = f"{submission.deaths} processes died, the last one {reason}{where}"
+            self.settle(submission, RunFailedError(message, action, code="jobs.process_died"))
             return
-        how = "starts again" if begun is None else f"resumes from the last checkpoint of run {begun[:8]}"
-        submission.observer.warned(f"{submission.job.name}: its process {why}; it {how}")
-        if begun is not None:
-            submission.job = replace(submission.job, resume=begun, may_restart=True)
+        what = "starting it again" if resumable is None else f"resuming run {resumable[:8]} from its last checkpoint"
+        submission.observer.observe(Warned(f"{submission.job.name}: its process {reason}; {what}"))
+        if resumable is not None:
+            submission.job = replace(submission.job, resume=resumable, may_restart=True)
         self._queue.appendleft(submission)
 
 
-def _unfinished(run_id: str | None) -> str | None:
-    """Return the ID of a run that has begun and can be resumed."""
-    if run_id is None or not folder_of(run_id).exists() or last_end(run_id) in ("finished", "pruned"):
-        return None
-    return run_id
+def _is_resumable(run_id: str) -> bool:
+    return folder_of(run_id).exists() and last_end(run_id) not in ("finished", "pruned")
 
 
 class LocalExecutor(PoolExecutor):
-    """Runs jobs in child processes of this machine, one on each device, which take one job after the other.
+    """Runs jobs in child processes of this machine, one per device.
 
-    Ctrl-C at the terminal reaches this process alone, which ends each run once.
+    Ctrl-C in the terminal reaches only this process, which stops every run once.
 
     Args:
-        devices: As `cse_cli.core.devices.choose` takes them, one for each child.
-        patience: Seconds without a word from a run after which its process is killed.
+        devices: Device of each child process, as `cse_cli.core.devices.choose` takes it.
+        stall_timeout: Seconds without an event after which a run is restarted.
     """
 
-    def __init__(self, devices: Sequence[str], patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, devices: Sequence[str], stall_timeout: float = STALL_SECONDS) -> None:
         super().__init__()
         self._devices = list(devices)
-        self._patience = patience
+        self._stall_timeout = stall_timeout
         self._workers: list[_Worker] = []
 
     @property
     def slots(self) -> int:
-        """One a device."""
+        """Number of devices."""
         return len(self._devices)
 
     def wait(self) -> None:
-        """Give jobs to free children and hear those at work, until one has ended."""
-        self._ended = False
-        while (self._queue or self._busy()) and not self._ended:
+        """Assign jobs to free processes and receive events until a job is settled."""
+        self._has_settled = False
+        while (self._queue or self._busy()) and not self._has_settled:
             self._assign()
-            self._hear_all()
+            self._receive_all()
 
     def close(self, *, cancel: bool) -> None:
-        """End the children. A second Ctrl-C while they record the end of their runs kills them at once."""
+        """End the child processes. A second Ctrl-C, while runs record their end, kills them immediately."""
         self.cancel_queued()
         try:
             for worker in self._workers:
-                worker.end(at_once=cancel)
+                worker.end(cancel=cancel)
             until = time.monotonic() + LEAVE_SECONDS
             while self._workers and time.monotonic() < until:
-                self._hear_all(leaving=True)
+                self._receive_all(closing=True)
         finally:
             for worker in self._workers:
                 worker.kill()
@@ -312,51 +280,56 @@ class LocalExecutor(PoolExecutor):
             if not worker.begin(submission := self._queue.popleft()):  # it died between two jobs
                 self._lose(worker, submission)
 
-    def _hear_all(self, *, leaving: bool = False) -> None:
-        """Take what the children tell, for a short while; notice those that died or hang."""
-        busy = {worker.connection: worker for worker in (self._workers if leaving else self._busy())}
-        for ready in connection.wait(list(busy), _POLL_SECONDS):
-            worker = busy[ready]  # type: ignore[index]
+    def _receive_all(self, *, closing: bool = False) -> None:
+        """Receive messages of the child processes for a short time, and find those that died or hang."""
+        watched = {worker.connection: worker for worker in (self._workers if closing else self._busy())}
+        for ready in connection.wait(list(watched), _POLL_SECONDS):
+            worker = watched[ready]  # type: ignore[index]
             try:
                 self._take(worker, worker.connection.recv())
             except (EOFError, OSError):
                 worker.wait()
-                self._lose(worker, worker.submission, leaving=leaving)
+                self._lose(worker, worker.submission, closing=closing)
         now = time.monotonic()
-        for worker in [worker for worker in busy.values() if worker in self._workers]:
+        for worker in [worker for worker in watched.values() if worker in self._workers]:
             submission = worker.submission
-            if worker.has_died():  # and processes of its own keep the pipe open
+            if worker.has_exited():  # its own child processes keep the pipe open
                 worker.kill()
-                self._lose(worker, submission, leaving=leaving)
-            elif submission is not None and not leaving and now - submission.heard > self._patience:
+                self._lose(worker, submission, closing=closing)
+            elif submission is not None and not closing and now - submission.last_event_at > self._stall_timeout:
                 worker.kill()
-                self._lose(worker, submission, f"told nothing for {self._patience:,.0f} s and was killed")
+                self._lose(worker, submission, stalled(self._stall_timeout))
 
     def _take(self, worker: _Worker, message: Any) -> None:
         submission = worker.submission
         if submission is None:
             return
-        if isinstance(message, Call):
-            answer = submission.hear(message)
-            if message.asks:
-                worker.connection.send(answer)
+        if isinstance(message, Event):
+            reply = submission.receive(message)
+            if message.needs_reply:
+                worker.connection.send(reply)
             return
         worker.submission = None
         self.settle(submission, message.error if isinstance(message, Failed) else message)
 
-    def _lose(self, worker: _Worker, submission: Submission | None, why: str = "", *, leaving: bool = False) -> None:
+    def _lose(self, worker: _Worker, submission: Submission | None, reason: str = "", *, closing: bool = False) -> None:
         self._workers.remove(worker)
         worker.connection.close()
         if submission is None:
             return
-        if leaving:
+        if closing:
             submission.future.cancel()
         else:
-            self.retry(submission, why or worker.how_it_ended(submission.log))
+            self.retry(submission, reason or worker.describe_exit(submission.log))
+
+
+def stalled(seconds: float) -> str:
+    """Return that a process was killed because its run reported no progress."""
+    return f"was killed: no progress report for {seconds:,.0f} s"
 
 
 class _Worker(Child):
-    """A child process on one device."""
+    """Child process on one device."""
 
     def __init__(self, device: str, count: int) -> None:
         super().__init__(worker_environment(count, device))
@@ -364,12 +337,12 @@ class _Worker(Child):
         self.submission: Submission | None = None
 
     def begin(self, submission: Submission) -> bool:
-        """Give it a job; return whether it could take it."""
+        """Send a job to the process, and return whether the process is alive."""
         try:
             self.connection.send(replace(submission.job, device=self.device))
         except OSError:
             self.wait()
             return False
-        submission.heard = time.monotonic()
+        submission.last_event_at = time.monotonic()
         self.submission = submission
         return True

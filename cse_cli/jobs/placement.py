@@ -1,31 +1,36 @@
-"""Where runs are executed: one on all devices together, several on a device each, in a row, or on a Ray cluster."""
+"""Decide where runs are executed: in processes that share each run, one per device, one by one, or on a cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 
 import torch
 
 from cse_cli.core.devices import worker_devices
-from cse_cli.core.processes import place
-from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor
+from cse_cli.core.processes import torchrun_rank
+from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.jobs.request import RunRequest
 from cse_cli.training.build import Job
-from registry.errors import CseError
+from registry.errors import CseError, UnknownNameError, suggestion
+
+GROUP = "cse.executors"
+"""Entry point group of cluster executors: classes that take a `Placement`. The name is the scheme of `--cluster`."""
+_RAY = EntryPoint("ray", "cse_cli.ray.executor:RayExecutor", GROUP)
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where jobs run.
+    """Placement of jobs on processes, devices or a cluster.
 
     Args:
-        processes: That share each run.
-        devices: With a run of its own each; empty where one run follows another.
-        cluster: Address of a Ray cluster, as `--on` takes it.
-        workers: How many runs at once on the cluster; None is as many as it has devices for.
-        device: What runs compute on there.
-        patience: Seconds without a word after which a run's process is killed.
+        processes: Number of processes that share each run.
+        devices: Devices that execute one run each. Empty if one run follows the other.
+        cluster: Address of a cluster, as `--cluster` takes it, or None for this machine.
+        workers: Number of parallel runs on the cluster. Default: one per free device.
+        device: Device of the runs on the cluster.
+        stall_timeout: Seconds without an event after which a run is restarted.
     """
 
     processes: int = 1
@@ -33,59 +38,77 @@ class Placement:
     cluster: str | None = None
     workers: int | None = None
     device: str = "auto"
-    patience: float = PATIENCE_SECONDS
+    stall_timeout: float = STALL_SECONDS
 
     def open(self) -> Executor:
-        """Return the executor, its processes not started yet.
+        """Return the executor, which has not started any process yet.
 
         Raises:
-            CseError: The cluster does not answer.
+            CseError: If the cluster does not exist or does not respond.
         """
         if self.cluster is not None:
-            from cse_cli.jobs.cluster import RayExecutor  # Ray is an extra
-
-            return RayExecutor(self.cluster, self.device, self.processes, self.workers, self.patience)
-        return LocalExecutor(self.devices, self.patience) if self.devices else SerialExecutor(self.processes)
+            executor: Executor = _cluster_executor(self.cluster).load()(self)
+            return executor
+        return LocalExecutor(self.devices, self.stall_timeout) if self.devices else SerialExecutor(self.processes)
 
     def describe(self) -> str:
-        """Return where jobs go, in one line."""
+        """Return where jobs run, in one line."""
         if self.cluster is not None:
-            at_once = "as many at once as it has devices for" if self.workers is None else f"{self.workers} at once"
+            runs = "one run per free device" if self.workers is None else f"{self.workers} runs in parallel"
             each = f", {self.processes} processes each" if self.processes > 1 else ""
-            return f"on the Ray cluster {self.cluster}: {at_once}{each}"
+            return f"on cluster {self.cluster}: {runs}{each}"
         if self.devices:
-            return f"{len(self.devices)} at once, each in a process of its own: {', '.join(self.devices)}"
-        return "one after another" + (f", each in {self.processes} processes" if self.processes > 1 else "")
+            return f"{len(self.devices)} runs in parallel: {', '.join(self.devices)}"
+        return "one run after the other" + (f", {self.processes} processes each" if self.processes > 1 else "")
+
+
+def _cluster_executor(address: str) -> EntryPoint:
+    """Return the executor for the scheme of an address. An address without a scheme belongs to Ray."""
+    scheme, separator, _ = address.partition("://")
+    known: dict[str, EntryPoint] = {point.name: point for point in (*entry_points(group=GROUP), _RAY)}
+    name = scheme if separator else _RAY.name
+    if name not in known:
+        raise UnknownNameError(
+            f"--cluster '{address}': there is no executor '{name}'.{suggestion(name, known)}",
+            "use auto, HOST:PORT, local-cluster or " + ", ".join(f"{each}://…" for each in sorted(known)),
+            code="jobs.unknown_cluster",
+        )
+    return known[name]
 
 
 def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
-    """Return where jobs run: one on all CUDA devices, several on a device each, on the CPU one after another.
+    """Return where jobs run: a single run on all CUDA devices, several runs on one device each.
 
     Args:
-        jobs: In the order asked for.
-        request: Its `processes`, `workers` and `on`, where given, decide.
+        jobs: Jobs in their order.
+        request: Options of the command. `processes`, `workers` and `cluster` take precedence.
 
     Raises:
-        CseError: What was asked for is not possible.
+        CseError: If the options cannot be combined, or there are too few devices.
     """
     device, processes, workers = request.device, request.processes, request.workers
-    if place() is not None:
-        options = {"--processes": processes, "--workers": workers, "--on": request.on}
+    if torchrun_rank() is not None:
+        options = {"--processes": processes, "--workers": workers, "--cluster": request.cluster}
         if given := [name for name, value in options.items() if value is not None]:
-            raise CseError(f"{given[0]}: torchrun has started the processes of this run", f"leave out {given[0]}")
+            raise CseError(
+                f"{given[0]} cannot be combined with torchrun, which has started the processes",
+                f"omit {given[0]}",
+                code="jobs.option_under_torchrun",
+            )
         return Placement()
-    if request.on is not None:
-        _check_even(jobs, processes or 1)
-        return Placement(processes or 1, (), request.on, workers, device, request.patience)
+    if request.cluster is not None:
+        _check_divisible(jobs, processes or 1)
+        return Placement(processes or 1, (), request.cluster, workers, device, request.stall_timeout)
     if processes is not None and workers is not None:
         raise CseError(
-            "--processes and --workers exclude each other",
-            "--processes 2 does each run in two processes, --workers 2 does two runs at once",
+            "--processes cannot be combined with --workers",
+            "use --processes 2 for two processes per run, or --workers 2 for two runs in parallel",
+            code="jobs.exclusive_options",
         )
     if processes is not None:
         _check_processes(jobs, device, processes)
         return Placement(processes)
-    if len(jobs) == 1:  # as many processes as share the batch evenly
+    if len(jobs) == 1:  # the largest number of processes that divides the batch
         size = jobs[0].loaded.recipe.train.batch_size
         most = max(1, _cuda_devices(device))
         return Placement(max(count for count in range(1, most + 1) if size % count == 0))
@@ -93,16 +116,16 @@ def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
 
 
 def place_runs(count: int, request: RunRequest) -> Placement:
-    """Return where so many runs go, one process each: those of a study, or the trials of a search."""
-    if request.on is not None:
-        return Placement(1, (), request.on, request.workers, request.device, request.patience)
+    """Return where runs of one process each run: those of a study, or the trials of a search."""
+    if request.cluster is not None:
+        return Placement(1, (), request.cluster, request.workers, request.device, request.stall_timeout)
     device = "auto" if request.device == "cuda" else request.device
     devices = tuple(worker_devices(device, request.workers)[:count])
-    return Placement(devices=devices if len(devices) > 1 else (), patience=request.patience)
+    return Placement(devices=devices if len(devices) > 1 else (), stall_timeout=request.stall_timeout)
 
 
 def _cuda_devices(device: str) -> int:
-    """Return how many CUDA devices a run may take; 0 for one on the CPU."""
+    """Return the number of CUDA devices that a run may use."""
     if device not in ("auto", "cuda"):
         return int(device != "cpu")
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -112,19 +135,21 @@ def _check_processes(jobs: Sequence[Job], device: str, processes: int) -> None:
     found = _cuda_devices(device)
     if found and processes > found:
         raise CseError(
-            f"--processes: {processes} processes need a CUDA device each, and {found} may be used here",
+            f"--processes {processes}: each process needs a CUDA device, {found} available",
             f"use --processes {found}" + ("" if device in ("auto", "cuda") else " or --device cuda"),
+            code="jobs.too_few_devices",
         )
-    _check_even(jobs, processes)
+    _check_divisible(jobs, processes)
 
 
-def _check_even(jobs: Sequence[Job], processes: int) -> None:
+def _check_divisible(jobs: Sequence[Job], processes: int) -> None:
     for job in jobs:
         size = job.loaded.recipe.train.batch_size
         if size % processes:
-            even = [count for count in range(1, size + 1) if size % count == 0]
-            near = min(even, key=lambda count: abs(count - processes))
+            divisors = [count for count in range(1, size + 1) if size % count == 0]
+            near = min(divisors, key=lambda count: abs(count - processes))
             raise CseError(
-                f"--processes: {processes} processes cannot share {job.loaded.name}'s train.batch_size = {size} evenly",
-                f"use --processes {near}: the batch is that of all processes together",
+                f"--processes {processes}: cannot divide train.batch_size = {size} of {job.loaded.name} evenly",
+                f"use --processes {near}",
+                code="jobs.indivisible_batch",
             )

@@ -1,6 +1,7 @@
-"""A process that does one job as one of several: `python -m cse_cli.jobs.rank FOLDER PARENT`, started by torch's agent.
+"""Program of one of several processes of a run: `python -m cse_cli.jobs.rank DIRECTORY PARENT`.
 
-Rank 0 tells the agent's process how the run goes; all give back why they failed, through the folder.
+torch's agent starts it. Rank 0 sends the events of the run to the process of the agent. Every process writes its error
+to the directory.
 """
 
 from __future__ import annotations
@@ -11,61 +12,68 @@ from pathlib import Path
 from shutil import rmtree
 from typing import TYPE_CHECKING
 
-from cse_cli.core.processes import ProcessRank, among_others, end_with_parent, ignore, listen, place
+from cse_cli.core.processes import (
+    ProcessRank,
+    end_with_parent,
+    ignore_signals,
+    install_signal_handlers,
+    run_rank_and_exit,
+    torchrun_rank,
+)
 
 if TYPE_CHECKING:
     from cse_cli.core.console import Observer
-    from cse_cli.jobs.distributed import JobFolder
+    from cse_cli.jobs.elastic import Exchange
 
 
 def main() -> None:
-    """Do the job of a folder as one of several processes."""
-    here = place() or ProcessRank()
-    listen(here.rank)  # before a library starts threads
+    """Run the job of a directory as one of several processes."""
+    here = torchrun_rank() or ProcessRank()
+    install_signal_handlers(here.rank)  # before a library starts threads
     path, parent = Path(sys.argv[1]), int(sys.argv[2])
     end_with_parent(parent)
-    among_others(lambda: _run(path, parent, here))
+    run_rank_and_exit(lambda: _run(path, parent, here))
 
 
 def _run(path: Path, parent: int, here: ProcessRank) -> int:
-    from cse_cli.jobs.distributed import JobFolder
+    from cse_cli.jobs.elastic import Exchange
 
     try:
-        return run_rank(JobFolder(path), here)
+        return run_rank(Exchange(path), here)
     finally:
-        if os.getppid() != parent:  # the parent was killed, and cannot delete the folder
+        if os.getppid() != parent:  # the parent was killed, and cannot delete the directory
             rmtree(path, ignore_errors=True)
 
 
-def run_rank(folder: JobFolder, here: ProcessRank) -> int:
-    """Run the job, give back its result or why there is none, and return the exit code."""
+def run_rank(exchange: Exchange, here: ProcessRank) -> int:
+    """Run the job, write its result or error, and return the exit code."""
     from cse_cli.core.distributed import announce_failure, joined
     from cse_cli.training.run import execute
     from registry.errors import CseError
 
-    job = folder.job()
+    job = exchange.read("job")
     try:
         with joined(here, job.device):
-            result = execute(job, _observer(folder, here))
+            result = execute(job, _observer(exchange, here))
     except CseError as error:
-        ignore()
+        ignore_signals()
         announce_failure(error)
-        folder.fail(here.rank, error)
+        exchange.write(f"failure-{here.rank}", error)
         return error.exit_code
     if here.rank == 0:
-        folder.finish(result)
+        exchange.write("result", result)
     return 0
 
 
-def _observer(folder: JobFolder, here: ProcessRank) -> Observer:
+def _observer(exchange: Exchange, here: ProcessRank) -> Observer:
     from multiprocessing.connection import Client
 
     from cse_cli.core.console import SilentObserver
-    from cse_cli.jobs.channel import RemoteObserver, tell_through
+    from cse_cli.jobs.channel import RemoteObserver, send_through
 
     if here.rank > 0:
         return SilentObserver()
-    return RemoteObserver(tell_through(Client(folder.address)), folder.begin)
+    return RemoteObserver(send_through(Client(exchange.address)), lambda run: exchange.write("run", run.run_id))
 
 
 if __name__ == "__main__":

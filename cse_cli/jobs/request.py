@@ -1,4 +1,4 @@
-"""The options of `cse run` as jobs: every recipe with every seed, all checked before the first one starts."""
+"""Options of `cse run` and the jobs that they describe."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cse_cli.jobs.executor import PATIENCE_SECONDS
-from cse_cli.recipe.load import load
+from cse_cli.jobs.executor import STALL_SECONDS
+from cse_cli.recipe.load import Override, load
 from cse_cli.recipe.study import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE
@@ -21,31 +21,31 @@ RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """The options of `cse run`.
+    """Options of `cse run`.
 
     Args:
-        recipes: Files or names, of recipes or of studies.
-        overrides: `dotted.key=value` texts.
-        unset: Dotted keys to take out.
+        recipes: Files or names of recipes or studies.
+        overrides: `dotted.key=value` strings.
+        unset: Dotted keys to remove.
         seed: One seed instead of the recipe's own.
-        seeds: A count, or a list with commas.
+        seeds: Number of seeds, or a list with commas.
         resume: ID of the run to resume, or a unique prefix of it.
-        again: Train again what is finished.
-        accept_changed: Count finished runs of other code as runs of these experiments.
-        workers: How many runs at once; None is one a CUDA device.
-        processes: How many do each run together; None is one a CUDA device.
-        on: A Ray cluster: its address, "auto" or "local-cluster"; None is this machine.
-        patience: Seconds without a word after which a run's process is killed.
-        dry_run: Print what would be run.
-        as_json: Print one JSON document.
-        quiet: Show results and errors alone.
-        name: Of the run in lists; of several, what their own names begin with.
-        tags: `key=value` texts.
-        group: Group in which runs are recorded, the experiment in MLflow.
+        workers: Number of parallel runs. Default: one per CUDA device.
+        processes: Number of processes that share each run. Default: one per CUDA device.
+        cluster: Address of a cluster, such as "auto" or "local-cluster", or None for this machine.
+        stall_timeout: Seconds without an event after which a run is restarted.
+        dry_run: Whether to print what would run.
+        as_json: Whether to print one JSON document.
+        quiet: Whether to print only results and errors.
+        name: Display name of the run, or a prefix for the names of several runs.
+        tags: `key=value` strings.
+        group: Group in which runs are recorded, which is the experiment in MLflow.
+        again: Whether to repeat finished runs.
+        accept_changed: Whether a finished run with other code counts as a run of the same experiment.
     """
 
     recipes: Sequence[str] = ()
-    overrides: Sequence[str] = ()
+    overrides: Sequence[str | Override] = ()
     unset: Sequence[str] = ()
     seed: int | None = None
     seeds: str | None = None
@@ -53,8 +53,8 @@ class RunRequest:
     resume: str | None = None
     workers: int | None = None
     processes: int | None = None
-    on: str | None = None
-    patience: float = PATIENCE_SECONDS
+    cluster: str | None = None
+    stall_timeout: float = STALL_SECONDS
     dry_run: bool = False
     as_json: bool = False
     quiet: bool = False
@@ -65,109 +65,118 @@ class RunRequest:
     accept_changed: bool = False
 
     def settings(self) -> list[str]:
-        """Return the options that change the recipes, as they are typed."""
-        overrides = [word for text in self.overrides for word in ("--set", text)]
+        """Return the options that change the recipes, as words of a command."""
+        overrides = [word for text in self.overrides for word in ("--set", str(text))]
         return overrides + [word for key in self.unset for word in ("--unset", key)]
 
     def jobs(self) -> list[Job]:
-        """Return the runs asked for, in order.
+        """Return one job per recipe and seed.
 
         Raises:
-            CseError: Nothing to run, options that exclude each other, or recipes with errors.
+            CseError: If there is nothing to run, options exclude each other, or a recipe is not valid.
         """
         if self.resume is not None:
-            return [self.labelled(self._resumed(find_run(self.resume)), several=False)]
+            return [self.labeled(self._resumed(find_run(self.resume)), several=False)]
         if not self.recipes:
-            raise CseError("no recipe given", "try `cse run quickstart`; `cse list recipes` shows all")
+            raise CseError(
+                "no recipe given", "name one: cse run quickstart. List all: cse list recipes", code="jobs.no_recipe"
+            )
         seeds: Sequence[int | None] = self.seed_list() or [None]
         jobs = [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
-        return [self.labelled(job, several=len(jobs) > 1) for job in jobs]
+        return [self.labeled(job, several=len(jobs) > 1) for job in jobs]
 
-    def labelled(self, job: Job, *, several: bool) -> Job:
+    def labeled(self, job: Job, *, several: bool) -> Job:
         """Return a job with the requested name, tags and group.
 
         Args:
-            job: To be named.
-            several: Whether it is one of several: then the name is put before its own.
+            job: Job to label.
+            several: Whether there are several jobs, so that the requested name is only a prefix.
 
         Raises:
-            CseError: A tag cannot be read, or is one that `cse` sets itself.
+            CseError: If a tag is not valid.
         """
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
         labels = {**job.tags, **parse_tags(self.tags)}
         return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)
 
     def seed_list(self) -> list[int]:
-        """Return the seeds asked for; empty for each recipe's own.
+        """Return the requested seeds, or an empty list for the recipe's own.
 
         Raises:
-            CseError: They cannot be read, or are given twice.
+            CseError: If they are not valid, or both options are set.
         """
         if self.seed is not None and self.seeds is not None:
             raise CseError(
-                "--seed and --seeds exclude each other", "use --seed 7 for one run, --seeds 3 for seeds 0, 1, 2"
+                "--seed cannot be combined with --seeds",
+                "use --seed 7 for one run, or --seeds 3 for seeds 0, 1 and 2",
+                code="jobs.exclusive_options",
             )
         if self.seeds is not None:
             return parse_seeds(self.seeds)
         return [] if self.seed is None else [self.seed]
 
-    def _job(self, recipe: str, seed: int | None) -> Job:
-        """Return a run; a seed of the command line becomes the recipe's own, so that the record repeats the run."""
-        chosen = [] if seed is None else [f"train.seed={seed}"]
-        loaded = load(recipe, [*self.overrides, *chosen], self.unset)
+    def _job(self, recipe: str, seed: int | None, first: Sequence[Override] = ()) -> Job:
+        """Return a job. A seed of the command line replaces the recipe's own, so that the record repeats the run."""
+        last = [] if seed is None else [Override.of("train.seed", seed)]
+        loaded = load(recipe, [*first, *self.overrides, *last], self.unset)
         return Job(loaded, loaded.recipe.train.seed, self.device)
 
     def _resumed(self, run: RecordedRun) -> Job:
         if len(self.recipes) > 1 or self.seeds is not None:
-            raise CseError("--resume takes one run", "leave out --seeds and name at most one recipe")
+            raise CseError(
+                "--resume takes one run", "omit --seeds, and name at most one recipe", code="jobs.resume_several"
+            )
         about = run.about
         if run.end == "pruned":
             raise CseError(
-                f"run {about.short} ({about.name}) was pruned: {run.reason}", "start a new run of its recipe"
+                f"cannot resume run {about.short} ({about.name}): it was pruned ({run.reason})",
+                f"start a new run: cse run {about.recipe}",
+                code="jobs.resume_pruned",
             )
         recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
-        own = [f"train.seed={about.seed}"]  # first: a seed that the command line sets is a changed setting
-        job = replace(self, overrides=[*own, *self.overrides])._job(recipe, self.seed)
+        # The seed of the run comes first: a seed of the command line is a changed setting.
+        job = self._job(recipe, self.seed, [Override.of("train.seed", about.seed)])
         loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)
         return replace(job, loaded=loaded, resume=run.run_id, group=about.group)
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds that `--seeds` means: a count from 0, or a list with commas.
+    """Return the seeds of `--seeds`: a number of seeds from 0, or a list with commas.
 
     Raises:
-        CseError: They cannot be read, or are not different seeds.
+        CseError: If they are not different seeds.
     """
     try:
         numbers = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise CseError(f"--seeds: '{text}' is neither a number nor a list of numbers", "use 3, or 1,5,7") from error
-    if "," not in text:
-        if numbers[0] > MOST_SEEDS:
-            raise CseError(f"--seeds: {text} are too many", f"at most {MOST_SEEDS:,}; one seed is --seed {text}")
-        numbers = list(range(numbers[0]))
+    except ValueError:
+        numbers = []
+    if numbers and "," not in text:
+        numbers = list(range(numbers[0])) if numbers[0] <= MOST_SEEDS else []
     if not numbers or min(numbers) < 0 or max(numbers) >= 2**32 or len(set(numbers)) < len(numbers):
         raise CseError(
-            f"--seeds: '{text}' is not one or several different seeds from 0 to {2**32 - 1}",
-            "use 3 for seeds 0, 1, 2, or a list such as 1,5,7",
+            f"--seeds '{text}': not a number from 1 to {MOST_SEEDS:,} or a list of different seeds",
+            "use 3 for seeds 0, 1 and 2, or a list such as 1,5,7",
+            code="jobs.invalid_seeds",
         )
     return numbers
 
 
 def parse_tags(texts: Sequence[str]) -> dict[str, str]:
-    """Return the tags that `key=value` texts mean.
+    """Return the tags of `key=value` strings.
 
     Raises:
-        CseError: One has no value, a key that no store takes, or one that `cse` or MLflow sets.
+        CseError: If one has no value, or a key that is not valid or is set by `cse` or MLflow.
     """
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not value or not re.fullmatch(r"[\w. /-]+", key):
             raise CseError(
-                f"--tag: '{text}' is not key=value", "letters, digits, '_', '-', '.', '/' in the key: --tag paper=v2"
+                f"--tag '{text}': not KEY=VALUE",
+                "use letters, digits, '_', '-', '.' and '/' in the key: --tag paper=v2",
+                code="jobs.invalid_tag",
             )
         if key.startswith(("cse.", "mlflow.")) or key in RESERVED:
-            raise CseError(f"--tag: '{key}' is set by cse itself", "choose another key")
+            raise CseError(f"--tag '{text}': cse sets '{key}' itself", "use another key", code="jobs.reserved_tag")
         found[key] = value
     return found

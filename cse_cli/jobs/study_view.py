@@ -1,92 +1,33 @@
-"""A study on the screen: what is to be run, how it goes, and its table; and as JSON."""
+"""Plan and results of a study, as text and as JSON."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.core.console import Console, Observer, RunInfo, RunLines, Screen, stdout_console, write_json
+from cse_cli.core.console import Console, stdout_console, write_json
 from cse_cli.core.formatting import counted
-from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
-from cse_cli.jobs.study import Key, StudyFailure, StudyObserver, StudyOutcome, StudyPlan, StudyRun
-from cse_cli.jobs.view import scores_in_words
+from cse_cli.jobs.study import Key, StudyOutcome, StudyPlan, StudyRun
 from cse_cli.recipe.cells import headings, values
 from cse_cli.recipe.files import bare_name
-from cse_cli.runs.index import RecordedRun
+from registry.errors import CseError
 
 
-class StudyScreen(Screen, StudyObserver):
-    """Shows a study and the run that is at work.
-
-    Args:
-        name: Of the study, as the command line has it.
-        quiet: Show errors alone.
-    """
-
-    def __init__(self, name: str, *, quiet: bool = False) -> None:
-        super().__init__(quiet=quiet)
-        self.name = name
-        self._stopped = ""
-
-    def planned(self, plan: StudyPlan) -> None:
-        """Print what is to be run, and what is finished already."""
-        self.write(f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}")
-        self.write(f"  {count_runs(plan)}")
-        for line in changed_lines(plan):
-            self.write(f"  {escape(line)}")
-
-    def observer_of(self, run: StudyRun, *, alone: bool) -> Observer:
-        """Return this screen, or plain lines of one run among several."""
-        return self if alone else StudyRunLines(run.label, self.console)
-
-    def begins(self, run: StudyRun, number: int, total: int) -> None:
-        """Print which run of how many starts."""
-        self.write(f"[bold]run {number} of {total}[/bold] · {escape(run.label)}")
-
-    def waits(self, run: StudyRun, recorded: RecordedRun) -> None:
-        """Print which run of another process is awaited."""
-        self.write(f"waiting for {escape(run.label)}: run {recorded.about.short} is {escape(recorded.host)}")
-
-    def ended(self, run: StudyRun, result: Result) -> None:
-        """Print that it is done, and how long it took."""
-        scores = " · ".join(scores_in_words(result))
-        self.ran(f"done · {run.label} · {scores} · {result.seconds:,.0f} s of training")
-
-    def stopped(self, run_id: str | None) -> None:
-        """Keep which run it was: `left` says how a study goes on."""
-        self._close()
-        self._stopped = "" if run_id is None else f" in run {run_id[:8]}"
-
-    def left(self) -> None:
-        """Print how to go on with the study."""
-        self._close()
-        self.write(f"stopped{self._stopped}; the same command goes on from there: cse run {escape(self.name)} …")
+def plan_lines(plan: StudyPlan) -> list[str]:
+    """Return the title of a study and its numbers of runs, in Rich's markup."""
+    title = f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}"
+    return [title, f"  {_count_runs(plan)}", *(f"  {escape(line)}" for line in _changed_lines(plan))]
 
 
-class StudyRunLines(RunLines):
-    """Plain lines of one run among several; the study says that it begins and ends."""
-
-    def started(self, run: RunInfo) -> None:
-        """Print nothing, unless it goes on."""
-        if run.done:
-            self.write(f"going on after step {run.done}")
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Print nothing."""
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Print nothing."""
-
-
-def count_runs(plan: StudyPlan) -> str:
-    """Return how many cells, seeds and runs there are, and how many are finished."""
+def _count_runs(plan: StudyPlan) -> str:
+    """Return the numbers of cells, seeds and runs, and of finished runs."""
     different = len({cell.hash for cell in plan.cells})
     same = "" if different == len(plan.cells) else f" ({different} different)"
     return (
@@ -95,18 +36,18 @@ def count_runs(plan: StudyPlan) -> str:
     )
 
 
-def changed_lines(plan: StudyPlan) -> list[str]:
-    """Return a line for each way in which runs of the study were made by another experiment: other text or code."""
+def _changed_lines(plan: StudyPlan) -> list[str]:
+    """Return a line for each change of text, weights or code since runs of the study finished."""
     ways = Counter(", ".join(map(str, differences)) for differences in plan.changed.values())
     return [
-        f"{number} of {counted(len(plan.runs), 'run')} finished with another experiment ({way}) and will be run again"
+        f"{number} of {counted(len(plan.runs), 'run')} finished before a change ({way}) and will be repeated"
         + ("" if "text" in way or "weights" in way else ". To keep them: --accept-changed")
         for way, number in ways.items()
     ]
 
 
 def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
-    """Print every cell, its settings, which of its seeds are to be run, and where."""
+    """Print every cell with its settings, its finished seeds and those to run."""
     for plan, place in zip(plans, places, strict=True):
         rows = []
         for cell in plan.cells:
@@ -117,8 +58,8 @@ def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None
             rows.append((cell.row, columns, cell.recipe, " ".join(settings), ", ".join(done), ", ".join(left)))
         with stdout_console() as out:
             _print_title(out, plan)
-            out.print(Text(count_runs(plan)), soft_wrap=True)
-            for line in changed_lines(plan):
+            out.print(Text(_count_runs(plan)), soft_wrap=True)
+            for line in _changed_lines(plan):
                 out.print(Text(line), soft_wrap=True)
             out.print(Text(place), soft_wrap=True)
             names = ("row", "columns", "recipe", "settings", "finished", "to run")
@@ -126,7 +67,7 @@ def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None
 
 
 def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> None:
-    """Print tables on stdout, what failed and where to look on stderr; what to do next not where that is `quiet`."""
+    """Print tables on stdout and failures on stderr, and the next command unless `quiet`."""
     for outcome in outcomes:
         plan = outcome.plan
         with stdout_console() as out:
@@ -135,23 +76,22 @@ def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> 
             for part in as_rich_parts(_scores_table(outcome), out.width, ruled=True):
                 out.print(part)
         sys.stdout.flush()
-        told = Console(stderr=True, highlight=False, soft_wrap=True)
+        err = Console(stderr=True, highlight=False, soft_wrap=True)
         done = sum(map(len, outcome.results.values()))
         if missing := len(plan.runs) - done:
             failed = len(outcome.failures)
-            told.print(
+            err.print(
                 f"{counted(len(plan.runs), 'run')}: {done} finished, {failed} failed, {missing - failed} missing; "
-                "the same command tries them again"
+                "to retry, run the same command again"
             )
-        for failure in outcome.failures:
-            told.print(f"[red]failed:[/red] {escape(failure.run.label)}: {escape(failure.message)}")
-            if failure.log is not None:
-                told.print(f"  its log: {escape(str(failure.log))}")
+        for run, error in outcome.failures.items():
+            err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
+            if (log := run.log()) is not None:
+                err.print(f"  log: {escape(str(log))}")
         if plan.study.paper is not None and not quiet:
-            # The leaderboard finds studies by their bare names.
-            found = bare_name(plan.study.path) is not None
-            command = f"leaderboard --table {plan.study.paper}" if found else f"report {plan.name}"
-            told.print(f"→ beside the paper: cse {escape(command)}")
+            has_name = bare_name(plan.study.path) is not None  # only such studies are in the leaderboard
+            command = f"leaderboard --table {plan.study.paper}" if has_name else f"report {plan.name}"
+            err.print(f"→ compare with the paper: cse {escape(command)}")
 
 
 def _print_title(out: Console, plan: StudyPlan) -> None:
@@ -159,7 +99,7 @@ def _print_title(out: Console, plan: StudyPlan) -> None:
 
 
 def _scores_table(outcome: StudyOutcome) -> Table:
-    """Return rows and columns as the paper prints them: the mean over seeds, the spread below it."""
+    """Return the rows and columns of the paper, with the mean over seeds and its standard deviation below."""
     found = values(outcome.plan.study, outcome.plan.cells, outcome.results)
     columns = headings(outcome.plan.study, found)
     rows = []
@@ -171,18 +111,18 @@ def _scores_table(outcome: StudyOutcome) -> Table:
         rows.append(Row(row, tuple(map(Cell, (n, *means)))))
         if any(len(numbers) > 1 for numbers in scores):
             spread = [f"{stdev(numbers):.2f}" if len(numbers) > 1 else "" for numbers in scores]
-            rows.append(Row("± over seeds", tuple(map(Cell, ("", *spread))), emphasis="spread", below=True))
+            rows.append(Row("± std", tuple(map(Cell, ("", *spread))), emphasis="spread", below=True))
     return Table("", ("n", *columns), tuple(rows))
 
 
 def write_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
-    """Write one JSON document with every cell, and where its runs go."""
+    """Write one JSON document with every cell and where its runs run."""
     tables = (_plan_tables(plan, plan.before) for plan in plans)
     write_json({"studies": [{**table, "place": place} for table, place in zip(tables, places, strict=True)]})
 
 
 def write_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
-    """Write one JSON document with every cell, its scores, and all results."""
+    """Write one JSON document with every cell, its scores and all results."""
     write_json({"studies": [_outcome_tables(one) for one in outcomes]})
 
 
@@ -191,20 +131,20 @@ def _outcome_tables(outcome: StudyOutcome) -> dict[str, Any]:
     tables = _plan_tables(outcome.plan, {(result.recipe_hash, result.seed) for result in results})
     found = values(outcome.plan.study, outcome.plan.cells, outcome.results)
     for cell, about in zip(outcome.plan.cells, tables["cells"], strict=True):
-        wanted = {k: v for k, v in found[cell.row].items() if not cell.columns or k in cell.columns}
+        shown = {k: v for k, v in found[cell.row].items() if not cell.columns or k in cell.columns}
         about["scores"] = {
             heading: {
                 "mean": fmean(numbers),
                 "std": stdev(numbers) if len(numbers) > 1 else None,
                 "n": len(numbers),
             }
-            for heading, numbers in wanted.items()
+            for heading, numbers in shown.items()
             if numbers
         }
     return {
         **tables,
         "ran": outcome.ran,
-        "failures": [_failure_table(failure) for failure in outcome.failures],
+        "failures": [_failure_table(*failure) for failure in outcome.failures.items()],
         "results": [result.model_dump(mode="json") for result in results],
     }
 
@@ -237,14 +177,14 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
     }
 
 
-def _failure_table(failure: StudyFailure) -> dict[str, Any]:
-    cell = failure.run.cell
+def _failure_table(run: StudyRun, error: CseError) -> dict[str, Any]:
+    log = run.log()
     return {
-        "row": cell.row,
-        "columns": list(cell.columns),
-        "hash": cell.hash,
-        "seed": failure.run.seed,
-        "message": failure.message,
-        "exit_code": failure.exit_code,
-        "log": None if failure.log is None else str(failure.log),
+        "row": run.cell.row,
+        "columns": list(run.cell.columns),
+        "hash": run.cell.hash,
+        "seed": run.seed,
+        "message": str(error),
+        "exit_code": error.exit_code,
+        "log": None if log is None else str(log),
     }

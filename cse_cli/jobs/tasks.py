@@ -1,22 +1,23 @@
-"""Runs to be done: which of them are finished, which another process does, and doing the rest.
+"""Execute the runs that are not finished, together with other processes that execute the same runs.
 
-Several processes may do the same runs, such as the jobs of a Slurm array that start one command on a shared disk. Each
-process takes the next run that no other holds, and at the end waits for the runs of the others.
+For example, the jobs of a Slurm array may start one command on a shared disk. Each process takes the next run that no
+other process holds, and finally waits for the runs of the others.
 """
 
 from __future__ import annotations
 
-import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from time import sleep
 
 from cse_cli.core.console import Observer
 from cse_cli.core.identity import Difference, Plan
 from cse_cli.core.results import Result
 from cse_cli.data.identity import Known
-from cse_cli.jobs.executor import Executor, outcome
+from cse_cli.jobs.executor import Executor
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import RecordedRun, all_runs
 from cse_cli.runs.lock import is_held
@@ -30,12 +31,12 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A run to be done.
+    """Run to execute.
 
     Args:
-        job: What is to be run.
+        job: Job of the run.
         known: Identity of its experiment, as far as it is known on this machine.
-        accept_changed: Whether a run that other code made counts as this one.
+        accept_changed: Whether a run with other code counts as this run.
     """
 
     job: Job
@@ -48,7 +49,7 @@ class Task:
         return self.known.model_dump_json(), self.job.seed
 
     def same(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
-        """Return the recorded runs that are this one, newest first. With `--resume` that is the named run."""
+        """Return the records of this run, newest first. With `--resume` that is the named run."""
         if self.job.resume is not None:
             return [run for run in recorded if run.run_id == self.job.resume]
         return [
@@ -65,34 +66,33 @@ class Task:
         return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
 
     def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
-        """Return how a finished run with the same settings and seed differs, if there is only such a run."""
-        return next(
-            (
-                self.known.differences(run.about.identity)
-                for run in recorded
-                if run.is_result and run.about.identity is not None
-                and run.about.seed == self.job.seed and run.about.identity.settings == self.known.settings
-            ),
-            [],
-        )  # fmt: skip
+        """Return the differences to a finished run with the same settings and seed, or an empty list."""
+        for run in recorded:
+            identity = run.about.identity
+            if identity is None or not run.is_result or run.about.seed != self.job.seed:
+                continue
+            if identity.settings == self.known.settings:
+                return self.known.differences(identity)
+        return []
 
 
 def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Task, Result]:
-    """Return the tasks that are finished, with their results. With `--again` no task is."""
+    """Return the results of finished tasks. With `--again` no task is finished."""
     found = ((task, task.result(recorded)) for task in tasks if not task.job.again)
     return {task: result for task, result in found if result is not None}
 
 
 def planned(tasks: Sequence[Task]) -> list[Task]:
-    """Return tasks of one experiment, one per seed, with the plan of their seeds. A single seed needs no plan.
+    """Return tasks with the plan of the seeds of their experiment. A single seed needs no plan.
 
-    The plan is recorded with each run before the run starts. If one is recorded for the same seeds, that one is kept.
+    Each run records the plan before it starts. If a plan for the same seeds is already recorded, that one is used.
     """
-    seeds = tuple(sorted(task.job.seed for task in tasks))
-    if len(seeds) < 2:
-        return list(tasks)
-    plan = Plan(seeds=seeds, made=datetime.now(UTC))
-    return [replace(task, job=replace(task.job, plan=plan)) for task in tasks]
+    seeds = defaultdict[str, list[int]](list)
+    for task in tasks:
+        seeds[task.key[0]].append(task.job.seed)
+    now = datetime.now(UTC)
+    plans = {key: Plan(seeds=tuple(sorted(several)), made=now) for key, several in seeds.items() if len(several) > 1}
+    return [replace(task, job=replace(task.job, plan=plans.get(task.key[0]))) for task in tasks]
 
 
 def run_tasks(
@@ -101,13 +101,13 @@ def run_tasks(
     begin: Callable[[Task], Observer],
     wait_for: Callable[[Task, RecordedRun], None] = lambda *_: None,
 ) -> Iterator[tuple[Task, Result | CseError]]:
-    """Do tasks, each when the executor has a free slot, and yield the end of each. No task is done twice.
+    """Execute tasks and yield the result or error of each. No task is executed twice.
 
     Args:
         tasks: Tasks in the order in which they start.
         executor: Executor of the runs.
-        begin: Called when a run starts. It returns the run's observer.
-        wait_for: Called once for each task that another process does while this one has nothing left to do.
+        begin: Called when a run starts. Returns its observer.
+        wait_for: Called once for each task of another process, when no other task is left.
 
     Raises:
         Exception: If a run ended with an exception that is not a `CseError`.
@@ -130,21 +130,28 @@ def run_tasks(
             for task in [task for task in held if task not in awaited]:
                 awaited.add(task)
                 wait_for(task, held[task])
-            time.sleep(POLL_SECONDS if left else 0.0)  # other processes do the rest
+            sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
             continue
         executor.wait()
         for future in [future for future in running if future.done()]:
-            task, end = running.pop(future), outcome(future)
+            task, end = running.pop(future), _end_of(future)
             if isinstance(end, BusyError) and task.job.resume is None:
                 left.append(task)
             else:
                 yield task, end
 
 
-def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
-    """Return the run in which another process does the task, or None. With `--resume` such a run is an error later.
+def _end_of(future: Future[Result]) -> Result | CseError:
+    try:
+        return future.result()
+    except CseError as error:
+        return error
 
-    A run that another process is about to resume is recognized by its lock.
+
+def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
+    """Return the record of the task if another process executes it, or None. With `--resume` that is an error later.
+
+    A run that another process is about to resume has only a lock.
     """
     if task.job.again or task.job.resume is not None:
         return None
@@ -153,7 +160,7 @@ def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
 
 
 def _resuming(task: Task, recorded: Sequence[RecordedRun]) -> Job:
-    """Return the job of a task, which resumes the newest unfinished run."""
+    """Return the job of a task, which resumes the newest unfinished record."""
     if task.job.again or task.job.resume is not None:
         return task.job
     unfinished = (run for run in task.same(recorded) if run.end not in ("finished", "pruned") and not run.about.pulled)

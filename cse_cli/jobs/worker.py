@@ -1,6 +1,6 @@
-"""A child process of an executor: `python -m cse_cli.jobs.worker FD PARENT PROCESSES` does what comes in.
+"""Program of a child process that runs jobs: `python -m cse_cli.jobs.worker FD PARENT PROCESSES`.
 
-What a library writes on stdout and stderr, and the last words of a crash, go to the log of the run at work.
+Its stdout and stderr go to the log of the current run, with the output of libraries and the traceback of a crash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.processes import end_with_parent
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Failed, RemoteObserver, tell_through
+from cse_cli.jobs.channel import Failed, RemoteObserver, send_through
 from cse_cli.jobs.executor import SerialExecutor
 from cse_cli.runs.record import log_of
 from cse_cli.runs.signals import Terminated
@@ -26,29 +26,28 @@ from registry.errors import CseError, RunFailedError
 
 
 def main() -> None:
-    """Run job after job until the driver has no more, or is gone."""
+    """Run the jobs that the driver sends, until it sends None or exits."""
     channel: Connection[Any, Any] = Connection(int(sys.argv[1]))
     os.set_inheritable(channel.fileno(), False)
     end_with_parent(int(sys.argv[2]))
     executor = SerialExecutor(int(sys.argv[3]))
-    signal.signal(signal.SIGTERM, _leave)
-    observer = RemoteObserver(tell_through(channel), _log_to)
+    signal.signal(signal.SIGTERM, _terminate)
+    observer = RemoteObserver(send_through(channel), _log_to)
     outside = os.dup(sys.stderr.fileno())
-    with suppress(EOFError, ConnectionError):  # the driver is gone
+    with suppress(EOFError, ConnectionError):  # the driver has exited
         while (job := channel.recv()) is not None:
             channel.send(_end_of(executor, job, observer))
-            _write_to(outside)
+            _redirect_output(outside)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # taking the libraries down would take 3.5 s, for which the command would wait
+    os._exit(0)  # a normal exit takes 3.5 s, mostly in destructors of libraries
 
 
-def _leave(number: int, _frame: FrameType | None) -> None:
+def _terminate(number: int, _frame: FrameType | None) -> None:
     raise Terminated(128 + number)
 
 
 def _end_of(executor: SerialExecutor, job: Job, observer: Observer) -> Result | Failed:
-    """Return what became of a job, in a form that can be sent."""
     try:
         return executor.submit(job, observer).result()
     except (CseError, Pruned) as error:
@@ -57,15 +56,16 @@ def _end_of(executor: SerialExecutor, job: Job, observer: Observer) -> Result | 
         raise  # of the channel
     except Exception as error:
         traceback.print_exc()
-        return Failed(RunFailedError(f"{type(error).__name__}: {error}", "its log has the traceback: cse runs logs"))
+        message = f"{type(error).__name__}: {error}"
+        return Failed(RunFailedError(message, "read the traceback in its log: cse runs logs", code="jobs.crashed"))
 
 
 def _log_to(run: RunInfo) -> None:
     with log_of(run.run_id).open("ab") as log:
-        _write_to(log.fileno())
+        _redirect_output(log.fileno())
 
 
-def _write_to(descriptor: int) -> None:
+def _redirect_output(descriptor: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
         os.dup2(descriptor, stream.fileno())

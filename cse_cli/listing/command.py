@@ -1,4 +1,4 @@
-"""`cse list`: components, recipes and studies; of recipes, which run on this machine and what the others need."""
+"""`cse list`: components, recipes and studies, with the requirements of each recipe."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="augmenters, encoders, evaluators, generators, heads, losses, queues, recipes, studies; else all.",
+            help="augmenters, encoders, evaluators, generators, heads, losses, queues, recipes, studies. Default: all.",
             autocompletion=complete_kind,
         ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Every line in full: summaries, titles, papers' rows.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Print summaries, titles and papers' rows.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List components, recipes and studies; `cse list recipes` says which run on this machine and what others need."""
+    """List components, recipes and studies, and what each recipe needs to run on this machine."""
     from cse_cli.core.console import write_json
     from cse_cli.listing import view
     from cse_cli.listing.inventory import listing

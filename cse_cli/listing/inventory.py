@@ -1,4 +1,4 @@
-"""What there is: components, recipes and studies as plain data for tables and JSON; what recipes need to run here."""
+"""Components, recipes and studies as plain data for tables and JSON, with the missing requirements of recipes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BRIEF = ("kind", "name", "summary", "distribution", "levels", "file", "line")
 
 @dataclass(frozen=True)
 class Listing:
-    """Components by kind, and recipes and studies where they are listed too."""
+    """Components by kind, recipes and studies. None stands for a kind that is not listed."""
 
     components: dict[str, list[dict[str, Any]]]
     recipes: list[RecipeLine] | None
@@ -44,9 +44,11 @@ class RecipeLine:
     """One recipe.
 
     Args:
-        title: What is wrong where it is not valid.
-        paper: The printed row it answers.
-        lacks: What it needs that is not on this machine; None where it is not valid.
+        name: Name of the recipe.
+        title: Title, with a remark if the recipe is not valid.
+        paper: Reported row that it reproduces.
+        path: File of the recipe.
+        lacks: Missing requirements, or None if the recipe is not valid.
     """
 
     name: str
@@ -57,7 +59,7 @@ class RecipeLine:
 
     @property
     def state(self) -> str:
-        """Whether it can run: "here" at once, "fetchable" after a download, "missing" data of one's own, "invalid"."""
+        """State: "here" (ready to run), "fetchable" (after a download), "missing" (needs your data) or "invalid"."""
         if self.lacks is None:
             return "invalid"
         states = {one.state for one in self.lacks}
@@ -78,54 +80,54 @@ def listing(kind: str | None = None) -> Listing:
     """Return all components, recipes and studies, or those of one kind.
 
     Raises:
-        UnknownNameError: There is no such kind; a singular is suggested its plural.
+        UnknownNameError: If the kind does not exist.
     """
     known = (*KINDS, RECIPES, STUDIES)
     if kind not in (None, *known):
         hint = suggestion(str(kind), known)
-        raise UnknownNameError(f"unknown kind '{kind}'.{hint}", f"`cse list` takes {', '.join(known)}, or nothing")
+        raise UnknownNameError(
+            f"unknown kind '{kind}'.{hint}", f"use one of {', '.join(known)}", code="list.unknown_kind"
+        )
     kinds = [name for name in KINDS if kind in (None, name)]
     facts = component_facts() if kinds else ComponentFacts({}, {})
-    components = {name: [_brief(document) for document in facts.documents[name]] for name in kinds}
+    components = {name: [_select_keys(document) for document in facts.documents[name]] for name in kinds}
     recipes = recipe_lines(all_recipes()) if kind in (None, RECIPES) else None
     studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
     return Listing(components, recipes, studies, facts.broken)
 
 
-def _brief(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one line of a list of components."""
+def _select_keys(document: Mapping[str, Any]) -> dict[str, Any]:
     return {key: document[key] for key in _BRIEF if key in document}
 
 
 def recipe_lines(files: Mapping[str, Path]) -> list[RecipeLine]:
-    """Return a line a recipe, name → file; broken ones are listed too. Nothing goes over the network."""
+    """Return a line for each recipe, including recipes that are not valid. Uses no network."""
     here = Machine()
     return [_recipe_line(name, path, here) for name, path in files.items()]
 
 
 class Machine:
-    """What is on this machine; each thing that several recipes need is looked for once."""
+    """Requirements that are met on this machine. A requirement of several recipes is checked once."""
 
     def __init__(self) -> None:
         self._known: dict[Requirement, Availability] = {}
 
     def lacks(self, recipe: Recipe) -> tuple[Availability, ...]:
-        """Return what a recipe needs that is not here. Nothing goes over the network."""
+        """Return the missing requirements of a recipe. Uses no network."""
         return self.missing(requirements(recipe))
 
-    def missing(self, wanted: Iterable[Requirement]) -> tuple[Availability, ...]:
-        """Return those requirements that are not met. Nothing goes over the network."""
-        return tuple(one for one in map(self._looked_up, wanted) if one.state != "here")
+    def missing(self, required: Iterable[Requirement]) -> tuple[Availability, ...]:
+        """Return the requirements that are not met. Uses no network."""
+        return tuple(one for one in map(self._look_up, required) if one.state != "here")
 
-    def _looked_up(self, wanted: Requirement) -> Availability:
-        key = replace(wanted, wanted_by=wanted.wanted_by[:1])  # the first tells what kind of file it is
+    def _look_up(self, required: Requirement) -> Availability:
+        key = replace(required, wanted_by=required.wanted_by[:1])  # the first one determines the kind of file
         if key not in self._known:
             self._known[key] = availability(key)
         return self._known[key]
 
 
 def _recipe_line(name: str, path: Path, here: Machine) -> RecipeLine:
-    """Return name, title, paper's row and what is lacking."""
     facts = recipe_facts(str(path))
     if facts.error:
         return RecipeLine(name, f"{facts.title} (not valid: see `cse check`)".strip(), None, path, None)
@@ -138,7 +140,7 @@ def _paper(facts: RecipeFacts) -> str | None:
 
 
 def _study_line(name: str, path: Path) -> dict[str, Any]:
-    """Return name, title, table and size of a study; broken ones are listed too."""
+    """Return name, title, table and size of a study, which may be not valid."""
     try:
         study = outline(path)
     except CseError:

@@ -1,4 +1,4 @@
-"""What `cse list` prints: all kinds on one screen, or a table a kind."""
+"""Output of `cse list`: an overview, or a table for each kind."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import Listing, RecipeLine
 
 GROUPS = {
-    "here": ("recipes that run here now", "cse run NAME", "title"),
-    "fetchable": ("after a download", "cse run NAME, or first cse data download --for NAME", "needs"),
-    "missing": ("with data of your own", "cse check --data NAME says what to do", "needs"),
-    "invalid": ("not valid", "cse check NAME", "title"),
+    "here": ("recipes ready to run", "cse run NAME", "title"),
+    "fetchable": ("recipes that need a download", "cse run NAME", "needs"),
+    "missing": ("recipes that need your data", "cse check --data NAME", "needs"),
+    "invalid": ("recipes that are not valid", "cse check NAME", "title"),
 }
-"""State of a recipe → heading of its group, command, and what is said of each recipe."""
+"""State of a recipe → heading of its group, command, and content of the second column."""
 
 SMALL = 10_000_000
-"""Bytes; data sets below this are counted where nothing else is needed, and not told where something is."""
+"""Size in bytes below which a data set is only mentioned if nothing else is missing."""
 
 
 def print_overview(found: Listing) -> None:
-    """Print one screen: which recipes run here, how many others there are, and the names of all components."""
+    """Print the recipes that are ready to run, the number of others, and the names of all components."""
     recipes, studies = found.recipes or [], found.studies or []
     with stdout_console() as console:
-        console.print(Text(f"recipes ({len(recipes)}), of which these run here now", "bold"))
+        console.print(Text(f"recipes ({len(recipes)}). Ready to run:", "bold"))
         console.print(Text(", ".join(line.name for line in recipes if line.state == "here")))
-        console.print(Text("the others, and what each needs: cse list recipes", "dim"))
-        console.print(Text(f"\nstudies ({len(studies)}), papers' tables cell by cell", "bold"))
-        console.print(Text("cse list studies", "dim"))
+        console.print(Text("all recipes and what they need: cse list recipes", "dim"))
+        console.print(Text(f"\nstudies ({len(studies)}): the cells of papers' tables", "bold"))
+        console.print(Text("all studies: cse list studies", "dim"))
         console.print(Text(f"\ncomponents ({sum(map(len, found.components.values()))})", "bold"))
         rows = [(kind, ", ".join(line["name"] for line in lines)) for kind, lines in found.components.items()]
         console.print(as_rich(plain_table(("kind", "names"), rows, align="lp")))
-        console.print(Text("a line on each: cse list KIND; all of one: cse show NAME; data: cse data list", "dim"))
+        console.print(Text("summaries: cse list KIND. Details: cse show NAME. Data sets: cse data list.", "dim"))
 
 
 def print_listing(found: Listing, *, in_full: bool) -> None:
-    """Print a table a kind; `in_full` adds titles, papers' rows and tables, and sizes of studies."""
+    """Print a table for each kind. `in_full` adds titles, papers' rows and tables, and sizes of studies."""
     with stdout_console() as console:
         for kind, lines in found.components.items():
             _print_components(console, kind, lines)
@@ -53,7 +53,7 @@ def print_listing(found: Listing, *, in_full: bool) -> None:
 
 
 def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print the components of one kind; a column for plug-ins only where there are some."""
+    """Print the components of one kind, with their distribution if one is a plug-in."""
     columns = {"name": "l", **({"acts on": "l"} if kind == "augmenters" else {}), "summary": "p"}
     if any(line["distribution"] != "cse" for line in lines):
         columns["from"] = "l"
@@ -63,7 +63,7 @@ def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, 
 
 
 def _print_recipes(console: Console, recipes: Sequence[RecipeLine]) -> None:
-    """Print recipes by whether they run here, each with what it needs."""
+    """Print the recipes by state."""
     for state, (heading, command, second) in GROUPS.items():
         lines = [line for line in recipes if line.state == state]
         if lines:
@@ -78,7 +78,6 @@ def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> N
 
 
 def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_full: bool) -> None:
-    """Print studies, each with its title."""
     columns = {"name": "l", "title": "p"}
     rows = [[study["name"], study["title"]] for study in studies]
     if in_full:
@@ -89,7 +88,7 @@ def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_fu
 
 
 def needs(lacks: Sequence[Availability]) -> str:
-    """Return in a few words what is to be made, put into place or downloaded: what is large, else how much it is."""
+    """Return a short list of missing requirements: files and large downloads, else the size of all downloads."""
     texts: list[str] = []
     sizes: dict[tuple[str, str], int] = {}
     for one in lacks:
@@ -109,7 +108,7 @@ def needs(lacks: Sequence[Availability]) -> str:
 
 def _missing(one: Availability) -> str:
     command = one.requirement.command
-    return "a file to make" if command.startswith("cse ") else "a file to fetch" if command else "not published"
+    return "file to create" if command.startswith("cse ") else "file to download" if command else "not published"
 
 
 def _size(count: int) -> str:
@@ -118,13 +117,13 @@ def _size(count: int) -> str:
 
 
 def _print_table(console: Console, heading: str, columns: Mapping[str, str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows below a heading and before an empty line; `columns` is the column's name → its alignment."""
+    """Print a table with a heading. `columns` contains the alignment of each column."""
     console.print(Text(heading, "bold"))
     console.print(as_rich(plain_table(list(columns), rows, align="".join(columns.values()))))
     console.print()
 
 
 def warn_of_plugins(broken: Mapping[str, str]) -> None:
-    """Name, on stderr, plug-ins that could not be imported."""
+    """Print a warning for each plug-in that cannot be imported."""
     for plugin, why in broken.items():
-        sys.stderr.write(f"warning: plug-in {plugin} could not be imported: {why}\n")
+        sys.stderr.write(f"warning: plug-in {plugin} cannot be imported: {why}\n")

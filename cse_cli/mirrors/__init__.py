@@ -1,10 +1,10 @@
-"""Mirrors of the record: trackers such as MLflow that show what `runs/<id>/` holds.
+"""Mirrors of records: trackers such as MLflow that show the contents of `runs/<id>/`.
 
-A mirror is fed from a run's `events.jsonl` by a thread with an offset, so a tracker that is away, hangs or refuses
-something never holds up a run and never loses anything of it. Importing this package does not import MLflow.
+A thread sends the events of a run to a mirror and keeps the offset of the last one. So a tracker that is down, hangs or
+rejects an event never delays a run and never loses events. Importing this package does not import MLflow.
 
 MLflow reads these settings when it is imported: no telemetry, no links on stdout, which would break `--json`, and a
-server that does not answer is noticed in seconds instead of four minutes.
+request to a server that is down fails in seconds instead of four minutes.
 """
 
 from __future__ import annotations

@@ -19,79 +19,82 @@ UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 
 
 def sync(
-    again: Annotated[
-        bool, typer.Option("--again", help="Also send runs again that were deleted in the tracker.")
-    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Also send runs that you deleted in the tracker.")] = False,
     rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Send all runs again, to a new database if it is on this machine.")
+        bool, typer.Option("--rebuild", help="Send all runs again. A database on this machine is replaced.")
     ] = False,
 ) -> None:
-    """Send to MLflow, or to the mirrors in CSE_MIRRORS, what they lack of the runs."""
+    """Send missing events to MLflow, or to the mirrors in CSE_MIRRORS."""
     names = configured()
     if not names:
-        raise CseError("CSE_MIRRORS switches all mirrors off", "set it to mlflow, wandb or both")
-    left = [name for name in names if not synchronize(name, again=again, rebuild=rebuild)]
-    if left:
+        raise CseError("CSE_MIRRORS selects no mirror", "set CSE_MIRRORS to mlflow or wandb", code="mirrors.no_mirror")
+    failed = [name for name in names if not send_missing(name, again=again, rebuild=rebuild)]
+    if failed:
         raise TrackingError(
-            f"not everything was sent to {' and '.join(left)}", "remove the cause, then run `cse runs sync` again"
+            f"some events were not sent to {' and '.join(failed)}",
+            "fix the cause above, then run `cse runs sync` again",
+            code="mirrors.not_sent",
         )
 
 
-def synchronize(name: str, *, again: bool = False, rebuild: bool = False, err: bool = False) -> bool:
-    """Send to a mirror what it lacks, print what was sent, on stderr if `err`, and return whether that was all."""
-    from cse_cli.mirrors.sync import Scope, sync, waiting_elsewhere
+def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: bool = False) -> bool:
+    """Send missing events to a mirror, report it (on stderr with `err`), and return whether all were sent."""
+    from cse_cli.mirrors.sync import sync, waiting_elsewhere
 
     kind = load(name)
     complete, runs = True, 0
-    for sent in sync(kind, Scope(again=again, rebuild=rebuild)):
-        if sent.error is None:
+    for about, error in sync(kind, again=again, rebuild=rebuild):
+        if error is None:
             runs += 1
-        elif not isinstance(sent.error, GoneError):  # of which a warning was printed
+        elif not isinstance(error, GoneError):  # a warning was printed
             complete = False
-            typer.echo(f"{sent.about.short} ({sent.about.name}): {_message(sent.error)}", err=err)
+            typer.echo(f"{about.short} ({about.name}): {_message(error)}", err=err)
     if runs or complete:
-        what = f"sent {counted(runs, 'run')}" if runs else "up to date"
-        typer.echo(f"{name}: {what}", err=err)
+        typer.echo(f"{name}: {counted(runs, 'run')} sent" if runs else f"{name}: up to date", err=err)
     for uri, number in waiting_elsewhere(name, kind.connect()).items():
-        todo = "set MLFLOW_TRACKING_URI to it, and run this again"
-        typer.echo(f"{name}: {counted(number, 'run')} not complete at {uri}: {todo}", err=err)
+        todo = "set MLFLOW_TRACKING_URI to this address and run `cse runs sync` again"
+        typer.echo(f"{name}: {counted(number, 'run')} incomplete at {uri} → {todo}", err=err)
     return complete
 
 
 def pull(
     uri: Annotated[
-        str | None, typer.Argument(metavar="[URI]", help="Address of an MLflow server; default: MLFLOW_TRACKING_URI.")
+        str | None, typer.Argument(metavar="[URI]", help="Address of an MLflow server. Default: MLFLOW_TRACKING_URI.")
     ] = None,
 ) -> None:
-    """Copy finished runs of others from an MLflow server, so that leaderboard, compare and report read them."""
+    """Import finished runs, without their models, from an MLflow server."""
     from cse_cli.mirrors.pull import pull as pull_runs
 
     address = uri or location.uri()
     if location.is_own(address):
-        raise CseError("there is no server to pull from", "give its address: `cse runs pull http://server:5000`")
+        raise CseError(
+            "URI: no MLflow server given, and MLFLOW_TRACKING_URI is not set",
+            "cse runs pull http://server:5000",
+            code="mirrors.no_address",
+        )
     pulled = pull_runs(address)
-    typer.echo(f"pulled {counted(pulled.new, 'run')} from {without_password(address)}")
+    typer.echo(f"{counted(pulled.new, 'run')} pulled from {without_password(address)}")
     if pulled.known:
-        typer.echo(f"{counted(pulled.known, 'run')} were here already")
+        typer.echo(f"{counted(pulled.known, 'run')} skipped: already exist")
     if pulled.unusable:
-        typer.echo(f"{counted(pulled.unusable, 'run')} left out: without a readable run.toml and result.json")
+        typer.echo(f"{counted(pulled.unusable, 'run')} skipped: without a readable run.toml and result.json")
 
 
 def ui(
-    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port; default: a free one from 5000 up.")] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port. Default: a free one from 5000 up.")] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
-    """Show runs in MLflow's pages, on this machine only, until Ctrl-C."""
+    """Open the MLflow UI on this machine until Ctrl-C."""
     from cse_cli.mirrors.ui import serve, show
 
     address = location.uri()
     sys.stderr.write(f"opening {location.shown(address)} (about ten seconds)\n")
     try:
-        synchronize("mlflow", err=True)
+        send_missing("mlflow", err=True)
     except (TrackingError, OSError) as error:
         if not location.is_own(address) or not location.own_database().exists():
             raise
-        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {_message(error)}\n")  # in an archive
+        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {_message(error)}\n")  # it is read-only
     if location.is_remote(address):
         show(without_password(address), no_browser)
     else:
@@ -99,7 +102,6 @@ def ui(
 
 
 def _page() -> str:
-    """Return the page to start with: the table of the experiment of the newest run."""
     from cse_cli.mirrors.pages import table_page
     from cse_cli.mirrors.store import open_store
     from cse_cli.runs.index import all_runs

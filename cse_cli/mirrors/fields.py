@@ -1,11 +1,8 @@
-"""Tags and parameters of a run, as trackers show them."""
+"""Tags of a run, as trackers show them."""
 
 from __future__ import annotations
 
 import getpass
-import json
-from collections.abc import Mapping
-from typing import Any
 
 from cse_cli.runs.record import About
 
@@ -14,7 +11,7 @@ RUN = "cse.run_id"
 
 
 def about_tags(about: About) -> dict[str, str]:
-    """Return the tags of a run: what a person reads first, then what identifies it."""
+    """Return the tags of a run. The most important ones are first."""
     seed = "" if about.seed is None else str(about.seed)
     tags = {
         "recipe": about.recipe,
@@ -41,19 +38,8 @@ def about_tags(about: About) -> dict[str, str]:
     return {key: value for key, value in tags.items() if value} | about.tags
 
 
-def params(resolved: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return every leaf of a resolved recipe by its dotted key, without prose and the search space."""
-    found: dict[str, str] = {}
-    for key, value in resolved.items():
-        if isinstance(value, Mapping):
-            found |= params(value, f"{prefix}{key}.") if prefix or key != "tune" else {}
-        elif prefix or key != "description":
-            found[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return found
-
-
 def _user() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
-        return "unknown"  # the user ID of a container without a name
+        return "unknown"  # in a container, the user ID may have no name

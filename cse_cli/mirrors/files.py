@@ -1,4 +1,4 @@
-"""Files of a run that MLflow shows: they are in the directory of the run, and on the disk once."""
+"""Links from MLflow's artifacts to the files of a run, which need no disk space."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from registry.paths import make_folder
 
 
 def link_folder(link: Path | None, folder: Path) -> None:
-    """Let MLflow's directory of artifacts be a symbolic link to a directory of the run's record.
+    """Create MLflow's artifact directory as a symbolic link to a directory of the run's record.
 
-    Only the whole directory can be one: MLflow refuses links that lead out of it. Relative, it survives a move.
+    Links inside the directory are not possible, because MLflow rejects links that lead out of it. A relative link
+    remains valid after a move.
     """
     make_folder(folder)
     if link is not None and not link.is_symlink() and not link.exists():
@@ -21,7 +22,7 @@ def link_folder(link: Path | None, folder: Path) -> None:
 
 
 def hard_link(source: Path, target: Path) -> None:
-    """Put a file or directory into another place, without a second copy if the file system has hard links."""
+    """Create hard links to a file, or to all files of a directory. Copy if the file system has no hard links."""
     if source.is_dir():
         shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True)
     else:

@@ -1,37 +1,31 @@
-"""Sends a running run to its mirrors, each from a thread of the run's process.
+"""Send a running run to its mirrors, each from its own thread.
 
-Signals are handled in the main thread, so none interrupts a call to a tracker; and training does not wait for one.
+Python handles signals in the main thread, so no signal interrupts a request, and training never waits for a tracker.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
 
-from cse_cli.core.paths import home
 from cse_cli.mirrors.mirror import GoneError, Mirror, configured, load
 from cse_cli.mirrors.send import STEP_SECONDS, UPLOAD_SECONDS, Sender, reason, warn
-from cse_cli.mirrors.sync import Scope, Sent, sync
+from cse_cli.mirrors.sync import sync
 from cse_cli.runs.record import About
 
 SEND_SECONDS = 2.0
-"""Time between two looks at the events of the run."""
+"""Time between two checks for new events."""
 RETRY_SECONDS = 30.0
 """Longest time between two attempts to reach a tracker."""
-
-_complete: set[tuple[Path, str]] = set()
-"""State directories and mirrors that have everything of earlier runs, as far as this process knows."""
 
 
 class Follower:
     """Sends a running run to its mirrors until `close`.
 
     Args:
-        about: What the run is.
+        about: Contents of `run.toml`.
         names: Names of the mirrors.
     """
 
@@ -39,14 +33,13 @@ class Follower:
         self._threads = [_MirrorThread(about, name) for name in names]
 
     def close(self, seconds: float = STEP_SECONDS) -> None:
-        """Send what is left, after the record's end. Returns once a tracker makes no progress for these seconds."""
-        for thread in self._threads:
-            thread.closing.set()
+        """Send the remaining events. Return when a tracker makes no progress for this time."""
+        self.leave()
         for thread in self._threads:
             thread.finish(seconds)
 
     def leave(self) -> None:
-        """Send what is left as long as this process runs, without waiting. Another process sends the rest."""
+        """Send the remaining events while this process runs, without waiting. Another process sends the rest."""
         for thread in self._threads:
             thread.closing.set()
 
@@ -55,28 +48,28 @@ def follow(about: About) -> Follower:
     """Send a run to the mirrors in `CSE_MIRRORS` while it runs.
 
     Raises:
-        UnknownNameError: If there is no mirror of a name.
+        UnknownNameError: If a mirror does not exist.
     """
     return Follower(about, configured())
 
 
 class _MirrorThread(Thread):
-    """Sends one run to one mirror; between its own events also what earlier runs left."""
+    """Sends one run to one mirror, and in between the remaining events of earlier runs."""
 
     def __init__(self, about: About, mirror: str) -> None:
         super().__init__(name=f"mirror-{mirror}", daemon=True)
         self._about, self._mirror = about, mirror
-        self.closing = Flag()
-        self._until = float("inf")
+        self._sender: Sender | None = None
         self._failed: Exception | None = None
         self._wait = SEND_SECONDS
+        self.closing = Flag()
         self.start()
 
     def run(self) -> None:
-        """Send until the run is closed and everything is sent, or it cannot be."""
+        """Send until the run is closed and all events are sent, or sending is impossible."""
         try:
             kind = load(self._mirror)
-            sender = Sender(self._about, kind, self._allow)
+            sender = self._sender = Sender(self._about, kind)
             while not sender.begin(SEND_SECONDS):
                 if self.closing.is_set():
                     return  # another process sends the run
@@ -90,33 +83,36 @@ class _MirrorThread(Thread):
             self._failed = error
 
     def finish(self, seconds: float) -> None:
-        """Wait until everything is sent, or a step takes too long."""
+        """Wait until all events are sent or a request takes too long. Warn if events are missing."""
         latest = time.monotonic() + seconds
-        self._until = min(self._until, time.monotonic() + UPLOAD_SECONDS)
-        while self.is_alive() and time.monotonic() < max(latest, self._until):
+        last = time.monotonic() + UPLOAD_SECONDS
+        while self.is_alive() and time.monotonic() < max(latest, min(last, self._deadline)):
             self.join(0.05)
         if self.is_alive() or self._failed is not None:
-            _complete.discard((home(), self._mirror))
-            why = "no answer" if self._failed is None else reason(self._failed)
+            why = "no response" if self._failed is None else reason(self._failed)
             warn(
-                f"{self._mirror} does not have all of run {self._about.short} ({why}). "
-                "The record is complete; `cse runs sync` sends the rest"
+                f"{self._mirror} does not have all events of run {self._about.short}: {why}. "
+                "The record is complete. To send the rest: cse runs sync"
             )
 
+    @property
+    def _deadline(self) -> float:
+        return float("inf") if self._sender is None else self._sender.deadline
+
     def _follow(self, sender: Sender, kind: type[Mirror]) -> None:
-        others: Iterator[Sent] | None = None
+        others = sync(kind, unsent=False)
         while True:
             closing = self.closing.is_set()
             self._send(sender)
             if closing:
                 return
-            if self._failed is None and (home(), self._mirror) not in _complete:
-                _complete.add((home(), self._mirror))
-                others = sync(kind, Scope(unsent=False), self._allow)
-            if self._failed is None and others is not None:
-                others = self._send_next(others)
-            else:
-                self.closing.wait(self._wait)
+            wait = self._wait
+            if self._failed is None:
+                with suppress(Exception):  # an error of another run must not stop this one
+                    began = time.monotonic()
+                    if next(others, None) is not None:
+                        wait = 3 * (time.monotonic() - began)  # leaves most of the processor to training
+            self.closing.wait(wait)
 
     def _send(self, sender: Sender) -> None:
         try:
@@ -126,17 +122,5 @@ class _MirrorThread(Thread):
             raise
         except Exception as error:
             if self._failed is None and not self.closing.is_set():
-                warn(f"{self._mirror} does not answer ({reason(error)}). The run continues and sends its events later")
+                warn(f"{self._mirror} does not respond ({reason(error)}). The run continues and sends its events later")
             self._failed, self._wait = error, min(2 * self._wait, RETRY_SECONDS)
-
-    def _send_next(self, others: Iterator[Sent]) -> Iterator[Sent] | None:
-        """Send one of the earlier runs and wait, to leave most of the processor to training; None after the last."""
-        began = time.monotonic()
-        with suppress(Exception):
-            if next(others, None) is not None:
-                self.closing.wait(3 * (time.monotonic() - began))
-                return others
-        return None
-
-    def _allow(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds

@@ -1,4 +1,4 @@
-"""Where MLflow's store is. Does not import MLflow."""
+"""Address of MLflow's tracking store. Does not import MLflow."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from cse_cli.core.environment import without_password
 from cse_cli.core.paths import home
 
 OWN = "sqlite:///mlflow.db"
-"""How files of the state directory name its database, so that the directory can be moved."""
+"""Name of the database in files of the state directory, which you can move."""
 
 
 def uri() -> str:
-    """Return `MLFLOW_TRACKING_URI`, or else the address of the database in the state directory."""
+    """Return `MLFLOW_TRACKING_URI`, or the address of the database in the state directory if it is not set."""
     return os.environ.get("MLFLOW_TRACKING_URI") or address_of(own_database())
 
 
 def own_database() -> Path:
-    """Return the file of the database in the state directory, which is used without `MLFLOW_TRACKING_URI`."""
+    """Return the path of the database in the state directory."""
     return home() / "mlflow.db"
 
 
@@ -29,17 +29,17 @@ def is_own(address: str) -> bool:
 
 
 def shown(address: str) -> str:
-    """Return how files and messages name a store: without a password, and its own without the state directory."""
+    """Return the name of a store in files and messages, without passwords."""
     return OWN if is_own(address) else without_password(address)
 
 
 def artifacts() -> Path:
-    """Return the directory of the artifacts of a database without a server."""
+    """Return the directory of the artifacts if no server stores them."""
     return home() / "artifacts"
 
 
 def is_remote(address: str) -> bool:
-    """Return whether a server answers at an address, and so keeps the artifacts itself."""
+    """Return whether an address belongs to a server, which stores the artifacts itself."""
     return address.startswith(("http://", "https://"))
 
 
@@ -56,6 +56,6 @@ def database(address: str) -> Path | None:
 
 
 def local_folder(address: str) -> Path | None:
-    """Return the directory on this machine that an address of artifacts names, or None if a server keeps them."""
+    """Return the local directory of an artifact address, or None if a server stores the artifacts."""
     parts = urlparse(address)
     return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None

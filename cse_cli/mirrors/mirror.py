@@ -1,4 +1,4 @@
-"""What a mirror is: a tracker that receives the events of runs. `CSE_MIRRORS` selects the mirrors by name."""
+"""The interface of mirrors: trackers that receive the events of runs. `CSE_MIRRORS` selects them by name."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _BUILT_IN = {"mlflow": "cse_cli.mirrors.mlflow:MlflowMirror", "wandb": "cse_cli.
 
 
 class RefusedError(Exception):
-    """The tracker answers and will never accept this event. It is skipped."""
+    """The tracker responds and will never accept this event, which is skipped."""
 
 
 class GoneError(Exception):
-    """The run was deleted in the tracker. Nothing more of it is sent until `cse runs sync --again`."""
+    """The run was deleted in the tracker. No more events are sent until `cse runs sync --again`."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a mirror sends runs now.
+    """Current destination of a mirror.
 
     Args:
         uri: Address without a password.
-        database: ID of the database behind the address, if a new one can take its place.
-        complete: Whether runs that were never sent are sent without a request, because the target is on this machine.
+        database: ID of the database at the address, if a new database can replace it.
+        complete: Whether the target receives runs that were never sent, because it is on this machine.
     """
 
     uri: str
@@ -51,12 +51,12 @@ class Mirror(ABC):
     """One run in a tracker. All methods run in a thread, never in the main thread.
 
     A method raises `RefusedError` for an event that the tracker will never accept and `GoneError` if the run was
-    deleted there. After any other exception a new mirror is opened later and receives the same events again, so
-    sending an event twice must have the same effect as sending it once.
+    deleted in the tracker. After any other exception, `cse` opens a new mirror later and sends the same events again,
+    so sending an event twice must have the same effect as sending it once.
 
     Args:
-        about: What the run is.
-        target: What `connect` returned.
+        about: Contents of `run.toml`.
+        target: Result of `connect`.
     """
 
     name: ClassVar[str]
@@ -68,11 +68,11 @@ class Mirror(ABC):
     @classmethod
     @abstractmethod
     def connect(cls) -> Target:
-        """Check that the tracker answers, and return where runs go now."""
+        """Check that the tracker responds, and return the current destination."""
 
     @abstractmethod
     def open(self, run_id: str, parent: str) -> str:
-        """Create the run in the tracker, or open it again, and return its ID there.
+        """Create the run in the tracker, or open it again, and return its ID in the tracker.
 
         Args:
             run_id: ID in the tracker. Empty for a run that was never sent.
@@ -81,26 +81,26 @@ class Mirror(ABC):
 
     @abstractmethod
     def send(self, events: Sequence[Event]) -> None:
-        """Send events in their order. A metric has each step once, also if the run was resumed."""
+        """Send events in their order. Each step of a metric occurs once, even if the run was resumed."""
 
     def close(self) -> None:  # noqa: B027 - optional
-        """Release what `open` acquired."""
+        """Release the resources of `open`."""
 
     @classmethod  # noqa: B027 - optional
     def discard(cls) -> None:
-        """Put aside everything that was sent to a tracker on this machine: `cse runs sync --rebuild`."""
+        """Rename the data of a tracker on this machine: `cse runs sync --rebuild`."""
 
 
 class State(BaseModel):
-    """How much of a run a mirror has: `mirrors/<name>.json` in the directory of the run.
+    """Progress of sending a run to a mirror: `mirrors/<name>.json` in the directory of the run.
 
     Args:
-        uri: `Target.uri` at which the run is.
-        database: `Target.database` in which the run is.
-        id: ID of the run there.
+        uri: `Target.uri` that contains the run.
+        database: `Target.database` that contains the run.
+        id: ID of the run in the tracker.
         offset: Offset into `events.jsonl` behind the last event that was sent.
         ended: Whether the last event that was sent ended the run.
-        gone: Why the run is no longer mirrored, or empty.
+        gone: Reason for which the run is no longer sent, or empty.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -135,23 +135,23 @@ def state_file(run_id: str, name: str) -> Path:
 
 
 def configured() -> list[str]:
-    """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb"; by default "mlflow".
+    """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow".
 
     Raises:
-        UnknownNameError: If there is no mirror of a name.
+        UnknownNameError: If a mirror does not exist.
     """
     names = [name.strip() for name in os.environ.get(VARIABLE, "mlflow").split(",")]
-    wanted = [name for name in dict.fromkeys(names) if name not in ("", "none")]
-    for name in wanted:
+    selected = [name for name in dict.fromkeys(names) if name not in ("", "none")]
+    for name in selected:
         _entry(name)
-    return wanted
+    return selected
 
 
 def load(name: str) -> type[Mirror]:
-    """Return the mirror of a name.
+    """Return the class of a mirror.
 
     Raises:
-        CseError: If there is none, or if its package cannot be imported.
+        CseError: If it does not exist, or if its package cannot be imported.
     """
     found = _entry(name)
     try:
@@ -161,8 +161,9 @@ def load(name: str) -> type[Mirror]:
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
     except ImportError as error:
         raise CseError(
-            f"the mirror '{name}' cannot be imported: {error}",
-            f"install its package, or leave '{name}' out of {VARIABLE}",
+            f"cannot import the mirror '{name}': {error}",
+            f"install its package, or remove '{name}' from {VARIABLE}",
+            code="mirrors.not_installed",
         ) from error
 
 
@@ -171,7 +172,8 @@ def _entry(name: str) -> str | EntryPoint:
     known |= _BUILT_IN
     if name not in known:
         raise UnknownNameError(
-            f"{VARIABLE} names the mirror '{name}', which does not exist.{suggestion(name, known)}",
+            f"{VARIABLE}: the mirror '{name}' does not exist.{suggestion(name, known)}",
             f"use one or more of {', '.join(sorted(known))}, or none",
+            code="mirrors.unknown_mirror",
         )
     return known[name]

@@ -1,4 +1,4 @@
-"""MLflow as a mirror of the record, by its public interface."""
+"""MLflow as a mirror of records, through its public interface."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import json
 import math
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,21 +16,21 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Met
 from mlflow.exceptions import MlflowException
 
 from cse_cli.mirrors import location
-from cse_cli.mirrors.fields import RUN, about_tags, params
+from cse_cli.mirrors.fields import RUN, about_tags
 from cse_cli.mirrors.files import hard_link, link_folder
-from cse_cli.mirrors.logged_model import SavedModel
+from cse_cli.mirrors.logged_model import send_model
 from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, Target
-from cse_cli.mirrors.store import Store, is_damaged, open_store, put_aside, put_aside_if_damaged, reason, settings
+from cse_cli.mirrors.store import Store, open_store, put_aside, put_aside_if_damaged, reason
+from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import FILE, Event, read_events
-from cse_cli.runs.record import ABOUT, RECIPE, About, read_recipe
-from registry.errors import CseError
+from cse_cli.runs.record import ABOUT, RECIPE, About
 
 AVERAGE = "eval/avg"
-"""Metric by which tables of runs are sorted."""
+"""Metric that sorts tables of runs."""
 
 _STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "lost": "KILLED"}
-_REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST")
-"""Codes of MLflow for what it will refuse again. Other codes are for a server in trouble."""
+_REFUSALS = ("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "ENDPOINT_NOT_FOUND")
+"""Error codes of requests that MLflow will always reject. Other codes can be temporary."""
 _LONGEST_NAME, _LONGEST_PARAM, _LONGEST_TAG = 250, 6000, 8000
 _LONGEST_DATASET, _LONGEST_DIGEST = 500, 36
 
@@ -45,75 +45,71 @@ class MlflowMirror(Mirror):
         super().__init__(about, target)
         self._store = self._stores[target]
         self._client: MlflowClient = self._store.client
-        self._id = self._place = ""
+        self._id = self._experiment = ""
         self._began = 0
-        self._new = False
-        self._infinite: set[str] = set()
 
     @classmethod
     def connect(cls) -> Target:
-        """Open the store, and return where it is."""
+        """Open the store, and return its target."""
         store = open_store()
         cls._stores.setdefault(store.target, store)
         return store.target
 
     @classmethod
     def discard(cls) -> None:
-        """Put the database in the state directory aside, if it is the one in use."""
+        """Rename the database in the state directory, if it is the current one."""
         if location.is_own(location.uri()):
-            put_aside("replaced")
+            put_aside("")
 
     def open(self, run_id: str, parent: str) -> str:
-        """Create the run in its experiment, or find it there."""
+        """Create the run in its experiment, or open it if it exists."""
         first = next(read_events(self.about.path), None)
         self._began = int((self.about.created.timestamp() if first is None else first[0].time) * 1000)
         with self._translated():
-            run = self._active(run_id) if run_id else self._find()
-            self._new = run is None
-            run = run or self._create(parent)
-            self._id, self._place = run.info.run_id, run.info.experiment_id
+            run = self._active(run_id) if run_id else self._find_or_create(parent)
+            self._id, self._experiment = run.info.run_id, run.info.experiment_id
             if not self._store.is_remote:
                 link_folder(location.local_folder(run.info.artifact_uri), self._files)
             if not run_id:
-                self._send_inputs()
+                values = settings_of(self.about.run_id)
+                self._client.log_batch(self._id, params=[Param(legal_name(key), _cut(values[key])) for key in values])
+                for name in (ABOUT, RECIPE):
+                    self._send_file(name)
         return self._id
 
     def send(self, events: Sequence[Event]) -> None:
-        """Send events: all points and tags in one request, then what else there is, and the status last."""
+        """Send all points and tags in one request, then other events, and the status last."""
         points, tags = self._points(events), self._tags(events)
         with self._translated():
             if points or tags:
                 pairs = [RunTag(key, value[:_LONGEST_TAG]) for key, value in tags.items()]
                 self._client.log_batch(self._id, metrics=points, tags=pairs)
             for event in events:
-                if event.kind in _SEND:
-                    _SEND[event.kind](self, event.data)
+                match event.kind:
+                    case "dataset":
+                        self._send_dataset(event.data)
+                    case "file":
+                        self._send_file(event.data["name"])
+                    case "model":
+                        self._send_model(event.data)
             self._send_status([event for event in events if event.kind in ("started", *_STATUS)])
 
     @property
     def _files(self) -> Path:
-        """Directory of the run's record with the files that MLflow shows: hard links, so they need no space."""
+        """Directory of hard links to the files that MLflow shows."""
         return self.about.path / "mirrors" / "mlflow" / "run"
 
-    def _find(self) -> Run | None:
-        """Return the run if it was created and its ID was not recorded."""
+    def _find_or_create(self, parent: str) -> Run:
+        """Return the run. It exists already if its ID could not be recorded."""
         place = self._store.experiment(self.about.group)
         found = self._client.search_runs([place], f"tags.`{RUN}` = '{self.about.run_id}'", max_results=1)
-        return next(iter(found), None)
-
-    def _create(self, parent: str) -> Run:
-        place = self._store.experiment(self.about.group)
+        if found:
+            return found[0]
         tags = about_tags(self.about) | ({"mlflow.parentRunId": parent} if parent else {})
         tags = {key: value[:_LONGEST_TAG] for key, value in tags.items()}
-        try:
-            return self._client.create_run(place, self._began, tags, self.about.name)
-        except MlflowException:
-            self._store.experiments.clear()  # the experiment may have been deleted: then this raises GoneError
-            self._store.experiment(self.about.group)
-            raise
+        return self._client.create_run(place, self._began, tags, self.about.name)
 
     def _active(self, run_id: str) -> Run:
-        """Return a run, or raise GoneError if it was deleted."""
         try:
             run = self._client.get_run(run_id)
         except MlflowException as error:
@@ -121,12 +117,11 @@ class MlflowMirror(Mirror):
                 raise
             run = None
         if run is None or run.info.lifecycle_stage == LifecycleStage.DELETED:
-            raise GoneError("it was deleted there")
+            raise GoneError("it was deleted in MLflow")
         return run
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Turn errors of MLflow into those of mirrors."""
         try:
             yield
         except MlflowException as error:
@@ -134,18 +129,9 @@ class MlflowMirror(Mirror):
                 if self._id:
                     self._active(self._id)
                 raise RefusedError(reason(error)) from error
-            if is_damaged(error) and location.is_own(self._store.address):
+            if self.target.complete and "locked" not in str(error):
                 put_aside_if_damaged()
             raise OSError(reason(error)) from error
-
-    def _send_inputs(self) -> None:
-        try:
-            values = params(read_recipe(self.about.run_id))
-        except CseError:
-            values = {}  # the record of a search has no recipe
-        self._client.log_batch(self._id, params=[Param(legal_name(key), _cut(values[key])) for key in values])
-        for name in (ABOUT, RECIPE):
-            self._send_file({"name": name})
 
     def _points(self, events: Sequence[Event]) -> list[Metric]:
         return [
@@ -153,7 +139,7 @@ class MlflowMirror(Mirror):
             for event in events
             if event.kind in ("metrics", "system")
             for key, value in event.data["values"].items()
-            if not math.isinf(float(value))
+            if not math.isinf(float(value))  # MLflow would show 1.8e308
         ]
 
     def _step(self, event: Event) -> int:
@@ -167,66 +153,47 @@ class MlflowMirror(Mirror):
                 tags |= event.data["values"]
             elif event.kind == "started":
                 tags |= {f"cse.{name}": str(event.data[name]) for name in ("host", "device") if event.data.get(name)}
-            elif event.kind == "metrics":
-                tags |= dict(self._tags_of_metrics(event))
+            elif event.kind == "metrics" and AVERAGE in event.data["values"]:
+                tags["avg"] = f"{event.data['values'][AVERAGE]:.2f}"
             elif event.kind in _STATUS:
                 tags["cse.state"] = event.kind.upper()
                 if event.data.get("reason"):
                     tags["cse.reason"] = str(event.data["reason"])
         return tags
 
-    def _tags_of_metrics(self, event: Event) -> Iterator[tuple[str, str]]:
-        for key, value in event.data["values"].items():
-            name, number = legal_name(key), float(value)
-            if key == AVERAGE:
-                yield "avg", f"{number:.2f}"
-            if math.isinf(number) and name not in self._infinite:
-                # MLflow would show 1.8e308. The first step that went wrong is useful.
-                self._infinite.add(name)
-                yield f"cse.infinite.{name}", f"{number} at step {self._step(event)}"
-
     def _send_status(self, events: list[Event]) -> None:
         if not events:
             return
         last = events[-1]
         if last.kind in _STATUS:
-            self._send_file({"name": FILE})
+            self._send_file(FILE)
             self._client.set_terminated(self._id, _STATUS[last.kind], int(last.time * 1000))
-        elif not self._new or len(events) > 1:  # a new run is RUNNING
+        else:
             self._client.update_run(self._id, status="RUNNING")
 
     def _send_dataset(self, data: Mapping[str, str]) -> None:
-        name = data["name"][-_LONGEST_DATASET:]  # the end of a path says more
+        name = data["name"][-_LONGEST_DATASET:]  # the end of a path identifies it better
         read = Dataset(name, data["digest"][:_LONGEST_DIGEST], "local", json.dumps({"uri": data["source"]}))
         self._client.log_inputs(self._id, [DatasetInput(read, [InputTag("mlflow.data.context", data["context"])])])
 
-    def _send_file(self, data: Mapping[str, str]) -> None:
-        """Show a file or directory of the record as an artifact. One that no longer exists is left out."""
-        name, source = data["name"], self.about.path / data["name"]
+    def _send_file(self, name: str) -> None:
+        """Show a file or directory of the record as an artifact, if it still exists."""
+        source = self.about.path / name
         if not source.exists():
             return
         if not self._store.is_remote:
             hard_link(source, self._files / name)
-            return
-        with _patience():
-            if source.is_dir():
-                self._client.log_artifacts(self._id, str(source), name)
-            else:
-                self._client.log_artifact(self._id, str(source), posixpath.dirname(name) or None)
+        elif source.is_dir():
+            self._client.log_artifacts(self._id, str(source), name)
+        else:
+            self._client.log_artifact(self._id, str(source), posixpath.dirname(name) or None)
 
     def _send_model(self, data: Mapping[str, Any]) -> None:
-        saved = SavedModel(self.about.path / data["name"], data["title"], data["about"])
-        if saved.folder.is_dir():
-            with _patience():
-                files = None if self._store.is_remote else self._files.with_name("model")
-                saved.send(self._client, (self._id, self._place), files, list(_scores(self.about)))
-
-
-_SEND: dict[str, Callable[[MlflowMirror, Mapping[str, Any]], None]] = {
-    "dataset": MlflowMirror._send_dataset,
-    "file": MlflowMirror._send_file,
-    "model": MlflowMirror._send_model,
-}
+        source = self.about.path / data["name"]
+        if source.is_dir():
+            run = self._client.get_run(self._id)
+            files = None if self._store.is_remote else self._files.with_name("model")
+            send_model(self._client, run, source, data, files, list(_scores(self.about)))
 
 
 def legal_name(name: str) -> str:
@@ -235,11 +202,6 @@ def legal_name(name: str) -> str:
     name = re.sub(r"[^\w\-. :/]", "_", name)
     name = posixpath.normpath("/" + name).strip("/")
     return name[:_LONGEST_NAME].rstrip("/.") or "_"
-
-
-def _patience() -> AbstractContextManager[None]:
-    """Give a server more time: it may work for a while on a large file."""
-    return settings(MLFLOW_HTTP_REQUEST_TIMEOUT="120", MLFLOW_HTTP_REQUEST_MAX_RETRIES="1")
 
 
 def _scores(about: About) -> Iterator[Metric]:

@@ -1,6 +1,6 @@
-"""The table of runs that MLflow's pages start with: a "shared view", which is a tag of each experiment.
+"""Columns of MLflow's table of runs: a "shared view", which is a tag of each experiment.
 
-Without it, the table shows no metric until you choose columns.
+Without it, the table shows no metrics until you select columns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TAGS = ("method", "encoder", "data", "seed", "cse.set")
 
 
 def view() -> str:
-    """Return the view: runs sorted by their average, with columns for what they are and what `--set` changed."""
+    """Return the view: runs sorted by their average, with columns for scores, method and changed settings."""
     shown = [f"metrics.`{name}`" for name in _METRICS] + [f"tags.`{name}`" for name in _TAGS]
     state = {
         "selectedColumns": ["attributes.`Models`", *shown],
@@ -26,7 +26,7 @@ def view() -> str:
 
 
 def table_page(experiment: str, tags_of_it: Mapping[str, str]) -> str:
-    """Return the page of an experiment's runs, below the address of the server."""
-    # Without the first parameter the pages open in their view for chat applications.
+    """Return the path of the page with the runs of an experiment."""
+    # Without the first parameter, the page opens in the view for chat applications.
     page = f"experiments/{experiment}/runs?workflowType=machine_learning"
     return f"{page}&viewStateShareKey={_NAME}" if VIEW_TAG in tags_of_it else page

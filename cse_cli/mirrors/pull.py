@@ -1,12 +1,12 @@
-"""Copies the results of others from an MLflow server into records here."""
+"""Import finished runs of other users from an MLflow server."""
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
@@ -14,28 +14,23 @@ from mlflow.entities import Run
 from mlflow.exceptions import MlflowException
 from mlflow.store.entities import PagedList
 
-from cse_cli.core.environment import without_password
 from cse_cli.core.paths import runs
 from cse_cli.core.results import SERIES_FOLDER
 from cse_cli.mirrors.fields import RUN
 from cse_cli.mirrors.store import EXPERIMENT_TAG, open_store, reason
 from cse_cli.runs.events import FILE
-from cse_cli.runs.exchange import checked_record
+from cse_cli.runs.exchange import adopt
 from cse_cli.runs.record import ABOUT, ENVIRONMENT, RECIPE, RESULT, folder_of
 from registry.errors import CseError, TrackingError
-from registry.paths import make_folder, write_atomically
+from registry.paths import make_folder
 
 _PAGE = 1000
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
-class _UnusableError(Exception):
-    """The server lacks a part of the record, or the part is damaged."""
-
-
 @dataclass(frozen=True)
 class Pulled:
-    """What was pulled.
+    """Number of runs that were pulled, and of others.
 
     Args:
         new: Number of runs that were copied.
@@ -43,41 +38,39 @@ class Pulled:
         unusable: Number of runs without a readable record.
     """
 
-    new: int
-    known: int
-    unusable: int
+    new: int = 0
+    known: int = 0
+    unusable: int = 0
 
 
 def pull(address: str) -> Pulled:
-    """Copy the finished runs of `cse` from an MLflow server. Runs that exist already stay unchanged.
+    """Copy the finished runs of `cse` from an MLflow server. Existing runs stay unchanged.
 
     Raises:
         TrackingError: If the server does not respond.
     """
-    client, counts = open_store(address).client, {"new": 0, "known": 0, "unusable": 0}
-    origin = without_password(address)
-    if "://" not in origin:
-        origin = f"mlflow://{origin}"
+    store, counts = open_store(address), Counter[str]()
+    uri = store.target.uri
+    origin = uri if "://" in uri else f"mlflow://{uri}"
     try:
-        for run in _finished(client):
-            counts[_pull_run(client, run, origin)] += 1
+        for run in _finished(store.client):
+            counts[_pull_run(store.client, run, origin)] += 1
     except (MlflowException, OSError) as error:
         raise TrackingError(
-            f"{origin} does not send its runs: {reason(error)}", "run this again: it continues with the other runs"
+            f"cannot download runs from {origin}: {reason(error)}",
+            "run this again to continue with the other runs",
+            code="mirrors.pull_failed",
         ) from error
     return Pulled(**counts)
 
 
 def _finished(client: MlflowClient) -> Iterator[Run]:
-    """Yield the finished runs of all experiments that have runs of `cse`."""
-    ours = f"tags.`{EXPERIMENT_TAG}` = 'true'"
-    places = [
-        str(one.experiment_id)
-        for one in _pages(lambda token: client.search_experiments(filter_string=ours, page_token=token))
-    ]
-    if places:
+    """Yield the finished runs of all experiments that contain runs of `cse`."""
+    tagged = f"tags.`{EXPERIMENT_TAG}` = 'true'"
+    found = _pages(lambda token: client.search_experiments(filter_string=tagged, page_token=token))
+    if ids := [str(one.experiment_id) for one in found]:
         status = "attributes.status = 'FINISHED'"
-        yield from _pages(lambda token: client.search_runs(places, status, max_results=_PAGE, page_token=token))
+        yield from _pages(lambda token: client.search_runs(ids, status, max_results=_PAGE, page_token=token))
 
 
 def _pages(search: Callable[[str | None], PagedList[Any]]) -> Iterator[Any]:
@@ -98,29 +91,13 @@ def _pull_run(client: MlflowClient, run: Run, origin: str) -> str:
     shutil.rmtree(draft, ignore_errors=True)
     make_folder(draft)
     try:
-        _download(client, run.info.run_id, draft)
-        _check(draft, run_id, f"{origin} {run.info.run_id}")
-        draft.rename(folder_of(run_id))
-    except _UnusableError:
+        existing = {artifact.path for artifact in client.list_artifacts(run.info.run_id)}
+        for name in (ABOUT, RECIPE, RESULT, FILE, ENVIRONMENT, SERIES_FOLDER):
+            if name in existing:
+                client.download_artifacts(run.info.run_id, name, str(draft))
+        adopt(draft, run_id, f"{origin} {run.info.run_id}")
+    except CseError:
         return "unusable"
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return "new"
-
-
-def _download(client: MlflowClient, id_there: str, draft: Path) -> None:
-    there = {artifact.path for artifact in client.list_artifacts(id_there)}
-    if not {ABOUT, RESULT, FILE} <= there:
-        raise _UnusableError
-    for name in (ABOUT, RECIPE, RESULT, FILE, ENVIRONMENT, SERIES_FOLDER):
-        if name in there:
-            client.download_artifacts(id_there, name, str(draft))
-
-
-def _check(draft: Path, run_id: str, origin: str) -> None:
-    """Check a record that was downloaded, and mark it as pulled."""
-    try:
-        about = checked_record(draft, run_id)
-    except CseError as error:
-        raise _UnusableError from error
-    write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())

@@ -1,10 +1,10 @@
-"""Sends the events of one run to one mirror, from the offset of the last event that was sent."""
+"""Send the events of one run to one mirror, from the offset of the last event that was sent."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,21 +17,12 @@ from cse_cli.runs.record import About, lock_of, read_about
 from registry.errors import CseError
 
 STEP_SECONDS = 10.0
-"""Time for a batch of events, also if the tracker does not answer."""
+"""Time after which a tracker that has not accepted a batch of events counts as not responding."""
 UPLOAD_SECONDS = 120.0
-"""Time for a file, and for creating a database."""
+"""The same for files, and for creating a database."""
 _PARENT_SECONDS = 10.0
 _BATCH = 500
 _UPLOADS = ("file", "model")
-_FIELDS = {
-    "metrics": {"step", "values"},
-    "system": {"values"},
-    "tags": {"values"},
-    "dataset": {"name", "digest", "context", "source"},
-    "file": {"name"},
-    "model": {"name", "title", "about"},
-}
-"""Fields without which an event counts as damaged."""
 
 Batch = list[tuple[Event, int]]
 """Events, each with the offset behind it."""
@@ -40,70 +31,57 @@ Batch = list[tuple[Event, int]]
 class NewEvents:
     """The events of a run behind an offset, with each step of a metric once.
 
-    A resumed run repeats the steps after its last checkpoint, with equal values. Later repetitions are left out.
+    A resumed run repeats the steps after its last checkpoint, with equal values. Later repetitions are skipped.
 
     Args:
         folder: Directory of the run.
-        offset: Events up to here were sent.
+        offset: Offset behind the last event that was sent.
     """
 
     def __init__(self, folder: Path, offset: int) -> None:
         self._folder, self._offset, self._position = folder, offset, 0
-        self._seen: dict[str, set[int]] = {}
+        self._seen: set[tuple[str, int]] = set()
 
     def read(self) -> Iterator[tuple[Event, int]]:
         """Yield the events that were not read before, each with the offset behind it."""
-        for event, offset in read_events(self._folder, self._position):
-            self._position = offset
-            checked = self._checked(event)
-            if offset > self._offset:
-                yield checked, offset
-
-    def _checked(self, event: Event) -> Event:
-        if not _FIELDS.get(event.kind, set()) <= event.data.keys():
-            return Event("damaged", event.time, {})
-        return self._once(event) if event.kind == "metrics" else event
+        for event, position in read_events(self._folder, self._position):
+            self._position = position
+            once = self._once(event) if event.kind == "metrics" else event
+            if position > self._offset:
+                yield once, position
 
     def _once(self, event: Event) -> Event:
-        step, new = int(event.data["step"]), {}
-        for key, value in event.data["values"].items():
-            steps = self._seen.setdefault(key, set())
-            if step not in steps:
-                steps.add(step)
-                new[key] = float(value)
+        step, values = int(event.data["step"]), event.data["values"]
+        new = {key: float(value) for key, value in values.items() if (key, step) not in self._seen}
+        self._seen.update((key, step) for key in new)
         return replace(event, data={"step": step, "values": new})
 
 
 class Sender:
-    """Sends one run to one mirror. Only one sender of all processes is at work for a run: it holds a lock.
+    """Sends one run to one mirror. It holds a lock, so only one process at a time sends a run.
 
     Args:
-        about: What the run is.
+        about: Contents of `run.toml`.
         kind: The mirror.
-        allow: Called before each step with the seconds that it may take.
-        target: What `Mirror.connect` returned a moment ago, or None.
+        target: Current target of the mirror, or None to connect first.
     """
 
-    def __init__(
-        self,
-        about: About,
-        kind: type[Mirror],
-        allow: Callable[[float], None] = lambda _: None,
-        target: Target | None = None,
-    ) -> None:
-        self._about, self._kind, self._allow, self._connected = about, kind, allow, target
+    def __init__(self, about: About, kind: type[Mirror], target: Target | None = None) -> None:
+        self._about, self._kind, self._connected = about, kind, target
         self._lock = FileLock(state_file(about.run_id, kind.name).with_suffix(".lock"))
         self._mirror: Mirror | None = None
         self._state = State(uri="")
-        self._refused = False
+        self._has_warned = False
+        self.deadline = float("inf")
+        """Time (`time.monotonic`) at which the current request counts as not responding."""
 
     def begin(self, seconds: float = 0.0) -> bool:
-        """Acquire the lock, and return whether that succeeded: another process or thread may send the run."""
+        """Acquire the lock, and return whether that succeeded."""
         return self._lock.acquire(seconds)
 
     def end(self) -> None:
         """Close the mirror and release the lock."""
-        self._drop()
+        self._close()
         self._lock.release()
 
     def send(self) -> int:
@@ -114,26 +92,28 @@ class Sender:
         """
         sent = 0
         try:
-            if self._mirror is None:
-                self._mirror = self._open()
+            mirror = self._mirror = self._mirror or self._open()
             for batch in self._batches():
                 events = [event for event, _ in batch]
-                uploads = any(event.kind in _UPLOADS for event in events)
-                self._allow(UPLOAD_SECONDS if uploads else STEP_SECONDS)
-                self._deliver(self._mirror, events)
+                is_upload = any(event.kind in _UPLOADS for event in events)
+                self._allow(UPLOAD_SECONDS if is_upload else STEP_SECONDS)
+                self._deliver(mirror, events)
                 self._state.offset = batch[-1][1]
-                self._state.ended = batch[-1][0].kind in (*ENDS, "lost")
+                self._state.ended = events[-1].kind in (*ENDS, "lost")
                 self._state.write(self._about.run_id, self._kind.name)
                 sent += len(batch)
         except GoneError as error:
-            self._drop()
+            self._close()
             if self._kind.connect() == self._target:
                 self._give_up(error)
-            return sent + self.send()  # another database took the place of the one that had the run
+            return sent + self.send()  # a new database replaced the one that contained the run
         except Exception:
-            self._drop()
+            self._close()
             raise
         return sent
+
+    def _allow(self, seconds: float) -> None:
+        self.deadline = time.monotonic() + seconds
 
     def _open(self) -> Mirror:
         self._allow(UPLOAD_SECONDS)
@@ -152,7 +132,7 @@ class Sender:
         return mirror
 
     def _batches(self) -> Iterator[Batch]:
-        """Yield the new events: many small ones, or a model."""
+        """Yield the new events: up to 500 together, but a model separately."""
         batch: Batch = []
         for event, offset in self._events.read():
             if batch and (len(batch) == _BATCH or "model" in (event.kind, batch[-1][0].kind)):
@@ -162,22 +142,22 @@ class Sender:
         if batch:
             yield batch
         if not self._state.ended and is_held(lock_of(self._about.run_id)) is False:
-            # The process is gone. It may have appended events just before.
+            # The process has exited. It may have appended events just before.
             yield [*self._events.read()] or [(Event("lost", _last_change(self._about), {}), self._state.offset)]
 
     def _deliver(self, mirror: Mirror, events: list[Event]) -> None:
-        """Send events, one by one if there is one among them that the tracker refuses."""
+        """Send events together, or one by one if the tracker rejects one of them."""
         try:
             mirror.send(events)
         except RefusedError as error:
             if len(events) > 1:
                 for event in events:
                     self._deliver(mirror, [event])
-            elif not self._refused:
-                self._refused = True
+            elif not self._has_warned:
+                self._has_warned = True
                 warn(
-                    f"{self._kind.name} refuses a record of run {self._about.short} and gets the others: "
-                    f"{events[0].kind}: {reason(error)}"
+                    f"{self._kind.name} rejected an event of run {self._about.short} ({events[0].kind}): "
+                    f"{reason(error)}. The other events are sent"
                 )
 
     def _give_up(self, error: GoneError) -> None:
@@ -187,19 +167,19 @@ class Sender:
             state.write(self._about.run_id, self._kind.name)
             warn(
                 f"run {self._about.short} ({self._about.name}) is no longer sent to {self._kind.name}: {state.gone}. "
-                "Its record is complete here; `cse runs sync --again` sends it anew"
+                "Its record is complete. To send it again: cse runs sync --again"
             )
         raise error
 
-    def _drop(self) -> None:
+    def _close(self) -> None:
         if self._mirror is not None:
-            with suppress(Exception):  # what it had is sent again
+            with suppress(Exception):  # events that are not confirmed are sent again
                 self._mirror.close()
             self._mirror = None
 
 
 def parent_id(about: About, kind: type[Mirror], target: Target) -> str:
-    """Return the ID of a run's parent in a mirror, or an empty string. A parent that is not there yet is sent first."""
+    """Return the ID of a run's parent in a mirror, or an empty string. A parent without an ID is sent first."""
     try:
         parent = read_about(about.parent) if about.parent else None
     except CseError:
@@ -207,9 +187,9 @@ def parent_id(about: About, kind: type[Mirror], target: Target) -> str:
     if parent is None:
         return ""
     until = time.monotonic() + _PARENT_SECONDS
-    while not (found := _id_there(parent, kind, target)) and time.monotonic() < until:
+    while not (found := _known_id(parent, kind, target)) and time.monotonic() < until:
         sender = Sender(parent, kind)
-        if sender.begin(0.2):  # else another process is creating it
+        if sender.begin(0.2):  # otherwise another process is creating it
             try:
                 sender.send()
             except GoneError:
@@ -219,13 +199,13 @@ def parent_id(about: About, kind: type[Mirror], target: Target) -> str:
     return found
 
 
-def _id_there(about: About, kind: type[Mirror], target: Target) -> str:
+def _known_id(about: About, kind: type[Mirror], target: Target) -> str:
     state = State.read(about.run_id, kind.name)
     return state.id if state is not None and state.is_in(target) and not state.gone else ""
 
 
-def reason(error: Exception) -> str:
-    """Return what an error says, on one line."""
+def reason(error: BaseException) -> str:
+    """Return the message of an error on one line, without passwords."""
     text = error.message if isinstance(error, CseError) else str(error)
     return without_password(text.strip().partition("\n")[0] or type(error).__name__)[:200]
 

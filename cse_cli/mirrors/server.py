@@ -1,4 +1,4 @@
-"""MLflow's server, which ends with the process that started it: `python -m cse_cli.mirrors.server PARENT OPTIONS`."""
+"""MLflow's server, which exits with the process that started it: `python -m cse_cli.mirrors.server PARENT OPTIONS`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from cse_cli.core.processes import end_with_parent
 
 
 def main(parent: int, options: list[str]) -> None:
-    """Serve until a signal, or until the process `parent` has ended, even if that one was killed."""
+    """Serve until a signal, or until the process `parent` exits, even by SIGKILL."""
     end_with_parent(parent)
     from mlflow.cli import cli
 

@@ -1,109 +1,79 @@
-"""Sends to a mirror what it lacks of all runs."""
+"""Send all runs that a mirror lacks."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
-from cse_cli.core.paths import runs
 from cse_cli.mirrors.mirror import Mirror, State, Target, state_file
 from cse_cli.mirrors.send import Sender
 from cse_cli.runs.events import FILE, read_events
+from cse_cli.runs.index import recorded_ids
 from cse_cli.runs.lock import is_held
 from cse_cli.runs.record import About, folder_of, lock_of, read_about
 from registry.errors import CseError
 
 
-@dataclass(frozen=True)
-class Scope:
-    """Which runs a synchronization sends, besides those of which the target has a part.
+def sync(
+    kind: type[Mirror], *, unsent: bool = True, again: bool = False, rebuild: bool = False
+) -> Iterator[tuple[About, Exception | None]]:
+    """Send runs that a mirror lacks, oldest first, and yield each with the error that interrupted it, or None.
 
-    Args:
-        unsent: Runs that were never sent.
-        again: Runs that were deleted in the tracker, anew.
-        rebuild: All runs, anew.
-    """
-
-    unsent: bool = True
-    again: bool = False
-    rebuild: bool = False
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What became of one run in a synchronization.
-
-    Args:
-        about: What the run is.
-        events: Number of events that the tracker received now.
-        error: Why it did not receive all, or None.
-    """
-
-    about: About
-    events: int
-    error: Exception | None = None
-
-
-def sync(kind: type[Mirror], scope: Scope, allow: Callable[[float], None] = lambda _: None) -> Iterator[Sent]:
-    """Send what a mirror lacks, run by run, oldest first. A run that another process sends is left to it.
+    A run that another process sends is skipped.
 
     Args:
         kind: The mirror.
-        scope: Which runs.
-        allow: Called before each step with the seconds that it may take.
+        unsent: Whether to send runs that were never sent. A target on this machine always receives them.
+        again: Whether to send runs that were deleted in the tracker.
+        rebuild: Whether to send all runs from the start.
     """
-    if scope.rebuild:
+    if rebuild:
         kind.discard()
     target = kind.connect()
-    for about in behind(kind.name, target, scope):
-        sender = Sender(about, kind, allow, target)
-        if sender.begin():
-            try:
-                sent = _send(sender, about, kind, scope)
-            finally:
-                sender.end()
-            yield sent
+    for about in _behind(kind.name, target, unsent=unsent, again=again, rebuild=rebuild):
+        sender = Sender(about, kind, target)
+        if not sender.begin():
+            continue
+        error: Exception | None = None
+        try:
+            state = State.read(about.run_id, kind.name)
+            if rebuild or (state is not None and state.gone):
+                state_file(about.run_id, kind.name).unlink(missing_ok=True)
+            sender.send()
+        except Exception as failed:  # the other runs are sent
+            error = failed
+        finally:
+            sender.end()
+        yield about, error
 
 
-def _send(sender: Sender, about: About, kind: type[Mirror], scope: Scope) -> Sent:
-    state = State.read(about.run_id, kind.name)
-    if scope.rebuild or (state is not None and state.gone):
-        state_file(about.run_id, kind.name).unlink(missing_ok=True)
-    try:
-        return Sent(about, sender.send())
-    except Exception as error:  # the other runs are sent
-        return Sent(about, 0, error)
-
-
-def behind(name: str, target: Target, scope: Scope) -> list[About]:
-    """Return the runs to send, oldest first. Runs that were pulled from a tracker are never sent."""
+def _behind(name: str, target: Target, *, unsent: bool, again: bool, rebuild: bool) -> list[About]:
+    # Runs that were pulled from a tracker are never sent.
     found = []
-    for run_id in _run_ids():
-        if scope.rebuild or _is_behind(run_id, State.read(run_id, name), target, scope):
-            with suppress(CseError):  # readers of the record name what is damaged
+    for run_id in recorded_ids():
+        state = State.read(run_id, name)
+        if rebuild or (unsent or target.complete if state is None else _is_behind(run_id, state, target, again)):
+            with suppress(CseError):  # `cse runs ls` reports damaged runs
                 found.append(read_about(run_id))
     return sorted((about for about in found if "://" not in about.pulled), key=lambda about: about.created)
 
 
 def waiting_elsewhere(name: str, target: Target) -> dict[str, int]:
-    """Return the addresses of other targets that lack something, each with the number of runs."""
-    found: dict[str, int] = {}
-    for run_id in _run_ids():
+    """Return the address of each other target that lacks events → number of runs."""
+    found: Counter[str] = Counter()
+    for run_id in recorded_ids():
         state = State.read(run_id, name)
         if state is not None and state.uri != target.uri and not state.gone and _lacks_events(run_id, state):
-            found[state.uri] = found.get(state.uri, 0) + 1
-    return found
+            found[state.uri] += 1
+    return dict(found)
 
 
-def _is_behind(run_id: str, state: State | None, target: Target, scope: Scope) -> bool:
-    if state is None:
-        return scope.unsent or target.complete
+def _is_behind(run_id: str, state: State, target: Target, again: bool) -> bool:
     if state.uri != target.uri:
         return False
     if state.gone:
-        return scope.again
+        return again
     return state.database != target.database or _lacks_events(run_id, state)
 
 
@@ -114,9 +84,3 @@ def _lacks_events(run_id: str, state: State) -> bool:
         if (folder_of(run_id) / FILE).stat().st_size > state.offset:
             return next(read_events(folder_of(run_id), state.offset), None) is not None
     return False
-
-
-def _run_ids() -> list[str]:
-    with suppress(OSError):
-        return [entry.name for entry in os.scandir(runs()) if not entry.name.startswith(".") and entry.is_dir()]
-    return []

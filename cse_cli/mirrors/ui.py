@@ -1,4 +1,4 @@
-"""MLflow's pages on this machine: starts MLflow's server and ends it."""
+"""MLflow's server for `cse ui`, on this machine only."""
 
 from __future__ import annotations
 
@@ -21,75 +21,80 @@ HOST = "127.0.0.1"
 FIRST_PORT = 5000
 _PORTS = 100
 _ALLOWED_HOSTS = "127.0.0.1,127.0.0.1:*,localhost,localhost:*"
-"""Host headers that are answered. MLflow's own list has `10.*`, which also matches `10.example.org`."""
-_OF_OTHER_SERVERS = (
-    "MLFLOW_TRACKING_URI",  # would make the server a client of itself or of another one
+"""Accepted host headers. MLflow's default list has `10.*`, which also matches `10.example.org`."""
+_REMOVED_VARIABLES = (
+    "MLFLOW_TRACKING_URI",  # would make the server a client of itself or of another server
     "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
     "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS",
 )
-"""Variables that the server does not get."""
 _STARTUP_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 
 
-def free_port(wanted: int | None) -> int:
-    """Return `wanted` if it is free, or the first free port from 5000 up if it is None.
+def free_port(requested: int | None) -> int:
+    """Return the requested port if it is free, or the first free one from 5000 up for None.
 
     Raises:
         TrackingError: If it is in use.
     """
-    candidates = range(FIRST_PORT, FIRST_PORT + _PORTS) if wanted is None else [wanted]
+    candidates = range(FIRST_PORT, FIRST_PORT + _PORTS) if requested is None else [requested]
     for port in candidates:
         if _is_free(port):
             return port
-    if wanted is not None:
-        raise TrackingError(f"port {wanted} is in use", "leave out --port to use a free one")
-    raise TrackingError(f"no port from {FIRST_PORT} to {FIRST_PORT + _PORTS - 1} is free", "choose one with --port")
+    raise TrackingError(
+        f"all ports from {candidates[0]} to {candidates[-1]} are in use"
+        if requested is None
+        else f"--port: port {requested} is in use",
+        "use another --port, or omit it to use a free port",
+        code="mirrors.port_in_use",
+    )
 
 
-def serve(page: str, wanted: int | None, no_browser: bool) -> None:
-    """Run MLflow's server until Ctrl-C, SIGTERM or its own end.
+def serve(page: str, requested: int | None, no_browser: bool) -> None:
+    """Run MLflow's server until Ctrl-C, SIGTERM or its own exit.
 
-    It takes seconds to start. If no port is wanted and another program takes the free one meanwhile, as a second
-    `cse ui` does, it is started again on the next.
+    The server takes seconds to start. If another program takes the free port in the meantime, such as a second
+    `cse ui`, the server is started again on the next port.
 
     Args:
-        page: Page to open, below the address of the server.
-        wanted: Port, or None for a free one.
-        no_browser: Whether only to print the address.
+        page: Path of the page to open.
+        requested: Port, or None for a free one.
+        no_browser: Whether to print the address only.
 
     Raises:
-        TrackingError: If the server does not start, or ends.
+        TrackingError: If the server does not start, or exits.
     """
     log = home() / "ui.log"
     environment = {
-        **{name: value for name, value in os.environ.items() if name not in _OF_OTHER_SERVERS},
-        "MLFLOW_BACKEND_STORE_URI": location.uri(),  # not as an argument, which every user can see, with the password
+        **{name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES},
+        "MLFLOW_BACKEND_STORE_URI": location.uri(),  # arguments are visible to all users, with the password
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         "MLFLOW_DISABLE_TELEMETRY": "true",
     }
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end it in the same way
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the same as Ctrl-C
     is_up = False
     while not is_up:
-        port = free_port(wanted)
+        port = free_port(requested)
         with log.open("wb") as file:
             process = subprocess.Popen(_server(port), env=environment, stdout=file, stderr=file)
             try:
                 if is_up := _is_up(process, port):
-                    show(f"http://{HOST}:{port}/#/{page}", no_browser, "press Ctrl-C to end it\n")
+                    show(f"http://{HOST}:{port}/#/{page}", no_browser, "Press Ctrl-C to stop.\n")
                     process.wait()
             except KeyboardInterrupt:
                 return
             finally:
                 _stop(process)
-        if wanted is not None or not _was_taken(port, log):
+        if requested is not None or not _was_taken(port, log):
             break
-    raise TrackingError(f"the MLflow server ended, or does not answer: {_last_line(log)}", f"see {log}")
+    raise TrackingError(
+        f"the MLflow server exited or does not respond: {_last_line(log)}", f"see {log}", code="mirrors.no_server"
+    )
 
 
 def _server(port: int) -> list[str]:
-    # One worker and no job queue: 2 processes instead of 13, and a third of the time to start. uvicorn puts its
-    # `--app-dir` first in the path, by default the current directory.
+    # One worker and no job queue: 2 processes instead of 13, and a third of the start time. uvicorn imports from
+    # `--app-dir` first, by default the current directory.
     options = {
         "--default-artifact-root": location.artifacts().as_uri(),
         "--host": HOST,
@@ -103,12 +108,12 @@ def _server(port: int) -> list[str]:
 
 
 def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until the server listens, and not another program that was faster to take the port."""
+    # A request is not enough: another program may have taken the port.
     import psutil
 
     until = time.monotonic() + _STARTUP_SECONDS
     while process.poll() is None and time.monotonic() < until:
-        with contextlib.suppress(psutil.Error):  # one of its processes has just ended
+        with contextlib.suppress(psutil.Error):  # one of its processes has just exited
             server = psutil.Process(process.pid)
             sockets = [c for each in (server, *server.children(recursive=True)) for c in each.net_connections("tcp")]
             if any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in sockets):
@@ -118,7 +123,7 @@ def _is_up(process: subprocess.Popen[bytes], port: int) -> bool:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    # After Ctrl-C, the server received the signal from the terminal too. It needs a moment to end its worker.
+    # After Ctrl-C, the terminal has sent the signal to the server too. It needs a moment to stop its worker.
     if process.poll() is None:
         process.terminate()
     try:
@@ -129,13 +134,12 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _was_taken(port: int, log: Path) -> bool:
-    """Return whether a server ended because another program has its port, or had it until a moment ago."""
     return not _is_free(port) or "address already in use" in log.read_text(encoding="utf-8", errors="replace").lower()
 
 
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").split("\n") if line.strip()]
-    return lines[-1][:200] if lines else "it printed nothing"
+    return lines[-1][:200] if lines else "its log is empty"
 
 
 def _is_free(port: int) -> bool:

@@ -1,4 +1,4 @@
-"""Weights & Biases as a mirror of the record, offline unless `WANDB_MODE` is set: `wandb sync` uploads the files."""
+"""Weights & Biases as a mirror of records, offline unless `WANDB_MODE` is set. `wandb sync` uploads the files."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any, cast
 
 import wandb
 
-from cse_cli.mirrors.fields import about_tags, params
+from cse_cli.mirrors.fields import about_tags
 from cse_cli.mirrors.mirror import Mirror, Target
+from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import ENDS, Event
-from cse_cli.runs.record import read_recipe
-from registry.errors import CseError
 
 _MODE = "offline"
 _PROJECT = "cse"
 _STEP = "step"
-"""Metric that all others are plotted over. W&B's own step may not repeat or go back."""
+"""Metric on the x axis. W&B's own step must not repeat or decrease."""
 
 
 class WandbMirror(Mirror):
@@ -27,12 +26,12 @@ class WandbMirror(Mirror):
 
     @classmethod
     def connect(cls) -> Target:
-        """Return the server, or "offline". Whether a server answers shows when a run is opened."""
+        """Return the server, or "offline". `open` is the first request to a server."""
         mode = os.environ.get("WANDB_MODE") or _MODE
         return Target(mode if mode == _MODE else os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai"))
 
     def open(self, run_id: str, parent: str) -> str:  # noqa: ARG002 - the ID is that of the record
-        """Create the run under the ID of its record, or continue it."""
+        """Create or continue the run with the ID of its record."""
         folder = self.about.path / "mirrors" / "wandb"
         folder.mkdir(parents=True, exist_ok=True)
         self._run = wandb.init(
@@ -53,7 +52,7 @@ class WandbMirror(Mirror):
         return self.about.run_id
 
     def send(self, events: Sequence[Event]) -> None:
-        """Send events to the process that W&B starts for a run."""
+        """Send events to the process that W&B starts for each run."""
         for event in events:
             if event.kind in ("metrics", "system"):
                 self._log(event)
@@ -67,16 +66,12 @@ class WandbMirror(Mirror):
                 self._end(event)
 
     def close(self) -> None:
-        """Write what W&B has of the run. A run that goes on is continued later."""
+        """Write all data of the run. A later `open` continues it."""
         self._run.finish()
 
     def _config(self, parent: str) -> dict[str, Any]:
-        try:
-            values: dict[str, Any] = dict(params(read_recipe(self.about.run_id)))
-        except CseError:
-            values = {}  # the record of a search has no recipe
-        kept = {key: value for key, value in about_tags(self.about).items() if not key.startswith("mlflow.")}
-        return values | kept | ({"parent": parent} if parent else {})
+        tags = {key: value for key, value in about_tags(self.about).items() if not key.startswith("mlflow.")}
+        return settings_of(self.about.run_id) | tags | ({"parent": parent} if parent else {})
 
     def _configure(self, values: Mapping[str, str]) -> None:
         self._run.config.update(dict(values), allow_val_change=True)
@@ -87,7 +82,6 @@ class WandbMirror(Mirror):
         self._run.log({**values, _STEP: step, "_timestamp": event.time})
 
     def _save(self, name: str) -> None:
-        """Save a file, or the files of a directory. The model is left out: use `cse push` to publish it."""
         source = self.about.path / name
         files = [source] if source.is_file() else [file for file in source.rglob("*") if file.is_file()]
         for file in files:

@@ -1,1 +1,1 @@
-"""A trained model on the hub, with a card that says how it was made: `cse push`."""
+"""Upload of a trained model with a model card: `cse push`."""

@@ -1,4 +1,4 @@
-"""`cse push`: a run's model to a repository of the Hugging Face hub."""
+"""`cse push`: upload of a run's model to the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-EPILOG = "Examples:  cse push 3f2a me/simcse-bert  ·  cse push 3f2a me/x --private  ·  cse push 3f2a me/x --card"
+EPILOG = "Examples:  cse push 3f2a me/simcse-bert  ·  cse push 3f2a me/x --private  ·  cse push 3f2a me/x --dry-run"
 
 
 def push(
-    run: Annotated[str, typer.Argument(help="Run: the first characters of its id, or its name.")],
-    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; made where there is none.")],
+    run: Annotated[str, typer.Argument(help="Run: prefix of its ID, or its name.")],
+    repository: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository. Created if it does not exist.")],
     private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
-    card: Annotated[bool, typer.Option("--card", help="Print the model card, and send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the model card without an upload.")] = False,
 ) -> None:
-    """Send a run's model to the hub, with recipe, scores over all seeds and the command that repeats it."""
+    """Upload a run's model to the Hugging Face Hub, with its recipe, the scores of all seeds, and a model card."""
     from cse_cli.publishing.push import model_card, push_model
 
-    if card:
+    if dry_run:
         sys.stdout.write(model_card(run, repository))
         return
     sys.stdout.write(f"{push_model(run, repository, private=private)}\n")

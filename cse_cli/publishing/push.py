@@ -1,4 +1,4 @@
-"""What is sent to the hub: a run's model, its recipe, its result, and a model card made of both."""
+"""Upload of a run's model, recipe and result to the Hugging Face Hub, with a model card."""
 
 from __future__ import annotations
 
@@ -18,120 +18,132 @@ from registry.errors import CseError, MissingError
 
 _REPOSITORY = re.compile(r"(?!.*(--|\.\.))(?![.-])[\w.-]*\w/(?![.-])[\w.-]*\w", re.ASCII)
 CARD, RECIPE, RESULT = "README.md", "recipe.toml", "result.json"
-"""Files that are sent beside the model's own."""
+"""Files that are uploaded in addition to the model."""
 
 
 @dataclass(frozen=True)
-class Pushed:
-    """What is sent.
+class Upload:
+    """A model to upload.
 
     Args:
-        folder: The model's files.
-        result: Of the run.
-        recipe: Its resolved recipe, as TOML.
-        seeds: Finished runs of the same experiment, one a seed, the run among them.
+        directory: Directory of the model's files.
+        result: Result of the run.
+        recipe: Resolved recipe, as TOML.
+        seeds: Finished runs of the same experiment, one for each seed, including the run itself.
     """
 
-    folder: Path
+    directory: Path
     result: Result
     recipe: str
     seeds: Sequence[Result]
 
 
 def push_model(run: str, repository: str, *, private: bool = False) -> str:
-    """Send a run's model to the hub in one commit, and return its address.
+    """Upload a run's model to the Hugging Face Hub in one commit and return its URL.
 
     Args:
-        run: The first characters of its id, or its name.
-        repository: "owner/name"; made where there is none.
-        private: Of a repository that is made.
+        run: Prefix of the run's ID, or its name.
+        repository: "owner/name". Created if it does not exist.
+        private: Whether a new repository is private.
 
     Raises:
-        CseError: The run has no model, or the repository is no name.
-        MissingError: The hub cannot be reached, or does not let this user write there.
+        CseError: If the run has no model, or the repository's name is not valid.
+        MissingError: If the Hub cannot be reached, or you have no write access.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
-    pushed = _find(run)
-    model = [path for path in pushed.folder.rglob("*") if path.is_file() and path.name != CARD]
-    files: dict[str, str | bytes] = {path.relative_to(pushed.folder).as_posix(): str(path) for path in model}
+    upload = _find(run)
+    model = [path for path in upload.directory.rglob("*") if path.is_file() and path.name != CARD]
+    files: dict[str, str | bytes] = {path.relative_to(upload.directory).as_posix(): str(path) for path in model}
     files |= {
-        CARD: _card(pushed, repository).encode(),
-        RECIPE: pushed.recipe.encode(),
-        RESULT: pushed.result.model_dump_json(indent=1).encode(),
+        CARD: _card(upload, repository).encode(),
+        RECIPE: upload.recipe.encode(),
+        RESULT: upload.result.model_dump_json(indent=1).encode(),
     }
     if get_token() is None:
-        raise MissingError("nobody is logged in to the hub", "run `hf auth login`, or set HF_TOKEN")
-    hub, note = HfApi(), f"{pushed.result.recipe}, seed {pushed.result.seed}"
+        raise MissingError(
+            "not logged in to the Hugging Face Hub", "run `hf auth login`, or set HF_TOKEN", code="push.not_logged_in"
+        )
+    hub, note = HfApi(), f"{upload.result.recipe}, seed {upload.result.seed}"
     operations = [CommitOperationAdd(name, content) for name, content in files.items()]
     try:
         made = hub.create_repo(repository, private=private, exist_ok=True)
         hub.create_commit(made.repo_id, operations, commit_message=note)
     except OfflineModeIsEnabled as error:
-        raise MissingError("HF_HUB_OFFLINE forbids the network", "unset HF_HUB_OFFLINE") from error
+        raise MissingError("HF_HUB_OFFLINE is set", "unset HF_HUB_OFFLINE", code="push.offline") from error
     except HfHubHTTPError as error:
-        status, said = error.response.status_code, error.server_message or error.response.reason_phrase
-        may_not = "log in with `hf auth login` as someone who may write there"
-        action = may_not if status in (401, 403) else "try again later"
-        raise MissingError(f"the hub did not take {repository}: {status} {said}", action) from error
+        status, reason = error.response.status_code, error.server_message or error.response.reason_phrase
+        problem = f"upload of '{repository}' to the Hub failed: {status} {reason}"
+        if status in (401, 403):
+            action = "log in with `hf auth login` as a user with write access"
+            raise MissingError(problem, action, code="push.no_access") from error
+        raise MissingError(problem, "try again later", code="push.failed") from error
     except OSError as error:  # no connection, a time-out
-        raise MissingError(f"the hub at {hub.endpoint} does not answer: {error}", "try again later") from error
+        raise MissingError(
+            f"the Hub at {hub.endpoint} does not respond: {error}", "try again later", code="push.no_connection"
+        ) from error
     return str(made)
 
 
 def model_card(run: str, repository: str) -> str:
-    """Return the card of a run's model, as Markdown with the hub's metadata."""
+    """Return the model card of a run, as Markdown with metadata."""
     return _card(_find(run), repository)
 
 
-def _find(run: str) -> Pushed:
+def _find(run: str) -> Upload:
     found = find_run(run)
     result, folder = found.result, checked_model_of_run(found.run_id)
     if result is None or folder is None:
         raise CseError(
             f"run {found.about.short} has no model on this machine",
-            "push a finished run (`cse runs ls --status finished`). Trials and imported runs have no model",
+            "choose a finished run: cse runs ls --status finished. Trials and imported runs have no model",
+            code="push.no_model",
         )
     recipe = (found.about.path / RECIPE).read_text(encoding="utf-8")
     same = {one.seed: one for one in finished_results() if one.experiment == result.experiment}
     seeds = sorted({**same, result.seed: result}.values(), key=lambda one: one.seed)
-    return Pushed(Path(folder), result, recipe, seeds)
+    return Upload(Path(folder), result, recipe, seeds)
 
 
-def _card(pushed: Pushed, repository: str) -> str:
+def _card(upload: Upload, repository: str) -> str:
     if not _REPOSITORY.fullmatch(repository):
-        raise CseError(f"'{repository}' is no repository of the hub", "write owner/name, such as me/simcse-bert-base")
-    result, name = pushed.result, repository.partition("/")[2]
+        raise CseError(
+            f"'{repository}' is not a Hub repository ID",
+            "use owner/name, for example me/simcse-bert-base",
+            code="push.bad_repository",
+        )
+    result, name = upload.result, repository.partition("/")[2]
     used = result.versions
-    state = "the last one" if result.selected_step is None else f"that of step {result.selected_step} of {result.steps}"
+    step = result.steps if result.selected_step is None else result.selected_step
     return _TEXT.format(
-        metadata=_metadata(pushed, name),
+        metadata=_metadata(upload, name),
         name=name,
         title=result.title,
         model=result.model,
         repository=repository,
-        rows="\n".join(_score_lines(pushed)),
-        seeds=seed_list([one.seed for one in pushed.seeds]),
+        rows="\n".join(_score_lines(upload)),
+        seeds=seed_list([one.seed for one in upload.seeds]),
         seed=result.seed,
-        state=f"{state}, chosen by {result.select}" if result.select else state,
-        warning=" It was chosen by test data: these scores are optimistic." if result.test_selected else "",
+        step=f"{step} of {result.steps}",
+        selected=f", selected by {result.metric_for_best_model}" if result.metric_for_best_model else "",
+        warning=" Test data selected it, so the scores are optimistic." if result.test_selected else "",
         versions=f"cse {used.cse}, torch {used.torch}, transformers {used.transformers}",
         device=f"{result.device}, {result.precision}",
-        recipe=pushed.recipe.strip(),
+        recipe=upload.recipe.strip(),
         file=RECIPE,
     )
 
 
-def _metadata(pushed: Pushed, name: str) -> str:
-    """Return what the hub reads of a card, as YAML."""
+def _metadata(upload: Upload, name: str) -> str:
+    """Return the metadata of the card as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    result = pushed.result
+    result = upload.result
     on_hub = (key.removeprefix("model ") for key in result.commits if key.startswith("model "))
     metadata = ModelCardData(
         language=result.language,
-        library_name="sentence-transformers" if (pushed.folder / MODULES).is_file() else "cse",
+        library_name="sentence-transformers" if (upload.directory / MODULES).is_file() else "cse",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "feature-extraction", "cse"],
         base_model=next((one for one in on_hub if one.endswith(result.model)), None),
@@ -144,28 +156,28 @@ def _metadata(pushed: Pushed, name: str) -> str:
                 metric_type=metric,
                 metric_value=round(result.scores[evaluator][metric], 2),
             )
-            for evaluator, metric in _shown_metrics(pushed)
+            for evaluator, metric in _shown_metrics(upload)
         ],
     )
     return str(metadata.to_yaml())
 
 
-def _score_lines(pushed: Pushed) -> Iterator[str]:
-    """Yield the rows of the table of scores."""
-    result = pushed.result
-    for evaluator, metric in _shown_metrics(pushed):
-        values = [one.scores[evaluator][metric] for one in pushed.seeds if metric in one.scores.get(evaluator, {})]
+def _score_lines(upload: Upload) -> Iterator[str]:
+    """Yield the rows of the scores table."""
+    result = upload.result
+    for evaluator, metric in _shown_metrics(upload):
+        values = [one.scores[evaluator][metric] for one in upload.seeds if metric in one.scores.get(evaluator, {})]
         before = result.untrained.get(evaluator, {}).get(metric)
         untrained = "" if before is None else f"{before:.2f}"
         own = result.scores[evaluator][metric]
         yield f"| {evaluator} | {metric} | {own:.2f} | {mean_text(values)} | {untrained} |"
 
 
-def _shown_metrics(pushed: Pushed) -> list[tuple[str, str]]:
-    """Return each evaluator with the metric that its component declares as the one to show."""
-    parts = tomllib.loads(pushed.recipe)["evaluators"]
-    named = [(name, EVALUATORS[parts[name]["name"]].cls.metric) for name in pushed.result.scores]
-    return [(name, metric) for name, metric in named if metric in pushed.result.scores[name]]
+def _shown_metrics(upload: Upload) -> list[tuple[str, str]]:
+    """Return each evaluator with its main metric."""
+    parts = tomllib.loads(upload.recipe)["evaluators"]
+    named = [(name, EVALUATORS[parts[name]["name"]].cls.metric) for name in upload.result.scores]
+    return [(name, metric) for name, metric in named if metric in upload.result.scores[name]]
 
 
 _TEXT = """---
@@ -173,12 +185,12 @@ _TEXT = """---
 ---
 # {name}
 
-{title}. Trained from `{model}` by [cse](https://pypi.org/project/cse-registry/), without labels. Compare its vectors by
-cosine.
+{title}. Trained from `{model}` without labels by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by
+cosine similarity.
 
 ```python
 from sentence_transformers import SentenceTransformer
-vectors = SentenceTransformer("{repository}").encode(["A sentence.", "Another one."])
+embeddings = SentenceTransformer("{repository}").encode(["A sentence.", "Another one."])
 ```
 
 ## Scores
@@ -187,15 +199,16 @@ vectors = SentenceTransformer("{repository}").encode(["A sentence.", "Another on
 | --- | --- | ---: | ---: | ---: |
 {rows}
 
-The state is {state}.{warning} Mean ± standard deviation over the seeds that were run of the same experiment.
+The checkpoint is that of step {step}{selected}.{warning} The mean ± standard deviation is over the seeds of the same
+experiment.
 
-## Made by
+## Reproduce
 
 ```console
 cse run {file} --seed {seed}
 ```
 
-with {versions} on {device}. `{file}` is beside this card; its text:
+Trained with {versions} on {device}. `{file}` is in this repository:
 
 ```toml
 {recipe}

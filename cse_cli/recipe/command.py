@@ -1,4 +1,4 @@
-"""`cse show`, `cse cp` and `cse schema`: what recipes are made of, copies to start from, a JSON Schema for editors."""
+"""`cse show`, `cse cp` and `cse schema`."""
 
 from __future__ import annotations
 
@@ -18,35 +18,45 @@ SHOW_EPILOG = (
 
 def show(
     name: Annotated[
-        str, typer.Argument(help="A component, a recipe, or a data set.", autocompletion=complete_anything)
+        str,
+        typer.Argument(
+            help="Name of a component, recipe or data set, or path of a recipe.", autocompletion=complete_anything
+        ),
     ],
     resolved: Annotated[
-        bool, typer.Option("--resolved", help="The recipe with everything inherited and every default written in.")
+        bool, typer.Option("--resolved", help="Show the recipe with everything it inherits and with all defaults.")
     ] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override: dotted.key=value, value as TOML.")] = None,
-    unset: Annotated[list[str] | None, typer.Option("--unset", help="Take a dotted key out.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="Set a value of the recipe, for example train.seed=1. Repeatable. Implies --resolved."
+        ),
+    ] = None,
+    unset: Annotated[
+        list[str] | None,
+        typer.Option("--unset", help="Remove a dotted key of the recipe. Repeatable. Implies --resolved."),
+    ] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
 ) -> None:
-    """Show a component's equation, inputs and parameters, a recipe's text, or a data set's licence and splits."""
+    """Show a component's documentation and parameters, a recipe's text, or a data set's license and splits."""
     from cse_cli.core.console import write_json
     from cse_cli.recipe.show import component_documents, dataset_document, recipe_document, recipe_text
     from cse_cli.recipe.view import print_component, print_dataset
 
     changed = bool(set_ or unset)
     components = [] if resolved or changed else component_documents(name)
-    if components:
-        if json_:
-            write_json({"components": components})
-        else:
-            for about in components:
-                print_component(about)
-    elif (dataset := dataset_document(name)) is not None:
-        if json_:
-            write_json({"dataset": dataset})
-        else:
-            print_dataset(dataset)
+    dataset = None if components else dataset_document(name)
+    if json_ and components:
+        write_json({"components": components})
+    elif json_ and dataset is not None:
+        write_json({"dataset": dataset})
     elif json_:
         write_json(recipe_document(name, set_ or [], unset or []))
+    elif components:
+        for about in components:
+            print_component(about)
+    elif dataset is not None:
+        print_dataset(dataset)
     else:
         sys.stdout.write(recipe_text(name, set_ or [], unset or [], resolved=resolved or changed))
 
@@ -58,27 +68,27 @@ COPY_EPILOG = (
 
 
 def copy(
-    recipe: Annotated[str, typer.Argument(help="A recipe's name or path.", autocompletion=complete_recipe)],
-    target: Annotated[Path, typer.Argument(help="File to write, a .toml; must not exist yet.")],
+    recipe: Annotated[str, typer.Argument(help="Name or path of a recipe.", autocompletion=complete_recipe)],
+    target: Annotated[Path, typer.Argument(help="New file, which ends in .toml.")],
 ) -> None:
-    """Write a recipe to a file of your own, to be changed: its text, or, where it inherits, all that it comes to."""
-    from cse_cli.recipe.copies import write_copy
+    """Copy a recipe, with everything it inherits, to a new file that you can edit."""
+    from cse_cli.recipe.copy import write_copy
 
     write_copy(recipe, target)
-    sys.stderr.write(f"next: change it, then  cse check {target}  and  cse run {target}\n")
+    sys.stderr.write(f"next: edit the file, then run  cse check {target}  and  cse run {target}\n")
     sys.stdout.write(f"{target}\n")
 
 
 SCHEMA_EPILOG = (
-    "Examples:  cse schema --output recipe.schema.json  ·  then put `#:schema ./recipe.schema.json` on a recipe's "
-    "first line: editors with taplo or tombi complete and check it"
+    "Examples:  cse schema --output recipe.schema.json  ·  then start a recipe with `#:schema ./recipe.schema.json` "
+    "for completion and checks in editors with taplo or tombi"
 )
 
 
 def schema(
-    output: Annotated[Path | None, typer.Option(help="File to write instead of stdout.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write. Default: stdout.")] = None,
 ) -> None:
-    """Write the JSON Schema of recipe files, made from the registered components."""
+    """Write a JSON Schema of recipes for editors. It contains all registered components."""
     import json
 
     from cse_cli.recipe.json_schema import json_schema
@@ -91,5 +101,6 @@ def schema(
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        message = f"cannot write '{output}': {error.strerror}"
-        raise CseError(message, "choose a folder that exists and is yours") from None
+        message = f"--output: cannot write '{output}': {error.strerror}"
+        action = "choose an existing directory with write permission"
+        raise CseError(message, action, code="schema.not_writable") from None

@@ -1,6 +1,6 @@
-"""Shell completion of recipe, study and component names, read from the files themselves: no component is imported.
+"""Shell completion of recipes, studies and components from their files. No component is imported.
 
-Imported by every command, so it imports nothing heavy itself.
+Every command imports this module, so it imports only light modules.
 """
 
 from __future__ import annotations
@@ -16,36 +16,32 @@ _REGISTERED = re.compile(r'@[A-Z]+\.register\("([^"]+)"\)\s+class [^\n]+\n\s+"""
 
 
 def complete_recipe(incomplete: str) -> list[tuple[str, str]]:
-    """Return name and title of every recipe that starts so, then recipe files and folders on that path."""
+    """Return name and title of every recipe with this prefix, and matching paths."""
     from cse_cli.recipe.files import all_recipes
 
-    return [*_named(incomplete, all_recipes()), *_paths(incomplete)]
+    return [*_titles(incomplete, all_recipes()), *_paths(incomplete)]
 
 
 def complete_study(incomplete: str) -> list[tuple[str, str]]:
-    """Return name and title of every study that starts so, then files and folders on that path."""
-    return [*_studies(incomplete), *_paths(incomplete)]
+    """Return name and title of every study with this prefix, and matching paths."""
+    from cse_cli.recipe.files import all_studies
+
+    return [*_titles(incomplete, all_studies()), *_paths(incomplete)]
 
 
 def complete_recipe_or_study(incomplete: str) -> list[tuple[str, str]]:
-    """Return what `cse run` and `cse check` take."""
-    return [*_studies(incomplete), *complete_recipe(incomplete)]
+    """Return name and title of every study and recipe with this prefix, and matching paths."""
+    return list(dict.fromkeys([*complete_study(incomplete), *complete_recipe(incomplete)]))
 
 
-def _studies(incomplete: str) -> list[tuple[str, str]]:
-    from cse_cli.recipe.files import all_studies
-
-    return _named(incomplete, all_studies())
-
-
-def _named(incomplete: str, files: Mapping[str, Path]) -> list[tuple[str, str]]:
+def _titles(incomplete: str, files: Mapping[str, Path]) -> list[tuple[str, str]]:
     from cse_cli.recipe.files import title
 
     return [(name, title(path)) for name, path in files.items() if name.startswith(incomplete)]
 
 
 def complete_component(incomplete: str) -> list[tuple[str, str]]:
-    """Return name and summary of every component that starts so; of plug-ins, the names of their entry points."""
+    """Return name and summary of every component with this prefix. Plug-ins have no summary."""
     found: dict[str, str] = {}
     for kind in KINDS:
         for path in sorted((_REGISTRY / kind).rglob("*.py")):
@@ -55,29 +51,27 @@ def complete_component(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_anything(incomplete: str) -> list[tuple[str, str]]:
-    """Return components, recipes and data sets that start so: what `cse show` takes."""
-    from registry import catalogue
+    """Return components, recipes and data sets with this prefix."""
+    from registry.resources import catalog
 
-    datasets = [(name, catalogue.entry(name).title) for name in catalogue.names() if name.startswith(incomplete)]
+    datasets = [(name, catalog.entry(name).title) for name in catalog.names() if name.startswith(incomplete)]
     return complete_component(incomplete) + complete_recipe(incomplete) + datasets
 
 
 def complete_kind(incomplete: str) -> list[str]:
-    """Return what `cse list` takes."""
+    """Return the arguments of `cse list` with this prefix."""
     return [kind for kind in (*KINDS, "recipes", "studies") if kind.startswith(incomplete)]
 
 
 def _paths(incomplete: str) -> Iterator[tuple[str, str]]:
-    folder, _, start = incomplete.rpartition("/")
-    root = Path(folder) if folder else Path("/" if incomplete.startswith("/") else ".")
-    prefix = incomplete[: len(incomplete) - len(start)]
+    directory, slash, start = incomplete.rpartition("/")
     try:
-        entries = sorted(root.iterdir())
+        entries = sorted(Path(directory + slash or ".").iterdir())
     except OSError:
         return
     for entry in entries:
         if entry.name.startswith(start) and not entry.name.startswith("."):
             if entry.is_dir() and incomplete:
-                yield f"{prefix}{entry.name}/", ""
+                yield f"{directory}{slash}{entry.name}/", ""
             elif entry.suffix == ".toml":
-                yield f"{prefix}{entry.name}", ""
+                yield f"{directory}{slash}{entry.name}", ""

@@ -25,12 +25,17 @@ def entries(kind: str | None = None) -> list[Entry[Any]]:
 
 
 def broken_plugins() -> dict[str, str]:
-    """Return plug-in → why it could not be imported; of the registries looked at so far."""
+    """Return plug-in → reason why it cannot be imported, for the registries that have been searched."""
     return {plugin: why for registry in REGISTRIES for plugin, why in registry.broken.items()}
 
 
-def brief(entry: Entry[Any]) -> dict[str, Any]:
-    """Return one line of `cse list`."""
+def levels(cls: type[Augmenter]) -> list[str]:
+    """Return the levels that an augmenter changes, given by the hooks that it overrides."""
+    return [level for hook, level in _LEVELS.items() if getattr(cls, hook) is not getattr(Augmenter, hook)]
+
+
+def full(entry: Entry[Any]) -> dict[str, Any]:
+    """Return the content of `cse show` for a component."""
     about: dict[str, Any] = {
         "kind": entry.kind,
         "name": entry.name,
@@ -39,21 +44,13 @@ def brief(entry: Entry[Any]) -> dict[str, Any]:
     }
     if issubclass(entry.cls, Augmenter):
         about["levels"] = levels(entry.cls)
-    return {**about, "file": entry.file, "line": entry.line}
-
-
-def levels(cls: type[Augmenter]) -> list[str]:
-    """Return what an augmenter acts on, by the hooks it overrides."""
-    return [level for hook, level in _LEVELS.items() if getattr(cls, hook) is not getattr(Augmenter, hook)]
-
-
-def full(entry: Entry[Any]) -> dict[str, Any]:
-    """Return all that `cse show` prints of a component."""
-    about = brief(entry)
-    schema = _schema(entry)
-    about["parameters"] = [
-        parameter(entry, name, field, schema.get(name, {})) for name, field in entry.parameters.model_fields.items()
-    ]
+    about |= {"file": entry.file, "line": entry.line}
+    try:
+        schema = entry.parameters.model_json_schema().get("properties", {})
+    except PydanticInvalidForJsonSchema:  # a parameter that JSON Schema cannot describe, such as a function
+        schema = {}
+    fields = entry.parameters.model_fields.items()
+    about["parameters"] = [_parameter(entry, name, field, schema.get(name, {})) for name, field in fields]
     if entry.inputs:
         about["inputs"] = [
             {"name": i.name, "kind": i.kind, "optional": i.optional, "several": i.several} for i in entry.inputs
@@ -64,17 +61,7 @@ def full(entry: Entry[Any]) -> dict[str, Any]:
     return {**about, "doc": entry.docstring}
 
 
-def _schema(entry: Entry[Any]) -> dict[str, Any]:
-    """Return parameter → its JSON Schema; nothing if one of them, such as a function, cannot be described by one."""
-    try:
-        found: dict[str, Any] = entry.parameters.model_json_schema().get("properties", {})
-    except PydanticInvalidForJsonSchema:
-        return {}
-    return found
-
-
-def parameter(entry: Entry[Any], name: str, field: FieldInfo, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return one parameter: type, default, bounds, range to tune, meaning."""
+def _parameter(entry: Entry[Any], name: str, field: FieldInfo, schema: dict[str, Any]) -> dict[str, Any]:
     reference = next((r.kind for r in entry.references if r.parameter == name), None)
     about: dict[str, Any] = {
         "name": name,
@@ -91,35 +78,29 @@ def parameter(entry: Entry[Any], name: str, field: FieldInfo, schema: dict[str, 
 
 
 def tune_of(field: FieldInfo) -> Tune | None:
-    """Return the range declared beside a parameter's type, also where the type is one of several."""
+    """Return the tuning range of a parameter's type, or of one type of a union, or None."""
     return next(_tunes(field), None)
 
 
 def _tunes(hint: Any) -> Iterator[Tune]:
-    yield from (mark for mark in getattr(hint, "metadata", ()) if isinstance(mark, Tune))
-    yield from (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Tune))
+    marks = (*getattr(hint, "metadata", ()), *getattr(hint, "__metadata__", ()))
+    yield from (mark for mark in marks if isinstance(mark, Tune))
     for inner in get_args(hint.annotation if isinstance(hint, FieldInfo) else hint):
         yield from _tunes(inner)
 
 
 def _types(schema: dict[str, Any]) -> Iterator[str]:
-    if "anyOf" in schema:
-        for choice in schema["anyOf"]:
-            if choice.get("type") != "null":
-                yield from _types(choice)
-    elif "enum" in schema:
-        yield from (str(choice) for choice in schema["enum"])
-    elif "const" in schema:
-        yield str(schema["const"])
-    elif schema.get("type") == "array":
-        yield f"array of {' | '.join(_types(schema.get('items', {})))}"
-    else:
-        yield _TYPES.get(schema.get("type", ""), schema.get("type", "any"))
+    for choice in schema.get("anyOf", [schema]):
+        if "enum" in choice:
+            yield from (str(one) for one in choice["enum"])
+        elif "const" in choice:
+            yield str(choice["const"])
+        elif choice.get("type") == "array":
+            yield f"array of {' | '.join(_types(choice.get('items', {})))}"
+        elif choice.get("type") != "null":
+            yield _TYPES.get(choice.get("type", ""), choice.get("type", "any"))
 
 
 def _bounds(schema: dict[str, Any]) -> Iterator[str]:
-    for key, sign in _SIGNS.items():
-        if key in schema:
-            yield f"{sign} {schema[key]:g}"
-    for choice in schema.get("anyOf", []):
-        yield from _bounds(choice)
+    for choice in (schema, *schema.get("anyOf", [])):
+        yield from (f"{sign} {choice[key]:g}" for key, sign in _SIGNS.items() if key in choice)

@@ -1,4 +1,4 @@
-"""Names and files: which file a recipe's or a study's name means, its title, and where its data files lie."""
+"""Names and files: which file the name of a recipe or study refers to, its title, and paths of its data files."""
 
 from __future__ import annotations
 
@@ -13,53 +13,52 @@ from registry.paths import expand_user, is_file
 _STUDY = re.compile(r"""^\s*\[{0,2}\s*["']?study["']?\s*[].=]""", re.MULTILINE)
 _PACKAGE = Path(__file__).resolve().parent.parent
 MOST_BYTES = 2**18
-"""Of a recipe's or a study's file; the largest one shipped has 5 kB."""
+"""Maximum size of the file of a recipe or study. The largest one of the package has 5 kB."""
 
 
 def roots() -> list[Path]:
-    """Return the folders whose recipes have a bare name, nearest first."""
+    """Return the directories whose recipes have a bare name, the current project's first."""
     bundled = _PACKAGE / "_recipes"
     shipped = bundled if bundled.is_dir() else _PACKAGE.parent / "recipes"
-    nearest = Path.cwd() / "recipes"
-    return [root for root in dict.fromkeys([nearest, shipped]) if root.is_dir()]
+    return [root for root in dict.fromkeys([Path.cwd() / "recipes", shipped]) if root.is_dir()]
 
 
 def read_limited(path: Path) -> bytes:
-    """Return the content of a recipe's or a study's file.
+    """Return the content of the file of a recipe or study.
 
     Raises:
-        OSError: It cannot be read, is no file that ends (a pipe, a device), or is too large to be a recipe.
+        OSError: If it cannot be read, is a pipe or device, or is too large.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError("a pipe or a device, not a file")
     with path.open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
-        raise OSError(f"larger than {MOST_BYTES:,} bytes: no recipe")
+        raise OSError(f"larger than {MOST_BYTES:,} bytes, too large for a recipe")
     return content
 
 
 def is_study(path: Path) -> bool:
-    """Tell whether a file holds a study, not a recipe: it has a table [study]; it need not be valid."""
+    """Return whether a file contains a table [study]. It does not have to be valid."""
     try:
-        # Not parsed: every command looks through all of them.
+        # Every command looks at all files, so none is parsed.
         return _STUDY.search(read_limited(path).decode("utf-8-sig")) is not None
     except (OSError, ValueError):
         return False
 
 
 def all_recipes() -> dict[str, Path]:
-    """Return name → file of every recipe that has a bare name; the nearest root wins."""
-    return {name: path for name, path in _everything().items() if not is_study(path)}
+    """Return name → file of every recipe with a bare name."""
+    return {name: path for name, path in _all_files().items() if not is_study(path)}
 
 
 def all_studies() -> dict[str, Path]:
-    """Return name → file of every study that has a bare name; the nearest root wins."""
-    return {name: path for name, path in _everything().items() if is_study(path)}
+    """Return name → file of every study with a bare name."""
+    return {name: path for name, path in _all_files().items() if is_study(path)}
 
 
-def _everything() -> dict[str, Path]:
-    """Return name → file; "mini/ifcl_en" is the name of a sub-folder's file."""
+def _all_files() -> dict[str, Path]:
+    """Return name → file. "mini/ifcl_en" is the name of a file in a subdirectory."""
     found: dict[str, Path] = {}
     for root in roots():
         for path in root.rglob("*.toml"):
@@ -68,66 +67,59 @@ def _everything() -> dict[str, Path]:
 
 
 def bare_name(path: Path) -> str | None:
-    """Return the bare name of a recipe's or a study's file; None for one that lies elsewhere."""
+    """Return the bare name of the file of a recipe or study, or None if it is in another directory."""
     resolved = real_path(path)
-    for root in roots():
-        if resolved.is_relative_to(root.resolve()):
-            return resolved.relative_to(root.resolve()).with_suffix("").as_posix()
+    for root in map(real_path, roots()):
+        if resolved.is_relative_to(root):
+            return resolved.relative_to(root).with_suffix("").as_posix()
     return None
 
 
 def real_path(path: Path) -> Path:
-    """Return the path without symbolic links; where they lead in a circle, one of them."""
+    """Return the path without symbolic links. Circular links remain."""
     return Path(os.path.realpath(path))
 
 
 def name_of(path: Path) -> str:
-    """Return the name a recipe's file is known by: the bare name where it has one, else the file's stem."""
+    """Return the bare name of a file, or its stem if it has none."""
     return bare_name(path) or path.stem
 
 
 def find(name: str) -> Path:
-    """Return the file that a path or a bare name means.
+    """Return the file that a path or a bare name refers to.
 
     Raises:
-        UnknownNameError: Neither a file nor a known name; the nearest names are suggested.
+        UnknownNameError: If there is neither such a file nor such a name.
     """
     if name.endswith(".toml") or Path(name).is_absolute():
         return Path(name)
-    path = _named(name)
-    if path is None and is_file(beside := Path(f"{name}.toml")):
-        path = beside
-    if path is None:
-        studies = all_studies()
-        if name in studies:
-            raise UnknownNameError(f"'{name}' is a study, not a recipe", f"`cse run {name}` runs it")
-        near = suggestion(name, [*all_recipes(), *studies])
-        if name.startswith("studies/"):
-            raise UnknownNameError(f"unknown study '{name}'.{near}", "`cse list studies` shows all of them")
-        raise UnknownNameError(
-            f"unknown recipe '{name}'.{near}", "`cse list recipes` shows all of them; a path must end in .toml"
-        )
-    return path
-
-
-def _named(name: str) -> Path | None:
-    """Return the recipe of a bare name, without looking at all the others."""
-    if Path(name).as_posix() != name or ".." in Path(name).parts:
-        return None
-    found = next((path for root in roots() if is_file(path := root / f"{name}.toml")), None)
-    return None if found is None or is_study(found) else found
+    is_plain = Path(name).as_posix() == name and ".." not in Path(name).parts
+    for path in [*(root / f"{name}.toml" for root in roots() if is_plain), Path(f"{name}.toml")]:
+        if is_file(path) and not is_study(path):
+            return path
+    studies = all_studies()
+    if name in studies:
+        message = f"'{name}' is a study, not a recipe"
+        raise UnknownNameError(message, f"run it with `cse run {name}`", code="recipe.not_a_recipe")
+    near = suggestion(name, [*all_recipes(), *studies])
+    raise UnknownNameError(
+        f"unknown recipe or study '{name}'.{near}",
+        "`cse list recipes` and `cse list studies` show all names. A path must end in .toml",
+        code="recipe.unknown_recipe",
+    )
 
 
 def find_parent(name: str, child: Path) -> Path | None:
-    """Return the file that `extends` means in the recipe `child`; None where a bare name is unknown.
+    """Return the file that `extends` refers to in the recipe `child`, or None if a bare name is unknown.
 
-    A path ends in `.toml` and counts from the child's folder. A bare name is looked up first among the recipes the
-    child lies with, so that a shipped recipe never picks up one of the user's; the child itself does not count.
+    A path ends in `.toml` and is relative to the directory of the child. A bare name is searched for first in the
+    directory that contains the child, so that a recipe of the package never extends one of your project. The child
+    itself is not a candidate.
     """
     if name.endswith(".toml"):
         return child.parent / name
     here = real_path(child)
-    ordered = sorted(roots(), key=lambda root: not here.is_relative_to(root.resolve()))
+    ordered = sorted(roots(), key=lambda root: not here.is_relative_to(real_path(root)))
     candidates = (root / f"{name}.toml" for root in ordered)
     return next((path for path in candidates if is_file(path) and real_path(path) != here), None)
 
@@ -138,7 +130,7 @@ def recipe_name(name_or_path: str) -> str:
 
 
 def title(path: Path) -> str:
-    """Return the title that a recipe's or a study's file gives, nothing inherited; empty where none can be read."""
+    """Return the title in the file of a recipe or study, or an empty string if it contains none."""
     try:
         tables = tomllib.loads(read_limited(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
@@ -148,26 +140,28 @@ def title(path: Path) -> str:
     return found if isinstance(found, str) else ""
 
 
-def place_file(file: Path, folder: Path) -> str:
-    """Return the path of a recipe's data file, folder or glob.
+def place_file(file: Path, directory: Path) -> str:
+    """Return the path of a recipe's data file, directory or glob pattern.
+
+    A relative path is searched for in `directory`, in `$CSE_DATA` and in the current directory. It is unchanged if it
+    does not exist, because a recipe is valid without its data.
 
     Args:
-        file: As the recipe writes it.
-        folder: Of the recipe file that writes it; a relative path counts from there, else from `$CSE_DATA`, else from
-            the current folder. One that is nowhere yet stays as written: nothing is needed on disk to validate.
+        file: Path in the recipe.
+        directory: Directory of the recipe's file.
     """
     file = expand_user(file)
     data = os.environ.get("CSE_DATA")
-    roots = [folder, *([expand_user(Path(data))] if data else []), Path.cwd()]
-    found = next((root / file for root in roots if _names_something(root / file)), None)
+    bases = [directory, *([expand_user(Path(data))] if data else []), Path.cwd()]
+    found = next((base / file for base in bases if _exists(base / file)), None)
     return str(file) if found is None else os.path.normpath(found.absolute())
 
 
-def _names_something(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         if path.exists():
             return True
         path = path.absolute()
         return "*" in str(path) and any(Path(path.anchor).glob(str(path.relative_to(path.anchor))))
-    except (OSError, ValueError):  # no name of a file, no pattern, or folders that cannot be looked through
+    except (OSError, ValueError):  # not a valid name or pattern, or a directory that cannot be read
         return False

@@ -1,4 +1,4 @@
-"""JSON Schema of recipe files, for editors: generated from the schema and the registries."""
+"""JSON Schema of recipe files for editors, generated from `schema` and the registries."""
 
 from __future__ import annotations
 
@@ -20,34 +20,62 @@ from cse_cli.recipe.schema import (
     View,
     WeightSchedule,
 )
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES, catalogue
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
+from registry.resources import catalog
 from registry.signature import documented
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-_TABLE = {"type": "object"}
+_INHERITS_NAME = {"type": "object", "not": {"required": ["name"]}}
+"""A component whose `name` is inherited. An editor cannot know its parameters."""
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema of a recipe file; nothing is required in one that `extends` another."""
-    definitions: dict[str, Any] = {"TuneRange": _section(TuneRange)}
+    """Return the schema of a recipe file. No key is required in a file that extends another."""
+    definitions: dict[str, Any] = {}
+
+    def component(registry: Registry[Any], own: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Define the components of a registry, and return references to them for tables with a `name`."""
+        definitions.update({_key(entry): _component(entry, own) for entry in registry})
+        return [{**_reference(entry), "required": ["name"]} for entry in registry]
+
+    def keyed(registry: Registry[Any], own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the schema of a section of components, whose names are their keys by default."""
+        named = component(registry, own)
+        keys = {
+            entry.name: {"oneOf": [_reference(entry), *named[:number], *named[number + 1 :]]}
+            for number, entry in enumerate(registry)
+        }
+        return {"type": "object", "properties": keys, "additionalProperties": {"oneOf": [*named, _INHERITS_NAME]}}
+
     properties: dict[str, Any] = _section(Recipe)["properties"]
-    properties |= {"paper": _section(Paper), "data": _section(Data), "train": _section(Train)}
-    properties["data"]["properties"]["dataset"] = _dataset()
+    for name, model in (("paper", Paper), ("data", Data), ("train", Train), ("evaluate", Evaluate)):
+        properties[name] = _section(model)
+    names = [{"enum": catalog.names()}, {"type": "string", "pattern": "^hf:"}]
+    dataset = {"anyOf": [*names, {"type": "array", "items": {"anyOf": names}}]}
+    properties["data"]["properties"]["dataset"] = {**dataset, "description": documented(Data)["dataset"]}
+    heads = {**keyed(HEADS, {}), "description": documented(EncoderPart)["heads"]}
+    loss = _section(LossPart)["properties"]
+    own = {key: loss[key] for key in LossPart.model_fields if key not in Part.model_fields}
+    own["weight_schedule"] = {**_section(WeightSchedule), "description": loss["weight_schedule"]["description"]}
+    view = _section(View)
+    view["properties"]["augment"] |= {"type": "array", "items": {"oneOf": component(AUGMENTERS, {})}}
     properties |= {
-        "evaluate": _section(Evaluate),
-        "extends": {"type": "string", "description": "Name, or path ending in .toml, of the recipe this one changes."},
+        "extends": {
+            "type": "string",
+            "description": "Name of a recipe, or path that ends in .toml, whose values this file inherits.",
+        },
         "remove": {
             "type": "array",
             "items": {"type": "string"},
-            "description": 'Dotted paths of inherited tables and keys to leave out, such as "losses.twins".',
+            "description": 'Dotted paths of inherited tables and keys to remove, for example "losses.twins".',
         },
-        "encoders": _keyed(ENCODERS, definitions, {"heads": _heads(definitions)}),
-        "losses": _keyed(LOSSES, definitions, _loss_keys()),
-        "evaluators": _keyed(EVALUATORS, definitions, {}),
-        "queue": {"oneOf": [*_named(QUEUES, definitions, {}), _unnamed()]},
-        "views": {"type": "object", "additionalProperties": _view(definitions)},
-        "tune": {"type": "object", "additionalProperties": {"$ref": "#/$defs/TuneRange"}},
+        "encoders": keyed(ENCODERS, {"heads": heads}),
+        "losses": keyed(LOSSES, own),
+        "evaluators": keyed(EVALUATORS, {}),
+        "queue": {"oneOf": [*component(QUEUES, {}), _INHERITS_NAME]},
+        "views": {"type": "object", "additionalProperties": view},
+        "tune": {"type": "object", "additionalProperties": _section(TuneRange)},
     }
     return {
         "$schema": DIALECT,
@@ -62,29 +90,38 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def _key(entry: Entry[Any]) -> str:
+    return f"{entry.kind}.{entry.name}"
+
+
+def _reference(entry: Entry[Any]) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{_key(entry)}"}
+
+
+def _component(entry: Entry[Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    plain = _optional(entry.parameters.model_json_schema(), entry.cls)
+    name = {"const": entry.name, "description": entry.summary}
+    plain["properties"] = {"name": name, **plain.get("properties", {}), **own}
+    return {**plain, "description": entry.summary, "type": "object", "additionalProperties": False}
+
+
 def _section(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a section's own schema; the schemas of the sections within are put in by the caller."""
+    """Return the schema of a section, without those of the sections inside."""
     plain = model.model_json_schema()
     plain.pop("$defs", None)
-    return _loose(_described(plain, model))
+    return _optional(plain, model)
 
 
-def _described(schema: dict[str, Any], cls: type) -> dict[str, Any]:
-    """Put the `Args:` of the class docstring beside their keys, and its first line above them."""
+def _optional(schema: dict[str, Any], cls: type) -> dict[str, Any]:
+    """Add descriptions from the class docstring. Remove titles, required keys, and null, which TOML lacks."""
     texts = documented(cls)
+    schema["description"] = (cls.__doc__ or "").partition("\n")[0]
+    for key in ("title", "required"):
+        schema.pop(key, None)
     for name, value in schema.get("properties", {}).items():
         value.pop("title", None)
         if name in texts:
             value["description"] = texts[name]
-    schema["description"] = (cls.__doc__ or "").partition("\n")[0]
-    schema.pop("title", None)
-    return schema
-
-
-def _loose(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop what a recipe that extends another may leave out, and null, which TOML does not have."""
-    schema.pop("required", None)
-    for value in schema.get("properties", {}).values():
         choices = [choice for choice in value.get("anyOf", []) if choice.get("type") != "null"]
         if choices and len(choices) < len(value["anyOf"]):
             del value["anyOf"]
@@ -92,56 +129,3 @@ def _loose(schema: dict[str, Any]) -> dict[str, Any]:
         if value.get("default", 0) is None:
             del value["default"]
     return schema
-
-
-def _dataset() -> dict[str, Any]:
-    names: dict[str, Any] = {"anyOf": [{"enum": catalogue.names()}, {"type": "string", "pattern": "^hf:"}]}
-    return {"description": documented(Data)["dataset"], "anyOf": [*names["anyOf"], {"type": "array", "items": names}]}
-
-
-def _loss_keys() -> dict[str, Any]:
-    properties = _section(LossPart)["properties"]
-    schedule = {**_section(WeightSchedule), "description": documented(LossPart)["weight_schedule"]}
-    own = LossPart.model_fields.keys() - Part.model_fields.keys()
-    return {key: properties[key] for key in LossPart.model_fields if key in own} | {"weight_schedule": schedule}
-
-
-def _heads(definitions: dict[str, Any]) -> dict[str, Any]:
-    heads = _keyed(HEADS, definitions, {})
-    return {**heads, "description": documented(EncoderPart)["heads"]}
-
-
-def _view(definitions: dict[str, Any]) -> dict[str, Any]:
-    view = _section(View)
-    view["properties"]["augment"] |= {"type": "array", "items": {"oneOf": _named(AUGMENTERS, definitions, {})}}
-    return view
-
-
-def _keyed(registry: Registry[Any], definitions: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a section of components: its `name`, else its key says which."""
-    named = _named(registry, definitions, own)
-    keys = {}
-    for number, entry in enumerate(registry):
-        others = [branch for place, branch in enumerate(named) if place != number]
-        keys[entry.name] = {"oneOf": [{"$ref": f"#/$defs/{registry.kind}.{entry.name}"}, *others]}
-    return {"type": "object", "properties": keys, "additionalProperties": {"oneOf": [*named, _unnamed()]}}
-
-
-def _named(registry: Registry[Any], definitions: dict[str, Any], own: Mapping[str, Any]) -> list[dict[str, Any]]:
-    branches = []
-    for entry in registry:
-        definitions[f"{registry.kind}.{entry.name}"] = _component(entry, own)
-        branches.append({"$ref": f"#/$defs/{registry.kind}.{entry.name}", "required": ["name"]})
-    return branches
-
-
-def _unnamed() -> dict[str, Any]:
-    """Return the schema of a table that inherits its `name`: which component it is, an editor cannot know."""
-    return {**_TABLE, "not": {"required": ["name"]}}
-
-
-def _component(entry: Entry[Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    plain = _loose(_described(entry.parameters.model_json_schema(), entry.cls))
-    name = {"const": entry.name, "description": entry.summary}
-    plain["properties"] = {"name": name, **plain.get("properties", {}), **own}
-    return {**plain, "description": entry.summary, "type": "object", "additionalProperties": False}

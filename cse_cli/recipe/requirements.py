@@ -1,4 +1,4 @@
-"""What a recipe names: its models, data sets and files. Nothing is looked for on the machine."""
+"""Models, data sets and files that a recipe requires. Nothing is searched for on the machine."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from cse_cli.recipe.schema import Part, Recipe
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
-from registry.catalogue.entries import ALL
-from registry.core import Entry, Registry
+from cse_cli.recipe.schema import Recipe
+from registry.core import Entry
+from registry.resources.catalog.entries import ALL
 
 Kind = Literal["model", "dataset", "file"]
 
 HUB = "hf:"
-"""Prefix of a data set of the hub that the catalogue does not have."""
+"""Prefix of data sets on the Hugging Face Hub that are not in the catalog."""
 
 EVALUATED = ""
 """Name of a requirement that stands for the data sets of all evaluators."""
@@ -23,14 +22,14 @@ EVALUATED = ""
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing a recipe names.
+    """A model, data set or file that a recipe requires.
 
     Args:
-        kind: What it is.
-        name: As the recipe writes it.
-        split: Of a data set.
-        wanted_by: Dotted places of the recipe that name it.
-        command: What makes or fetches it, where it is a file and the recipe says so.
+        kind: Kind of the requirement.
+        name: Name in the recipe.
+        split: Split of a data set.
+        wanted_by: Dotted paths in the recipe that contain the name.
+        command: Shell command that creates the file, if the recipe contains one.
     """
 
     kind: Kind
@@ -41,30 +40,26 @@ class Requirement:
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Name in messages."""
         return f"{self.kind} {self.name}{f'/{self.split}' if self.split else ''}"
 
 
 def requirements(recipe: Recipe) -> list[Requirement]:
-    """Return everything a recipe names, each once, in the order of the recipe."""
-    wanted = [
-        one
-        for place, registry, part in parts_with_places(recipe)
-        for one in of_part(place, registry[part.name], part.params)
-    ]
-    if recipe.data.make and not recipe.data.files:
-        wanted = [replace(one, command=recipe.data.make) if one.kind == "file" else one for one in wanted]
-    if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to whole data sets of the evaluators
+    """Return everything that a recipe requires, each once, in the order of the recipe."""
+    wanted = [one for placed in recipe.parts() for one in of_part(placed.place, placed.entry, placed.part.params)]
+    if recipe.data.prepare_command and not recipe.data.files:
+        wanted = [replace(one, command=recipe.data.prepare_command) if one.kind == "file" else one for one in wanted]
+    if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to complete data sets of the evaluators
         wanted = [_with_all_splits(one) for one in wanted if one.name != EVALUATED]
-    return _distinct(chain(of_training(recipe), wanted))
+    return _merge(chain(of_training(recipe), wanted))
 
 
 def merged_requirements(recipes: Iterable[Recipe]) -> list[Requirement]:
-    """Return what several recipes need, each once, with all the places that name it."""
-    return _distinct(one for recipe in recipes for one in requirements(recipe))
+    """Return everything that several recipes require, each once, with all paths that contain the name."""
+    return _merge(one for recipe in recipes for one in requirements(recipe))
 
 
-def _distinct(wanted: Iterable[Requirement]) -> list[Requirement]:
+def _merge(wanted: Iterable[Requirement]) -> list[Requirement]:
     found: dict[tuple[Kind, str, str], Requirement] = {}
     for one in wanted:
         key = one.kind, one.name, one.split
@@ -79,44 +74,30 @@ def _with_all_splits(one: Requirement) -> Requirement:
 
 
 def of_training(recipe: Recipe) -> Iterator[Requirement]:
-    """Yield the training text of a recipe; nothing if it does not train."""
+    """Yield the training data of a recipe, or nothing if it does not train."""
     if recipe.train.steps == 0:
         return
     for name in recipe.data.dataset:
         yield Requirement("dataset", name, recipe.data.split, ("data.dataset",))
     for file in recipe.data.files:
-        yield Requirement("file", file, "", ("data.file",), recipe.data.make or "")
+        yield Requirement("file", file, "", ("data.file",), recipe.data.prepare_command or "")
 
 
 def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:
-    """Yield what one component names, as its signature declares.
+    """Yield the requirements of one component, which its signature declares.
 
     Args:
-        place: Dotted place in the recipe.
-        entry: The component.
-        parameters: All of its parameters.
+        place: Dotted path in the recipe.
+        entry: Component.
+        parameters: Value of every parameter.
     """
     for parameter, mark in entry.resources.items():
         value = parameters.get(parameter)
-        for name in value if isinstance(value, list | tuple) else [value] if value is not None else []:
+        names = value if isinstance(value, list | tuple) else [value]
+        for name in names:
+            if name is None:
+                continue
             named = EVALUATED if name == mark.evaluated else str(name)
             kind: Kind = "dataset" if named.startswith(HUB) else mark.kind
             split = str(parameters.get("split", ALL)) if kind == "dataset" else ""
             yield Requirement(kind, named, split, (f"{place}.{parameter}",))
-
-
-def parts_with_places(recipe: Recipe) -> Iterator[tuple[str, Registry[Any], Part]]:
-    """Yield every part with its dotted place and the registry it is filed in."""
-    for key, encoder in recipe.encoders.items():
-        yield f"encoders.{key}", ENCODERS, encoder
-        for name, head in encoder.heads.items():
-            yield f"encoders.{key}.heads.{name}", HEADS, head
-    for key, view in recipe.views.items():
-        for number, augmenter in enumerate(view.augment):
-            yield f"views.{key}.augment[{number}]", AUGMENTERS, augmenter
-    if recipe.queue is not None:
-        yield "queue", QUEUES, recipe.queue
-    for key, loss in recipe.losses.items():
-        yield f"losses.{key}", LOSSES, loss
-    for key, evaluator in recipe.evaluators.items():
-        yield f"evaluators.{key}", EVALUATORS, evaluator

@@ -1,6 +1,6 @@
-"""The shape of a resolved recipe. Component tables are already checked against their components' signatures.
+"""The resolved recipe: every key with its type, unit and default.
 
-Text becomes a `Recipe` in `cse_cli.recipe.load`, nowhere else; a `Recipe` is complete: every default is written in it.
+Only `cse_cli.recipe.load` creates a `Recipe` from text. A `Recipe` is complete: it contains every default.
 """
 
 from __future__ import annotations
@@ -8,67 +8,77 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-if TYPE_CHECKING:
-    from registry.core import Entry
+from cse_cli.recipe.keys import Keys, dotted
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.core import Entry, Registry
 
-SCHEMA_VERSION = 1
-
-Count = Annotated[int, Field(gt=0, strict=True)]
-Whole = Annotated[int, Field(ge=0, strict=True)]
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+NonNegativeInt = Annotated[int, Field(ge=0, strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Positive = Annotated[Number, Field(gt=0)]
-Kept = Annotated[Number, Field(ge=0, lt=1)]
-Text = Annotated[str, Field(min_length=1)]
-Flag = Annotated[bool, Field(strict=True)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_\-]*$")]
+PositiveNumber = Annotated[Number, Field(gt=0)]
+NonNegativeNumber = Annotated[Number, Field(ge=0)]
+UnitInterval = Annotated[Number, Field(ge=0, lt=1)]
+MaxLength = Annotated[int, Field(ge=3, le=512, strict=True)]
+String = Annotated[str, Field(min_length=1)]
 
 
 class Section(BaseModel):
-    """A table of a recipe: unknown keys refused, nothing changes after validation."""
+    """Base class of a recipe's tables. Unknown keys are errors, and values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
 
 
 class Part(Section):
-    """One component: its registered name and every parameter, defaults included."""
+    """A component.
+
+    Args:
+        name: Name in the registry.
+        params: Value of every parameter.
+    """
 
     name: str
     params: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def own(self) -> dict[str, Any]:
+        """Keys of the table that belong to the recipe and not to the component."""
+        return {key: value for key, value in self if key not in ("name", "params", "heads")}
+
     def table(self) -> dict[str, Any]:
-        """Return the part as a recipe writes it: name and parameters side by side."""
-        extra = self.model_dump(mode="json", exclude={"name", "params"}, exclude_none=True)
-        return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **extra}
+        """Return the part as a recipe contains it, with the name and the parameters in one table."""
+        own = self.model_dump(mode="json", exclude={"name", "params", "heads"}, exclude_none=True)
+        return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **own}
 
 
 class EncoderPart(Part):
-    """One encoder.
+    """An encoder.
 
     Args:
-        heads: Name → what stands between its pooling and the losses, in this order.
+        heads: Name → head. Heads are applied after pooling, in this order.
     """
 
-    heads: dict[Name, Part] = Field(default_factory=dict)
+    heads: dict[str, Part] = Field(default_factory=dict)
 
     def table(self) -> dict[str, Any]:
-        """Return the part as a recipe writes it, heads as tables of their own."""
-        plain = {key: value for key, value in super().table().items() if key != "heads"}
-        return {**plain, "heads": {k: head.table() for k, head in self.heads.items()}} if self.heads else plain
+        """Return the encoder as a recipe contains it, with one table for each head."""
+        heads = {"heads": {key: head.table() for key, head in self.heads.items()}}
+        return {**super().table(), **(heads if self.heads else {})}
 
 
 class WeightSchedule(Section):
-    """How a loss's weight w moves over training: to w + (end − w)·r(u), u = step / (share · steps), at most 1.
+    """Schedule of a loss's weight w: w + (end − w)·r(u) with u = min(1, step / (share · steps)).
 
     Args:
         end: Weight from u = 1 on.
-        shape: r: "linear" is u, "cosine" (1 − cos πu)/2, "quarter_cosine" 1 − cos(πu/2).
-        share: Of the training, after which the weight stays.
+        shape: Function r(u): "linear" is u, "cosine" is (1 − cos πu)/2, "quarter_cosine" is 1 − cos(πu/2).
+        share: Share of the training after which the weight is constant.
     """
 
     end: Number
@@ -86,52 +96,52 @@ class WeightSchedule(Section):
 
 
 class LossPart(Part):
-    """One term of the objective.
+    """A loss, one term of the objective.
 
     Args:
-        weight: Factor in the sum.
-        weight_schedule: How it moves over training; left out, it stays.
-        views: Input of the loss's `forward` → view name, or an array of them where it takes several; complete after
-            validation.
-        queue: Whether the queue's negatives reach this loss, where it asks for them.
+        weight: Factor of the loss in the objective.
+        weight_schedule: Change of the weight during training. Default: the weight is constant.
+        views: Input of the loss's `forward` → name of a view, or an array of names if the input takes several views.
+            Default: the view with the name of the input.
+        queue: Whether a loss that takes negatives also uses those in the queue.
     """
 
     weight: Number = 1.0
     weight_schedule: WeightSchedule | None = None
     views: dict[str, str | tuple[str, ...]] = Field(default_factory=dict)
-    queue: Flag = True
+    queue: StrictBool = True
 
     def views_of(self, name: str) -> tuple[str, ...]:
-        """Return the views of an input; one that the recipe leaves out is called like its view."""
+        """Return the views of an input. The default is the view with the name of the input."""
         found = self.views.get(name, name)
         return (found,) if isinstance(found, str) else found
 
 
 class View(Section):
-    """One way to look at a sentence.
+    """A view of a sentence.
 
     Args:
-        encoder: Name of the encoder it goes through.
-        column: Column of the data it reads.
-        augment: Augmenters in order.
-        template: Instead of the encoder's own, as the encoder describes it.
-        dropout: Rate of all dropout in the encoder when it encodes this view; left out are the encoder's own rates.
+        encoder: Name of its encoder.
+        column: Column of the data set that contains its sentences.
+        augment: Augmenters in the order of application.
+        template: Text around each sentence, with the placeholders "{text}" and "{mask}". Default: that of the encoder.
+        dropout: Rate of all dropout layers while the encoder encodes this view. Default: the rates of the encoder.
     """
 
     encoder: str = "online"
-    column: Text = "text"
+    column: String = "text"
     augment: tuple[Part, ...] = ()
-    template: Text | None = None
-    dropout: Annotated[Number, Field(ge=0, lt=1)] | None = None
+    template: String | None = None
+    dropout: UnitInterval | None = None
 
 
 class Paper(Section):
-    """The printed row our number stands beside.
+    """The reported result that the recipe reproduces.
 
     Args:
-        key: File name under `registry/papers/`.
-        table: Table of that paper.
-        row: Row of that table.
+        key: File name in `registry/papers/`, without its suffix.
+        table: Identifier of the table.
+        row: Name of the row.
     """
 
     key: str
@@ -140,216 +150,230 @@ class Paper(Section):
 
 
 class Data(Section):
-    """What is trained on.
+    """The training data.
 
     Args:
-        dataset: Catalogue names, or `hf:owner/name[:config][@revision]` for any data set of the hub; several are
-            concatenated in order.
-        file: Your own text instead: a path, a folder or a glob, or several: .txt (one sentence a line), .tsv with a
-            header, .csv, .jsonl or .json (plain or .gz), or .parquet.
-        make: Command that makes or fetches `file`, or without one the file that a component names; told where it is
-            missing.
+        dataset: Names in the catalog, or `hf:owner/name[:config][@revision]` for a data set on the Hugging Face Hub.
+            Several data sets are concatenated in this order.
+        file: Your own data instead of `dataset`: paths, directories or glob patterns. Formats: .txt (one sentence per
+            line), .tsv (with a header), .csv, .jsonl, .json (all also as .gz) and .parquet.
+        prepare_command: Shell command that creates `file`, or the file that a component names. It is shown if the file
+            does not exist.
         split: Split of the data sets.
-        column: Column of the file or of an `hf:` data set that is read as `text`; left out is "text".
-        max_length: Tokens a sentence is cut to, special tokens included.
-        limit: Use only the first so many sentences.
-        streaming: Read shards on the way instead of tokenising all before the first step; left out is false.
-        shuffle_buffer: Rows read ahead and shuffled where the data is streamed; left out is 10,000.
+        column: Column of `file` or of an `hf:` data set that contains the sentences. Default: "text".
+        max_length: Maximum number of tokens per sentence, including special tokens. Longer sentences are truncated.
+        limit: Maximum number of sentences. Default: all.
+        streaming: Whether to read the data during training instead of tokenizing it before. Requires `train.steps`.
+            Default: false.
+        shuffle_buffer: Number of sentences in the shuffle buffer of streamed data. Default: 10,000.
     """
 
     dataset: tuple[str, ...] = ()
-    file: Text | Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
-    make: Text | None = None
-    split: Text = "train"
-    column: Text | None = None
-    max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 32
-    limit: Count | None = None
-    streaming: Flag | None = None
+    file: String | Annotated[tuple[String, ...], Field(min_length=1)] | None = None
+    prepare_command: String | None = None
+    split: String = "train"
+    column: String | None = None
+    max_length: MaxLength = 32
+    limit: PositiveInt | None = None
+    streaming: StrictBool | None = None
     shuffle_buffer: Annotated[int, Field(ge=2, strict=True)] | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths, folders and globs of `file`."""
+        """Paths, directories and glob patterns of `file`."""
         return (self.file,) if isinstance(self.file, str) else self.file or ()
 
     @property
     def named(self) -> str:
-        """What to call it in messages and records."""
+        """Name of the data in messages and records."""
         return ", ".join(self.files) or "+".join(self.dataset)
 
 
-PROSE = frozenset({"title", "description", "paper", "tune"})
-"""Top-level keys of a recipe that change no number."""
-
-
-def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a `[data]` table makes the experiment: the same text in another folder is the same.
-
-    Its content is fingerprinted in the result.
-    """
-    kept = {key: value for key, value in table.items() if key != "make" and not (key == "streaming" and not value)}
-    if "file" in kept:
-        file = kept["file"]
-        kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
-    return kept
-
-
-def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
-    """Return what of a component's table makes the experiment: a model or file in another folder is the same.
-
-    Its weights or its content are digested in the identity of the experiment.
-    """
-    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
-    return {key: _without_folder(value, named[key]) if key in named else value for key, value in table.items()}
-
-
-def _without_folder(value: Any, kind: Literal["model", "file"]) -> Any:
-    """Return the bare name of a path. Hub ids, `owner/name`, and `package:name/path` stay whole.
-
-    A directory called `model`, as in every run, keeps the name of the directory above it.
-    """
-    if isinstance(value, list | tuple):
-        return [_without_folder(each, kind) for each in value]
-    if not isinstance(value, str):
-        return value
-    path = value.startswith((".", "/", "~")) or value.count("/") > 1
-    if kind == "file":
-        path = not value.startswith(("package:", "hf:"))
-    if not path:
-        return value
-    return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value
-
-
 class Train(Section):
-    """How the objective is minimised: optimiser, schedule, clipping.
+    """The training loop: steps, optimizer, learning rate, evaluation and precision.
 
     Args:
-        seed: Seed of initialisation, dropout and order.
-        steps: Optimiser steps; 0 for methods without training; leave out for `epochs`.
-        epochs: Passes over the data, where `steps` is not given.
-        batch_size: Sentences a step, over all devices together.
-        optimizer: "adamw", "adam", "rmsprop" or "sgd", with torch's settings; left out is "adamw".
-        epsilon: Added to the denominator by all of them but "sgd"; left out is 1e-8.
-        betas: How much of their running means "adamw" and "adam" keep at a step; left out are 0.9 and 0.999.
-        bias_correction: Whether "adamw" corrects its running means for their start at 0; left out is true. BERT's own
-            optimiser, and sentence-transformers before version 1, did not.
-        learning_rate: Peak of the schedule.
-        head_learning_rate: That of the training heads; left out is `learning_rate`.
-        schedule: "linear" decays to 0, "constant" changes at `milestones` alone.
-        milestones: Steps done when the rate becomes the next of `rates`, ascending; left out is none.
-        rates: Learning rate from each milestone on.
-        warmup_steps: Linear rise from 0 to the peak.
-        weight_decay: On every weight that is not a bias or a norm; decoupled in "adamw", else added to the gradient.
-        clip_norm: Largest gradient norm; 0 switches clipping off.
-        evaluate_every: Steps between dev evaluations; 0 evaluates only at the end.
-        checkpoint_every: Steps between resumable checkpoints; 0 follows `evaluate_every`.
-        precision: "auto" is fp32 on CPU and bf16 on CUDA devices that have it.
-        compile: Whether the blocks are compiled: "on", "off", or "auto" where it pays; left out is "off".
-        rows_at_once: Rows of a batch whose states an encoder's blocks hold at a time; the others are computed again in
-            the backward pass, with the same loss and gradient. Left out is all.
-        collapse_cosine: Alarm when the mean cosine between different sentences of a batch exceeds this.
+        seed: Seed of initialization, dropout and the order of the data.
+        steps: Number of optimizer steps. 0 disables training. Default: computed from `epochs`.
+        epochs: Number of passes over the data. Has no effect if `steps` is set.
+        batch_size: Number of sentences per step on all devices together.
+        optimizer: "adamw", "adam", "rmsprop" or "sgd", with the defaults of torch. Default: "adamw".
+        epsilon: Term in the denominator of the update, for all optimizers except "sgd". Default: 1e-8.
+        betas: Decay rates of the running means of the gradient and of its square, for "adamw" and "adam".
+            Default: [0.9, 0.999].
+        bias_correction: Whether "adamw" corrects the bias of its running means towards 0. Default: true. The optimizer
+            of BERT, and sentence-transformers before version 1, used false.
+        learning_rate: Peak learning rate.
+        head_learning_rate: Peak learning rate of the heads. Default: `learning_rate`.
+        schedule: "linear" decays the learning rate to 0. "constant" changes it only at `milestones`.
+        milestones: Steps after which the next of `learning_rates` is used, ascending. Requires "constant".
+        learning_rates: Learning rate from each milestone on.
+        warmup_steps: Number of steps in which the learning rate rises linearly from 0 to its peak.
+        weight_decay: Weight decay of all weights except biases and norms. Decoupled in "adamw", a quadratic
+            penalty in the other optimizers.
+        clip_norm: Maximum norm of the gradient. 0 disables clipping.
+        evaluate_every: Number of steps between evaluations on the dev split. 0 evaluates only at the end.
+        checkpoint_every: Number of steps between checkpoints. 0 uses `evaluate_every`.
+        precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on CUDA devices that support it, else fp32.
+        compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
+        mini_batch_size: Number of sentences whose activations are in memory. The backward pass computes those of the
+            others again, with the same loss and gradient. Default: `batch_size`.
+        collapse_cosine: Mean cosine between the sentences of a batch above which the run warns of a collapse.
     """
 
-    seed: Annotated[Whole, Field(lt=2**32)] = 42
-    steps: Whole | None = None
-    epochs: Count = 1
+    seed: Annotated[NonNegativeInt, Field(lt=2**32)] = 42
+    steps: NonNegativeInt | None = None
+    epochs: PositiveInt = 1
     batch_size: Annotated[int, Field(ge=2, strict=True)] = 64
     optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] | None = None
-    epsilon: Positive | None = None
-    betas: tuple[Kept, Kept] | None = None
-    bias_correction: Flag | None = None
-    learning_rate: Positive = 3e-5
-    head_learning_rate: Positive | None = None
+    epsilon: PositiveNumber | None = None
+    betas: tuple[UnitInterval, UnitInterval] | None = None
+    bias_correction: StrictBool | None = None
+    learning_rate: PositiveNumber = 3e-5
+    head_learning_rate: PositiveNumber | None = None
     schedule: Literal["linear", "constant"] = "linear"
-    milestones: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
-    rates: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    warmup_steps: Whole = 0
-    weight_decay: Annotated[Number, Field(ge=0)] = 0.0
-    clip_norm: Annotated[Number, Field(ge=0)] = 1.0
-    evaluate_every: Whole = 125
-    checkpoint_every: Whole = 0
+    milestones: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] | None = None
+    learning_rates: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = None
+    warmup_steps: NonNegativeInt = 0
+    weight_decay: NonNegativeNumber = 0.0
+    clip_norm: NonNegativeNumber = 1.0
+    evaluate_every: NonNegativeInt = 125
+    checkpoint_every: NonNegativeInt = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     compile: Literal["auto", "on", "off"] | None = None
-    rows_at_once: Count | None = None
+    mini_batch_size: PositiveInt | None = None
     collapse_cosine: Annotated[Number, Field(gt=0, le=1)] = 0.98
 
 
 class Evaluate(Section):
-    """How states are scored and chosen.
+    """The evaluation: which encoder is scored, how, and which score selects the best checkpoint.
 
     Args:
-        select: "evaluator.metric" that picks the best state and that tuning maximises; a dev split.
-        encoder: Encoder that is scored and saved.
-        view: View whose augmenters change sentences when they are scored, too, as in MoCoSE's code; left out, none do.
-        batch_tokens: Most tokens an encoding batch, padding included; leave out for what suits the device.
-        max_length: Tokens a sentence is cut to when scored; the model's own limit at most.
-        untrained: Score every evaluator before the first step too, not only the one that selects.
-        allow_test_selection: Permit a test split in `select`; every number that comes from it is marked.
+        metric_for_best_model: "evaluator.metric" on a dev split. It selects the best checkpoint, and `cse tune`
+            maximizes it. Default: the last state is the result.
+        encoder: Name of the encoder that is scored and saved.
+        view: View whose augmenters are also applied to the sentences that are scored, as in the code of MoCoSE.
+            Default: no augmenters.
+        batch_tokens: Maximum number of tokens per batch, including padding. Default: chosen for the device.
+        max_length: Maximum number of tokens per sentence. The limit of the model also applies.
+        eval_on_start: Whether all evaluators score the untrained encoder. Default: only the one that selects does.
+        allow_test_selection: Whether `metric_for_best_model` may use a test split. All results of such a run are
+            marked.
     """
 
-    select: str | None = None
+    metric_for_best_model: str | None = None
     encoder: str = "online"
     view: str | None = None
-    batch_tokens: Count | None = None
-    max_length: Annotated[int, Field(ge=3, le=512, strict=True)] = 512
-    untrained: Flag = False
-    allow_test_selection: Flag = False
+    batch_tokens: PositiveInt | None = None
+    max_length: MaxLength = 512
+    eval_on_start: StrictBool = False
+    allow_test_selection: StrictBool = False
 
 
 Choice = str | int | float | bool | dict[str, Any] | tuple[dict[str, Any], ...]
 
 
 class TuneRange(Section):
-    """A named knob for `cse tune`.
+    """A parameter of `cse tune`.
 
     Args:
-        paths: Dotted paths that all take the value tried.
+        paths: Dotted paths that are set to the same value.
         low: Smallest value.
         high: Largest value.
-        log: Logarithmic scale.
-        step: Spacing.
-        choices: Values to choose from, instead of a range. Where a part stands: names of components, tables, arrays of
-            tables for a view's augmenters, or false to leave it out.
+        log: Whether the scale is logarithmic.
+        step: Difference between neighboring values.
+        choices: Values instead of a range. For a component: names, tables, arrays of tables for the augmenters of a
+            view, or false for none.
     """
 
     paths: tuple[str, ...] = ()
     low: Number | None = None
     high: Number | None = None
-    log: Flag = False
-    step: Positive | None = None
+    log: StrictBool = False
+    step: PositiveNumber | None = None
     choices: Annotated[tuple[Choice, ...], Field(min_length=1)] | None = None
 
 
-class Recipe(Section):
-    """A complete experiment: method × data × training × evaluation."""
+PROSE = frozenset({"title", "description", "paper", "tune"})
+"""Top-level keys of a recipe that do not change any result."""
+_SAME_RESULT = frozenset({"seed", "compile", "mini_batch_size"})
+"""Keys of `[train]` that do not belong to the identity."""
 
-    schema_version: Literal[1] = Field(1, alias="schema")
-    title: Text
+
+@dataclass(frozen=True)
+class PlacedPart:
+    """A component of a recipe with its place.
+
+    Args:
+        keys: Path in the recipe, such as ("losses", "info_nce").
+        part: Name and parameters.
+        registry: Registry of its kind.
+    """
+
+    keys: Keys
+    part: Part
+    registry: Registry[Any]
+
+    @property
+    def place(self) -> str:
+        """Dotted path in the recipe."""
+        return dotted(self.keys)
+
+    @property
+    def entry(self) -> Entry[Any]:
+        """Entry in the registry."""
+        return self.registry[self.part.name]
+
+
+class Recipe(Section):
+    """A complete experiment: method, data, training and evaluation.
+
+    Args:
+        schema: Version of the format.
+        title: One line for lists and reports.
+        description: Further text.
+        language: Language of the data, such as "en".
+    """
+
+    schema_version: Annotated[int, Field(ge=1, le=1, strict=True)] = Field(1, alias="schema")
+    title: String
     description: str = ""
-    language: Text = "en"
+    language: String = "en"
     paper: Paper | None = None
     data: Data
-    encoders: dict[Name, EncoderPart]
-    views: dict[Name, View] = Field(default_factory=dict)
+    encoders: dict[str, EncoderPart]
+    views: dict[str, View] = Field(default_factory=dict)
     queue: Part | None = None
-    losses: dict[Name, LossPart] = Field(default_factory=dict)
+    losses: dict[str, LossPart] = Field(default_factory=dict)
     train: Train = Train()
     evaluate: Evaluate = Evaluate()
-    evaluators: dict[Name, Part] = Field(default_factory=dict)
-    tune: dict[Name, TuneRange] = Field(default_factory=dict)
+    evaluators: dict[str, Part] = Field(default_factory=dict)
+    tune: dict[str, TuneRange] = Field(default_factory=dict)
+
+    def parts(self) -> Iterator[PlacedPart]:
+        """Yield every component with its place."""
+        for name, encoder in self.encoders.items():
+            yield PlacedPart(("encoders", name), encoder, ENCODERS)
+            for head, part in encoder.heads.items():
+                yield PlacedPart(("encoders", name, "heads", head), part, HEADS)
+        for name, view in self.views.items():
+            for position, augmenter in enumerate(view.augment):
+                yield PlacedPart(("views", name, "augment", position), augmenter, AUGMENTERS)
+        if self.queue is not None:
+            yield PlacedPart(("queue",), self.queue, QUEUES)
+        for name, loss in self.losses.items():
+            yield PlacedPart(("losses", name), loss, LOSSES)
+        for name, evaluator in self.evaluators.items():
+            yield PlacedPart(("evaluators", name), evaluator, EVALUATORS)
 
     def resolved(self) -> dict[str, Any]:
-        """Return the recipe as TOML-ready tables with every default written in and nothing inherited."""
-        plain = self.model_dump(
-            mode="json",
-            by_alias=True,
-            exclude_none=True,
-            exclude={"encoders", "views", "queue", "losses", "evaluators"},
-        )
+        """Return the recipe as tables for TOML, with every default and without `extends`."""
+        components = ("encoders", "losses", "evaluators")
+        plain = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={*components, "views", "queue"})
         plain["encoders"] = {key: part.table() for key, part in self.encoders.items()}
         plain["views"] = {
-            key: {**v.model_dump(exclude_none=True), "augment": [part.table() for part in v.augment]}
-            for key, v in self.views.items()
+            key: {**view.model_dump(exclude_none=True), "augment": [part.table() for part in view.augment]}
+            for key, view in self.views.items()
         }
         if self.queue is not None:
             plain["queue"] = self.queue.table()
@@ -358,22 +382,61 @@ class Recipe(Section):
         return plain
 
     def hash(self) -> str:
-        """Return the identity of the experiment: a digest of `resolved()` without seed, prose and tuning ranges.
+        """Return the identity of the experiment, a digest of `resolved()` without seed, prose and tuning ranges.
 
-        How a step is computed, where its outcome does not depend on it, is no part of it either. Folders of models and
-        of files are not, because the identity of an experiment digests their content. Evaluators keep theirs: nothing
-        else in the identity tells their files apart.
+        It excludes settings that change only how a step is computed, not its result. It also excludes directories of
+        models and files, because the identity of an experiment contains digests of their contents. The files of
+        evaluators keep theirs, because no other part of the identity distinguishes them.
         """
-        from cse_cli.recipe.paths import entry, parts
-
-        identity = {k: v for k, v in self.resolved().items() if k not in PROSE}
-        identity["train"] = {k: v for k, v in identity["train"].items() if k not in {"seed", "compile", "rows_at_once"}}
+        identity = {key: value for key, value in self.resolved().items() if key not in PROSE}
+        identity["train"] = {key: value for key, value in identity["train"].items() if key not in _SAME_RESULT}
         identity["data"] = data_identity(identity["data"])
-        for keys, part in parts(self):
-            if keys[0] != "evaluators":
+        for placed in self.parts():
+            if placed.registry is not EVALUATORS:
                 table: Any = identity
-                for key in keys:
+                for key in placed.keys:
                     table = table[key]
-                table.update(part_identity(table, entry(keys, part)))
+                table.update(part_identity(table, placed.entry))
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a `[data]` table that identifies the experiment, without directories of files.
+
+    The result of a run contains a fingerprint of the data.
+    """
+    kept = {key: value for key, value in table.items() if key not in ("prepare_command", "streaming")}
+    if table.get("streaming"):
+        kept["streaming"] = True
+    if "file" in kept:
+        file = kept["file"]
+        kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
+    return kept
+
+
+def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
+    """Return the part of a component's table that identifies the experiment, without directories of models and files.
+
+    The identity of the experiment contains a digest of their contents.
+    """
+    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
+    return {key: _without_directory(value, named[key]) if key in named else value for key, value in table.items()}
+
+
+def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
+    """Return the bare name of a path. Hub IDs `owner/name` and `package:name/path` are unchanged.
+
+    A directory called `model`, as in every run, keeps the name of its parent.
+    """
+    if isinstance(value, list | tuple):
+        return [_without_directory(each, kind) for each in value]
+    if not isinstance(value, str):
+        return value
+    if kind == "file":
+        is_path = not value.startswith(("package:", "hf:"))
+    else:
+        is_path = value.startswith((".", "/", "~")) or value.count("/") > 1
+    if not is_path:
+        return value
+    return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value

@@ -1,4 +1,4 @@
-"""What `cse show` prints of components, recipes and data sets, as plain data for tables and JSON."""
+"""Content of `cse show` for components, recipes and data sets, as plain data for tables and JSON."""
 
 from __future__ import annotations
 
@@ -7,51 +7,52 @@ from typing import Any
 
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.catalog import component_facts, recipe_facts
-from cse_cli.recipe.errors import read_source
 from cse_cli.recipe.files import all_recipes, all_studies, find
 from cse_cli.recipe.load import load, read
-from registry import catalogue
+from cse_cli.recipe.sources import read_source
 from registry.errors import UnknownNameError, suggestion
+from registry.resources import catalog
 
 
 def component_documents(name: str) -> list[dict[str, Any]]:
-    """Return the components of that name, or of "kind/name"; none where only a recipe or a data set can be meant.
+    """Return the components with a name or a "kind/name", or an empty list if a recipe or data set has this name.
 
     Raises:
-        UnknownNameError: No component, recipe or data set has that name.
+        UnknownNameError: If no component, recipe or data set has this name.
     """
     kind, slash, bare = name.rpartition("/")
     documents = component_facts().every
     found = [about for about in documents if about["name"] == bare and (not slash or kind == about["kind"])]
-    others = [*all_recipes(), *all_studies(), *catalogue.names()]
+    others = [*all_recipes(), *all_studies(), *catalog.names()]
     if found or name.endswith(".toml") or name in others:
         return found
-    known = [about["name"] for about in documents]
+    known = [*(about["name"] for about in documents), *others]
     raise UnknownNameError(
-        f"no component, recipe or data set is called '{name}'.{suggestion(name, [*known, *others])}",
-        "`cse list` and `cse data list` show all of them; the path of a recipe ends in .toml",
+        f"no component, recipe or data set is called '{name}'.{suggestion(name, known)}",
+        "`cse list` and `cse data list` show all names. The path of a recipe ends in .toml",
+        code="show.unknown_name",
     )
 
 
 def dataset_document(name: str) -> dict[str, Any] | None:
-    """Return what the catalogue says of a data set, and where its splits are; None where there is none of that name."""
-    if name not in catalogue.names() or name in all_recipes():
+    """Return the catalog's entry of a data set with the location of its splits, or None if it is unknown."""
+    if name not in catalog.names() or name in all_recipes():
         return None
-    about = catalogue.entry(name)
+    about = catalog.entry(name)
     splits = []
     for split, part in about.splits.items():
-        state = catalogue.state(name, split)
+        state = catalog.state(name, split)
         where = state.origin or ("fetchable" if state.sources else "missing")
         splits.append({"name": split, "rows": part.rows, "columns": about.columns_of(split), "where": where})
-    kept = about.model_dump(include={"name", "title", "kind", "language", "licence", "citation", "url", "note"})
+    kept = about.model_dump(include={"name", "title", "kind", "language", "license", "citation", "url", "note"})
     return {**kept, "sources": [remote.where for remote in about.sources.values()], "splits": splits}
 
 
 def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, resolved: bool) -> str:
-    """Return a recipe's text as written, or resolved with overrides.
+    """Return the text of a recipe's file, or the resolved recipe with overrides.
 
     Raises:
-        CseError: It is unknown or, where it must be resolved, not valid.
+        CseError: If the recipe is unknown, or is resolved and invalid.
     """
     if resolved:
         return to_toml(_resolved(name, overrides, unset)[0])
@@ -59,10 +60,10 @@ def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, re
 
 
 def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
-    """Return a valid recipe as JSON writes it.
+    """Return a valid recipe as JSON.
 
     Raises:
-        CseError: It is unknown or not valid.
+        CseError: If the recipe is unknown or invalid.
     """
     resolved, settings = _resolved(name, overrides, unset)
     written = read(name)
@@ -74,7 +75,7 @@ def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -
 
 
 def _resolved(name: str, overrides: Sequence[str], unset: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Return a resolved recipe and its hash; components are imported only if that is necessary."""
+    """Return a resolved recipe and its hash. Components are imported only if the cache does not contain them."""
     if not overrides and not unset and not (facts := recipe_facts(name)).error:
         return facts.resolved, facts.settings
     recipe = load(name, overrides, unset).recipe

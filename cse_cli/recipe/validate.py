@@ -1,422 +1,272 @@
-"""Merged tables → a complete recipe, or every reason why not: names, rules between sections, data sets and splits."""
+"""Validate merged tables: each table on its own, then names, rules between sections, data sets and columns."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cse_cli.recipe.draft import Checked, Draft, check_top_level, draft, odd_values
-from cse_cli.recipe.errors import EnoughProblems, Keys, Origins, Problems, nearest
+from cse_cli.recipe.check_data import check_data
+from cse_cli.recipe.errors import Problems, nearest
+from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.parse import parse_recipe
 from cse_cli.recipe.paths import check_tune_paths
-from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, Part, Recipe, Train
-from registry import catalogue, papers
-from registry.catalogue.hub_sets import HubSet
-from registry.errors import CseError, UnknownNameError, suggestion
+from cse_cli.recipe.schema import Recipe, Train
+from cse_cli.recipe.sources import Origins
+from registry import LOSSES, papers
+from registry.core import Entry
+from registry.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from registry.signature import Input
 
+_MAY_SELECT = ("dev", "val", "train")
+"""Prefixes of splits whose scores may select a checkpoint."""
+
 
 def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
-    """Return the recipe that merged tables describe; signatures are read, nothing is built.
+    """Return the recipe that merged tables describe. Only signatures of components are read, nothing is built.
 
     Raises:
-        RecipeError: With everything that is wrong.
+        RecipeError: If the recipe is invalid, with every problem.
     """
-    problems = Problems()
-    with suppress(EnoughProblems):
-        for keys, what in odd_values(tables, ()):
-            problems.add(keys, f"{what} is not a value a recipe can have")
-        check_top_level(tables, problems)
-        parts = draft(tables, origins, problems)
-        _check_references(parts, problems)
-        _check_rules(parts, problems)
-        _check_data(parts, tables, problems)
-        if not problems.found:
-            recipe = _complete(tables, parts)
-            check_tune_paths(recipe, problems)
-    if problems.found:
-        raise origins.error(problems.found)
+    problems = Problems(origins)
+    recipe = parse_recipe(tables, origins, problems)
+    _Rules(recipe, problems).check()
+    check_data(recipe, tables, problems)
+    problems.raise_if_any()
+    views = {name: _complete_views(recipe, name) for name in recipe.losses}
+    losses = {name: loss.model_copy(update={"views": views[name]}) for name, loss in recipe.losses.items()}
+    recipe = recipe.model_copy(update={"losses": losses})
+    check_tune_paths(recipe, problems)
+    problems.raise_if_any()
     return recipe
 
 
-def _complete(tables: Mapping[str, Any], parts: Draft) -> Recipe:
-    inputs = _complete_inputs(parts)
-    plain = {key: tables[key] for key in ("schema", "title", "description", "language") if key in tables}
-    return Recipe(
-        **plain,
-        paper=parts.paper,
-        data=parts.data or Data(),
-        encoders={
-            name: EncoderPart(name=part.table["name"], params=part.params, heads=_parts(parts.heads[name]))
-            for name, part in parts.encoders.items()
-        },
-        views={
-            name: view.model_copy(update={"augment": tuple(_part(a) for a in parts.augmenters[name])})
-            for name, view in parts.views.items()
-        },
-        queue=None if parts.queue is None else _part(parts.queue),
-        losses={name: loss.model_copy(update={"views": inputs[name]}) for name, loss in parts.losses.items()},
-        train=parts.train or Train(),
-        evaluate=parts.evaluate or Evaluate(),
-        evaluators=_parts(parts.evaluators),
-        tune=parts.tune,
-    )
+def is_test_split(params: Mapping[str, Any]) -> bool:
+    """Return whether an evaluator with these parameters scores test data, or may do so."""
+    return not str(params.get("split", "test")).startswith(_MAY_SELECT)
 
 
-def _parts(parts: Mapping[str, Checked]) -> dict[str, Part]:
-    return {name: _part(part) for name, part in parts.items()}
-
-
-def _part(part: Checked) -> Part:
-    return Part(name=part.table["name"], params=part.params)
-
-
-def _check_references(draft: Draft, problems: Problems) -> None:
-    """Report every encoder, view and input that a recipe names and does not have, and views that nothing uses."""
-    used = _check_losses(draft, problems)
-    for name, view in draft.views.items():
-        _known("encoder", view.encoder, draft.encoders, ("views", name, "encoder"), problems)
-    for part in draft.parts:
-        used |= _check_part(part, draft, problems)
-    for name in draft.views:
-        if name not in used and all(part.entry is not None for part in draft.parts):
-            message = "no loss, queue or augmenter uses this view: it would only cost time; remove it"
-            problems.add(("views", name), message, at_key=True)
-
-
-def _complete_inputs(draft: Draft) -> dict[str, dict[str, str | tuple[str, ...]]]:
-    """Return loss → input → view, with the views that inputs take by default."""
-    complete: dict[str, dict[str, str | tuple[str, ...]]] = {}
-    for name, loss in draft.losses.items():
-        entry = draft.loss_parts[name].entry
-        complete[name] = {}
-        for i in entry.inputs if entry else ():
-            views = loss.views_of(i.name)
-            if i.kind != "negatives" and draft.views.keys() >= set(views):
-                complete[name][i.name] = views if i.several else views[0]
+def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...]]:
+    """Return input → view of a loss, including the defaults."""
+    loss = recipe.losses[name]
+    complete: dict[str, str | tuple[str, ...]] = {}
+    for i in _view_inputs(LOSSES[loss.name]):
+        views = loss.views_of(i.name)
+        if recipe.views.keys() >= set(views):
+            complete[i.name] = views if i.several else views[0]
     return complete
 
 
-def _check_losses(draft: Draft, problems: Problems) -> set[str]:
-    used: set[str] = set()
-    for name, loss in draft.losses.items():
-        entry = draft.loss_parts[name].entry
-        if entry is None:
-            used |= {view for given in loss.views for view in loss.views_of(given)}
-            continue
-        inputs = {i.name: i for i in entry.inputs}
-        for given in loss.views:
-            if given not in inputs or inputs[given].kind == "negatives":
-                _refuse_input(entry.name, given, inputs.keys(), ("losses", name, "views", given), problems)
-        for i in entry.inputs:
-            if i.kind != "negatives":
-                used |= _check_input(name, i, draft, problems)
-    return used
+def _view_inputs(entry: Entry[Any]) -> list[Input]:
+    """Return the inputs of a loss that are views. The queue fills the others."""
+    return [i for i in entry.inputs if i.kind != "negatives"]
 
 
-def _check_input(name: str, given: Input, draft: Draft, problems: Problems) -> set[str]:
-    """Check the views of one input of a loss; return them."""
-    loss = draft.losses[name]
-    views = loss.views_of(given.name)
-    if not given.several and not isinstance(loss.views.get(given.name, ""), str):
-        problems.add(("losses", name, "views", given.name), f"input '{given.name}' takes one view, not an array")
-    for view in views:
-        if view not in draft.views and (given.name in loss.views or not given.optional):
-            _missing_view(name, loss.name, given.name, view, draft, problems)
-    return set(views)
+@dataclass(frozen=True)
+class _Rules:
+    """Rules between the sections of a recipe."""
 
+    recipe: Recipe
+    problems: Problems
 
-def _refuse_input(loss: str, given: str, inputs: Iterable[str], keys: Keys, problems: Problems) -> None:
-    if given in inputs:
-        problems.add(keys, f"input '{given}' of loss '{loss}' is filled by the queue, not by a view", at_key=True)
-        return
-    known = f" It has: {', '.join(inputs)}."
-    message = f"loss '{loss}' has no input '{given}'.{suggestion(given, inputs) or known}"
-    problems.add(keys, message, at_key=True)
+    @cached_property
+    def entries(self) -> dict[Keys, Entry[Any]]:
+        """Path → component of every part whose name is registered."""
+        return {placed.keys: placed.entry for placed in self.recipe.parts() if placed.part.name in placed.registry}
 
+    @cached_property
+    def all_known(self) -> bool:
+        """Whether every component is registered, so that the uses of views and of the queue are known."""
+        return len(self.entries) == len(list(self.recipe.parts()))
 
-def _missing_view(name: str, loss: str, i: str, view: str, draft: Draft, problems: Problems) -> None:
-    keys: Keys = ("losses", name, "views", i) if i in draft.losses[name].views else ("losses", name)
-    hint = nearest(view, draft.views)
-    advice = "" if len(keys) > 2 else f' Declare [views.{view}], or map it: views = {{ {i} = "…" }}.'
-    message = f"loss '{loss}' needs a view for '{i}': unknown view '{view}'.{hint}{advice}"
-    problems.add(keys, message, at_key=len(keys) == 2)
+    @cached_property
+    def losses(self) -> dict[str, Entry[Any]]:
+        """Name → component of every loss that is registered."""
+        return {str(keys[1]): entry for keys, entry in self.entries.items() if keys[0] == "losses"}
 
+    def check(self) -> None:
+        used = self.views_of_losses() | self.referenced("view")
+        for name, view in self.recipe.views.items():
+            self.known("encoder", view.encoder, self.recipe.encoders, ("views", name, "encoder"))
+            if name not in used and self.all_known:
+                message = "no loss, queue or augmenter uses this view. Remove it"
+                self.problems.add("recipe.unused_view", ("views", name), message, at_key=True)
+        self.order_of_references()
+        self.train()
+        self.optimizer(self.recipe.train)
+        self.queue()
+        self.evaluated_encoder()
+        self.unused_encoders()
+        self.metric_for_best_model()
+        self.paper()
 
-def _check_part(part: Checked, draft: Draft, problems: Problems) -> set[str]:
-    """Check the parameters of one component that name encoders and views; return the views."""
-    views: set[str] = set()
-    for reference in part.entry.references if part.entry else ():
-        value = part.params.get(reference.parameter)
-        if not isinstance(value, str):
-            continue
-        keys = (*part.keys, reference.parameter)
-        known = _earlier(part.keys, reference.kind, draft)
-        if reference.kind == "view":
-            views.add(value)
-        everything = draft.encoders if reference.kind == "encoder" else draft.views
-        if value in everything and value not in known:
-            section = f"{reference.kind}s"
-            problems.add(keys, f"{reference.kind} '{value}' must stand earlier in the recipe than {part.keys[1]!r}: "
-                         f"move [{section}.{value}] up")  # fmt: skip
-        else:
-            _known(reference.kind, value, known, keys, problems)
-    return views
+    def known(self, what: str, name: str, known: Iterable[str], keys: Keys) -> bool:
+        """Report a name that does not exist, and return whether it does."""
+        known = list(known)
+        if name not in known:
+            self.problems.add(f"recipe.unknown_{what}", keys, f"unknown {what} '{name}'.{nearest(name, known)}")
+        return name in known
 
+    def views_of_losses(self) -> set[str]:
+        used: set[str] = set()
+        for name, loss in self.recipe.losses.items():
+            if name not in self.losses:
+                used |= {view for given in loss.views for view in loss.views_of(given)}
+                continue
+            inputs = {i.name: i for i in self.losses[name].inputs}
+            for given in loss.views:
+                keys: Keys = ("losses", name, "views", given)
+                if given not in inputs:
+                    message = f"loss '{loss.name}' has no input '{given}'.{nearest(given, inputs)}"
+                    self.problems.add("recipe.unknown_input", keys, message, at_key=True)
+                elif inputs[given].kind == "negatives":
+                    message = f"input '{given}' of loss '{loss.name}' comes from the queue. Remove it"
+                    self.problems.add("recipe.input_of_queue", keys, message, at_key=True)
+            for i in _view_inputs(self.losses[name]):
+                used |= self.views_of_input(name, i)
+        return used
 
-def _earlier(keys: Keys, kind: str, draft: Draft) -> list[str]:
-    """Return the encoders or views a component may name: for one inside their own section, those before it."""
-    everything = list(draft.encoders if kind == "encoder" else draft.views)
-    own = (keys[0] == "encoders" and kind == "encoder") or (keys[0] == "views" and kind == "view")
-    return everything[: everything.index(str(keys[1]))] if own else everything
+    def views_of_input(self, name: str, i: Input) -> set[str]:
+        loss = self.recipe.losses[name]
+        views = loss.views_of(i.name)
+        keys: Keys = ("losses", name, "views", i.name)
+        if not i.several and len(views) != 1:
+            message = f"input '{i.name}' takes one view, not an array"
+            self.problems.add("recipe.invalid_value", keys, message)
+        for view in views:
+            if i.name in loss.views:
+                self.known("view", view, self.recipe.views, keys)
+            elif view not in self.recipe.views and not i.optional:
+                hint = f'Add [views.{view}], or set views = {{ {i.name} = "…" }}'
+                message = f"loss '{loss.name}' requires a view for its input '{i.name}'. {hint}"
+                self.problems.add("recipe.missing_view", keys[:2], message, at_key=True)
+        return set(views)
 
+    def references(self) -> Iterator[tuple[str, str, Keys]]:
+        """Yield kind and name of each encoder and view that a parameter of a component names, and its path."""
+        for placed in self.recipe.parts():
+            entry = self.entries.get(placed.keys)
+            for reference in entry.references if entry else ():
+                name = placed.part.params.get(reference.parameter)
+                if isinstance(name, str):
+                    yield reference.kind, name, (*placed.keys, reference.parameter)
 
-def _known(kind: str, name: str, known: Iterable[str], keys: Keys, problems: Problems) -> None:
-    known = list(known)
-    if name not in known:
-        hint = f"{suggestion(name, known)} Known: {', '.join(known) or 'none'}."
-        problems.add(keys, f"unknown {kind} '{name}'.{hint}")
+    def referenced(self, kind: str) -> set[str]:
+        return {name for found, name, _ in self.references() if found == kind}
 
+    def order_of_references(self) -> None:
+        """Report names that do not exist, or that exist only later in the same section."""
+        for kind, name, keys in self.references():
+            section = f"{kind}s"
+            names = list(self.recipe.encoders if kind == "encoder" else self.recipe.views)
+            if not self.known(kind, name, names, keys) or keys[0] != section:
+                continue
+            owner = str(keys[1])
+            if names.index(name) >= names.index(owner):
+                message = f"{kind} '{name}' must precede '{owner}'. Move [{section}.{name}] up"
+                self.problems.add("recipe.wrong_order", keys, message)
 
-_MAY_CHOOSE = ("dev", "val", "train")
-"""How splits begin whose scores may choose a state."""
-
-
-def _check_rules(draft: Draft, problems: Problems) -> None:
-    """Report the rules between its sections that a recipe breaks."""
-    _check_budget(draft, problems)
-    _check_queue(draft, problems)
-    _check_encoders(draft, problems)
-    _check_select(draft, problems)
-    _check_paper(draft, problems)
-
-
-def is_test_split(params: Mapping[str, Any]) -> bool:
-    """Return whether scores of an evaluator with these parameters come from test data, or may."""
-    return not str(params.get("split", "test")).startswith(_MAY_CHOOSE)
-
-
-def _check_budget(draft: Draft, problems: Problems) -> None:
-    if draft.train is None or draft.train.steps == 0:
-        return
-    if not draft.loss_parts:
-        problems.add(("train",), "nothing to train: declare a loss, or set steps = 0", at_key=True)
-    elif all(part.entry is not None and not _views_taken(part.entry.inputs) for part in draft.loss_parts.values()):
-        message = "nothing to learn from the text: declare a loss that takes a view"
-        problems.add(next(iter(draft.loss_parts.values())).keys, message, at_key=True)
-    for name, view in draft.views.items():
-        if view.dropout is not None and draft.train.rows_at_once is not None:
-            message = "cannot be with train.rows_at_once: rows are computed again when the encoder's own rate is back"
-            problems.add(("views", name, "dropout"), message, at_key=True)
-    _check_optimizer(draft.train, problems)
-
-
-def _views_taken(inputs: Iterable[Input]) -> bool:
-    return any(i.kind != "negatives" for i in inputs)
-
-
-def _check_optimizer(train: Train, problems: Problems) -> None:
-    milestones, rates = train.milestones or (), train.rates or ()
-    if len(milestones) != len(rates):
-        message = f"{len(milestones)} milestones and {len(rates)} rates: each milestone takes one rate"
-        problems.add(("train", "milestones" if milestones else "rates"), message)
-    elif milestones and train.schedule != "constant":
-        problems.add(("train", "milestones"), 'are for schedule = "constant"', at_key=True)
-    elif list(milestones) != sorted(set(milestones)):
-        problems.add(("train", "milestones"), "should ascend")
-    if train.bias_correction is not None and train.optimizer not in (None, "adamw"):
-        problems.add(("train", "bias_correction"), f"is a choice of adamw, not of {train.optimizer}", at_key=True)
-    if train.betas is not None and train.optimizer not in (None, "adamw", "adam"):
-        problems.add(("train", "betas"), f"are of adamw and adam, not of {train.optimizer}", at_key=True)
-    if train.epsilon is not None and train.optimizer == "sgd":
-        problems.add(("train", "epsilon"), "sgd divides by nothing: remove it", at_key=True)
-
-
-def _check_queue(draft: Draft, problems: Problems) -> None:
-    if draft.queue is None or any(part.entry is None for part in draft.loss_parts.values()):
-        return
-    for name, loss in draft.losses.items():
-        entry = draft.loss_parts[name].entry
-        if loss.queue and entry is not None and any(i.kind == "negatives" for i in entry.inputs):
+    def train(self) -> None:
+        if self.recipe.train.steps == 0:
             return
-    message = 'no loss reads the queue: use one that takes negatives, or remove it (`remove = ["queue"]`)'
-    problems.add(("queue",), message, at_key=True)
+        if not self.recipe.losses:
+            message = "no loss to train with. Add a loss, or set steps = 0"
+            self.problems.add("recipe.no_loss", ("train",), message, at_key=True)
+        elif self.all_known and not any(_view_inputs(entry) for entry in self.losses.values()):
+            message = "no loss takes a view, so the data is not used. Add a loss that takes a view"
+            self.problems.add("recipe.no_loss", ("losses", next(iter(self.recipe.losses))), message, at_key=True)
+        for name, view in self.recipe.views.items():
+            if view.dropout is not None and self.recipe.train.mini_batch_size is not None:
+                message = "cannot be combined with train.mini_batch_size. Remove one of them"
+                self.problems.add("recipe.conflict", ("views", name, "dropout"), message, at_key=True)
 
+    def optimizer(self, train: Train) -> None:
+        milestones, rates = train.milestones or (), train.learning_rates or ()
+        if len(milestones) != len(rates):
+            message = f"{len(milestones)} milestones and {len(rates)} learning rates. Give one rate for each milestone"
+            key = "milestones" if milestones else "learning_rates"
+            self.problems.add("recipe.conflict", ("train", key), message)
+        elif milestones and train.schedule != "constant":
+            message = 'requires schedule = "constant"'
+            self.problems.add("recipe.conflict", ("train", "milestones"), message, at_key=True)
+        elif list(milestones) != sorted(set(milestones)):
+            self.problems.add("recipe.invalid_value", ("train", "milestones"), "should be ascending")
+        for key, optimizers in (
+            ("bias_correction", ("adamw",)),
+            ("betas", ("adamw", "adam")),
+            ("epsilon", ("adamw", "adam", "rmsprop")),
+        ):
+            if getattr(train, key) is not None and (train.optimizer or "adamw") not in optimizers:
+                message = f"has no effect on optimizer '{train.optimizer}', only on {', '.join(optimizers)}. Remove it"
+                self.problems.add("recipe.conflict", ("train", key), message, at_key=True)
 
-def _check_encoders(draft: Draft, problems: Problems) -> None:
-    if draft.evaluate is None:
-        return
-    scored = draft.evaluate.encoder
-    if scored not in draft.encoders and draft.encoders:
-        hint = suggestion(scored, draft.encoders)
-        message = f"unknown encoder '{scored}'.{hint} Known: {', '.join(draft.encoders)}."
-        problems.add(("evaluate", "encoder"), message)
-    through = draft.evaluate.view
-    if through is not None and through not in draft.views:
-        problems.add(("evaluate", "view"), f"unknown view '{through}'.{nearest(through, draft.views)}")
-    elif through is not None and draft.views[through].encoder != scored:
-        message = f"view '{through}' goes through encoder '{draft.views[through].encoder}', and '{scored}' is scored"
-        problems.add(("evaluate", "view"), message)
-    used = {scored, *(view.encoder for view in draft.views.values())}
-    for part in draft.parts:
-        references = part.entry.references if part.entry else ()
-        used |= {str(part.params.get(r.parameter)) for r in references if r.kind == "encoder"}
-    for name in draft.encoders:
-        if name not in used:
-            message = "no view goes through this encoder, and it is not scored: remove it"
-            problems.add(("encoders", name), message, at_key=True)
+    def queue(self) -> None:
+        if self.recipe.queue is None or not self.all_known:
+            return
+        for name, entry in self.losses.items():
+            if self.recipe.losses[name].queue and len(_view_inputs(entry)) < len(entry.inputs):
+                return
+        message = 'no loss uses the queue. Add a loss that takes negatives, or remove = ["queue"]'
+        self.problems.add("recipe.unused_queue", ("queue",), message, at_key=True)
 
+    def evaluated_encoder(self) -> None:
+        scored, through = self.recipe.evaluate.encoder, self.recipe.evaluate.view
+        if self.recipe.encoders:
+            self.known("encoder", scored, self.recipe.encoders, ("evaluate", "encoder"))
+        keys: Keys = ("evaluate", "view")
+        if through is None or not self.known("view", through, self.recipe.views, keys):
+            return
+        encoder = self.recipe.views[through].encoder
+        if encoder != scored:
+            message = f"view '{through}' uses encoder '{encoder}', but evaluate.encoder is '{scored}'"
+            self.problems.add("recipe.conflict", keys, message)
 
-def _check_select(draft: Draft, problems: Problems) -> None:
-    if draft.evaluate is None or draft.evaluate.select is None:
-        return
-    keys: Keys = ("evaluate", "select")
-    name, _, metric = draft.evaluate.select.partition(".")
-    part = draft.evaluators.get(name)
-    if part is None:
-        problems.add(keys, f"unknown evaluator '{name}'.{nearest(name, draft.evaluators)}")
-        return
-    if part.entry is None:
-        return
-    if metric not in part.entry.cls.metrics:
-        hint = nearest(draft.evaluate.select, [f"{name}.{m}" for m in part.entry.cls.metrics])
-        problems.add(keys, f"evaluator '{name}' has no metric '{metric}'.{hint}")
-    if is_test_split(part.params) and not draft.evaluate.allow_test_selection:
-        split = f"split '{part.params['split']}'" if "split" in part.params else "no `split` of its own"
-        problems.add(keys, f"'{name}' scores {split}: choosing a state by test data makes its numbers optimistic. "
-                     "Select on a dev split, or set evaluate.allow_test_selection = true to mark them so")  # fmt: skip
+    def unused_encoders(self) -> None:
+        used = {self.recipe.evaluate.encoder, *(view.encoder for view in self.recipe.views.values())}
+        used |= self.referenced("encoder")
+        for name in self.recipe.encoders:
+            if name not in used and self.all_known:
+                message = "no view uses this encoder, and it is not evaluated. Remove it"
+                self.problems.add("recipe.unused_encoder", ("encoders", name), message, at_key=True)
 
+    def metric_for_best_model(self) -> None:
+        selected = self.recipe.evaluate.metric_for_best_model
+        if selected is None:
+            return
+        keys: Keys = ("evaluate", "metric_for_best_model")
+        name, _, metric = selected.partition(".")
+        entry = self.entries.get(("evaluators", name))
+        if not self.known("evaluator", name, self.recipe.evaluators, keys) or entry is None:
+            return
+        if metric not in entry.cls.metrics:
+            hint = nearest(selected, [f"{name}.{each}" for each in entry.cls.metrics])
+            self.problems.add("recipe.unknown_metric", keys, f"evaluator '{name}' has no metric '{metric}'.{hint}")
+        params = self.recipe.evaluators[name].params
+        if is_test_split(params) and not self.recipe.evaluate.allow_test_selection:
+            split = f"split '{params['split']}'" if "split" in params else "test data"
+            message = (
+                f"evaluator '{name}' scores {split}, and selection on test data makes its results optimistic. "
+                "Use a dev split, or set evaluate.allow_test_selection = true to mark the results"
+            )
+            self.problems.add("recipe.test_selection", keys, message)
 
-def _check_paper(draft: Draft, problems: Problems) -> None:
-    if draft.paper is None:
-        return
-    try:
-        tables = papers.load(draft.paper.key).tables
-    except UnknownNameError as error:
-        problems.add(("paper", "key"), f"{error.message} Known: {', '.join(papers.names())}.")
-        return
-    table = tables.get(draft.paper.table)
-    if table is None:
-        problems.add(
-            ("paper", "table"),
-            f"paper '{draft.paper.key}' has no table '{draft.paper.table}'.{nearest(draft.paper.table, tables)}",
-        )
-    elif draft.paper.row not in table.rows:
-        problems.add(
-            ("paper", "row"),
-            f"table '{draft.paper.table}' has no row '{draft.paper.row}'.{nearest(draft.paper.row, table.rows)}",
-        )
-
-
-def _check_data(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
-    """Report data sets, splits and columns that the catalogue does not have; no file is looked for."""
-    if draft.data is not None:
-        _check_choice(draft, draft.data, problems)
-        _check_streaming(draft, draft.data, problems)
-        for keys, name in _datasets(draft.data, tables):
-            if name.startswith("hf:"):
-                _check_hub_set(name, keys, problems)
-            elif _check_split(name, draft.data.split, keys, ("data", "split"), problems):
-                _check_columns(draft, name, draft.data.split, problems)
-    _check_pair_sources(draft, tables, problems)
-    for part in draft.parts:
-        split = part.params.get("split")
-        for keys, name in _named_datasets(part):
-            _check_split(name, split if isinstance(split, str) else "all", keys, (*part.keys, "split"), problems)
-
-
-def _named_datasets(part: Checked) -> Iterator[tuple[Keys, str]]:
-    """Yield each data set that the parameters of a component name, and its path."""
-    for parameter, resource in part.entry.resources.items() if part.entry else ():
-        value, keys = part.params.get(parameter), (*part.keys, parameter)
-        if resource.kind != "dataset" or value in (None, resource.evaluated):
-            continue
-        yield from (
-            (((*keys, n), str(one)) for n, one in enumerate(value)) if isinstance(value, list) else [(keys, value)]
-        )
-
-
-def _check_choice(draft: Draft, data: Data, problems: Problems) -> None:
-    if data.dataset and data.file:
-        problems.add(("data", "file"), "give either 'dataset' or 'file', not both", at_key=True)
-    elif not data.dataset and data.file is None and draft.losses:
-        problems.add(("data",), "needs 'dataset' (`cse data list` shows them) or 'file', your own text", at_key=True)
-
-
-def _check_streaming(draft: Draft, data: Data, problems: Problems) -> None:
-    if data.streaming and draft.train is not None and draft.train.steps is None:
-        message = "needs train.steps: the length of a stream is not known; n sentences are n / batch_size steps"
-        problems.add(("data", "streaming"), message)
-    if data.streaming and data.limit is not None:
-        problems.add(("data", "limit"), "cannot limit what is streamed: train.steps does", at_key=True)
-    if data.shuffle_buffer is not None and not data.streaming:
-        problems.add(("data", "shuffle_buffer"), "only means something with streaming = true", at_key=True)
-    if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
-        message = "is for `file` and `hf:` data sets: the catalogue knows the columns of its own"
-        problems.add(("data", "column"), message, at_key=True)
-
-
-def _check_hub_set(name: str, keys: Keys, problems: Problems) -> None:
-    """Report a name that is not of the form of a hub data set; the hub itself is not asked."""
-    try:
-        HubSet.parse(name)
-    except CseError as error:
-        problems.add(keys, f"{error.message}: {error.next_action}")
-
-
-def _check_pair_sources(draft: Draft, tables: Mapping[str, Any], problems: Problems) -> None:
-    """Report evaluators that could read a data set or a file and name both or neither."""
-    written = tables.get("evaluators")
-    for key, part in draft.evaluators.items():
-        if part.entry is None or not {"dataset", "file"} <= set(part.entry.parameters.model_fields):
-            continue
-        table = written.get(key) if isinstance(written, Mapping) else None
-        given = {"dataset", "file"} & set(table) if isinstance(table, Mapping) else set()
-        if len(given) == 2:
-            problems.add((*part.keys, "file"), "give either 'dataset' or 'file', not both", at_key=True)
-        elif not given:
-            message = "needs 'dataset' (`cse data list` shows them) or 'file', your own pairs"
-            problems.add(part.keys, message, at_key=True)
-
-
-def _datasets(data: Data, tables: Mapping[str, Any]) -> Iterator[tuple[Keys, str]]:
-    """Yield each name and its path: the recipe writes one name, or an array of them."""
-    written = tables.get("data")
-    listed = isinstance(written, Mapping) and isinstance(written.get("dataset"), list)
-    for number, name in enumerate(data.dataset):
-        yield (("data", "dataset", number) if listed else ("data", "dataset")), name
-
-
-def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
-    try:
-        about = catalogue.entry(name)
-    except UnknownNameError as error:
-        hint = "" if "Did you mean" in error.message else " `cse data list` shows all of them."
-        problems.add(keys, f"{error.message}{hint}")
-        return False
-    try:
-        about.split(split)
-    except UnknownNameError as error:
-        problems.add(split_keys, f"{error.message} {(error.next_action or '').capitalize()}.")
-        return False
-    return True
-
-
-def _check_columns(draft: Draft, name: str, split: str, problems: Problems) -> None:
-    columns = catalogue.entry(name).columns_of(split)
-    for keys, column in _wanted(draft):
-        if column not in columns:
-            hint = suggestion(column, columns) or f" It has: {', '.join(columns)}."
-            more = " `cse data translate` makes a second language." if column == "translation" else ""
-            problems.add(keys, f"dataset '{name}' has no column '{column}'.{hint}{more}")
-
-
-def _wanted(draft: Draft) -> Iterator[tuple[Keys, str]]:
-    """Yield each column that a view, or an augmenter by its parameter `column`, reads."""
-    for name, view in draft.views.items():
-        yield ("views", name, "column"), view.column
-    for part in (augmenter for augmenters in draft.augmenters.values() for augmenter in augmenters):
-        if isinstance(part.params.get("column"), str):
-            yield (*part.keys, "column"), part.params["column"]
+    def paper(self) -> None:
+        paper = self.recipe.paper
+        if paper is None or len(paper.model_fields_set) < len(type(paper).model_fields):
+            return
+        try:
+            tables = papers.load(paper.key).tables
+        except UnknownNameError:
+            self.known("paper", paper.key, papers.names(), ("paper", "key"))
+            return
+        if paper.table not in tables:
+            hint = nearest(paper.table, tables)
+            message = f"paper '{paper.key}' has no table '{paper.table}'.{hint}"
+            self.problems.add("recipe.unknown_table", ("paper", "table"), message)
+        elif paper.row not in tables[paper.table].rows:
+            hint = nearest(paper.row, tables[paper.table].rows)
+            message = f"table '{paper.table}' of paper '{paper.key}' has no row '{paper.row}'.{hint}"
+            self.problems.add("recipe.unknown_row", ("paper", "row"), message)

@@ -1,4 +1,4 @@
-"""A component, a data set, and checks of recipes, as lines and tables."""
+"""Print components, data sets and checks of recipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cse_cli.core.tables import as_rich, plain_table
 
 
 def print_component(about: Mapping[str, Any]) -> None:
-    """Print all of one component."""
+    """Print the documentation and parameters of a component."""
     with stdout_console() as console:
         console.print(Text.assemble((about["name"], "bold"), f"  ({about['kind']}, {about['distribution']})"))
         console.print(Text(f"{about['file']}:{about['line']}", "dim"))
@@ -33,11 +33,11 @@ def print_component(about: Mapping[str, Any]) -> None:
 
 
 def print_dataset(about: Mapping[str, Any]) -> None:
-    """Print all of one data set: its terms, and where its splits are."""
+    """Print the license, sources and splits of a data set."""
     with stdout_console() as console:
         console.print(Text.assemble((about["name"], "bold"), f"  ({about['kind']}, {about['language']})"))
         console.print(Text(f"\n{about['title']}. {about['note']}".rstrip()))
-        console.print(Text(f"\nlicence: {about['licence']}\nsource: {about['citation']}"))
+        console.print(Text(f"\nlicense: {about['license']}\nsource: {about['citation']}"))
         for place in filter(None, (about["url"], *about["sources"])):
             console.print(Text(f"        {place}"))
         rows = [(x["name"], f"{x['rows']:,}", x["where"], ", ".join(x["columns"])) for x in about["splits"]]
@@ -46,9 +46,9 @@ def print_dataset(about: Mapping[str, Any]) -> None:
 
 
 _SOURCES = {
-    "sentences": "a view's sentence vectors",
-    "pooled": "the same before its heads",
-    "encoded": "a view",
+    "sentences": "sentence embeddings of a view",
+    "pooled": "sentence embeddings of a view, before the heads",
+    "encoded": "hidden states of a view",
     "negatives": "the queue",
 }
 
@@ -65,7 +65,7 @@ def _facts(about: Mapping[str, Any]) -> list[str]:
     if "levels" in about:
         lines.append(f"acts on: {', '.join(about['levels']) or 'nothing'}")
     if "metrics" in about:
-        lines.append(f"metrics: {', '.join(about['metrics'])}; shown: {about['metric']}")
+        lines.append(f"metrics: {', '.join(about['metrics'])}; in tables: {about['metric']}")
     return [*lines, ""] if lines else []
 
 
@@ -82,7 +82,7 @@ def _toml(value: Any) -> str:
 
 
 def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:
-    """Print what is wrong, then how many recipes and studies were checked."""
+    """Print all problems, and the number of recipes and studies."""
     for check in checks:
         for problem in check["problems"]:
             sys.stdout.write(f"{problem['text']}\n")

@@ -1,1 +1,1 @@
-"""Records of runs: one directory per run is all that other commands read, and `cse runs` manages them."""
+"""Records of runs, and the commands that read them: `cse runs`."""

@@ -1,7 +1,7 @@
-"""Claims: who does a run. The one place that decides whether a run is done, busy, resumed or new.
+"""Claims: the decision whether a run is done, busy, resumed or new.
 
-A claim is the lock of the run's directory, so several processes, also on several machines that share the state
-directory, can do one study or one search: each takes the next run that no other process holds.
+A claim is the lock of the run's directory. So several processes, on all machines that share the state directory, can
+execute one study or one search: each claims the next free run.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Done:
 
 @dataclass(frozen=True)
 class Busy:
-    """Another process does the run.
+    """Another process executes the run.
 
     Args:
-        run: The run as it is recorded.
+        run: The recorded run.
     """
 
     run: RecordedRun
@@ -42,7 +42,7 @@ class Busy:
 
 @dataclass(frozen=True)
 class Claimed:
-    """This process does the run and holds its lock.
+    """This process executes the run and holds its lock.
 
     Args:
         record: Record of the run.
@@ -63,9 +63,9 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
     """Claim the run of an experiment with a seed.
 
     Args:
-        about: The run as it would be created. Its identity, seed and search decide which recorded runs are the same.
+        about: Description of the run. Recorded runs with the same identity, seed and search are the same run.
         resolved: Resolved recipe of a new run.
-        again: Whether to create a new run although one is finished or unfinished.
+        again: Whether to create a new run even if a recorded run is the same.
     """
     with FileLock(home() / "claims.lock"):
         recorded = all_runs()
@@ -90,15 +90,16 @@ def claim_run(run_id: str) -> Claim:
             return taken
     short = run.about.short
     raise CseError(
-        f"run {short} cannot be resumed: {run.unreadable or f'it comes from {run.about.pulled}'}",
+        f"cannot resume run {short}: {run.unreadable or f'it comes from {run.about.pulled}'}",
         f"run its recipe again: cse run {run.about.path / RECIPE}",
+        code="runs.not_resumable",
     )
 
 
 def same_runs(
     runs: Iterable[RecordedRun], identity: Identity | None, seed: int | None, search: str = "", trial: int | None = None
 ) -> list[RecordedRun]:
-    """Return the runs of one experiment with one seed: of a search, the run of one trial."""
+    """Return the runs of one experiment with one seed, or of one trial of a search."""
     return [
         run
         for run in runs
@@ -111,14 +112,14 @@ def same_runs(
 
 
 def _first_plan(about: About, recorded: Iterable[RecordedRun]) -> Plan | None:
-    """Return the first recorded plan of the same seeds, which another process may have made, or the run's own plan."""
+    """Return the first recorded plan of the same seeds, or the run's own plan."""
     plans = [run.about.plan for run in recorded if run.about.plan and run.about.identity == about.identity]
     same = [plan for plan in plans if about.plan and plan.seeds == about.plan.seeds]
     return min(same, key=lambda plan: plan.made, default=about.plan)
 
 
 def _taken(found: list[RecordedRun]) -> Claim | None:
-    """Return what becomes of a run that is recorded; None if all its records are unusable."""
+    """Claim a recorded run. Return None if all its records are unusable."""
     if done := [run for run in found if run.end in _DONE and not run.unreadable]:
         return Done(max(done, key=lambda run: run.about.created))
     free = [run for run in found if run.end not in _DONE and not run.about.pulled]
@@ -133,16 +134,16 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
         if now.end not in _DONE:
             return Claimed(RunRecord(now.about, lock), resumed=True)
         lock.release()
-        if not now.unreadable:  # it ended after it was read
+        if not now.unreadable:  # it ended in the meantime
             return Done(now)
     return None
 
 
 class BusyError(CseError):
-    """Another process does the run.
+    """Another process executes the run.
 
     Args:
-        run: The run as it is recorded.
+        run: The recorded run.
     """
 
     def __init__(self, run: RecordedRun) -> None:
@@ -150,9 +151,10 @@ class BusyError(CseError):
         super().__init__(
             f"run {short} ({run.name}) is already running: {run.host or 'another process'}",
             f"wait for it, or stop it: cse runs stop {short}",
+            code="runs.busy",
         )
         self.run = run
 
     def __reduce__(self) -> tuple[type[BusyError], tuple[RecordedRun]]:
-        """Return how the error is sent to another process."""
+        """Return the arguments for pickling."""
         return BusyError, (self.run,)

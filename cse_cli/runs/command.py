@@ -12,55 +12,59 @@ import typer
 from registry.errors import CseError
 
 EPILOG = (
-    "Examples:  cse runs ls  ·  cse runs ls --live  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  "
+    "Examples:  cse runs ls  ·  cse runs ls --watch  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  "
     "cse runs rm 3f2a"
 )
 
-Run = Annotated[str, typer.Argument(help="Run: the first characters of its ID, or its name.")]
-Runs = Annotated[list[str], typer.Argument(metavar="RUN", help="Runs: the first characters of their IDs, or names.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Run = Annotated[str, typer.Argument(help="ID or name of the run. A unique prefix of the ID is enough.")]
+Runs = Annotated[
+    list[str], typer.Argument(metavar="RUN", help="IDs or names of the runs. Unique prefixes of the IDs are enough.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 
 
 def ls(
-    recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe: its name, or 'mini/*'.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="Only runs of this recipe, for example 'mini/*'.")] = None,
     status: Annotated[
-        str | None, typer.Option(help="Only running, finished, failed, stopped, pruned or lost runs.")
+        str | None, typer.Option(help="Only runs with this status: running, finished, failed, stopped, pruned or lost.")
     ] = None,
     tag: Annotated[
-        list[str] | None, typer.Option(metavar="KEY[=VALUE]", help="Only runs with this tag; of several, with all.")
+        list[str] | None, typer.Option(metavar="KEY[=VALUE]", help="Only runs with this tag. Repeatable.")
     ] = None,
     experiment: Annotated[
-        str | None, typer.Option(help="Only runs of this group (`cse run --experiment`), a pattern, or experiment ID.")
+        str | None, typer.Option(help="Only runs of this group (`cse run --experiment`), pattern, or experiment ID.")
     ] = None,
-    since: Annotated[str | None, typer.Option(help="Only runs since 2026-11-21, or of the last 3h, 2d.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only runs since this time, for example 2026-11-21, 3h or 2d.")
+    ] = None,
     sort: Annotated[
-        str, typer.Option(help="started, avg, gain, dev or seconds, from high to low; recipe, name or status.")
+        str, typer.Option(help="Order: started, avg, gain, dev or seconds (high to low), recipe, name or status.")
     ] = "started",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
-    live: Annotated[bool, typer.Option("--live", help="Watch running runs, until q or Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Watch running runs until q or Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
-    """List runs, newest first. A run is LOST if its process was killed or its machine went down."""
-    if live:
-        _ls_live(limit, json_)
+    """List runs, newest first. LOST means that the process was killed or its machine went down."""
+    if watch:
+        _watch(limit, json_)
         return
-    from cse_cli.runs.index import earlier_runs
     from cse_cli.runs.listing import RunQuery, check_order
     from cse_cli.runs.view import print_runs, write_runs_json
 
     query = RunQuery(recipe, status, tag or (), experiment, since, check_order(sort), limit)
-    runs = query.lines()
-    (write_runs_json if json_ else print_runs)(runs)
+    runs = query.runs()
+    if json_:
+        write_runs_json(runs)
+    else:
+        print_runs(runs)
     if not runs and query.is_open:
-        sys.stderr.write("no runs yet\n  → `cse run quickstart` makes one in about two minutes\n")
+        sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
     elif not runs:
-        sys.stderr.write("no run matches\n  → `cse runs ls` without options lists all runs\n")
-    if earlier := earlier_runs():
-        sys.stderr.write(f"{earlier}\n")
+        sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
 
 
-def _ls_live(limit: int, json_: bool) -> None:
+def _watch(limit: int, json_: bool) -> None:
     from cse_cli.runs.live import LiveRuns
     from cse_cli.runs.live_view import print_live, show_live, write_live_json
 
@@ -69,35 +73,42 @@ def _ls_live(limit: int, json_: bool) -> None:
         show_live(lambda: live.read()[:limit])
         return
     runs = live.read()[:limit]
-    (write_live_json if json_ else print_live)(runs)
+    if json_:
+        write_live_json(runs)
+    else:
+        print_live(runs)
     if not runs:
-        sys.stderr.write("no run is running\n")
+        sys.stderr.write("no active runs\n")
 
 
 def show(run: Run, json_: Json = False) -> None:
-    """Show a run: scores, curves, settings, what makes its experiment, and its files."""
-    from cse_cli.runs.details import details
+    """Show scores, curves, settings, identity and files of a run."""
+    from cse_cli.runs.details import show_details
     from cse_cli.runs.index import find_run
-    from cse_cli.runs.view import print_details, write_details_json
 
-    (write_details_json if json_ else print_details)(details(find_run(run).run_id))
+    show_details(find_run(run).run_id, json_=json_)
 
 
 def stop(
     runs: Runs,
-    no_wait: Annotated[bool, typer.Option("--no-wait", help="Do not wait until they have ended.")] = False,
+    no_wait: Annotated[bool, typer.Option("--no-wait", help="Return immediately.")] = False,
 ) -> None:
-    """Stop running runs, on any machine that shares the state directory. Each can be resumed."""
-    from cse_cli.runs.stop import print_requested, request_stop, wait_until_stopped
+    """Stop running runs on any machine that shares the state directory. You can resume them."""
+    from cse_cli.runs.stop import request_stop, wait_until_stopped
 
-    (print_requested if no_wait else wait_until_stopped)(request_stop(runs))
+    requested = request_stop(runs)
+    if not no_wait:
+        wait_until_stopped(requested)
+        return
+    for run in requested:
+        sys.stdout.write(f"{run.about.short} {run.name}: requested to stop\n")
 
 
 def logs(
     run: Run,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends, or Ctrl-C.")] = False,
 ) -> None:
-    """Print what a run has printed since its first step."""
+    """Print the log of a run."""
     from cse_cli.runs.stop import print_log
 
     with contextlib.suppress(KeyboardInterrupt):
@@ -105,76 +116,83 @@ def logs(
 
 
 def rm(runs: Runs, yes: Yes = False) -> None:
-    """Delete runs with all their files, and the runs below them, such as the trials of a search."""
+    """Delete runs with all their files, and their child runs, such as the trials of a search."""
+    from rich.filesize import decimal
+
     from cse_cli.core.formatting import counted
     from cse_cli.runs.removal import find_removable, remove
-    from cse_cli.runs.view import print_removed
 
     found = find_removable(runs)
     for run in found:
         sys.stderr.write(f"{run.about.short} {run.name} {run.state}\n")
-    _ask(f"delete {counted(len(found), 'run')}?", yes)
-    print_removed(len(found), remove(found))
+    _confirm(f"delete {counted(len(found), 'run')}?", yes)
+    freed = remove(found)
+    sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
+    sys.stderr.write("Copies in MLflow and other trackers still exist. Delete them in the tracker.\n")
 
 
 def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
     yes: Yes = False,
 ) -> None:
-    """Delete files that nothing needs: checkpoints of finished runs, drafts, directories without `run.toml`."""
+    """Delete checkpoints of finished runs, drafts, and directories without `run.toml`."""
+    from rich.filesize import decimal
+
     from cse_cli.runs.removal import find_garbage, size
-    from cse_cli.runs.view import print_freed, print_garbage
 
     found = find_garbage()
-    sizes = {one.what: size(one.paths) for one in found}
-    print_garbage(sizes)
+    sizes = [size(one.paths) for one in found]
+    for one, freed in zip(found, sizes, strict=True):
+        sys.stdout.write(f"{one.what}: {decimal(freed)}\n")
+    total = decimal(sum(sizes))
+    sys.stdout.write(f"total: {total}\n" if found else "nothing to delete\n")
     if not found or dry_run:
         return
-    _ask("delete all of this?", yes)
+    _confirm("delete all of this?", yes)
     for one in found:
         one.delete()
-    print_freed(sum(sizes.values()))
+    sys.stdout.write(f"{total} freed\n")
 
 
 def export(
-    file: Annotated[Path, typer.Argument(help="Archive to write, such as runs.zip.", dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="Archive to write, for example runs.zip.", dir_okay=False)],
     run: Annotated[
-        list[str] | None,
-        typer.Option(help="Only this run, and the runs below it: first characters of its ID, or name."),
+        list[str] | None, typer.Option(help="Only this run and its child runs: ID prefix or name. Repeatable.")
     ] = None,
-    study: Annotated[list[str] | None, typer.Option(help="Only the runs of this study.")] = None,
+    study: Annotated[list[str] | None, typer.Option(help="Only runs of this study. Repeatable.")] = None,
 ) -> None:
-    """Write finished runs to one archive, without weights: to publish, to send, or to continue a study elsewhere."""
-    from cse_cli.runs.exchange import export_runs, find_exportable
-    from cse_cli.runs.view import print_exported
+    """Write finished runs, without weights, to an archive that another state directory can import."""
+    from rich.filesize import decimal
 
-    found, left_out = find_exportable(run or (), study or ())
-    print_exported(file, len(found), export_runs(found, file), left_out)
+    from cse_cli.core.formatting import counted
+    from cse_cli.runs.exchange import export_runs, find_exportable
+
+    found, skipped = find_exportable(run or (), study or ())
+    sys.stdout.write(f"{file}: {counted(len(found), 'run')}, {decimal(export_runs(found, file))}\n")
+    if skipped:
+        sys.stderr.write(f"{counted(skipped, 'run')} skipped: not finished, or without a readable result\n")
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(help="Archive made by `cse runs export`.", dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="Archive from `cse runs export`.", dir_okay=False)],
 ) -> None:
-    """Read the runs of an archive. Runs that are already here are skipped."""
+    """Import the runs of an archive. Runs that already exist are skipped."""
+    from cse_cli.core.formatting import counted
     from cse_cli.core.paths import require_home
     from cse_cli.runs.exchange import import_runs
-    from cse_cli.runs.view import print_imported
 
     require_home()
-    print_imported(*import_runs(file))
+    new, known = import_runs(file)
+    sys.stdout.write(f"{counted(new, 'run')} imported{f', {known} skipped (already exist)' if known else ''}\n")
 
 
-def _ask(question: str, yes: bool) -> None:
-    """Ask for confirmation before something is deleted.
-
-    Raises:
-        CseError: If stdin is not a terminal.
-        Exit: If the answer is no.
-    """
+def _confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CseError(f"{question} stdin is not a terminal, so you cannot answer", "add --yes to delete")
+        raise CseError(
+            f"{question} cannot confirm, because stdin is not a terminal", "add --yes", code="runs.not_confirmed"
+        )
     if not typer.confirm(question, err=True):
         raise typer.Exit(1)
 
@@ -182,7 +200,7 @@ def _ask(question: str, yes: bool) -> None:
 app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="List, watch, show, stop, remove and exchange runs.")
 app.command(
     "ls",
-    epilog="Examples:  cse runs ls --live  ·  cse runs ls --recipe 'mini/*' --sort avg  ·  "
+    epilog="Examples:  cse runs ls --watch  ·  cse runs ls --recipe 'mini/*' --sort avg  ·  "
     "cse runs ls --tag for=paper --since 2d  ·  cse runs ls | cut -f1,5",
 )(ls)
 app.command("show", epilog="Examples:  cse runs show 3f2a  ·  cse runs show 'quickstart seed 0'")(show)

@@ -1,78 +1,78 @@
-"""Everything that is recorded of one run, for `cse runs show` and reports."""
+"""All recorded facts of one run: `cse runs show`."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from cse_cli.runs.events import History, read_history
+from rich.markup import escape
+
+from cse_cli.core.console import Console, write_json
+from cse_cli.core.formatting import date_and_time, seed_list
+from cse_cli.core.identity import SHORT
+from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, read_run
-from cse_cli.runs.record import MODEL, read_recipe
+from cse_cli.runs.record import MODEL, About, read_recipe
+from cse_cli.runs.view import RUNS_SCHEMA, note, to_document
 from registry.errors import CseError
 
-_PROSE = ("description", "tune")
+PROSE = ("description", "tune")
+"""Parts of a recipe that are not settings of a run."""
+_BARS = "▁▂▃▄▅▆▇█"
+_CURVE_WIDTH = 40
 
 
-@dataclass(frozen=True)
-class RunDetails:
-    """Everything that is recorded of one run.
-
-    Args:
-        run: The run as lists show it.
-        history: What its events say.
-        settings: Dotted key → value of every setting of the resolved recipe.
-        files: Paths of its files, relative to its directory, without those of mirrors.
-        mirrors: Name of a tracker → address and ID of the run there.
-    """
-
-    run: RecordedRun
-    history: History
-    settings: dict[str, str]
-    files: list[str]
-    mirrors: dict[str, dict[str, str]]
-
-    @property
-    def model(self) -> str:
-        """Directory of the selected model, which transformers load. Empty if there is none."""
-        folder = self.run.about.path / MODEL
-        return str(folder) if folder.is_dir() else ""
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Value of each metric at its last step."""
-        return {name: points[max(points)] for name, points in sorted(self.history.metrics.items())}
-
-    @property
-    def curves(self) -> dict[str, list[tuple[int, float]]]:
-        """Step and value of each metric that has several points, in the order of the steps."""
-        found = sorted(self.history.metrics.items())
-        return {name: sorted(points.items()) for name, points in found if len(points) > 1}
-
-
-def details(run_id: str) -> RunDetails:
-    """Return everything about a run, by its whole ID.
+def show_details(run_id: str, *, json_: bool = False) -> None:
+    """Print all recorded facts of a run as text or as one JSON document.
 
     Raises:
         CseError: If its `run.toml` cannot be read.
     """
     run = read_run(run_id)
-    folder = run.about.path
-    settings: dict[str, str] = {}
-    with suppress(CseError):  # the record of a search has no recipe
-        settings = dict(leaves({key: value for key, value in read_recipe(run_id).items() if key not in _PROSE}))
+    document = _document(run)
+    if json_:
+        write_json({"run": document}, RUNS_SCHEMA)
+    else:
+        _print(run, document)
+
+
+def _document(run: RecordedRun) -> dict[str, Any]:
+    folder, history = run.about.path, read_history(run.about.path)
+    points = sorted(history.metrics.items())
     paths = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    files = sorted(str(path) for path in paths if path.parts[0] != "mirrors")
-    return RunDetails(run, read_history(folder), settings, files, _mirrors(run))
+    return {
+        **to_document(run),
+        **{name: getattr(run, name) for name in ("reason", "host", "ended", "damaged", "unreadable")},
+        "about": run.about.model_dump(mode="json"),
+        "recorded_tags": run.tags,
+        "metrics": {name: values[max(values)] for name, values in points},
+        "curves": {name: sorted(values.items()) for name, values in points if len(values) > 1},
+        "warnings": history.warnings,
+        "datasets": history.datasets,
+        "settings": settings_of(run.run_id),
+        "result": None if run.result is None else run.result.model_dump(mode="json"),
+        "mirrors": _mirrors(run),
+        "model": str(folder / MODEL) if (folder / MODEL).is_dir() else None,
+        "folder": str(folder),
+        "files": sorted(str(path) for path in paths if path.parts[0] != "mirrors"),
+    }
 
 
-def leaves(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yield dotted key and text of every value of nested tables."""
+def settings_of(run_id: str) -> dict[str, str]:
+    """Return dotted key → value of every setting of a run. It is empty for the record of a search."""
+    with suppress(CseError):
+        return dict(_leaves({key: value for key, value in read_recipe(run_id).items() if key not in PROSE}))
+    return {}
+
+
+def _leaves(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in tables.items():
         if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{key}.")
+            yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -80,7 +80,90 @@ def leaves(tables: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
 def _mirrors(run: RecordedRun) -> dict[str, dict[str, str]]:
     found = {}
     for file in sorted(run.about.path.glob("mirrors/*.json")):
-        with suppress(OSError, ValueError, AttributeError):  # a damaged file is written again by the mirror
+        with suppress(OSError, ValueError, AttributeError):  # the mirror writes a damaged file again
             state = json.loads(file.read_text(encoding="utf-8"))
             found[file.stem] = {name: str(state.get(name, "")) for name in ("uri", "id")}
     return found
+
+
+def _print(run: RecordedRun, document: Mapping[str, Any]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(run.name)}[/bold]  {run.run_id}  {run.state}")
+    facts = [f"started {run.about.created.astimezone():%Y-%m-%d %H:%M}"]
+    facts += [f"{run.seconds:.1f} s"] if run.seconds is not None else []
+    facts += [text for text in (run.host, note(run)) if text]
+    console.print(escape(", ".join(facts)))
+    scored = {"scores": run.result.scores, "before training": run.result.untrained} if run.result else {}
+    for title, scores in scored.items():
+        _section(console, title, [(name, _metrics(values)) for name, values in scores.items()])
+    curves = document["curves"]
+    _section(console, "curves", [(key, _curve_line([value for _, value in curves[key]])) for key in _leading(curves)])
+    _section(console, "changed settings", [(change, "") for change in run.about.changes])
+    # Scores are metrics too.
+    single = [key for key in document["metrics"] if key not in curves and not (scored and key.startswith("eval/"))]
+    _section(console, "metrics", [(key, f"{document['metrics'][key]:.6g}") for key in single])
+    _section(console, "tags", sorted({**run.tags, **run.about.tags}.items()))
+    _section(console, "experiment", _experiment_lines(run.about))
+    _section(console, "warnings", [(text, "") for text in document["warnings"]])
+    _section(console, "settings", document["settings"].items())
+    _section(console, "model", [(document["model"], "")] if document["model"] else [])
+    mirrors = [(name, f"{known['id']} at {known['uri']}") for name, known in document["mirrors"].items()]
+    _section(console, "also recorded in", mirrors)
+    _section(console, f"files in {run.about.path}", [(name, "") for name in document["files"]])
+
+
+def _experiment_lines(about: About) -> Iterator[tuple[str, str]]:
+    yield "group", about.group
+    if (identity := about.identity) is not None:
+        yield "ID", about.experiment
+        yield "settings", identity.settings[:SHORT]
+        if identity.text:
+            yield "text", identity.text[:SHORT]
+        yield from ((f"weights of {name}", digest[:SHORT]) for name, digest in identity.weights.items())
+        yield from ((f"code of {name}", digest[:SHORT]) for name, digest in identity.code.items())
+    if about.plan is not None:
+        yield "planned", f"{seed_list(about.plan.seeds)}, {date_and_time(about.plan.made)}"
+    yield from ((name, getattr(about, name)) for name in ("study", "parent", "source", "git") if getattr(about, name))
+    yield from ((f"commit of {name}", commit) for name, commit in about.commits.items())
+
+
+def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
+    """Return a curve as bars: means of neighbors if there are more than `width` values, "×" if not finite."""
+    if not values:
+        return ""
+    count = min(width, len(values))
+    edges = [round(i * len(values) / count) for i in range(count + 1)]
+    means = [math.fsum(part) / len(part) for part in (values[a:b] for a, b in pairwise(edges))]
+    finite = [value for value in means if math.isfinite(value)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
+    return "".join(_bar(value, low, high) for value in means)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return "×"
+    return _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] if high > low else _BARS[0]
+
+
+def _leading(names: Iterable[str]) -> list[str]:
+    """Return the names that are not variants of another one: of "spearman" and "spearman_mean" only the first."""
+    known = list(names)
+    return [name for name in known if not any(name.startswith(f"{other}_") for other in known)]
+
+
+def _curve_line(values: Sequence[float]) -> str:
+    return f"{sparkline(values)}  {values[0]:.4g} → {values[-1]:.4g}  ({len(values)} points)"
+
+
+def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
+    rows = list(rows)
+    if not rows:
+        return
+    console.print(f"\n[bold]{escape(title)}[/bold]")
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        console.print(f"  {escape(name):<{width}}  {escape(value)}".rstrip())
+
+
+def _metrics(values: Mapping[str, float]) -> str:
+    return "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values))

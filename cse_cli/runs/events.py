@@ -10,11 +10,11 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from registry.paths import make_folder
 
@@ -24,6 +24,19 @@ FILE = "events.jsonl"
 End = Literal["finished", "failed", "stopped", "pruned"]
 ENDS: tuple[End, ...] = ("finished", "failed", "stopped", "pruned")
 """Kinds of events that end a run. A later "started" resumes it."""
+
+_FIELDS = {
+    "metrics": {"step", "values"},
+    "system": {"values"},
+    "tags": {"values"},
+    "dataset": {"name", "digest", "context", "source"},
+    "warning": {"text"},
+    "evaluated": {"step", "scores"},
+    "checkpoint": {"step"},
+    "file": {"name"},
+    "model": {"name", "title", "about"},
+}
+"""Fields without which an event counts as damaged."""
 
 _LATEST = 1e11
 """A time beyond this one, in the year 5138, is damage."""
@@ -121,9 +134,9 @@ def read_events(folder: Path, offset: int = 0, *, without: Collection[str] = ())
 def _parsed(line: bytes) -> Event:
     try:
         content = json.loads(line)
-        moment = float(content.pop("time"))
-        if 0 <= moment < _LATEST:
-            return Event(str(content.pop("kind")), moment, content)
+        moment, kind = float(content.pop("time")), str(content.pop("kind"))
+        if 0 <= moment < _LATEST and _FIELDS.get(kind, set()) <= content.keys():
+            return Event(kind, moment, content)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         pass
     return Event("damaged", 0.0, {})
@@ -173,67 +186,48 @@ class History:
         return max([resumed, *self.evaluated, *self.metrics.get("train/loss", {})])
 
     def add(self, event: Event) -> None:
-        """Add the next event. One of an unknown kind, or that lacks a field, counts as damaged."""
+        """Add the next event. Events of an unknown kind and events with invalid values count as damaged."""
         try:
-            if event.kind in ENDS:
+            if event.kind == "started":
+                self.starts.append(event)
+                self.end = None
+            elif event.kind in ENDS:
                 self.end = event
+            elif event.kind in _FIELDS:
+                self._add(event.kind, event.data, event.time)
             else:
-                _TAKES[event.kind](self, event, event.data)
-        except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
+                self.damaged += 1
+        except (ValueError, TypeError, AttributeError, OverflowError):
             self.damaged += 1
 
-    def _start(self, event: Event, _: dict[str, Any]) -> None:
-        self.starts.append(event)
-        self.end = None
-
-    def _metrics(self, _: Event, data: dict[str, Any]) -> None:
-        step = int(data["step"])
-        for name, value in data["values"].items():
-            self.metrics.setdefault(name, {})[step] = float(value)
-
-    def _system(self, event: Event, data: dict[str, Any]) -> None:
-        for name, value in data["values"].items():
-            self.system.setdefault(name, {})[event.time] = float(value)
-
-    def _tags(self, _: Event, data: dict[str, Any]) -> None:
-        self.tags |= data["values"]
-
-    def _dataset(self, _: Event, data: dict[str, Any]) -> None:
-        self.datasets.append(data)
-
-    def _warning(self, _: Event, data: dict[str, Any]) -> None:
-        self.warnings.append(data["text"])
-
-    def _evaluated(self, _: Event, data: dict[str, Any]) -> None:
-        self.evaluated[int(data["step"])] = {key: float(value) for key, value in data["scores"].items()}
-
-    def _checkpoint(self, _: Event, data: dict[str, Any]) -> None:
-        self.checkpoint = int(data["step"])
-
-    def _ignore(self, _: Event, __: dict[str, Any]) -> None:
-        pass
-
-    def _damaged(self, _: Event, __: dict[str, Any]) -> None:
-        self.damaged += 1
+    def _add(self, kind: str, data: dict[str, Any], moment: float) -> None:
+        match kind:
+            case "metrics":
+                _add_points(self.metrics, int(data["step"]), data["values"])
+            case "system":
+                _add_points(self.system, moment, data["values"])
+            case "tags":
+                self.tags |= data["values"]
+            case "dataset":
+                self.datasets.append(data)
+            case "warning":
+                self.warnings.append(data["text"])
+            case "evaluated":
+                self.evaluated[int(data["step"])] = {key: float(value) for key, value in data["scores"].items()}
+            case "checkpoint":
+                self.checkpoint = int(data["step"])
 
 
-_TAKES: dict[str, Callable[[History, Event, dict[str, Any]], None]] = {
-    "started": History._start,
-    "metrics": History._metrics,
-    "system": History._system,
-    "tags": History._tags,
-    "dataset": History._dataset,
-    "warning": History._warning,
-    "evaluated": History._evaluated,
-    "checkpoint": History._checkpoint,
-    "damaged": History._damaged,
-    "file": History._ignore,
-    "model": History._ignore,
-}
+T = TypeVar("T")
+
+
+def _add_points(series: dict[str, dict[T, float]], place: T, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        series.setdefault(name, {})[place] = float(value)
 
 
 def read_history(folder: Path, *, without: Collection[str] = ()) -> History:
-    """Return what the events of a run contain, as `read_events` reads them."""
+    """Return the history of a run, without events of some kinds."""
     history = History()
     for event, _ in read_events(folder, without=without):
         history.add(event)

@@ -1,6 +1,6 @@
-"""Finished runs as one archive without weights: `cse runs export` and `cse runs import`.
+"""Archives of finished runs without weights: `cse runs export` and `cse runs import`.
 
-The archive is a ZIP file: `cse-runs.json` with its version, then the files of each run in a directory named by its ID.
+An archive is a ZIP file: `cse-runs.json` with its version, then the files of each run in a directory named by its ID.
 The same runs always give the same bytes.
 """
 
@@ -37,18 +37,18 @@ _FILES = r"run\.toml|recipe\.toml|events\.jsonl|result\.json|environment\.json|l
 _FILE = re.compile(rf"{_FILES}|series/[\w.-]+\.npz|figures/[\w.-]+\.(?:svg|png)", re.ASCII)
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
 _MOST_BYTES = 2**30
-"""Most bytes that an archived run may have. Curves and pairs take a thousandth of it."""
+"""Largest size of an archived run. Curves and pairs need about a thousandth of it."""
 
 
 def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[RecordedRun], int]:
-    """Return the finished runs to export, and how many others were left out because they are not finished.
+    """Return the finished runs to export, and the number of skipped runs.
 
     Args:
-        names: ID prefixes or names of runs, which are exported with the runs below them.
+        names: ID prefixes or names of runs, which are exported with their child runs.
         studies: Names of studies. Without names and studies, all finished runs are exported.
 
     Raises:
-        CseError: If there is no such run or study, or nothing is finished.
+        CseError: If a run or study does not exist, or no run is finished.
     """
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
@@ -57,7 +57,11 @@ def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[
         found = known
     finished = [run for run in found if run.end == "finished" and run.unreadable is None]
     if not finished:
-        raise CseError("no finished run to export", "`cse runs ls --status finished` lists finished runs")
+        raise CseError(
+            "no finished run to export",
+            "list finished runs: cse runs ls --status finished",
+            code="runs.nothing_to_export",
+        )
     return finished, len(found) - len(finished)
 
 
@@ -66,7 +70,9 @@ def _of_study(study: str, known: Sequence[RecordedRun]) -> list[RecordedRun]:
     if not found:
         studies = {run.about.study.rsplit("/", 2)[0] for run in known} - {""}
         raise UnknownNameError(
-            f"no run of a study '{study}' in {runs()}.{suggestion(study, studies)}", "`cse runs ls` lists all runs"
+            f"--study: no run of a study '{study}' in {runs()}.{suggestion(study, studies)}",
+            "list all runs: cse runs ls",
+            code="runs.unknown_study",
         )
     return found
 
@@ -102,12 +108,12 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def import_runs(file: Path) -> tuple[int, int]:
-    """Read all runs of an archive into the state directory; return how many are new, and how many were there before.
+    """Import the runs of an archive, and return the number of new runs and of runs that already exist.
 
     Each run is imported completely or not at all.
 
     Raises:
-        CseError: If the file is not such an archive, or contains something else, or something damaged.
+        CseError: If the file is not an archive of runs, contains unexpected files, or is damaged.
     """
     with _opened(file) as archive:
         members = _members(archive, file)
@@ -118,9 +124,7 @@ def import_runs(file: Path) -> tuple[int, int]:
                 for name, member in names.items():
                     make_folder((draft / name).parent)
                     (draft / name).write_bytes(archive.read(member))
-                about = checked_record(draft, run_id)
-                write_atomically(draft / ABOUT, about.model_copy(update={"pulled": f"archive {file.name}"}).to_toml())
-                draft.rename(folder_of(run_id))
+                adopt(draft, run_id, f"archive {file.name}")
             except CseError as error:
                 raise _not_an_archive(file, f"run {run_id}: {error.message}") from error
             finally:
@@ -130,11 +134,6 @@ def import_runs(file: Path) -> tuple[int, int]:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive of runs for reading.
-
-    Raises:
-        CseError: If the file is missing or not such an archive.
-    """
     try:
         with zipfile.ZipFile(file) as archive:
             if json.loads(archive.read(MANIFEST)) != _VERSION:
@@ -142,7 +141,9 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except FileNotFoundError as error:
         if error.filename == str(file):
-            raise CseError(f"{file} does not exist", "give the path of an archive made by `cse runs export`") from error
+            raise CseError(
+                f"archive {file} does not exist", "use a file from `cse runs export`", code="runs.missing_archive"
+            ) from error
         raise
     # RuntimeError: a member is encrypted. NotImplementedError: an unknown compression.
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
@@ -165,32 +166,44 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
     return found
 
 
-def checked_record(folder: Path, run_id: str) -> About:
-    """Return what a run is, after checking the files that other commands rely on.
+def adopt(draft: Path, run_id: str, origin: str) -> None:
+    """Check a record from elsewhere, mark it as pulled, and move it to its place.
+
+    Args:
+        draft: Directory of the record.
+        run_id: ID of the run.
+        origin: Source of the record, for lists.
 
     Raises:
-        CseError: If one of them is damaged, or the run is not finished.
+        CseError: If a file that other commands need is damaged, or the run is not finished.
     """
     try:
-        about = About.of_toml((folder / ABOUT).read_text(encoding="utf-8"))
+        about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
         if about.run_id != run_id:
-            raise CseError(f"{ABOUT} describes run {about.run_id}")
+            raise _damaged(f"{ABOUT} describes run {about.run_id}")
         if not about.summary:
-            text = (folder / RESULT).read_text(encoding="utf-8")
+            text = (draft / RESULT).read_text(encoding="utf-8")
             if KEY not in json.loads(text):
-                raise CseError(f"{RESULT} has no checksum")
+                raise _damaged(f"{RESULT} has no checksum")
             Result.model_validate_json(text)
     except ValidationError as error:
-        raise CseError(describe(error)) from error
+        raise _damaged(describe(error)) from error
     except (OSError, ValueError, TypeError) as error:
-        raise CseError(str(error)) from error
-    history = read_history(folder)
+        raise _damaged(str(error)) from error
+    history = read_history(draft)
     if history.damaged or history.end is None or history.end.kind != "finished":
-        raise CseError(f"{FILE} is damaged, or the run is not finished")
-    return about
+        raise _damaged(f"{FILE} is damaged, or the run is not finished")
+    write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())
+    draft.rename(folder_of(run_id))
+
+
+def _damaged(why: str) -> CseError:
+    return CseError(why, code="runs.damaged_record")
 
 
 def _not_an_archive(file: Path, why: str) -> CseError:
     return CseError(
-        f"{file} is not an archive of runs, or it is damaged: {why}", "export the runs again: cse runs export FILE"
+        f"{file} is not an archive of runs, or it is damaged: {why}",
+        "export the runs again: cse runs export FILE",
+        code="runs.invalid_archive",
     )

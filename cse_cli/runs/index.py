@@ -1,6 +1,7 @@
 """All recorded runs, read from their directories. Imports neither MLflow nor torch.
 
-A file keeps what was read of each run, by the time and size of the run's files. You can delete it at any time.
+`cache/runs.json` keeps the facts of runs that have ended, by time and size of their files. You can delete it at any
+time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import os
 import sys
 import time
+import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,17 +19,17 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
+from cse_cli._version import __version__
 from cse_cli.core import paths
-from cse_cli.core.formatting import counted
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
-from cse_cli.runs.cache import Cache, Entry, Key
 from cse_cli.runs.events import FILE, read_history
 from cse_cli.runs.lock import is_held
 from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, last_end, lock_of, read_about
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.paths import write_atomically
 from registry.validation import describe
 
 State = Literal["RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED", "LOST"]
@@ -37,10 +39,13 @@ STATES: tuple[State, ...] = ("RUNNING", "FINISHED", "FAILED", "STOPPED", "PRUNED
 SILENT_SECONDS = 1800.0
 """Without file locks, a run that has recorded nothing for this long counts as LOST."""
 
-EARLIER = "run.json"
-"""File of runs that an unreleased earlier version recorded."""
-
 _FILES = (ABOUT, FILE, RESULT)
+Key = tuple[tuple[int, int] | None, ...]
+"""Time and size of each of `_FILES`."""
+
+_UNSAVED = 0.05
+"""Share of the runs that the cache file may lack, so that a new run does not always rewrite it."""
+_unsaved: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class RecordedRun:
     """A run as its directory describes it.
 
     Args:
-        about: What the run is.
+        about: Contents of `run.toml`.
         end: Kind of the event that ended it, or None while it runs or if its process was killed.
         reason: Why it ended, one line.
         host: Machine and process that started it last.
@@ -56,8 +61,8 @@ class RecordedRun:
         ended: Time of its end, or None.
         tags: Tags set during the run.
         damaged: Number of lines of `events.jsonl` that cannot be read.
-        result_text: Contents of `result.json`, already checked, or None.
-        unreadable: Why the result cannot be read, or None.
+        result_text: Result of a finished run as JSON, after its checksum was verified, or None.
+        unreadable: Reason for which the result of a finished run cannot be read, or None.
     """
 
     about: About
@@ -96,13 +101,26 @@ class RecordedRun:
 
     @cached_property
     def result(self) -> Result | None:
-        """Result of a finished run."""
+        """Result of a finished run, or None if it does not exist or cannot be read."""
         return None if self.result_text is None else Result.model_validate_json(self.result_text)
 
     @property
     def is_result(self) -> bool:
         """Whether the run counts as a result of its recipe: finished, readable, and neither a trial nor a summary."""
-        return self.about.is_result and self.end == "finished" and self.result_text is not None
+        return self.about.is_result and self.result_text is not None
+
+    @property
+    def dev(self) -> float | None:
+        """Dev score of the selected state, or None."""
+        result = self.result
+        return None if result is None or result.selected_step is None else result.curve.get(result.selected_step)
+
+    @property
+    def seconds(self) -> float | None:
+        """Training time of a finished run, otherwise the time between its start and its end."""
+        if self.result is not None:
+            return self.result.seconds
+        return (self.ended - self.started).total_seconds() if self.started and self.ended else None
 
 
 @dataclass(frozen=True)
@@ -120,33 +138,36 @@ class Index:
 
 def read_index() -> Index:
     """Return all recorded runs."""
-    known, run_ids, folder = _cache(paths.cache() / "runs.jsonl"), _run_ids(), str(runs())
+    file, run_ids = paths.cache() / "runs.json", recorded_ids()
+    known = _known(file)
     found: list[RecordedRun] = []
     damaged: dict[str, str] = {}
     for run_id in run_ids:
-        key = _key(f"{folder}/{run_id}")
+        key = _key(run_id)
+        if run_id in known and known[run_id][0] == key:
+            found.append(known[run_id][1])
+            continue
         try:
-            if (entry := known.get(run_id, key)) is None:
-                known.add(entry := _read(run_id, key))
-            found.append(_built(entry))
+            run = read_run(run_id)
         except CseError as error:
             if key[0] is not None:
                 damaged[run_id] = error.message
-    known.save(run_ids)
+            continue
+        found.append(run)
+        if run.end is not None:
+            known[run_id] = key, run
+            _unsaved.add(run_id)
+    if len(_unsaved) > len(run_ids) * _UNSAVED:
+        _unsaved.clear()
+        _write(file, {run_id: known[run_id] for run_id in run_ids if run_id in known})
     return Index(sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged)
 
 
-def earlier_runs() -> str:
-    """Return a message about runs that an unreleased earlier version recorded; empty if there are none."""
-    number = len([*runs().glob(f"*/{EARLIER}")])
-    return f"{counted(number, 'run')} of an unreleased earlier version of cse cannot be read" if number else ""
-
-
 def all_runs() -> list[RecordedRun]:
-    """Return all recorded runs, newest first. A run whose `run.toml` cannot be read is left out with a warning."""
+    """Return all recorded runs, newest first. A run whose `run.toml` cannot be read is skipped with a warning."""
     index = read_index()
     for run_id, why in index.damaged.items():
-        sys.stderr.write(f"warning: run {run_id[:8]} is left out: {why}\n")
+        sys.stderr.write(f"warning: skipping run {run_id[:8]}: {why}\n")
     return index.runs
 
 
@@ -154,18 +175,16 @@ def finished_runs() -> list[RecordedRun]:
     """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
     known = [run for run in all_runs() if run.about.is_result]
     for run in known:
-        if why := _left_out(run):
-            sys.stderr.write(f"warning: run {run.about.short} ({run.name}) is left out: {why}\n")
+        if why := _problem(run):
+            sys.stderr.write(f"warning: skipping run {run.about.short} ({run.name}): {why}\n")
     return [run for run in known if run.is_result]
 
 
-def _left_out(run: RecordedRun) -> str | None:
+def _problem(run: RecordedRun) -> str | None:
     """Return why a run that has scores is not a result, or None."""
-    if run.end == "finished":
-        return run.unreadable
-    if run.end is None and (folder_of(run.run_id) / RESULT).exists() and run.state == "LOST":
-        return f"{FILE} lacks its end. To add it: cse run --resume {run.about.short}"
-    return None
+    if run.end is None and (run.about.path / RESULT).exists() and run.state == "LOST":
+        return f"{FILE} lacks its end → cse run --resume {run.about.short}"
+    return run.unreadable
 
 
 def finished_results() -> list[Result]:
@@ -179,7 +198,32 @@ def read_run(run_id: str) -> RecordedRun:
     Raises:
         CseError: If its `run.toml` cannot be read.
     """
-    return _built(_read(run_id, _key(str(folder_of(run_id)))))
+    about, history = read_about(run_id), read_history(folder_of(run_id), without=("metrics", "system"))
+    end, last = history.end, history.starts[-1].data if history.starts else {}
+    has_result = end is not None and end.kind == "finished" and not about.summary
+    result_text, unreadable = _read_result(run_id) if has_result else (None, None)
+    return RecordedRun(
+        about=about,
+        end=end.kind if end else None,
+        reason=str(end.data.get("reason", "")) if end else "",
+        host=f"process {last['pid']} on {last['host']}" if {"pid", "host"} <= last.keys() else "",
+        started=datetime.fromtimestamp(history.starts[0].time, UTC) if history.starts else None,
+        ended=datetime.fromtimestamp(end.time, UTC) if end else None,
+        tags=history.tags,
+        damaged=history.damaged,
+        result_text=result_text,
+        unreadable=unreadable,
+    )
+
+
+def _read_result(run_id: str) -> tuple[str | None, str | None]:
+    try:
+        result = Result.model_validate_json((folder_of(run_id) / RESULT).read_bytes())
+    except ValidationError as error:
+        return None, f"{RESULT} is damaged or from another version of cse: {describe(error)}"
+    except OSError as error:
+        return None, f"{RESULT} cannot be read: {error}"
+    return json.dumps(result.model_dump(mode="json")), None  # unlike pydantic, keeps NaN
 
 
 def result_of(run_id: str) -> Result | None:
@@ -201,10 +245,23 @@ def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) ->
     if prefix_or_name and matching:
         listed = ", ".join(f"{run.about.short} ({run.name})" for run in matching[:5])
         raise UnknownNameError(
-            f"'{prefix_or_name}' matches {len(matching)} runs: {listed}", "give more characters of the ID"
+            f"'{prefix_or_name}' matches {len(matching)} runs: {listed}",
+            "use more characters of the ID",
+            code="runs.ambiguous_run",
         )
     near = suggestion(prefix_or_name, [*(run.name for run in known), *(run.about.short for run in known)])
-    raise UnknownNameError(f"no run '{prefix_or_name}' in {runs()}.{near}", "`cse runs ls` lists all runs")
+    raise UnknownNameError(
+        f"run '{prefix_or_name}' does not exist in {runs()}.{near}",
+        "list all runs: cse runs ls",
+        code="runs.unknown_run",
+    )
+
+
+def recorded_ids() -> list[str]:
+    """Return the names of all directories of runs, damaged ones included."""
+    with suppress(OSError):
+        return [entry.name for entry in os.scandir(runs()) if not entry.name.startswith(".") and entry.is_dir()]
+    return []
 
 
 def _last_change(run_id: str) -> float:
@@ -213,71 +270,39 @@ def _last_change(run_id: str) -> float:
     return 0.0
 
 
-def _run_ids() -> list[str]:
-    with suppress(OSError):
-        return [entry.name for entry in os.scandir(runs()) if not entry.name.startswith(".") and entry.is_dir()]
-    return []
+def _key(run_id: str) -> Key:
+    folder = folder_of(run_id)
+    return tuple(_stat(f"{folder}/{name}") for name in _FILES)
 
 
-def _key(folder: str) -> Key:
-    """Return time and size of the files that `_read` reads."""
-    return [_stat(f"{folder}/{name}") for name in _FILES]
-
-
-def _stat(file: str) -> list[int] | None:
+def _stat(file: str) -> tuple[int, int] | None:
     try:
         found = os.stat(file)  # noqa: PTH116 - pathlib would take half of the time of `read_index`
     except OSError:
         return None
-    return [found.st_mtime_ns, found.st_size]
-
-
-def _read(run_id: str, key: Key) -> Entry:
-    """Return what the files of a run say.
-
-    Raises:
-        CseError: If `run.toml` cannot be read.
-    """
-    about, history = read_about(run_id), read_history(folder_of(run_id), without=("metrics", "system"))
-    end, last = history.end, history.starts[-1].data if history.starts else {}
-    has_result = end is not None and end.kind == "finished" and not about.summary
-    result, unreadable = _read_result(run_id) if has_result else ("", None)
-    facts = {
-        "about": about.model_dump(mode="json", exclude_defaults=True),
-        "end": end.kind if end else None,
-        "reason": str(end.data.get("reason", "")) if end else "",
-        "host": f"process {last['pid']} on {last['host']}" if {"pid", "host"} <= last.keys() else "",
-        "started": history.starts[0].time if history.starts else None,
-        "ended": end.time if end else None,
-        "tags": history.tags,
-        "damaged": history.damaged,
-        "unreadable": unreadable,
-    }
-    return Entry(run_id, key, facts, result.encode())
-
-
-def _read_result(run_id: str) -> tuple[str, str | None]:
-    """Return the contents of `result.json`, or why it cannot be read."""
-    try:
-        text = (folder_of(run_id) / RESULT).read_text(encoding="utf-8")
-        return json.dumps(Result.model_validate_json(text).model_dump(mode="json")), None  # NaN stays NaN
-    except ValidationError as error:
-        return "", f"{RESULT} is damaged or from another version of cse: {describe(error)}"
-    except (OSError, ValueError) as error:
-        return "", f"{RESULT} cannot be read: {error}"
-
-
-def _built(entry: Entry) -> RecordedRun:
-    facts = entry.facts
-    times = {name: _time(facts[name]) for name in ("started", "ended")}
-    about = About.model_validate(facts["about"])
-    return RecordedRun(**{**facts, **times, "about": about, "result_text": entry.result.decode() or None})
-
-
-def _time(seconds: float | None) -> datetime | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return found.st_mtime_ns, found.st_size
 
 
 @cache
-def _cache(file: Path) -> Cache:
-    return Cache(file)
+def _entries() -> TypeAdapter[dict[str, tuple[Key, RecordedRun]]]:
+    return TypeAdapter(dict[str, tuple[Key, RecordedRun]])
+
+
+@cache
+def _known(file: Path) -> dict[str, tuple[Key, RecordedRun]]:
+    """Return the runs in the cache. It is empty if the file is missing, damaged or from another version."""
+    with suppress(OSError, ValueError):
+        checksum, _, content = file.read_bytes().partition(b"\n")
+        if checksum == _checksum(content):
+            return _entries().validate_json(content)
+    return {}
+
+
+def _write(file: Path, entries: dict[str, tuple[Key, RecordedRun]]) -> None:
+    content = _entries().dump_json(entries, exclude_defaults=True)
+    with suppress(OSError):  # `cse` also reads a read-only state directory and one on a full disk
+        write_atomically(file, _checksum(content) + b"\n" + content)
+
+
+def _checksum(content: bytes) -> bytes:
+    return b"%s %08x" % (__version__.encode(), zlib.crc32(content))

@@ -1,4 +1,4 @@
-"""Running runs on one screen, as tab-separated lines, and as JSON."""
+"""Views of running runs: a screen, tab-separated lines and JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cse_cli.runs.live import SILENT_SECONDS, LiveRun
 
 REFRESH_SECONDS = 1.0
 LIVE_SCHEMA = 2
-"""Version of the JSON of `cse runs ls --live`."""
+"""Version of the JSON of `cse runs ls --watch`."""
 
 _COLUMNS = ("run", "recipe", "seed", "place", "step", "dev", "left", "last line")
 _END_KEYS = (b"q", b"Q", b"\x04")
@@ -41,7 +41,7 @@ def write_live_json(runs: Sequence[LiveRun]) -> None:
 
 
 def show_live(read: Read) -> None:
-    """Show the runs that `read` returns on a separate screen, until q or Ctrl-C."""
+    """Show the runs from `read` on a separate screen until q or Ctrl-C."""
     console = Console(highlight=False)
     with suppress(KeyboardInterrupt), _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -51,17 +51,17 @@ def show_live(read: Read) -> None:
 
 
 def live_screen(runs: Sequence[LiveRun], height: int) -> Group:
-    """Return one screen of `height` lines: a table, and below it the last line of each run if there is room."""
+    """Return one screen of `height` lines: a table, and the last line of each run if they fit."""
     lost = sum(run.lost for run in runs)
     count = f"{counted(len(runs) - lost, 'run')} running{f', {lost} lost' if lost else ''}"
     head = Text.assemble((count, "bold"), (f" · {time.strftime('%H:%M:%S')} · q quits", "dim"))
     if not runs:
         return Group(head)
-    room = max(1, height - 4)  # without the head, the headings, and a line for the rest
-    shown = runs[:room]
-    rest = Text(f"and {len(runs) - room} more" if len(runs) > room else "", style="dim")
+    rows = max(1, height - 4)  # without the title, the header, and a line for the rest
+    shown = runs[:rows]
+    rest = Text(f"and {len(runs) - rows} more" if len(runs) > rows else "", style="dim")
     lines = [Text(f"{run.run_id[:8]}  {run.last_line}", "dim", no_wrap=True, overflow="ellipsis") for run in shown]
-    return Group(head, as_rich(_table(shown), gap=1), rest, *lines[: room - len(shown)])
+    return Group(head, as_rich(_table(shown), gap=1), rest, *lines[: rows - len(shown)])
 
 
 def _table(runs: Sequence[LiveRun]) -> Table:
@@ -90,7 +90,7 @@ def _left(run: LiveRun) -> str:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bytes]]:
-    """Yield a function that waits some seconds for a key and returns it, or nothing."""
+    """Yield a function that waits up to some seconds for a key, and returns it or an empty string."""
     if not sys.stdin.isatty():
         yield _wait
         return

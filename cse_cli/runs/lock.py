@@ -1,10 +1,11 @@
-"""The lock that the process of a run holds while it runs. Other processes recognize a running run by it.
+"""The lock that the process of a run holds. Other processes recognize a running run by it.
 
-It is the operating system's lock on a file in the run's directory. It needs no clock and no process ID, so it also
-works between containers and machines that share a disk. It is released when its process ends, even by SIGKILL.
+It is the operating system's lock on a file. It needs no clock and no process ID, so it also works between containers
+and machines that share a disk. The system releases it when the process exits, even by SIGKILL.
 
-Some file systems have no locks (NFS without its lock service, Lustre mounted without `flock`). A run on such a file
-system runs without a lock, and `is_held` returns None.
+`filelock` cannot replace it: `is_held` must work in a read-only directory and must not block the owner, file systems
+without locks (NFS without its lock service, Lustre without `flock`) must not stop a run, and `filelock` adds 50 ms to
+every command. On such a file system, a run is not locked and `is_held` returns None.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import os
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from registry.paths import make_folder
@@ -24,7 +24,7 @@ LOCK = "lock"
 """Name of the locked file in a run's directory. It is never deleted: another process may be about to lock it."""
 
 _PROBE_SECONDS = 0.5
-"""Longer than `is_held` holds a lock that it finds free."""
+"""Longer than `is_held` holds a free lock."""
 _POLL_SECONDS = 0.02
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
@@ -33,7 +33,7 @@ _held: set[int] = set()
 
 
 class FileLock:
-    """An exclusive lock on a file, held until `release` or until the process ends. A context manager that waits for it.
+    """Exclusive lock on a file, until `release` or the end of the process. A context manager that waits for it.
 
     Args:
         file: File to lock. It and its directory are created if they do not exist.
@@ -76,14 +76,12 @@ class FileLock:
         self.acquire(float("inf"))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
 def is_held(file: Path) -> bool | None:
-    """Return whether a process holds the lock on a file; None if the file cannot be locked."""
+    """Return whether a process holds the lock on a file, or None if the file cannot be locked."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except FileNotFoundError:
@@ -102,7 +100,7 @@ def is_held(file: Path) -> bool | None:
 
 
 def _leave_to_parent() -> None:
-    """Close the locks in a forked child, which would hold them after the run's own process is killed."""
+    """Close the locks in a forked child, which would otherwise hold them after its parent exits."""
     for descriptor in _held:
         with suppress(OSError):
             os.close(descriptor)

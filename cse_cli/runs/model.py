@@ -1,4 +1,4 @@
-"""Saved models of runs, and the digests that reveal a changed file."""
+"""Saved models of runs, and their digests, which reveal changed files."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 from cse_cli.core.paths import runs
 from cse_cli.runs.record import MODEL, RECIPE
 from registry.errors import CseError
-from registry.model_files import sha256_of
 from registry.paths import write_atomically
+from registry.resources.model_files import sha256_of
 
 MODEL_DIGESTS = "model.sha256"
 """Name of the file with the SHA-256 of each of the model's files, in the format of `sha256sum --check`."""
 
 
 def model_of_run(run: str) -> str | None:
-    """Return the directory of the model of the run with this ID prefix, or None if there is no such run or model."""
+    """Return the model directory of the run with this ID prefix, or None if the run or model does not exist."""
     matching = [path for path in runs().glob(f"{run}*/{MODEL}") if path.is_dir()] if run.isalnum() else []
     return str(matching[0]) if len(matching) == 1 else None
 
@@ -44,9 +44,10 @@ def checked_model_of_run(run: str) -> str | None:
             for digest, _, name in (line.rstrip("\n").partition("  ") for line in lines):
                 file = notes.parent / name
                 if not file.is_file() or sha256_of(file) != digest:
-                    what = "changed after the run" if file.is_file() else "is missing"
+                    problem = f"was changed: its SHA-256 differs from {notes}" if file.is_file() else "is missing"
                     raise CseError(
-                        f"{file} {what}: its SHA-256 is not that in {notes}",
+                        f"{file} {problem}",
                         f"restore it from a backup, or train again: cse run {notes.with_name(RECIPE)}",
+                        code="runs.damaged_model",
                     )
     return found

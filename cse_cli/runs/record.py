@@ -1,11 +1,11 @@
-"""The record of one run: a directory that says what the run is and keeps everything that happens to it.
+"""The record of one run: a directory with its description and its events.
 
 In `runs/<id>/`:
 
-* `run.toml`: what the run is, written once
-* `recipe.toml`: the resolved recipe, which `cse run` accepts like any other
-* `events.jsonl`: what happened, append only (`cse_cli.runs.events`)
-* `result.json`: the scores of a finished run
+* `run.toml`: description of the run, written once
+* `recipe.toml`: the resolved recipe, a valid argument of `cse run`
+* `events.jsonl`: events, append only (`cse_cli.runs.events`)
+* `result.json`: scores of a finished run
 * `environment.json`, `series/`, `figures/`, `model/`, `checkpoint*.pt`, `log.txt`, `lock`, `mirrors/`
 """
 
@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cse_cli.core.formatting import to_toml
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.paths import runs
-from cse_cli.runs.events import ENDS, End, EventLog, read_events
+from cse_cli.runs.events import End, EventLog, read_history
 from cse_cli.runs.lock import LOCK, FileLock
 from registry.errors import CseError
 from registry.paths import make_folder, write_atomically
@@ -48,7 +48,7 @@ MODEL = "model"
 
 
 class About(BaseModel):
-    """What a run is: the contents of `run.toml`.
+    """Contents of `run.toml`.
 
     Args:
         run_id: ID of the run, and name of its directory.
@@ -58,13 +58,13 @@ class About(BaseModel):
         seed: Seed of the run, or None for the record of a search.
         created: Time at which the record was created.
         group: Group of related runs: the experiment in MLflow.
-        parent: ID of the run that this one belongs to, such as the record of a search.
-        study: Cell of a study that the run fills.
-        search: Name of the search whose trial this is. Such a run is not a result of its recipe.
+        parent: ID of the parent run, such as the record of a search.
+        study: Cell of a study that the run belongs to.
+        search: Name of the search if the run is a trial. A trial is not a result of its recipe.
         trial: Number of the trial.
         confirms: Name of the search whose best values this run verifies.
         summary: "tuning" or "seeds" for a record that summarizes others and has no result.
-        changes: What `--set` and `--unset` changed, such as "train.steps=10" or "no queue".
+        changes: Changes by `--set` and `--unset`, such as "train.steps=10" or "no queue".
         tags: Tags of the user (`--tag`).
         note: Description of the recipe.
         method: Name of the method, from the recipe's title.
@@ -72,11 +72,11 @@ class About(BaseModel):
         data: Name of the training text.
         paper: Reported row that the recipe reproduces: "paper/table/row".
         test_selected: Whether a test split selects the state.
-        commits: Repository on the Hub → commit that the run uses, also when it is resumed.
+        commits: Repository on the Hub → commit that the run uses.
         git: Commit of the recipe's repository. Empty if it is not in one.
-        identity: Identity of the experiment, or None for a record without a run of its own.
+        identity: Identity of the experiment, or None for the record of a search.
         plan: Seeds that were planned together with this one, or None.
-        pulled: Where the record came from, if it was pulled from a server or imported from an archive.
+        pulled: Source of the record if it was pulled from a server or imported from an archive, otherwise empty.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -116,17 +116,17 @@ class About(BaseModel):
 
     @property
     def short(self) -> str:
-        """First characters of the ID, as lists show it."""
+        """First characters of the ID, for lists."""
         return self.run_id[:8]
 
     @property
     def experiment(self) -> str:
-        """ID of the experiment. Empty for a record without a run of its own."""
+        """ID of the experiment. Empty for the record of a search."""
         return "" if self.identity is None else self.identity.experiment
 
     @property
     def is_result(self) -> bool:
-        """Whether the run, once finished, is a result of its recipe: trials and summaries are not."""
+        """Whether the finished run is a result of its recipe. Trials and summaries are not."""
         return not self.search and not self.summary
 
     def to_toml(self) -> str:
@@ -137,7 +137,7 @@ class About(BaseModel):
 
     @classmethod
     def of_toml(cls, text: str) -> Self:
-        """Return what the contents of `run.toml` describe.
+        """Parse the contents of `run.toml`.
 
         Raises:
             ValueError: If they are damaged or from another version.
@@ -151,7 +151,7 @@ class About(BaseModel):
             raise ValueError(describe(error)) from error
 
     def write(self, resolved: Mapping[str, Any] | None = None) -> None:
-        """Create the directory with `run.toml` and, if there is one, the resolved recipe, all or nothing."""
+        """Create the directory with `run.toml` and the resolved recipe atomically."""
         draft = self.path.with_name(f".{self.run_id}.{os.getpid()}")
         make_folder(draft)
         try:
@@ -177,17 +177,17 @@ def folder_of(run_id: str) -> Path:
 
 
 def read_about(run_id: str) -> About:
-    """Return what a run is.
+    """Return the contents of `run.toml`.
 
     Raises:
-        CseError: If `run.toml` is missing, damaged or of another version.
+        CseError: If the file is missing, damaged or from another version.
     """
     file = folder_of(run_id) / ABOUT
     try:
         about = About.of_toml(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unreadable(file, str(error)) from error
-    if about.run_id != run_id:  # somebody copied the directory
+    if about.run_id != run_id:  # the directory was copied
         raise _unreadable(file, f"it describes run {about.run_id}")
     return about
 
@@ -209,16 +209,16 @@ def _unreadable(file: Path, why: str) -> CseError:
     return CseError(
         f"{file} is missing, damaged or from another version of cse: {why}",
         f"restore it from a backup, or delete {file.parent} and run the recipe again",
+        code="runs.damaged_record",
     )
 
 
 class RunRecord:
-    """Writes the record of one run. Only the process that holds the run's lock has one.
+    """Writer of the record of one run. The process must hold the run's lock.
 
     Args:
-        about: What the run is.
-        lock: Lock of the run, which is held, or None for a record that nothing is written to: on all processes of a
-            run except the first.
+        about: Contents of `run.toml`.
+        lock: Acquired lock of the run, or None to write nothing: on all processes of a run except the first.
     """
 
     def __init__(self, about: About, lock: FileLock | None) -> None:
@@ -252,7 +252,7 @@ class RunRecord:
         self._append("tags", values=dict(values))
 
     def dataset(self, name: str, digest: str, context: str, source: str) -> None:
-        """Record a data set that the run reads; context is "training" or "evaluation"."""
+        """Record a data set of the run. `context` is "training" or "evaluation"."""
         self._append("dataset", name=name, digest=digest, context=context, source=source)
 
     def warned(self, text: str) -> None:
@@ -269,13 +269,13 @@ class RunRecord:
         self.sync()
 
     def file(self, name: str, content: str | None = None) -> None:
-        """Record that a file or directory belongs to the record; with `content`, write it first."""
+        """Record that a file or directory belongs to the record. Write `content` to it first."""
         if self._log is not None and content is not None:
             write_atomically(self.path / name, content)
         self._append("file", name=name)
 
     def model(self, name: str, title: str, about: Mapping[str, str]) -> None:
-        """Record that the directory `name` holds the selected model."""
+        """Record that the directory `name` contains the selected model."""
         self._append("model", name=name, title=title, about=dict(about))
 
     def sync(self) -> None:
@@ -310,22 +310,22 @@ class RunRecord:
 
 
 def unrecorded() -> RunRecord:
-    """Return a record that nothing is written to, for training outside a run."""
+    """Return a record without a file, for training outside a run."""
     return RunRecord(About(name="unrecorded", group="unrecorded"), None)
 
 
 def lock_of(run_id: str) -> Path:
-    """Return the file that the process of a run locks."""
+    """Return the lock file of a run."""
     return folder_of(run_id) / LOCK
 
 
 def log_of(run_id: str) -> Path:
-    """Return the file with the printed lines of a run."""
+    """Return the log file of a run."""
     return folder_of(run_id) / LOG
 
 
 def delete_checkpoints(run_id: str) -> None:
-    """Delete the checkpoints of a run that nothing will resume."""
+    """Delete the checkpoints of a run that will not be resumed."""
     for pattern in ("*.pt", "*.partial"):
         for file in folder_of(run_id).glob(pattern):
             with suppress(FileNotFoundError):
@@ -334,10 +334,5 @@ def delete_checkpoints(run_id: str) -> None:
 
 def last_end(run_id: str) -> str | None:
     """Return how a run ended, one of `ENDS`, or None if it runs or its process was killed."""
-    end: str | None = None
-    for event, _ in read_events(folder_of(run_id), without=("metrics", "system")):
-        if event.kind in ENDS:
-            end = event.kind
-        elif event.kind == "started":
-            end = None
-    return end
+    end = read_history(folder_of(run_id), without=("metrics", "system")).end
+    return None if end is None else end.kind

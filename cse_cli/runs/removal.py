@@ -1,4 +1,4 @@
-"""Delete runs, and files that nothing needs: `cse runs rm` and `cse runs gc`."""
+"""Delete runs (`cse runs rm`) and unused files (`cse runs gc`)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cse_cli.core.paths import home, runs
-from cse_cli.runs.index import EARLIER, RecordedRun, all_runs, find_run
+from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, folder_of, lock_of
 from registry.errors import CseError
 
 _YOUNG_SECONDS = 3600.0
-"""A directory without `run.toml` that is younger may belong to a process that is about to write it."""
+"""Minimum age of a directory without `run.toml`. A process may be about to complete a younger one."""
 
 
 def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) -> list[RecordedRun]:
-    """Return runs and all runs below them, such as the trials of a search."""
+    """Return runs and all their child runs, such as the trials of a search."""
     wanted = {run.run_id for run in named}
     while below := {run.run_id for run in known if run.about.parent in wanted} - wanted:
         wanted |= below
@@ -29,49 +29,51 @@ def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) ->
 
 
 def find_removable(names: Sequence[str]) -> list[RecordedRun]:
-    """Return the runs with these ID prefixes or names, and the runs below them.
+    """Return the runs with these ID prefixes or names, and their child runs.
 
     Raises:
-        UnknownNameError: If for a name no run or several runs match.
+        UnknownNameError: If no run or several runs match a name.
         CseError: If one of them is running.
     """
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
     for run in found:
         if run.state == "RUNNING":
-            raise _is_running(run)
+            raise _running_error(run)
     return found
 
 
 def remove(found: Sequence[RecordedRun]) -> int:
-    """Delete runs with all their files, and return how many bytes that frees.
+    """Delete runs with all their files, and return the number of bytes freed.
 
     Raises:
-        CseError: If one of them was resumed meanwhile. Those before it are deleted.
+        CseError: If one of them was resumed in the meantime. The runs before it are deleted.
     """
     freed = 0
     for run in found:
         lock, hidden = FileLock(lock_of(run.run_id)), run.about.path.with_name(f".{run.run_id}.removed")
-        with FileLock(home() / "claims.lock"):  # no process may claim the run now
+        with FileLock(home() / "claims.lock"):  # no other process can claim the run now
             if not lock.acquire():
-                raise _is_running(run)
+                raise _running_error(run)
             try:
                 freed += size([run.about.path])
-                run.about.path.rename(hidden)  # a process that is killed here leaves no half of a run
+                run.about.path.rename(hidden)  # atomic, so that kill -9 leaves no partial run
             finally:
                 lock.release()
         shutil.rmtree(hidden)
     return freed
 
 
-def _is_running(run: RecordedRun) -> CseError:
+def _running_error(run: RecordedRun) -> CseError:
     short = run.about.short
-    return CseError(f"run {short} ({run.name}) is running", f"stop it first: cse runs stop {short}")
+    return CseError(
+        f"run {short} ({run.name}) is still running", f"stop it first: cse runs stop {short}", code="runs.running"
+    )
 
 
 @dataclass(frozen=True)
 class Garbage:
-    """Files that nothing needs.
+    """Unused files.
 
     Args:
         what: Description for a list.
@@ -91,12 +93,12 @@ class Garbage:
 
 
 def find_garbage() -> list[Garbage]:
-    """Return checkpoints of finished runs, and what processes that were killed left: drafts and incomplete runs."""
+    """Return checkpoints of finished runs, and drafts and incomplete runs of killed processes."""
     return [*_checkpoints(), *_incomplete()]
 
 
 def size(paths: Sequence[Path]) -> int:
-    """Return how many bytes are freed if these are deleted. A file that has another name too frees none."""
+    """Return the number of bytes that deleting these files frees. Files with several hard links free none."""
     files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
     found = [file.lstat() for file in files if file.is_symlink() or file.is_file()]
     return sum(one.st_size for one in found if one.st_nlink == 1)
@@ -114,7 +116,7 @@ def _incomplete() -> Iterator[Garbage]:
     with suppress(FileNotFoundError):
         for entry in sorted(os.scandir(runs()), key=lambda entry: entry.name):
             hidden = entry.name.startswith(".")
-            complete = not hidden and any((folder_of(entry.name) / name).exists() for name in (ABOUT, EARLIER))
+            complete = not hidden and (folder_of(entry.name) / ABOUT).exists()
             if entry.is_dir() and not complete and time.time() - entry.stat().st_mtime > _YOUNG_SECONDS:
                 what = "draft or removed run" if hidden else "directory without run.toml"
                 yield Garbage(f"{what} {entry.name}", (Path(entry.path),))

@@ -1,4 +1,4 @@
-"""How a run ends: finished, failed after an exception, stopped after a signal or `cse runs stop`.
+"""End of a run: finished, failed after an exception, stopped after a signal or `cse runs stop`.
 
 Slurm and `docker stop` send SIGTERM, and a closed terminal sends SIGHUP.
 """
@@ -22,14 +22,14 @@ Handler = Callable[[int, FrameType | None], Any]
 
 
 class Terminated(SystemExit):
-    """The process was asked to end by a signal; exits with 128 + its number."""
+    """A signal that stops the process. The exit code is 128 + its number."""
 
 
 @contextmanager
 def ending(record: RunRecord) -> Iterator[None]:
     """Record how the run ends: "stopped" after Ctrl-C, a signal or `cse runs stop`, "failed" after an exception.
 
-    A broken pipe counts as stopped too, and so does the exit that rich makes of it.
+    A broken pipe, which rich converts to an exit, counts as stopped too.
     """
     request = _StopRequest()
     _active.append(request)
@@ -59,18 +59,18 @@ def ending(record: RunRecord) -> Iterator[None]:
     finally:
         _active.remove(request)
         _restore(previous)
-    if request.number is not None:  # it came after the last step: the run is finished, the process is to end
+    if request.number is not None:  # it came after the last step: the run is finished, but the process must exit
         raise request.error()
 
 
 def stop_if_asked() -> None:
-    """Raise again what a signal raised: Python ignores exceptions in a finaliser or a weak reference's callback.
+    """Raise the exception of a received signal again. Call this between steps.
 
-    Long work calls this now and then; without it, a signal at the wrong moment would be lost.
+    Python ignores exceptions in finalizers and in callbacks of weak references, so the first exception can be lost.
 
     Raises:
-        Terminated: The process has been asked to end.
-        KeyboardInterrupt: By Ctrl-C.
+        Terminated: If SIGTERM or SIGHUP was received.
+        KeyboardInterrupt: If Ctrl-C was received.
     """
     for request in _active:
         if request.number is not None:
@@ -79,15 +79,15 @@ def stop_if_asked() -> None:
 
 @contextmanager
 def defer_signals() -> Iterator[list[int]]:
-    """Let a signal take effect at the end of the block, a second one at once.
+    """Defer a signal to the end of the block. A second signal takes effect immediately.
 
     Yields:
-        The number of the signal that waits, if any.
+        List with the number of the deferred signal, or an empty list.
     """
     waiting: list[int] = []
 
     def remember(number: int, _frame: FrameType | None) -> None:
-        if waiting:  # whoever asks twice will not wait: the block may be stuck
+        if waiting:  # the block may be stuck
             waiting.clear()
             _restore(previous)
             signal.raise_signal(number)
@@ -101,42 +101,41 @@ def defer_signals() -> Iterator[list[int]]:
     finally:
         _restore(previous)
         if waiting and signal.getsignal(waiting[0]) == signal.SIG_DFL:
-            raise Terminated(128 + waiting[0])  # the default action would leave nothing time to clean up
+            raise Terminated(128 + waiting[0])  # the default action would skip all cleanup
         if waiting:
             signal.raise_signal(waiting[0])
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return why something failed, short enough for a list."""
+    """Return the message of an error on one line of at most 300 characters."""
     message = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
     first = message.strip().partition("\n")[0]
     return first if len(first) <= _LONGEST_REASON else f"{first[: _LONGEST_REASON - 1]}…"
 
 
 class _StopRequest:
-    """Which signal asked the process to end, if one has, during one `ending` block.
+    """Signal that was received in an `ending` block.
 
-    It is remembered because the exception that a handler raises may be swallowed, or turned into another one by the C
-    code it breaks into.
+    The exception of a handler can be swallowed, or converted to another one by the C code that it interrupts.
     """
 
     number: int | None = None
     closing: bool = False
-    """Whether the run's end is being written, which a signal does not interrupt."""
+    """Whether the end of the run is being recorded, which a signal must not interrupt."""
 
     def error(self) -> BaseException:
-        """Return what the signal raises."""
+        """Return the exception of the signal."""
         return KeyboardInterrupt() if self.number == signal.SIGINT else Terminated(128 + (self.number or 0))
 
     def handlers(self) -> dict[signal.Signals, Handler]:
-        """Return the handlers for the block; that of Ctrl-C does in the end what the present one does."""
+        """Return the handlers for the block. The one for Ctrl-C calls the current handler."""
         handlers: dict[signal.Signals, Handler] = dict.fromkeys(_TERMINATING, self._terminate)
         if current_thread() is main_thread() and callable(before := signal.getsignal(signal.SIGINT)):
             handlers[signal.SIGINT] = self._interrupt_with(before)
         return handlers
 
     def _terminate(self, number: int, _frame: FrameType | None) -> None:
-        for each in _TERMINATING:  # often sent twice; the run's end must still be written
+        for each in _TERMINATING:  # often sent twice, and the end of the run must still be recorded
             signal.signal(each, signal.SIG_IGN)
         self.number = number
         if not self.closing:
@@ -145,7 +144,7 @@ class _StopRequest:
     def _interrupt_with(self, before: Handler) -> Handler:
         def interrupt(number: int, frame: FrameType | None) -> None:
             again, self.number = self.number is not None, number
-            if again or not self.closing:  # the second Ctrl-C may also break into the end
+            if again or not self.closing:  # a second Ctrl-C also interrupts the recording of the end
                 before(number, frame)
 
         return interrupt
@@ -155,8 +154,8 @@ _active: list[_StopRequest] = []
 
 
 def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals, Any]:
-    """Install handlers and return those there were. What is ignored (nohup) stays ignored."""
-    if current_thread() is not main_thread():  # which alone may install handlers
+    """Install handlers and return the previous ones. Ignored signals (nohup) stay ignored."""
+    if current_thread() is not main_thread():  # Python installs handlers only in the main thread
         return {}
     caught = [each for each in handlers if signal.getsignal(each) != signal.SIG_IGN]
     return {each: signal.signal(each, handlers[each]) for each in caught}
@@ -164,6 +163,6 @@ def _install(handlers: Mapping[signal.Signals, Handler]) -> dict[signal.Signals,
 
 def _restore(previous: Mapping[signal.Signals, Any]) -> None:
     for each, action in previous.items():
-        # Ctrl-C is ignored where its own handler, which `_interrupt_with` has called, said so: the process is leaving.
+        # The handler that `_interrupt_with` called may have set Ctrl-C to ignored, because the process exits.
         if each != signal.SIGINT or signal.getsignal(each) != signal.SIG_IGN:
             signal.signal(each, action)

@@ -1,4 +1,4 @@
-"""Stop runs from another process, and follow what they print: by files in their directories."""
+"""Stop runs of other processes and print their logs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from cse_cli.runs.record import STOP, folder_of, log_of
 from registry.errors import CseError, MissingError, RunFailedError
 
 STOP_SECONDS = 30.0
-"""How long to wait for runs that were requested to stop."""
+"""Longest time to wait for runs that were requested to stop."""
 _POLL_SECONDS = 0.3
 
 
 def request_stop(names: Sequence[str]) -> list[RecordedRun]:
-    """Request runs to stop, by the first characters of their IDs or by name, and return them.
+    """Request runs to stop, by ID prefix or name, and return them.
 
     Raises:
         CseError: If one of them is not running. Then none is stopped.
@@ -35,28 +35,25 @@ def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_S
         RunFailedError: If some are still running after `seconds`. The request stays.
     """
     waiting, last = list(requested), time.monotonic() + seconds
-    sys.stderr.write(f"waiting at most {seconds:.0f} s\n")
-    while waiting:
+    sys.stderr.write(f"waiting up to {seconds:.0f} s\n")
+    while True:
         for run in [run for run in waiting if not is_running(run.run_id)]:
             waiting.remove(run)
-            sys.stdout.write(f"{_named(run)}: {read_run(run.run_id).state.lower()}\n")
-        if waiting and time.monotonic() > last:
+            sys.stdout.write(f"{run.about.short} {run.name}: {read_run(run.run_id).state.lower()}\n")
+        if not waiting:
+            return
+        if time.monotonic() > last:
+            names = ", ".join(f"{run.about.short} {run.name}" for run in waiting)
             raise RunFailedError(
-                f"still running after {seconds:.0f} s: {', '.join(map(_named, waiting))}",
-                "a run ends when it records the next step, but not while it scores; `cse runs ls --live` shows it",
+                f"still running after {seconds:.0f} s: {names}",
+                "wait until the next step is recorded (evaluation can take minutes): cse runs ls --watch",
+                code="runs.still_running",
             )
-        if waiting:
-            time.sleep(_POLL_SECONDS)
-
-
-def print_requested(requested: Sequence[RecordedRun]) -> None:
-    """Print which runs were requested to stop."""
-    for run in requested:
-        sys.stdout.write(f"{_named(run)}: requested to stop\n")
+        time.sleep(_POLL_SECONDS)
 
 
 def print_log(name: str, *, follow: bool = False) -> None:
-    """Print what a run has printed; with `follow` also what it prints until it ends.
+    """Print the log of a run, with `follow` until the run ends.
 
     Raises:
         UnknownNameError: If no run or several runs match.
@@ -65,9 +62,10 @@ def print_log(name: str, *, follow: bool = False) -> None:
     run = find_run(name)
     file = log_of(run.run_id)
     if not file.exists():
-        short = run.about.short
         raise MissingError(
-            f"run {short} has no log", f"a log begins with the first step; `cse runs show {short}` shows the record"
+            f"run {run.about.short} has no log: it did not reach its first step",
+            f"show the record: cse runs show {run.about.short}",
+            code="runs.no_log",
         )
     with file.open(encoding="utf-8", errors="replace") as lines:
         while True:
@@ -80,18 +78,14 @@ def print_log(name: str, *, follow: bool = False) -> None:
 
 
 def is_running(run_id: str) -> bool:
-    """Return whether the process of a run is alive."""
+    """Return whether the process of a run is running."""
     return read_run(run_id).state == "RUNNING"
 
 
 def _running(run: RecordedRun) -> RecordedRun:
-    short = run.about.short
-    if run.state == "FINISHED":
-        raise CseError(f"run {short} is finished", f"`cse runs show {short}` shows its scores")
     if run.state != "RUNNING":
-        raise CseError(f"run {short} is not running: {run.state}", f"`cse run --resume {short}` resumes it")
+        todo = "cse runs show" if run.state == "FINISHED" else "cse run --resume"
+        raise CseError(
+            f"run {run.about.short} is not running: {run.state}", f"{todo} {run.about.short}", code="runs.not_running"
+        )
     return run
-
-
-def _named(run: RecordedRun) -> str:
-    return f"{run.about.short} {run.name}"

@@ -1,12 +1,11 @@
-"""What the machine does while a run is recorded: processor, memory and GPUs, under the names that MLflow uses."""
+"""Measurements of the machine during a run: processor, memory and GPUs, with the names of MLflow's metrics."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from threading import Event, Thread
 from typing import Any
@@ -16,15 +15,13 @@ import psutil
 from cse_cli.runs.record import RunRecord
 
 SAMPLE_SECONDS = 10.0
-"""Time between two samples, unless MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL sets another."""
-
-Sample = Iterator[tuple[str, float]]
+"""Default time between two measurements. MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL overrides it."""
 
 
 class Sampler:
-    """Records samples of the machine from a thread.
+    """Records measurements from a thread. Stop it before the end of the run is recorded.
 
-    `MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false` switches it off. Stop it before the end of the run is recorded.
+    `MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false` switches it off.
 
     Args:
         record: Record of the run.
@@ -36,27 +33,31 @@ class Sampler:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Start to record samples."""
+        """Start the thread."""
         if (seconds := sample_seconds()) is not None:
             self._thread = Thread(target=self._work, args=(seconds,), name="system", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait for a sample that is being recorded."""
+        """Stop the thread, and wait for the current measurement."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def _work(self, seconds: float) -> None:
-        psutil.cpu_percent()  # the use since the previous call, and psutil counts for each thread
-        gpus = _open_gpus()
+        psutil.cpu_percent()  # measures since the previous call of the same thread
+        nvml, gpus = _open_gpus()
         while not self._stopped.wait(seconds):
-            with suppress(OSError):  # a full disk, which the run itself reports
-                self._record.system({f"system/{name}": round(value, 1) for name, value in _sample(gpus)})
+            values = dict(_sample())
+            for number, handle in gpus.items():
+                with suppress(Exception):  # a lost GPU, which the run reports
+                    values |= {f"gpu_{number}_{name}": value for name, value in _sample_gpu(nvml, handle)}
+            with suppress(OSError):  # a full disk, which the run reports
+                self._record.system({f"system/{name}": round(value, 1) for name, value in values.items()})
 
 
 def sample_seconds() -> float | None:
-    """Return the time between two samples, or None if they are switched off."""
+    """Return the time between two measurements, or None if they are switched off."""
     if os.environ.get("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true").lower() in ("false", "0"):
         return None
     with suppress(ValueError):
@@ -64,31 +65,27 @@ def sample_seconds() -> float | None:
     return SAMPLE_SECONDS
 
 
-def _sample(gpus: list[tuple[int, Callable[[], Sample]]]) -> Sample:
+def _sample() -> Iterator[tuple[str, float]]:
     memory = psutil.virtual_memory()
     yield "cpu_utilization_percentage", psutil.cpu_percent()
     yield "system_memory_usage_megabytes", memory.used / 1e6
     yield "system_memory_usage_percentage", memory.used / memory.total * 100
-    for number, sample in gpus:
-        with suppress(Exception):  # a GPU that is lost, which the run itself reports
-            for name, value in sample():
-                yield f"gpu_{number}_{name}", value
 
 
-def _open_gpus() -> list[tuple[int, Callable[[], Sample]]]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible, each with its samples; none without NVML."""
+def _open_gpus() -> tuple[Any, dict[int, Any]]:
+    """Return NVML, and number → handle of each GPU in CUDA_VISIBLE_DEVICES."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    shown = {int(number) for number in visible.split(",")} if re.fullmatch(r"\d+(,\d+)*", visible) else None
+    numbers = {int(number) for number in visible.split(",")} if re.fullmatch(r"\d+(,\d+)*", visible) else None
     try:
         nvml: Any = import_module("pynvml")
         nvml.nvmlInit()
-        numbers = [number for number in range(nvml.nvmlDeviceGetCount()) if shown is None or number in shown]
-        return [(number, partial(_sample_gpu, nvml, nvml.nvmlDeviceGetHandleByIndex(number))) for number in numbers]
+        found = [number for number in range(nvml.nvmlDeviceGetCount()) if numbers is None or number in numbers]
+        return nvml, {number: nvml.nvmlDeviceGetHandleByIndex(number) for number in found}
     except Exception:  # no package, no driver or no GPU
-        return []
+        return None, {}
 
 
-def _sample_gpu(nvml: Any, handle: Any) -> Sample:
+def _sample_gpu(nvml: Any, handle: Any) -> Iterator[tuple[str, float]]:
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     yield "memory_usage_percentage", memory.used / memory.total * 100
     yield "memory_usage_megabytes", memory.used / 1e6

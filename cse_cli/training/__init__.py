@@ -1,1 +1,1 @@
-"""Minimising a method's objective: the loop, its checkpoints, its selection of a state, its watch on health."""
+"""Minimizing a method's objective: the loop, its checkpoints, its selection of a state, its watch on health."""

@@ -1,4 +1,4 @@
-"""A run's job, and its recipe as an `Experiment`: every part built, bound to its neighbours, and checked to fit."""
+"""Job of a run, and its recipe as an `Experiment`: every component is built, bound to the others and checked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Job:
         run_name: Display name instead of recipe and seed.
         tags: Tags of the user.
         group: Group of the run. Default: the recipe's family.
-        lean: Whether only scores and curves are kept: no model, no figures, no numbers of single pairs.
+        scores_only: Whether to keep only scores and curves, without model, figures and score series.
     """
 
     loaded: LoadedRecipe
@@ -60,7 +60,7 @@ class Job:
     run_name: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     group: str | None = None
-    lean: bool = False
+    scores_only: bool = False
 
     @property
     def name(self) -> str:
@@ -70,12 +70,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A recipe with everything built.
+    """Recipe with all components built.
 
     Args:
-        recipe: What was built.
-        method: The formula, weights initialised under the seed.
-        plans: View name → how its tokens are made from the data.
+        recipe: The recipe.
+        method: The formula. The seed decides its initial weights.
+        plans: View name → instructions to make its tokens from the data.
         evaluators: Name → evaluator.
     """
 
@@ -86,22 +86,26 @@ class Experiment:
 
     @property
     def scored(self) -> Encoder:
-        """The encoder that is evaluated and saved."""
+        """Encoder that is evaluated and saved."""
         return self.method.encoder(self.recipe.evaluate.encoder)
 
     @property
     def columns(self) -> set[str]:
-        """Columns of the data that the views read."""
+        """Data columns that the views read."""
         return {plan.column for plan in self.plans.values()} | {c for plan in self.plans.values() for c in plan.side}
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job with everything built and read, before anything is recorded.
+    """Job with everything built and read, before anything is recorded.
 
     Args:
-        text: None for recipes without training, as are the batches.
-        steps: Of the whole training.
+        job: The job.
+        compute: Device and precision.
+        experiment: The built recipe.
+        text: Training text, or None for a recipe without training.
+        batches: Training batches, or None for a recipe without training.
+        steps: Number of training steps.
     """
 
     job: Job
@@ -113,17 +117,17 @@ class Prepared:
 
     @property
     def sentences(self) -> int:
-        """Rows of the training text; of a stream, whose length is not known, those that the steps take."""
+        """Number of rows of the training text. For a stream, the number of rows that all steps read."""
         if self.text is None or self.batches is None:
             return 0
         return self.steps * self.batches.batch_size if self.text.rows is None else self.text.rows
 
 
 def resolve(recipe: Recipe, seed: int) -> Experiment:
-    """Build all parts of a recipe; freshly initialised weights depend on the seed alone.
+    """Build all components of a recipe. Newly initialized weights depend only on the seed.
 
     Raises:
-        CseError: A model is missing, or two parts do not fit each other.
+        CseError: If a model is missing, or two components do not fit.
     """
     torch.manual_seed(seed)
     encoders: dict[str, Encoder] = {}
@@ -146,7 +150,9 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     }
     for name, encoder in encoders.items():
         reading = [losses[label] for label, term in terms.items() if _reads_encoded(term, views, name)]
-        encoder.expect(hidden_read=any(loss.reads_hidden for loss in reading), rows_at_once=recipe.train.rows_at_once)
+        encoder.expect(
+            hidden_read=any(loss.reads_hidden for loss in reading), mini_batch_size=recipe.train.mini_batch_size
+        )
         if blocks := sorted({block for loss in reading for block in loss.reads_attentions}):
             encoder.keep_attentions(blocks)
     return Experiment(
@@ -160,7 +166,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
 
 
 def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:
-    """Tell whether a loss takes more than the sentence vectors of a view that goes through the encoder."""
+    """Return whether a loss reads more than the embeddings of a view of this encoder."""
     return any(
         wanted.kind == "encoded" and any(views[view].encoder == encoder for view in term.views_of(wanted.name))
         for wanted in term.entry.inputs
@@ -171,8 +177,9 @@ def _check_length(name: str, encoder: Encoder, recipe: Recipe) -> None:
     limit, wanted = encoder.max_length, recipe.data.max_length
     if limit is not None and wanted > limit and recipe.train.steps != 0:
         raise CseError(
-            f"data.max_length = {wanted}, but encoder '{name}' takes at most {limit} tokens",
-            f"--set data.max_length={limit}, or another model",
+            f"data.max_length = {wanted}, but encoder '{name}' supports at most {limit} tokens",
+            f"use --set data.max_length={limit}, or another model",
+            code="training.too_long_for_encoder",
         )
 
 
@@ -180,8 +187,9 @@ def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
     parts = encoders[view.encoder].modules()
     if view.dropout is not None and not any(isinstance(part, nn.Dropout) for part in parts):
         raise CseError(
-            f"views.{name}.dropout = {view.dropout}, but encoder '{view.encoder}' has no dropout layer to set",
-            "leave it out; the attention weights of decoders are dropped by `attention_dropout` of the encoder",
+            f"views.{name}.dropout = {view.dropout}, but encoder '{view.encoder}' has no dropout layer",
+            "remove the key; for decoders set `attention_dropout` of the encoder",
+            code="training.no_dropout_layer",
         )
     augmenters = [AUGMENTERS[part.name].build(part.params, encoders) for part in view.augment]
     for augmenter in augmenters:

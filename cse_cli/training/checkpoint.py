@@ -1,8 +1,8 @@
-"""Checkpoints: everything the next step depends on, the best state so far, and whether all processes hold the same.
+"""Checkpoints, the best state so far, and the check that all processes have the same weights.
 
-A file is written whole or not at all, and read without running code. Two checkpoints are kept, and before one is used
-the checksums in it are compared, which torch writes and does not read: of 60 copies with one bit flipped, `torch.load`
-took all.
+Files are written atomically and read without running code. `cse` keeps two checkpoints and verifies the checksums of a
+file before it uses it. torch writes these checksums and ignores them: `torch.load` accepted 60 of 60 files with one
+flipped bit.
 """
 
 from __future__ import annotations
@@ -29,26 +29,24 @@ from registry.types import Component, Encoder
 
 FILE = "checkpoint.pt"
 PREVIOUS = "checkpoint-previous.pt"
-"""The one before: used where the last one is damaged."""
+"""Previous checkpoint, used if the last one is damaged."""
 
 
 def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> None:
-    """Save `content` so that a crash leaves either the old file or the new one.
+    """Save `content` atomically: after a crash, the file is either the old one or the new one.
 
     Args:
-        path: Where.
-        content: Tensors, numbers, texts, and lists and tables of them.
-        keep: What the old file is called from then on. What has that name is deleted first, so that no more than two
-            files are on the disk at any time, as without it.
+        path: Path of the file.
+        content: Tensors, numbers, strings, and lists and dictionaries of them.
+        keep: New path of the old file. A file with this path is deleted first, so that at most two files exist.
 
     Raises:
-        OSError: It could not be written; what there was of it is deleted.
+        OSError: If the file cannot be written. The partial file is deleted.
     """
     if keep is not None:
         keep.unlink(missing_ok=True)
     partial = path.with_suffix(".partial")
-    # By name: a signal that arrives inside torch's writer then waits for it, where a Python file would let it break in
-    # and come out as an error of the writer.
+    # By path: torch's writer then delays a signal. With a Python file, the signal becomes an error of the writer.
     try:
         torch.save(dict(content), str(partial))
         with partial.open("rb") as file:
@@ -65,7 +63,7 @@ def write(path: Path, content: Mapping[str, Any], keep: Path | None = None) -> N
 
 
 def _refusal(file: Path) -> OSError | None:
-    """Return what the system answers to one more block: torch's writer says "unexpected pos" and no reason."""
+    """Return the error of writing one more block. torch's writer only reports "unexpected pos"."""
     try:
         with file.open("ab") as end:
             end.write(bytes(1 << 16))
@@ -75,60 +73,64 @@ def _refusal(file: Path) -> OSError | None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return what `write` saved, tensors on the CPU, of a file that `damage` finds nothing wrong with."""
+    """Return the content of a file, with tensors on the CPU. Check the file with `damage` first."""
     content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return content
 
 
 def damage(path: Path) -> str | None:
-    """Return what is wrong with a file, or None where all that torch reads of it is as `write` wrote it.
+    """Return a description of the damage to a file, or None if it is intact.
 
-    It takes a second a GB of one core, half as long as loading does.
+    The check takes one second per GB on one core, half the time of loading.
     """
     try:
         with zipfile.ZipFile(path) as file:
             wrong = file.testzip()
-        if wrong is None:  # torch's own reader looks at fields that zipfile passes over
+        if wrong is None:  # torch reads fields that zipfile ignores
             _mapped(path)
     except FileNotFoundError:
         return "is missing"
-    except Exception as error:  # BadZipFile, zlib.error, RuntimeError, NotImplementedError …, by what the bit meant
+    except Exception as error:  # BadZipFile, zlib.error, RuntimeError, NotImplementedError …
         return f"is damaged: {error}"
     return None if wrong is None else f"is damaged: the checksum of {wrong} is wrong"
 
 
 def _mapped(path: Path) -> dict[str, Any]:
-    """Return what a file holds, without reading its tensors."""
+    """Return the content of a file without reading its tensors."""
     content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     return content
 
 
 def saved(folder: Path) -> list[Path]:
-    """Return the checkpoints in a run's folder, the last one first."""
+    """Return the checkpoints of a run, the last one first."""
     return [path for path in (folder / FILE, folder / PREVIOUS) if path.exists()]
 
 
 def choose(folder: Path, method: Method, warn: Callable[[str], None]) -> Path:
-    """Return the last checkpoint, or the one before, which then takes its place, where the last one cannot be used.
+    """Return the last checkpoint. If it cannot be used, replace it by the previous one and return that.
 
     Args:
-        folder: Of the run.
-        method: That the checkpoint is to be of.
-        warn: Called with what is wrong with the last one.
+        folder: Directory of the run.
+        method: Method that the checkpoint must belong to.
+        warn: Receives the fault of the last checkpoint.
 
     Raises:
-        CseError: None can be used.
+        CseError: If no checkpoint can be used.
     """
     faults: list[str] = []
     for path in saved(folder):
         fault = _fault(path, method)
         if fault is None:
             if faults:
-                warn(f"{faults[0]}; going on from the checkpoint before it")
-            # Under the name of the one before, the next one to be written would delete it first.
+                warn(f"{faults[0]}. Resuming from the previous checkpoint")
+            # The next `write` would delete a file with the name of the previous one.
             return path.replace(folder / FILE)
         faults.append(f"{path} {fault}")
-    raise CseError("\n".join(["no checkpoint can be used:", *faults]), "start the run again without --resume")
+    raise CseError(
+        "\n".join(["no usable checkpoint:", *faults]),
+        "start a new run without --resume",
+        code="training.no_usable_checkpoint",
+    )
 
 
 def _fault(path: Path, method: Method) -> str | None:
@@ -138,8 +140,8 @@ def _fault(path: Path, method: Method) -> str | None:
     try:
         content = _mapped(path)
         weights, run, best = content["method"], content.get("run", path.parent.name), content["selection"]["step"]
-    except Exception as error:  # what another program wrote
-        return f"is no checkpoint of a run: {error}"
+    except Exception as error:  # a file of another program
+        return f"is not a checkpoint of a run: {error}"
     if run != path.parent.name:
         return f"belongs to run {run[:8]}"
     expected, found = ({k: v.shape for k, v in state.items()} for state in (method_state(method), weights))
@@ -152,7 +154,7 @@ def _fault(path: Path, method: Method) -> str | None:
 
 
 def method_state(method: Method) -> dict[str, Any]:
-    """Return the weights and buffers of a method, without frozen parts that are loaded by name."""
+    """Return the weights and buffers of a method without frozen components, which are loaded by name."""
     frozen = tuple(
         f"{prefix}."
         for prefix, module in method.named_modules()
@@ -161,20 +163,29 @@ def method_state(method: Method) -> dict[str, Any]:
     return {key: value for key, value in method.state_dict().items() if not key.startswith(frozen)}
 
 
+def state_digest(state: dict[str, Any]) -> str:
+    """Return the SHA-256 of weights. It is equal if and only if all bits are equal."""
+    digest = hashlib.sha256()
+    for key in sorted(state):
+        digest.update(key.encode())
+        digest.update(state[key].detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
 def load_method_state(method: Method, state: Mapping[str, Any]) -> None:
-    """Put `method_state` back."""
+    """Load the output of `method_state`."""
     nn.Module.load_state_dict(method, dict(state), strict=False)
 
 
 def dropout_seed(seed: int, rank: int, step: int = 0) -> int:
-    """Return the seed of a process's own dropout; the first one has the run's."""
+    """Return the dropout seed of a process. Rank 0 uses the seed of the run."""
     if rank == 0:
         return seed
     return int.from_bytes(hashlib.sha256(f"{seed}:{rank}:{step}".encode()).digest()[:7])
 
 
 def random_state() -> dict[str, Any]:
-    """Return the state of every random stream a component may draw from."""
+    """Return the state of every random generator that a component may use."""
     kind, words, position, has_gauss, gauss = np.random.get_state()
     version, internal, gauss_next = random.getstate()
     return {
@@ -187,7 +198,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: Mapping[str, Any]) -> None:
-    """Put every random stream back."""
+    """Restore every random generator."""
     torch.set_rng_state(state["torch"])
     if state["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
@@ -199,14 +210,14 @@ def set_random_state(state: Mapping[str, Any]) -> None:
 
 @dataclass
 class Selection:
-    """Which state to keep.
+    """Best state so far.
 
     Args:
-        folder: Where states are written, one file a step, so that a checkpoint never refers to a later state.
-        step: Step of the best state; None before the first score.
-        score: Its score.
-        curve: Step → score of the selecting metric.
-        before: Step of the best state at the last checkpoint: the one that is kept beside the next one asks for it.
+        folder: Directory of the states. Each step has its own file, so a checkpoint never refers to a later state.
+        step: Step of the best state, or None before the first score.
+        score: Score of the best state.
+        curve: Step → score of the metric that selects.
+        before: Step of the best state at the last checkpoint. The previous checkpoint needs it.
     """
 
     folder: Path
@@ -217,11 +228,11 @@ class Selection:
 
     @property
     def file(self) -> Path | None:
-        """Where the best state lies."""
+        """Path of the best state."""
         return None if self.step is None else self._file(self.step)
 
     def offer(self, step: int, score: float, encoder: Encoder) -> bool:
-        """Record a score; keep the state if it is the best. Ties keep the earlier one."""
+        """Record a score, and save the state if it is the best. A tie keeps the earlier state."""
         self.curve[step] = score
         if math.isnan(score) or (self.score is not None and score <= self.score):
             return False
@@ -230,10 +241,10 @@ class Selection:
         return True
 
     def restore(self, encoder: Encoder) -> None:
-        """Put the best state into `encoder`; without one, leave it as it is.
+        """Load the best state into `encoder`, if one exists.
 
         Raises:
-            CseError: Its file is missing or damaged.
+            CseError: If its file is missing or damaged.
         """
         if self.file is not None:
             encoder.load_state_dict(run_on_rank0(self._read))
@@ -243,12 +254,13 @@ class Selection:
         if (fault := damage(self.file)) is not None:
             raise CseError(
                 f"the best state {self.file} {fault}",
-                f"cse run --resume {self.folder.name[:8]} goes on from the last checkpoint that does not need it",
+                f"resume from the last checkpoint that does not need it: cse run --resume {self.folder.name[:8]}",
+                code="training.damaged_state",
             )
         return load(self.file)
 
     def delete_others(self) -> None:
-        """Delete states that neither the checkpoint just written nor the one before can ask for any more."""
+        """Delete the states that neither of the two checkpoints needs."""
         kept = {self._file(step) for step in (self.step, self.before) if step is not None}
         self.before = self.step
         for file in self.folder.glob("best-*.pt"):
@@ -260,16 +272,15 @@ class Selection:
 
 
 def check_replicas_equal(method: Method, step: int) -> None:
-    """Check that weights, momentum copies and the queue are the same on every process, to the last bit.
+    """Check that weights, momentum copies and the queue are bit-identical on every process.
 
     Raises:
-        RunFailedError: They are not; it names the processes and the first tensor.
+        RunFailedError: If they differ. The message names the process and the first tensor.
     """
     if world_size() == 1:
         return
-    replicated: dict[str, Tensor] = dict(
-        method.named_parameters()
-    )  # not all buffers: running statistics may be each process's own
+    # Only the buffers of the queue: running statistics may differ between processes.
+    replicated: dict[str, Tensor] = dict(method.named_parameters())
     if method.queue is not None:
         replicated |= {f"queue.{name}": buffer for name, buffer in method.queue.named_buffers()}
     everyone = gather_objects(torch.stack([_bit_sum(tensor) for tensor in replicated.values()]).tolist())
@@ -279,12 +290,13 @@ def check_replicas_equal(method: Method, step: int) -> None:
             raise RunFailedError(
                 f"after step {step}, process {rank} no longer has the weights of process 0: {len(odd)} of "
                 f"{len(replicated)} tensors differ, among them {odd[0] if odd else 'their number'}",
-                "give every machine the same models, data and library versions, then start again or --resume",
+                "use the same models, data and library versions on every machine, then resume the run",
+                code="training.replicas_differ",
             )
 
 
 def _bit_sum(tensor: Tensor) -> Tensor:
-    """Return the sum of the bits as integers: exact in any order, and a single number to fetch from the device."""
+    """Return the sum of the bits as integers. It is exact in any order."""
     flat = tensor.detach().contiguous().reshape(-1)
     integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
     return flat.view(integers).sum(dtype=torch.int64)

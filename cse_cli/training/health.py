@@ -1,4 +1,4 @@
-"""Signs that training goes wrong: values that are not finite, sentence vectors that collapse."""
+"""Signs of a failing training: values that are not finite, and embeddings that collapse."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from torch import Tensor
 from registry.types import Encoder, Queue
 
 PATIENCE = 3
-"""Checks in a row that must look collapsed before the alarm."""
+"""Number of failed checks in a row before the alarm."""
 
 
 def mean_cosine(vectors: Tensor) -> float:
-    """Return the mean cosine between different rows of (B, D): 1 when all sentences share one vector."""
+    """Return the mean cosine between different rows of (B, D). It is 1 if all embeddings are equal."""
     unit = F.normalize(vectors.detach().float(), dim=-1)
     rows = unit.shape[0]
     return float(((unit.sum(dim=0) ** 2).sum() - rows) / (rows * (rows - 1)))
 
 
 def agreement(views: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return, for each view but the first, its mean cosine to the same sentences in the first: 1 when they agree.
+    """Return the mean cosine of each later view to the first view of the same sentences.
 
     Args:
-        views: Name → (N, D) sentence vectors.
+        views: Name → (N, D) sentence embeddings.
     """
     first, *others = views.items()
     return {
@@ -40,28 +40,28 @@ def agreement(views: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def effective_rank(vectors: Tensor) -> float:
-    """Return exp(entropy of the normalised singular values) of (B, D): the directions really used.
+    """Return exp(entropy of the normalized singular values) of (B, D): the number of directions in use.
 
     Source: Roy and Vetterli 2007, "The effective rank", definition 1.
     """
-    # On the host: a GPU takes longer to decompose so small a matrix than all its other work of a step.
+    # On the CPU: a GPU needs more time for so small a matrix than for the rest of the step.
     values = torch.linalg.svdvals(vectors.detach().float().cpu())
     shares = values / values.sum().clamp_min(1e-12)
     return float(torch.exp(-(shares * shares.clamp_min(1e-12).log()).sum()))
 
 
 def traceable_distance(encoder: Encoder, queue: Queue, batch_size: int) -> float | None:
-    """Return how many steps back the queue's oldest entries and the weights that made them reach.
+    """Return MoCoSE's maximum traceable distance, in steps: 1/(1 − η) + K/N.
 
-    1/(1 − η) + K/N: the steps that the view's encoder averages over, 0 without momentum, and the batches a full queue
-    holds. None where nothing is kept, or where a decay of 1 never lets the encoder move.
+    The first term is the number of steps that the momentum encoder averages over, or 0 without momentum. The second is
+    the number of batches in a full queue. Returns None without a queue, or if the decay η is 1.
 
     Source: MoCoSE (2022, eq. 4), with η the decay at the start of training.
 
     Args:
-        encoder: That of the queue's view.
-        queue: Holds K entries at most.
-        batch_size: N.
+        encoder: Encoder of the queue's view.
+        queue: Queue with at most K entries.
+        batch_size: Batch size N.
     """
     if queue.length is None or not math.isfinite(encoder.memory):
         return None
@@ -69,7 +69,7 @@ def traceable_distance(encoder: Encoder, queue: Queue, batch_size: int) -> float
 
 
 def describe_views(views: Mapping[str, Tensor]) -> str:
-    """Return one line a view: finiteness, norm and spread of its (N, D) sentence vectors."""
+    """Return one line per view: share of finite values, norm and range of its (N, D) embeddings."""
     lines = []
     for name, view in views.items():
         vectors = view.detach().float()
@@ -83,10 +83,12 @@ def describe_views(views: Mapping[str, Tensor]) -> str:
 
 @dataclass
 class CollapseAlarm:
-    """Warns once when sentence vectors have collapsed: nearly all are equal.
+    """Alarm that reports once that nearly all embeddings are equal.
 
     Args:
-        cosine_limit: Mean cosine above which a check counts as collapsed; so does an effective rank below 2.
+        cosine_limit: Mean cosine above which a check fails. An effective rank below 2 fails, too.
+        strikes: Number of failed checks in a row.
+        raised: Whether the alarm was reported.
     """
 
     cosine_limit: float
@@ -94,7 +96,7 @@ class CollapseAlarm:
     raised: bool = False
 
     def check(self, vectors: Tensor) -> tuple[dict[str, float], str | None]:
-        """Return the indicators of (B, D) sentence vectors, and a warning the first time they stay bad."""
+        """Return the indicators of (B, D) embeddings, and a warning after `PATIENCE` failed checks."""
         cosine, rank = mean_cosine(vectors), effective_rank(vectors)
         bad = cosine > self.cosine_limit or rank < min(2.0, vectors.shape[0] - 1)
         self.strikes = self.strikes + 1 if bad else 0

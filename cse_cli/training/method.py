@@ -1,4 +1,4 @@
-"""The formula every paper is a choice of names in: L(x) = Σₜ wₜ · ℓₜ({ f_e(v)(a_v(x)) : v ∈ views(ℓₜ) }, Q)."""
+"""The formula of every method: L(x) = Σₜ wₜ · ℓₜ({ f_e(v)(a_v(x)) : v ∈ views(ℓₜ) }, Q)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue
 
 @dataclass(frozen=True)
 class BoundView:
-    """A view whose encoder and augmenters are built.
+    """View with built augmenters.
 
     Args:
-        encoder: Name of the encoder it goes through.
-        augmenters: In the order they act.
-        dropout: Rate of the encoder's dropout for this view; None for the encoder's own rates.
+        encoder: Name of its encoder.
+        augmenters: Augmenters in the order of application.
+        dropout: Dropout rate of the encoder for this view, or None for the rates of the encoder.
     """
 
     encoder: str
@@ -37,11 +37,11 @@ class Term:
     """One weighted loss.
 
     Args:
-        entry: The loss's registration: which inputs its `forward` asks for.
+        entry: Registration of the loss, with the inputs that its `forward` declares.
         weight: Factor in the objective.
-        views: Input of `forward` → view name, or names where it takes several; optional inputs may be missing.
-        queue: Whether the queue's negatives reach it.
-        schedule: How the factor moves over training; None where it stays.
+        views: Input of `forward` → name of the view, or names of several. Optional inputs may be missing.
+        queue: Whether the loss receives the negatives of the queue.
+        schedule: Schedule of the factor, or None for a constant one.
     """
 
     entry: Entry[Loss]
@@ -51,26 +51,26 @@ class Term:
     schedule: WeightSchedule | None = None
 
     def weight_at(self, step: Step | None) -> float:
-        """Return the factor at a step; None is the first."""
+        """Return the factor at a step, or at the first step for None."""
         if self.schedule is None or step is None:
             return self.weight
         return self.schedule.at(self.weight, step.index, step.total)
 
     def views_of(self, name: str) -> tuple[str, ...]:
-        """Return the views of an input; none for one that is left out."""
+        """Return the views of an input, or an empty tuple for an omitted input."""
         found = self.views.get(name, ())
         return (found,) if isinstance(found, str) else found
 
 
 class Method(nn.Module):
-    """Encoders, views, a queue and weighted losses: the right-hand side of a paper.
+    """Encoders, views, a queue and weighted losses.
 
     Args:
         encoders: Name → encoder.
         views: Name → view, in recipe order.
-        queue: The queue, if there is one.
+        queue: Queue, or None.
         losses: Label → loss.
-        terms: Label → how the loss enters the objective.
+        terms: Label → weight, views and schedule of the loss.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class Method(nn.Module):
             if wanted.kind == "pooled"
             for view in term.views_of(wanted.name)
         }
-        # ModuleList ignores what is no module; only augmenters with weights need to move with the method.
+        # Only augmenters with weights move to the device with the method.
         self.augmenters = nn.ModuleList(a for v in views.values() for a in v.augmenters if isinstance(a, nn.Module))
 
     def forward(self, step: StepState) -> dict[str, Tensor]:
-        """Return label → loss of one step, unweighted."""
+        """Return label → unweighted loss of one step."""
         self._embed(step)
         self._encode(step)
         if self.queue is not None:
@@ -113,18 +113,18 @@ class Method(nn.Module):
         return losses
 
     def objective(self, losses: Mapping[str, Tensor], step: Step | None = None) -> Tensor:
-        """Return Σ weight · loss, with the weights of a step; of the first where it is left out."""
+        """Return Σ weight · loss, with the weights of this step. Default: the first step."""
         total = [self.terms[label].weight_at(step) * value for label, value in losses.items()]
         return sum(total[1:], start=total[0])
 
     def encoder(self, name: str) -> Encoder:
-        """Return the encoder called `name`."""
+        """Return the encoder with this name."""
         found = self.encoders[name]
         assert isinstance(found, Encoder)
         return found
 
     def components(self) -> Iterator[tuple[str, Component]]:
-        """Yield place in the recipe and component, in the order `after_step` runs: encoders first, the queue last."""
+        """Yield recipe path and component in the order of `after_step`: encoders first, the queue last."""
         yield from ((f"encoders.{name}", self.encoder(name)) for name in self.encoders)
         for name, view in self.views.items():
             yield from ((f"views.{name}.augment.{place}", a) for place, a in enumerate(view.augmenters))
@@ -133,7 +133,7 @@ class Method(nn.Module):
             yield "queue", self.queue
 
     def _embed(self, step: StepState) -> None:
-        """Tokens → token vectors → augmenters, view by view in recipe order."""
+        """Embed the tokens of each view and apply its augmenters, in recipe order."""
         for name, view in self.views.items():
             tokens = step.batch[name]
             for augmenter in view.augmenters:
@@ -148,7 +148,7 @@ class Method(nn.Module):
             step.embedded[name] = embedded
 
     def _encode(self, step: StepState) -> None:
-        """Each encoder once, over all its views together; views with a dropout rate of their own apart."""
+        """Run each encoder once over all its views. Views with another dropout rate run separately."""
         for name in self.encoders:
             own = {view: bound for view, bound in self.views.items() if bound.encoder == name}
             for rate in dict.fromkeys(bound.dropout for bound in own.values()):
@@ -157,7 +157,7 @@ class Method(nn.Module):
                     step.views.update(encode_together(self.encoder(name), members))
 
     def _inputs(self, term: Term, origins: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the arguments that a loss's `forward` declares; `origins` is kind of input → view → its value."""
+        """Return the arguments of a loss's `forward`. `origins` maps kind of input → view → value."""
         arguments: dict[str, Any] = {}
         for wanted in term.entry.inputs:
             if wanted.kind == "negatives":
@@ -171,7 +171,7 @@ class Method(nn.Module):
 
 
 def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[str, Encoded]:
-    """Run one encoder over all its views in a single pass; rows and lengths are given back view by view."""
+    """Run one encoder over all its views in a single pass, and return the output of each view."""
     tokens = Tokens.stack({view: member.tokens for view, member in members.items()})
     vectors = cat([pad(m.vectors, (0, 0, 0, tokens.length - m.vectors.shape[1])) for m in members.values()])
     together = encoder.encode(tokens, vectors).at_least_single()

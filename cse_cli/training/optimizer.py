@@ -1,4 +1,4 @@
-"""The optimiser and its schedule, AdamW as SimCSE sets it unless a recipe says otherwise, and what is compiled."""
+"""Optimizer, learning-rate schedule and compilation. The default is AdamW as in SimCSE."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from registry.types import Head
 class UncorrectedAdamW(torch.optim.AdamW):
     """AdamW without bias correction, as BERT was trained: p ← p·(1 − ηλ) − η·m/(√v + ε).
 
-    torch's has the correction, m/(1 − β₁ᵗ) and v/(1 − β₂ᵗ): each step asks it for the rate, the decay and the ε that
-    undo it.
+    torch's AdamW corrects m/(1 − β₁ᵗ) and v/(1 − β₂ᵗ). Each step sets the learning rate, decay and ε that undo this.
 
     Source: Devlin et al. 2019 (`AdamWeightDecayOptimizer`); `correct_bias = False` of transformers before version 5.
     """
@@ -44,7 +43,7 @@ class UncorrectedAdamW(torch.optim.AdamW):
 
 
 def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
-    """Return the optimiser of all trainable weights; biases and norms are not decayed."""
+    """Return the optimizer of all trainable weights. Biases and norms have no weight decay."""
     heads = {id(p) for part in method.modules() if isinstance(part, Head) for p in part.parameters()}
     faster = 1.0 if settings.head_learning_rate is None else settings.head_learning_rate / settings.learning_rate
     groups: dict[tuple[bool, bool], list[nn.Parameter]] = {}
@@ -71,41 +70,41 @@ def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
 
 
 def learning_rate(settings: Train, step: int, total: int) -> float:
-    """Return the rate of the step after `step` done ones: a linear rise over the warm-up, then the schedule.
+    """Return the learning rate of a step: linear warm-up, then the schedule.
 
     Args:
         settings: Peak, warm-up and kind of schedule.
-        step: Steps done.
-        total: Steps of the whole training.
+        step: Number of finished steps.
+        total: Number of steps of the training.
     """
     if step < settings.warmup_steps:
         return settings.learning_rate * step / settings.warmup_steps
     if settings.schedule == "linear":
         return settings.learning_rate * (total - step) / max(1, total - settings.warmup_steps)
     passed = bisect_right(settings.milestones or (), step)
-    return (settings.learning_rate, *(settings.rates or ()))[passed]
+    return (settings.learning_rate, *(settings.learning_rates or ()))[passed]
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Give every group the rate, times its own factor."""
+    """Set the learning rate of every group, times the factor of the group."""
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("factor", 1.0)
 
 
 AUTO_STEPS = 500
-"""Steps from which "auto" compiles: it costs about a minute."""
+"""Smallest number of steps for which "auto" compiles. Compilation takes about a minute."""
 
 
 class Compiled:
-    """What is compiled in one training.
+    """Compiled blocks of one training.
 
-    The first step runs as it is, and counts: where a single pass through blocks makes up a step, its kernels become one
+    The first step runs without compilation and counts the passes. If a step is a single pass, its kernels become one
     CUDA graph. Several passes (a momentum encoder, a probe for an adversarial step, gradient caching) are compiled
-    without: a graph's outputs lie in memory that its next run takes again, whoever still reads them.
+    without graphs, because a graph overwrites its outputs in the next pass.
 
     Args:
-        blocks: Not active yet.
-        graphs: Whether there can be CUDA graphs.
+        blocks: Blocks, not yet active.
+        graphs: Whether CUDA graphs are possible.
     """
 
     def __init__(self, blocks: Sequence[CompiledBlocks], *, graphs: bool) -> None:
@@ -114,7 +113,7 @@ class Compiled:
         self._active = False
 
     def begin_step(self) -> None:
-        """Give up what earlier steps left in graphs' memory; from the second step on, compile."""
+        """Release the memory of the previous graphs, and compile from the second step."""
         passes = sum(each.passes for each in self.blocks)
         if not self._active and passes:
             self._active = True
@@ -127,23 +126,22 @@ class Compiled:
 def compile_blocks(
     method: nn.Module, settings: Train, compute: Compute, shape: tuple[int, int], warn: Callable[[str], None]
 ) -> Compiled | None:
-    """Return what a training compiles; None where it compiles nothing.
+    """Return the compiled blocks of a training, or None.
 
-    "auto" compiles on a GPU, for a training that is long enough. Never on a CPU: there the blocks skip padding, which
-    saves more than fused kernels do.
+    "auto" compiles long trainings on a GPU. On a CPU the blocks skip padding, which saves more than fused kernels.
 
     Args:
-        method: Whose encoders' blocks are meant.
-        settings: `compile` is "on", "off", "auto" or None, which is "off".
+        method: Method whose encoders are compiled.
+        settings: Settings with `compile`: "on", "off", "auto", or None for "off".
         compute: Device and precision.
-        shape: Steps of the whole training, and tokens that sentences are cut to.
-        warn: Called with the reason where nothing is compiled after all.
+        shape: Number of steps, and maximum number of tokens per sentence.
+        warn: Receives the reason if compilation is not possible.
     """
     steps, length = shape
     on_gpu = compute.device.type == "cuda"
     if not (settings.compile == "on" or (settings.compile == "auto" and on_gpu and steps >= AUTO_STEPS)):
         return None
-    blocks = prepare(method, length, cache(warn))  # each text once
+    blocks = prepare(method, length, cache(warn))  # the same warning only once
     if not blocks and settings.compile == "on":
-        warn("train.compile = 'on', but no encoder has blocks that could be compiled")
-    return Compiled(blocks, graphs=on_gpu and settings.rows_at_once is None) if blocks else None
+        warn("train.compile = 'on' has no effect: no encoder has blocks that can be compiled")
+    return Compiled(blocks, graphs=on_gpu and settings.mini_batch_size is None) if blocks else None

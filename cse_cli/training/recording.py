@@ -1,4 +1,4 @@
-"""What is recorded of a run: what it is, its inputs and its outcome."""
+"""Record of a run: description, inputs and outcome."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cse_cli.core.console import Observer
+from cse_cli.core.console import Observer, Warned
 from cse_cli.core.environment import environment, git_commit
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
@@ -20,7 +20,8 @@ from cse_cli.runs.model import MODEL_DIGESTS, note_model_digests
 from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.trainer import Trainer
-from registry import ENCODERS, hub
+from registry import ENCODERS
+from registry.resources import hub
 from registry.types import Evaluator
 
 AVERAGE = "eval/avg"
@@ -30,7 +31,7 @@ _DIGITS = 4
 
 
 def about_run(job: Job, identity: Identity) -> About:
-    """Return what a new run of a job is."""
+    """Return the description of a new run."""
     recipe, loaded = job.loaded.recipe, job.loaded
     group = job.group or os.environ.get("MLFLOW_EXPERIMENT_NAME") or family(loaded.name, recipe.language)
     paper = recipe.paper
@@ -81,13 +82,13 @@ def record_inputs(record: RunRecord, prepared: Prepared) -> None:
 
 
 def record_outcome(record: RunRecord, prepared: Prepared, result: Result, observer: Observer) -> None:
-    """Write scores and the typed result; unless the job is lean, also the selected model and what explains its scores.
+    """Write the scores and the result of a run and, unless `scores_only`, its model, score series and figures.
 
-    A figure that cannot be drawn is a warning. `result.json` has every metric, the metrics those that a table shows.
+    A figure that fails is a warning. `result.json` has every metric. The events have the metrics that tables show.
     """
     record.metrics(final_metrics(result, prepared.experiment.evaluators), prepared.steps)
     folder = record.path
-    if not prepared.job.lean:
+    if not prepared.job.scores_only:
         prepared.experiment.scored.export(folder / MODEL, prepared.job.loaded.recipe.evaluate.max_length)
         note_model_digests(folder)
         record.file(MODEL_DIGESTS)
@@ -99,27 +100,27 @@ def record_outcome(record: RunRecord, prepared: Prepared, result: Result, observ
 
 
 def _explain(record: RunRecord, prepared: Prepared, result: Result, observer: Observer) -> None:
-    """Write the numbers behind the scores, and figures of what there is data for."""
+    """Write the values behind the scores and the figures."""
     evaluators, folder = prepared.experiment.evaluators, record.path
     numbers = {name: evaluator.series() for name, evaluator in evaluators.items()}
     write_series(numbers, folder / SERIES_FOLDER)
     try:
-        from cse_cli.analysis.run_figures import draw_run  # matplotlib: only now, and it may not work
+        from cse_cli.analysis.run_figures import draw_run  # imports matplotlib, which may fail
 
         draw_run(result, numbers, folder / "figures", {name: list(e.fingerprints()) for name, e in evaluators.items()})
     except Exception as error:
-        observer.warned(f"figures are missing: {type(error).__name__}: {error}")
+        observer.observe(Warned(f"figures are missing: {type(error).__name__}: {error}"))
     for made in (SERIES_FOLDER, "figures"):
         if (folder / made).is_dir():
             record.file(made)
 
 
 def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[str, float]:
-    """Return the metrics of a result: averages, and what a table shows of each evaluator.
+    """Return the metrics of a result: averages, and the metrics of each evaluator that tables show.
 
     Args:
         result: Result of the run.
-        evaluators: Name → evaluator, which declares the metrics that a table shows.
+        evaluators: Name → evaluator. It declares which of its metrics tables show.
     """
     averages = {
         AVERAGE: result.average(),
@@ -137,7 +138,7 @@ def final_metrics(result: Result, evaluators: Mapping[str, Evaluator]) -> dict[s
 
 
 def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, about: About) -> Result:
-    """Return everything that a leaderboard needs of a finished run."""
+    """Return the result of a finished run."""
     recipe = prepared.job.loaded.recipe
     now = environment(prepared.job.loaded.path)
     rate = None
@@ -162,7 +163,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         untrained=trainer.progress.untrained if trainer else {},
         curve=trainer.selection.curve if trainer else {},
         selected_step=trainer.selection.step if trainer else None,
-        select=recipe.evaluate.select,
+        metric_for_best_model=recipe.evaluate.metric_for_best_model,
         test_selected=about.test_selected,
         steps=prepared.steps,
         last_state=trainer.last_state if trainer else None,
@@ -189,7 +190,7 @@ def _fingerprints(experiment: Experiment) -> dict[str, str]:
 
 
 def _model(recipe: Recipe, encoder: str) -> str:
-    """Return the model that an encoder starts from, through the encoders it is made of."""
+    """Return the model that an encoder, or the innermost encoder that it wraps, starts from."""
     return str(_with_model(recipe, encoder).get("model", ""))
 
 
@@ -201,6 +202,6 @@ def _with_model(recipe: Recipe, encoder: str) -> Mapping[str, Any]:
 
 
 def _test_selected(recipe: Recipe) -> bool:
-    if recipe.evaluate.select is None:
+    if recipe.evaluate.metric_for_best_model is None:
         return False
-    return is_test_split(recipe.evaluators[recipe.evaluate.select.rpartition(".")[0]].params)
+    return is_test_split(recipe.evaluators[recipe.evaluate.metric_for_best_model.rpartition(".")[0]].params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cse_cli.core.console import Observer, Pruned, RunInfo
+from cse_cli.core.console import Downloading, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stopped, Warned
 from cse_cli.core.devices import choose, limit_torch_threads, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.formatting import differences
@@ -26,23 +26,24 @@ from cse_cli.runs.log import RunLog
 from cse_cli.runs.record import ENVIRONMENT, About, RunRecord, read_about, read_recipe
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.runs.system import Sampler
-from cse_cli.training import checkpoint, room
+from cse_cli.training import checkpoint
 from cse_cli.training.build import Job, Prepared, resolve
+from cse_cli.training.disk_space import check_disk_space, explain_full_disk, needed
 from cse_cli.training.recording import about_run, make_result, record_inputs, record_outcome
 from cse_cli.training.trainer import Trainer
-from registry import hub
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
+from registry.resources import hub
 
 SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
 
 
 def prepare(job: Job, observer: Observer) -> Prepared:
-    """Build and read all that a job needs; nothing is recorded and no run exists yet.
+    """Build and read everything that a job needs, before a run exists.
 
     Raises:
-        CseError: A model or data set is missing, parts do not fit, or CSE_MIRRORS names no mirror.
+        CseError: If a model or data set is missing, parts do not fit, or CSE_MIRRORS names an unknown mirror.
     """
     configured()
     recipe = job.loaded.recipe
@@ -50,8 +51,8 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     compute = choose(job.device, recipe.train.precision)
     hub.forget()
     hub.pin(read_about(job.resume).commits if job.resume is not None else {})
-    rank0_first(lambda: fetch(merged_requirements([recipe]), observer.downloading))
-    observer.preparing("building the method")
+    rank0_first(lambda: fetch(merged_requirements([recipe]), lambda *file: observer.observe(Downloading(*file))))
+    observer.observe(Preparing("building the method"))
     experiment = resolve(recipe, job.seed)
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
@@ -59,8 +60,9 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     if recipe.data.streaming:
         if recipe.train.steps is None:
             raise CseError(
-                "data.streaming needs train.steps: the length of a stream is not known",
-                "n sentences are n / train.batch_size steps",
+                "data.streaming requires train.steps, because the length of a stream is unknown",
+                "set train.steps; one pass over n sentences has n / train.batch_size steps",
+                code="training.stream_without_steps",
             )
         stream = open_stream(recipe.data, experiment.columns)
         return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
@@ -68,8 +70,8 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns)
         for notice in text.notices:
-            observer.warned(notice)
-        return text, Batches(text, *settings, lambda done, total: observer.preparing("tokenising", done, total))
+            observer.observe(Warned(notice))
+        return text, Batches(text, *settings, lambda *count: observer.observe(Preparing("tokenizing", *count)))
 
     text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
@@ -93,23 +95,23 @@ def execute(job: Job, observer: Observer) -> Result:
     prepared = prepare(job, log)
     text = None if prepared.text is None else prepared.text.fingerprint
     identity = run_on_rank0(lambda: identify(job.loaded.recipe, text))
-    run_on_rank0(lambda: room.demand(prepared))
+    run_on_rank0(lambda: check_disk_space(prepared))
     record = _claim(prepared, identity)
     if isinstance(record, Result):
         return record
     with (
         _mirrored(record), log, _messages(record, log), ending(record), _sampled(record),
-        room.told_where_full(record.run_id, room.needed(prepared)), explain_lost_rank(),
+        explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(),
     ):  # fmt: skip
         trainer = _trainer(prepared, record, log)
         if trainer is not None:
             trainer.run()
             trainer.finish()
-        log.preparing(SCORING)
+        log.observe(Preparing(SCORING))
         one, settings = prepared.experiment, job.loaded.recipe.evaluate
         scores = evaluate(
             one.scored, one.evaluators, settings, prepared.compute, plans=one.plans,
-            show=lambda _, share: log.scoring(SCORING, share),
+            show=lambda _, share: log.observe(Scoring(SCORING, share)),
         )  # fmt: skip
 
         def finish() -> Result:
@@ -180,12 +182,13 @@ def _check_same(about: About, job: Job, identity: Identity) -> None:
     if changed:
         raise CseError(
             f"cannot resume run {about.short} because the experiment changed:\n  " + "\n  ".join(changed),
-            "restore it, or start a new run without --resume",
+            "restore the experiment, or start a new run without --resume",
+            code="training.experiment_changed",
         )
 
 
 def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Trainer | None:
-    """Return the trainer, at its last checkpoint if there is one; None for a recipe without training."""
+    """Return the trainer at its last checkpoint, or None for a recipe without training."""
     job, device = prepared.job, prepared.compute.describe()
     if prepared.batches is None:
         record.started(device=device)
@@ -195,20 +198,19 @@ def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Train
     if run_on_rank0(lambda: bool(checkpoint.saved(record.path))):
         trainer.restore()
     record.started(trainer.progress.step, prepared.steps, device)
-    observer.started(
-        RunInfo(
-            recipe=job.loaded.name,
-            title=job.loaded.recipe.title,
-            seed=job.seed,
-            device=device,
-            precision=prepared.compute.precision,
-            run_id=record.run_id,
-            home=str(home()),
-            steps=prepared.steps,
-            done=trainer.progress.step,
-            sentences=prepared.sentences,
-        )
+    run = RunInfo(
+        recipe=job.loaded.name,
+        title=job.loaded.recipe.title,
+        seed=job.seed,
+        device=device,
+        precision=prepared.compute.precision,
+        run_id=record.run_id,
+        home=str(home()),
+        steps=prepared.steps,
+        done=trainer.progress.step,
+        sentences=prepared.sentences,
     )
+    observer.observe(Started(run))
     return trainer
 
 
@@ -245,15 +247,17 @@ def _sampled(record: RunRecord) -> Iterator[None]:
 
 @contextmanager
 def _messages(record: RunRecord, observer: Observer) -> Iterator[None]:
-    """Report how to resume after an interruption; turn a lack of memory into a message."""
+    """Report how to resume after an interruption, and turn a lack of memory into a message."""
     try:
         yield
     except (KeyboardInterrupt, Terminated):
-        observer.stopped(record.run_id)
+        observer.observe(Stopped(record.run_id))
         raise
     except (RuntimeError, MemoryError) as error:
-        if (said := missing_memory(error)) is None:
+        if (reason := missing_memory(error)) is None:
             raise
         raise RunFailedError(
-            f"run {record.about.short}: {said}", "lower train.batch_size or data.max_length, or train in bf16"
+            f"run {record.about.short}: {reason}",
+            "lower train.batch_size or data.max_length, or train in bf16",
+            code="training.out_of_memory",
         ) from error

@@ -1,4 +1,4 @@
-"""What one training step knows: the state behind `registry.types.Step`."""
+"""State of one training step: the implementation of `registry.types.Step`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from registry.types import Batch
 
 
 class Formula(Protocol):
-    """What a step computes: losses by label, and their weighted sum."""
+    """Losses of a step by label, and their weighted sum."""
 
     def __call__(self, step: StepState) -> dict[str, Tensor]:
         """Return label → loss."""
@@ -27,12 +27,12 @@ class Formula(Protocol):
 
 @dataclass(frozen=True)
 class RandomState:
-    """Where the random streams of a forward pass stand.
+    """State of the random generators of a forward pass.
 
     Args:
-        shared: The step's own generator.
-        cpu: torch's generator.
-        cuda: That of each CUDA device.
+        shared: State of the step's generator.
+        cpu: State of torch's generator.
+        cuda: State of the generator of each CUDA device.
     """
 
     shared: Tensor
@@ -41,12 +41,12 @@ class RandomState:
 
     @staticmethod
     def now(generator: torch.Generator) -> RandomState:
-        """Return the present state."""
+        """Return the current state."""
         cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
         return RandomState(generator.get_state(), torch.get_rng_state(), cuda)
 
     def restore(self, generator: torch.Generator) -> None:
-        """Go back to it."""
+        """Restore the generators to this state."""
         generator.set_state(self.shared)
         torch.set_rng_state(self.cpu)
         if self.cuda:
@@ -54,7 +54,7 @@ class RandomState:
 
 
 class StepState:
-    """One step of one method on one batch; filled while the method's forward pass goes on.
+    """One step of one method on one batch. The forward pass fills it.
 
     Args:
         method: The formula being computed.
@@ -78,21 +78,24 @@ class StepState:
         self._sentences: dict[str, Tensor] = {}
 
     def sentences(self, view: str) -> Tensor:
-        """Return (N, D): the view's sentence vectors from every device, detached."""
+        """Return (N, D): the view's sentence embeddings from every device, detached."""
         if view not in self._sentences:
             self._sentences[view] = all_devices(self.views[view].sentence.detach())
         return self._sentences[view]
 
     def gradient(self, view: str) -> Tensor:
-        """Return (B, L, W): ∂loss/∂token vectors at the unperturbed point, with this step's own dropout masks.
+        """Return (B, L, W): ∂loss/∂token embeddings at the unperturbed point, with the dropout masks of this step.
 
-        The loss is that of the whole batch, however many devices share it.
-
-        Runs the formula once more in a probe whose own gradients are zero, with the random state put back afterwards;
-        parameters' gradients are untouched. One forward and backward pass, shared by all views of the step.
+        The loss is the loss of the whole batch over all devices. The method runs once more as a probe whose own
+        perturbations are zero: one forward and backward pass for all views of the step. The random state is restored
+        afterwards, and the gradients of the parameters do not change.
         """
         if view not in self.batch:
-            raise CseError(f"unknown view '{view}'.{suggestion(view, self.batch)}", f"one of {', '.join(self.batch)}")
+            raise CseError(
+                f"unknown view '{view}'.{suggestion(view, self.batch)}",
+                f"use one of {', '.join(self.batch)}",
+                code="training.unknown_view",
+            )
         if self._gradients is None:
             self._gradients = self._probe()
         return self._gradients[view]
@@ -100,7 +103,7 @@ class StepState:
     def _probe(self) -> dict[str, Tensor]:
         now = RandomState.now(self.generator)
         with torch.enable_grad():
-            # From the step's beginning: an augmenter before this one may have drawn, and must draw the same again.
+            # From the start of the step: an earlier augmenter may have sampled, and must sample the same values again.
             self._began.restore(self.generator)
             probe = ProbeState(self.method, self.batch, self.index, self.total, self.generator)
             loss = self.method.objective(self.method(probe), probe)
@@ -114,10 +117,10 @@ class StepState:
 
 
 class ProbeState(StepState):
-    """A step that only asks what the gradient would be: its own perturbations are zero."""
+    """Step that only computes the gradient. Its own perturbations are zero."""
 
     def gradient(self, view: str) -> Tensor:
-        """Return zeros: (B, L, 0) of a view that is not embedded yet."""
+        """Return zeros, with shape (B, L, 0) for a view that is not embedded yet."""
         if view not in self.unperturbed:
             return torch.zeros(*self.batch[view].ids.shape, 0)
         return torch.zeros_like(self.unperturbed[view])

@@ -1,4 +1,4 @@
-"""Where the time of a training goes, and how much of what its device could do at most, and of its memory, it takes."""
+"""Time, throughput, model FLOP utilization and peak memory of a training."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from cse_cli.training.method import Method
 from registry.distributed import world_size
 from registry.encoders.cost import Cost, cost_of
 
-Part = Literal["data", "forward", "backward", "optimiser", "evaluation", "other"]
-PARTS: tuple[Part, ...] = ("data", "forward", "backward", "optimiser", "evaluation", "other")
-STEP: tuple[Part, ...] = ("data", "forward", "backward", "optimiser")
-"""What makes up a step; "other" is the loop around it: records, health, checkpoints."""
+Part = Literal["data", "forward", "backward", "optimizer", "evaluation", "other"]
+PARTS: tuple[Part, ...] = ("data", "forward", "backward", "optimizer", "evaluation", "other")
+STEP: tuple[Part, ...] = ("data", "forward", "backward", "optimizer")
+"""Parts of a step. "other" is the loop around it: metrics, health, checkpoints."""
 PENDING = 256
-"""Events kept at most between two calls of `read`."""
+"""Maximum number of pending events."""
 
 
 class Clock:
-    """Divides time into parts: what passed since the last `mark` belongs to the part it names.
+    """Clock that divides time into parts. Each `mark` assigns the time since the previous mark to a part.
 
-    On a GPU a mark is an event on the stream that kernels are queued on, and nothing waits for it before `read`. The
-    distances between events cover all time, that in which the GPU waits for the host included.
+    On a GPU, a mark is an event in the stream of the kernels. Only `read` waits for it. The intervals between events
+    include the time in which the GPU waits for the CPU.
 
     Args:
-        device: Where the work is done.
+        device: Device of the work.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -45,11 +45,11 @@ class Clock:
         self._events: list[tuple[Part, Any, Any]] = []
 
     def start(self) -> None:
-        """Leave out what passed since the last mark."""
+        """Ignore the time since the last mark."""
         self._last = self._now()
 
     def mark(self, part: Part) -> None:
-        """Say what was done since the last mark."""
+        """Assign the time since the last mark to a part."""
         last, now = self._last, self._now()
         self._last = now
         if last is None:
@@ -62,7 +62,7 @@ class Clock:
             self._collect([event for event in self._events if event[2].query()])
 
     def read(self) -> dict[str, float]:
-        """Return part → seconds so far; on a GPU, wait for the last mark."""
+        """Return part → seconds so far. On a GPU, wait for the last mark."""
         if self._events:
             self._events[-1][2].synchronize()
             self._collect(self._events)
@@ -76,7 +76,7 @@ class Clock:
         return event
 
     def _collect(self, done: list[tuple[Part, Any, Any]]) -> None:
-        """Add up events that have passed; they are the first ones, for a stream keeps its order."""
+        """Add the times of finished events. These are the first ones, because a stream keeps its order."""
         for part, began, ended in done:
             self.seconds[part] += began.elapsed_time(ended) / 1000
         self._events = self._events[len(done) :]
@@ -84,13 +84,13 @@ class Clock:
 
 @dataclass
 class Work:
-    """What was computed, on this process.
+    """Work of this process.
 
     Args:
-        steps: Taken.
-        tokens: Read by encoders, over all views: padding not counted.
-        places: The same with padding, as batches come.
-        flops: Of the model, see `model_flops`.
+        steps: Number of steps.
+        tokens: Number of tokens that encoders read, over all views, without padding.
+        places: Number of tokens with padding.
+        flops: Model FLOPs as in `model_flops`.
     """
 
     steps: int = 0
@@ -100,14 +100,15 @@ class Work:
 
 
 def model_flops(cost: Cost, size: Size) -> float:
-    """Return the floating-point operations that a view of a batch takes in an encoder's blocks.
+    """Return the floating-point operations of an encoder's blocks for one view of a batch.
 
-    Forward 2·N a token for N weights, and 4·layers·width·n² a sentence of n tokens for the products QKᵀ and its weights
-    times V; backward twice the same where the encoder is trained. So 6·N·Σn + 12·layers·width·Σn², as PaLM counts
-    (Chowdhery et al. 2022, appendix B). Not counted, though it takes time: padding, the embedding layer, heads, losses,
-    optimiser, what gradient caching computes again, and passes that an augmenter or a queue asks for. Blocks that are
-    not trained are counted forward only. What is not computed though counted, where only the first token's last state
-    is asked for, is a part of the last block: the measure is of the model, not of how it is computed.
+    Forward: 2·N per token for N weights, and 4·layers·width·n² per sentence of n tokens for attention. Backward: twice
+    as much if the encoder is trained. Together 6·N·Σn + 12·layers·width·Σn². Source: PaLM (Chowdhery et al. 2022,
+    appendix B).
+
+    Not counted: padding, the embedding layer, heads, losses, the optimizer, recomputation, and additional passes of
+    augmenters or queues. The value describes the model, not its implementation: a block counts fully even if only the
+    first token of its output is computed.
     """
     forward = 2.0 * cost.weights * size.tokens + 4.0 * cost.attention * size.squares
     return forward * (3 if cost.trained else 1)
@@ -117,7 +118,7 @@ class Stopwatch:
     """Time and work of one training.
 
     Args:
-        method: Whose views are encoded.
+        method: Method whose views are encoded.
         compute: Device and precision.
     """
 
@@ -132,7 +133,7 @@ class Stopwatch:
             torch.cuda.reset_peak_memory_stats(compute.device)
 
     def count(self, sizes: Mapping[str, Size]) -> None:
-        """Add one step's batch."""
+        """Add the batch of one step."""
         self.work.steps += 1
         for view, size in sizes.items():
             self.work.tokens += size.tokens
@@ -141,7 +142,7 @@ class Stopwatch:
                 self.work.flops += model_flops(cost, size)
 
     def recent(self) -> dict[str, float]:
-        """Return what a record keeps of the time since the last call; steps alone, without evaluation."""
+        """Return the throughput metrics since the last call, without evaluation."""
         seconds = self._step_seconds()
         before, since = self._before
         self._before = (Work(**asdict(self.work)), seconds)
@@ -154,11 +155,11 @@ class Stopwatch:
             "speed/peak_memory_gb": peak_memory(self._compute.device) / 1e9,
         }
         if self._peak is not None and flops:
-            found["speed/model_flop_utilisation"] = flops / took / self._peak
+            found["speed/model_flop_utilization"] = flops / took / self._peak
         return found
 
     def speed(self) -> Speed:
-        """Return the whole training's."""
+        """Return the throughput of the whole training."""
         parts, seconds = self.clock.read(), self._step_seconds()
         known = self._peak is not None and self.work.flops > 0 and seconds > 0
         return Speed(
@@ -166,16 +167,16 @@ class Stopwatch:
             tokens_per_second=self.work.tokens * world_size() / seconds if seconds else None,
             padding=1 - self.work.tokens / self.work.places if self.work.places else None,
             model_flops=self.work.flops * world_size(),
-            model_flop_utilisation=self.work.flops / seconds / self._peak if known and self._peak else None,
+            model_flop_utilization=self.work.flops / seconds / self._peak if known and self._peak else None,
             peak_memory=peak_memory(self._compute.device),
         )
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps."""
+        """Return the state for a checkpoint."""
         return {"seconds": self.clock.read(), "work": asdict(self.work)}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Load the state of a checkpoint."""
         self.clock.seconds = {part: float(state["seconds"].get(part, 0.0)) for part in PARTS}
         self.work = Work(**state["work"])
         self._before = (Work(**state["work"]), self._step_seconds())
@@ -185,9 +186,9 @@ class Stopwatch:
         return sum(parts[part] for part in STEP)
 
 
-# Dense figures in 10¹² operations a second, from NVIDIA data sheets of the H200, H100, A100, L40S, V100 and T4, halved
-# where they are "with sparsity", and its Ada white paper for the RTX 4090. Half precision on tensor cores, with sums in
-# fp32; fp32 without them, for torch multiplies fp32 exactly unless told otherwise. The first pattern that fits counts.
+# Dense TFLOP/s from NVIDIA's data sheets (H200, H100, A100, L40S, V100, T4), halved if given "with sparsity", and from
+# its Ada white paper (RTX 4090). Half precision uses tensor cores with fp32 sums. fp32 does not, as is torch's default.
+# The first matching pattern counts.
 _PEAKS: tuple[tuple[str, dict[str, float]], ...] = (
     (r"H100 PCIe", {"bf16": 756, "fp16": 756, "fp32": 51}),
     (r"H[12]00 NVL", {"bf16": 835, "fp16": 835, "fp32": 60}),
@@ -202,14 +203,14 @@ _PEAKS: tuple[tuple[str, dict[str, float]], ...] = (
 
 
 def peak_flops(compute: Compute) -> float | None:
-    """Return the floating-point operations a second of a device in a precision; None where that is not known."""
+    """Return the peak FLOP/s of a device in a precision, or None if unknown."""
     if compute.device.type != "cuda":
         return None
     return known_peak(torch.cuda.get_device_name(compute.device), compute.precision)
 
 
 def known_peak(name: str, precision: str) -> float | None:
-    """Return the same for the name that the driver gives a GPU."""
+    """Return the peak FLOP/s of a GPU by the name that its driver reports, or None if unknown."""
     for pattern, peaks in _PEAKS:
         if re.search(rf"\b{pattern}", name):
             return peaks[precision] * 1e12 if precision in peaks else None
@@ -217,12 +218,12 @@ def known_peak(name: str, precision: str) -> float | None:
 
 
 def peak_memory(device: torch.device) -> int:
-    """Return bytes at the highest point: those of torch's tensors on a GPU, else those of this process."""
+    """Return the peak memory in bytes: of torch's tensors on a GPU, else of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:
         with Path("/proc/self/status").open(encoding="ascii") as lines:
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
-    except (OSError, StopIteration):  # no Linux; elsewhere this counts the process that started it too
+    except (OSError, StopIteration):  # not Linux
         largest = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return largest if sys.platform == "darwin" else largest * 1024

@@ -1,75 +1,81 @@
-"""`cse tune`: better values for a recipe's parameters."""
+"""`cse tune`: search for better values of a recipe's parameters."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
 
 from cse_cli.recipe.completion import complete_recipe
+from registry.errors import CseError
 
 EPILOG = (
     "Examples:  cse tune --param queue_length  ·  cse tune mini/ifcl_en --param queue_length,temperature --trials 40  "
-    "·  cse tune quickstart --range learning_rate=1e-4..1e-2:log --seeds 3  ·  cse tune --best STUDY --confirm 5  ·  "
-    "cse tune ls  ·  cse tune --join STUDY --workers 4"
+    "·  cse tune quickstart --range learning_rate=1e-4..1e-2:log --seeds 3  ·  "
+    "cse tune --best NAME --verify-seeds 5  ·  cse tune ls  ·  cse tune --resume NAME --workers 4"
 )
-_SEARCH = {"rich_help_panel": "What is searched"}
-_STUDY = {"rich_help_panel": "How, and where it is kept"}
-_AFTER = {"rich_help_panel": "What becomes of it"}
-_WHICH = "Recipe; if left out, the configured one, the one run last, or quickstart. `ls` lists the studies."
-_PRUNERS = "auto (default), median, percentile, halving, hyperband, wilcoxon or none."
+LIST: Final = "ls"
+"""Argument that lists all searches. A recipe with this name is given as ls.toml."""
+_LISTS = {"storage", "quiet", "json_"}
+_SHOWS = _LISTS | {"best", "verify_seeds", "save_best"}
+_VERIFIES = {"device", "workers", "cluster", "stall_timeout"}
+_SPACE = {"rich_help_panel": "Search space"}
+_SEARCH = {"rich_help_panel": "Execution and storage"}
+_OUTPUT = {"rich_help_panel": "Output"}
+_RECIPE = "Recipe. Default: the recipe of your last run, else quickstart. `ls` lists all searches."
+_STALL = "Restart a run that reports no progress for this long, for example 90, 30m or 2h."
+_PRUNERS = "auto, median, percentile, halving, hyperband, wilcoxon or none. Default: auto."
 
 Recipe = Annotated[
-    str | None, typer.Argument(metavar="RECIPE|ls", help=_WHICH, autocompletion=complete_recipe, show_default=False)
+    str | None, typer.Argument(metavar="RECIPE|ls", help=_RECIPE, autocompletion=complete_recipe, show_default=False)
 ]
 Param = Annotated[
-    list[str] | None,
-    typer.Option("--param", "-p", help="Parameter to search: its name, its path or an ending.", **_SEARCH),
+    list[str] | None, typer.Option("--param", "-p", help="Parameter to search: name, path or end of a path.", **_SPACE)
 ]
 Range = Annotated[
     list[str] | None,
-    typer.Option("--range", help="Values: a..b, a..b:log, a..b:step; NAME=a..b if several.", **_SEARCH),
+    typer.Option("--range", help="Values: a..b, a..b:log or a..b:step. NAME=a..b for several parameters.", **_SPACE),
 ]
-Choices = Annotated[list[str] | None, typer.Option(help="Values or parts: 64,128 or NAME=cls,mean.", **_SEARCH)]
-Metric = Annotated[str | None, typer.Option(help="Dev metric to maximise, if not evaluate.select.", **_SEARCH)]
-Seeds = Annotated[str | None, typer.Option(help="Score by the mean over so many seeds, or 1,5,7.", **_SEARCH)]
-Steps = Annotated[int | None, typer.Option(min=1, help="Steps of a trial, instead of the recipe's.", **_SEARCH)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Set dotted.key=value in every trial.", **_SEARCH)]
-Unset = Annotated[list[str] | None, typer.Option(help="Take a dotted key out of every trial.", **_SEARCH)]
-Trials = Annotated[int | None, typer.Option(min=1, help="Total number of trials (default: 20).", **_STUDY)]
-Timeout = Annotated[str | None, typer.Option(help="Start no new trial after this time: 90, 30m, 2h.", **_STUDY)]
-Sampler = Annotated[str | None, typer.Option(help="tpe (default), gp, random, grid or qmc.", **_STUDY)]
-Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_STUDY)]
-Name = Annotated[str | None, typer.Option(help="Study name; an existing one is continued.", **_STUDY)]
-Join = Annotated[str | None, typer.Option("--join", "--resume", help="Go on with a study.", **_STUDY)]
-Storage = Annotated[str | None, typer.Option(help="postgresql://… or sqlite:///…; else a local file.", **_STUDY)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", **_STUDY)]
-Workers = Annotated[int | None, typer.Option(min=1, help="Trials at once; one a CUDA device if left out.", **_STUDY)]
-On = Annotated[
-    str | None,
-    typer.Option(metavar="CLUSTER", help="Run on a Ray cluster: auto, ray://… or local-cluster.", **_STUDY),
+Choices = Annotated[list[str] | None, typer.Option(help="Values or components: 64,128 or NAME=cls,mean.", **_SPACE)]
+Metric = Annotated[
+    str | None, typer.Option(help="Dev metric to maximize. Default: evaluate.metric_for_best_model.", **_SPACE)
 ]
+Seeds = Annotated[str | None, typer.Option(help="Number or list of seeds. The score is their mean.", **_SPACE)]
+Steps = Annotated[int | None, typer.Option(min=1, help="Training steps of a trial. Default: the recipe's.", **_SPACE)]
+Set = Annotated[list[str] | None, typer.Option("--set", help="Set dotted.key=value in every trial.", **_SPACE)]
+Unset = Annotated[list[str] | None, typer.Option(help="Remove a dotted key in every trial.", **_SPACE)]
+Trials = Annotated[int | None, typer.Option(min=1, help="Total number of trials. Default: 20.", **_SEARCH)]
+Timeout = Annotated[str | None, typer.Option(help="Start no new trial after this time: 90, 30m or 2h.", **_SEARCH)]
+Sampler = Annotated[str | None, typer.Option(help="tpe, gp, random, grid or qmc. Default: tpe.", **_SEARCH)]
+Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_SEARCH)]
+Name = Annotated[str | None, typer.Option(help="Name of the search. An existing search is continued.", **_SEARCH)]
+Resume = Annotated[str | None, typer.Option(metavar="NAME", help="Continue an existing search.", **_SEARCH)]
+Storage = Annotated[str | None, typer.Option(help="postgresql://… or sqlite:///…. Default: a local file.", **_SEARCH)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", **_SEARCH)]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Number of trials in parallel. Default: one per CUDA device.", **_SEARCH)
+]
+Cluster = Annotated[str | None, typer.Option(help="Ray cluster: auto, ray://… or local-cluster.", **_SEARCH)]
 Tag = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag the search's run and its trials'.", **_STUDY)
+    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag of the search and its trials. Repeatable.", **_SEARCH)
 ]
-Experiment = Annotated[
-    str | None, typer.Option(help="MLflow experiment; if left out, the search's own, tune/NAME.", **_STUDY)
-]
-Patience = Annotated[
-    str, typer.Option(help="Kill and repeat a run that tells nothing for so long: 90, 30m, 2h.", **_STUDY)
-]
-Best = Annotated[str | None, typer.Option(metavar="STUDY", help="Show what a study has found.", **_AFTER)]
-Confirm = Annotated[int | None, typer.Option(min=2, help="Best against own values over so many new seeds.", **_AFTER)]
-SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_AFTER)]
+Experiment = Annotated[str | None, typer.Option(help="MLflow experiment. Default: tune/NAME.", **_SEARCH)]
+StallTimeout = Annotated[str, typer.Option(help=_STALL, **_SEARCH)]
 AcceptChanged = Annotated[
-    bool, typer.Option("--accept-changed", help="Keep trials that other code of the components made.", **_STUDY)
+    bool, typer.Option("--accept-changed", help="Keep trials of an earlier version of the code.", **_SEARCH)
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors alone.", **_AFTER)]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.", **_AFTER)]
+Best = Annotated[str | None, typer.Option(metavar="NAME", help="Show the results of a search.", **_OUTPUT)]
+VerifySeeds = Annotated[
+    int | None, typer.Option(min=2, help="Compare best and current values on this many new seeds.", **_OUTPUT)
+]
+SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_OUTPUT)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.", **_OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", **_OUTPUT)]
 
 
 def tune(
+    context: typer.Context,
     recipe: Recipe = None,
     param: Param = None,
     range_: Range = None,
@@ -84,14 +90,14 @@ def tune(
     sampler: Sampler = None,
     pruner: Pruner = None,
     name: Name = None,
-    join: Join = None,
+    resume: Resume = None,
     storage: Storage = None,
     device: Device = "auto",
     workers: Workers = None,
-    on: On = None,
-    patience: Patience = "2h",
+    cluster: Cluster = None,
+    stall_timeout: StallTimeout = "2h",
     best: Best = None,
-    confirm: Confirm = None,
+    verify_seeds: VerifySeeds = None,
     save_best: SaveBest = None,
     quiet: Quiet = False,
     tag: Tag = None,
@@ -99,20 +105,41 @@ def tune(
     accept_changed: AcceptChanged = False,
     json_: Json = False,
 ) -> None:
-    """Search for better values of a recipe's parameters, by its dev metric. Each trial is recorded."""
-    from cse_cli.tuning.options import SearchOptions
-    from cse_cli.tuning.search import list_studies, search, show_study
-    from cse_cli.tuning.storage import answering
+    """Search for better values of a recipe's parameters by its dev metric. Every trial is recorded."""
+    from cse_cli.core.formatting import parse_duration
+    from cse_cli.jobs.request import parse_seeds, parse_tags
+    from cse_cli.tuning.config import SearchConfig
+    from cse_cli.tuning.search import Output, list_searches, search, show_search
+    from cse_cli.tuning.storage import storage_errors
 
-    options = SearchOptions(
-        recipe, param or (), range_ or (), choices or (), metric, set_ or (), unset or (), trials, timeout, sampler,
-        pruner, seeds, steps, name, join, storage, device, workers, on, patience, save_best, confirm, json_, quiet,
-        tag or (), experiment, accept_changed,
-    )  # fmt: skip
-    with answering(storage, best or join or name or ""):
-        if recipe == "ls":  # a recipe of that name is ls.toml
-            list_studies(options)
+    if resume is not None and name is not None:
+        raise CseError("--resume and --name exclude each other", "remove --name", code="tune.exclusive_options")
+    given: dict[str, Any] = {
+        "name": resume or name, "recipe": recipe, "overrides": set_, "unset": unset, "trials": trials,
+        "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
+        "tags": parse_tags(tag or ()), "experiment": experiment,
+        "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "device": device,
+        "workers": workers, "cluster": cluster, "stall_timeout": parse_duration("--stall-timeout", stall_timeout),
+        "resume": resume is not None, "accept_changed": accept_changed,
+    }  # fmt: skip
+    config = SearchConfig(**{key: value for key, value in given.items() if value})
+    output = Output(save_best=save_best, verify_seeds=verify_seeds, as_json=json_, quiet=quiet)
+    with storage_errors(storage, best or config.name):
+        if recipe == LIST:
+            _refuse_others(context, "ls", _LISTS | {"recipe"})
+            list_searches(storage, as_json=json_)
         elif best is not None:
-            show_study(best, options)
+            _refuse_others(context, "--best", _SHOWS | _VERIFIES if verify_seeds is not None else _SHOWS)
+            show_search(best, config, output)
         else:
-            search(options)
+            search(config, param or (), range_ or (), choices or (), metric, output)
+
+
+def _refuse_others(context: typer.Context, form: str, allowed: set[str]) -> None:
+    """Refuse options that have no effect in a form of the command that does not search."""
+    for key in context.params.keys() - allowed:
+        source = context.get_parameter_source(key)
+        if source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP"):
+            option = f"--{key.strip('_').replace('_', '-')}" if key != "recipe" else f"'{context.params[key]}'"
+            message = f"{form} does not search: {option} has no effect"
+            raise CseError(message, f"remove {option}", code="tune.exclusive_options")

@@ -1,12 +1,13 @@
-"""The loop of a search: it chooses trials, gives their runs to an executor, and reports their ends to the study.
+"""Main loop of a search: it chooses trials, gives their runs to an executor, and reports the results to the study.
 
-Several processes may run this loop for one study. One process at a time chooses a trial: it takes over a trial that a
-process left when it ended, under the same number, or else creates one. At the end each process waits for the trials of
-the others, because it takes over those that a killed process leaves.
+Several processes may run this loop for one study. One process at a time chooses a trial: it takes over a trial that an
+ended process left, under the same number, or else creates one. At the end each process waits for the trials of the
+others, because it takes over the trials of a killed process.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -33,26 +34,17 @@ from cse_cli.tuning.owner import Owner
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.parts import reason_of, with_parts
 from cse_cli.tuning.results import is_best_so_far, read_trial
-from cse_cli.tuning.samplers import is_same_point
-from cse_cli.tuning.storage import address, answering
+from cse_cli.tuning.storage import address, storage_errors
 from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, counts, settled, state, values_of
 from cse_cli.tuning.trial import TrialRuns
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 
 MOST_FAILURES = 5
-"""Trials that fail while this process searches, with none complete, before it gives up."""
+"""Failed trials of this process after which it stops if no trial is complete."""
 
 
 class Driver:
-    """Keeps an executor busy until the budget of a study is spent.
-
-    Args:
-        study: The study, as `open_study` returns it.
-        config: The search.
-        executor: Executor of the runs.
-        parent: Record of the search.
-        observer: Observer of everything.
-    """
+    """Runs trials until the budget of a search is spent."""
 
     def __init__(
         self, study: Study, config: SearchConfig, executor: Executor, parent: About, observer: SearchObserver
@@ -77,15 +69,15 @@ class Driver:
         study.pruner = samplers.make_pruner(self.config, recipe.train.steps, recipe.train.evaluate_every)
 
     def drive(self) -> Ending:
-        """Do trials until none is left, and return why.
+        """Run trials until none is left, and return the reason.
 
         Raises:
             StopRequested: If `cse runs stop` ended the search.
-            TrackingError: If the storage stops answering.
-            RunFailedError: If trials fail one after the other.
-            CseError: If the recipe's own values, or any values, cannot be run on this machine.
+            TrackingError: If the storage stops responding.
+            RunFailedError: If the first trials all fail.
+            CseError: If the recipe's values, or any values, cannot be run on this machine.
         """
-        with answering(self.config.storage, self.config.name), self._owner:
+        with storage_errors(self.config.storage, self.config.name), self._owner:
             try:
                 while True:
                     self._stop_if_asked()
@@ -93,11 +85,11 @@ class Driver:
                     if self._running:
                         self._executor.wait()
                         for future in [future for future in self._running if future.done()]:
-                            self._go_on(self._running.pop(future), future)
+                            self._continue(self._running.pop(future), future)
                     elif ending is not None:
                         return ending
                     else:
-                        time.sleep(POLL_SECONDS)  # others do the rest
+                        time.sleep(POLL_SECONDS)  # other processes run the last trials
             finally:
                 for runs in self._open.values():
                     runs.end("stopped")
@@ -106,12 +98,11 @@ class Driver:
         stop_if_asked()
         if (self._parent.path / STOP).exists():
             name = self.config.name
-            raise StopRequested(
-                f"search '{name}' was stopped by `cse runs stop`", f"continue it: cse tune --join {name}"
-            )
+            message = f"search '{name}' was stopped by `cse runs stop`"
+            raise StopRequested(message, f"continue it: cse tune --resume {name}", code="tune.stopped")
 
     def _begin_trials(self) -> Ending | None:
-        """Begin trials while slots are free. Return why none is left, or None if others may still leave some."""
+        """Start trials while slots are free. Return why none is left, or None if other processes may leave some."""
         while len(self._open) < self._executor.slots:
             if self._until is not None and time.monotonic() >= self._until:
                 return "timeout"
@@ -121,46 +112,48 @@ class Driver:
                 return ending
             self._observer.trial_began(trial.number, trial.params)
             self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
-            self._go_on(runs)
+            self._continue(runs)
         return None
 
     def _choose(self) -> tuple[Trial | None, Ending | None]:
-        """Return a trial with its values, which is this process's, or else why there is none."""
+        """Return a trial with values that this process owns, or else the reason why no trial is left."""
         while True:
             trials = self.study.get_trials(deepcopy=False)
             others = [one for one in trials if one.state == TrialState.RUNNING and one.number not in self._open]
             if left := next((one for one in others if self._is_left(one)), None):
                 trial = self._take_over(left)
             elif ending := self._ending(trials, len(others) + len(self._open)):
-                return None, None if any(self._owner.owned(one) != "elsewhere" for one in others) else ending
+                return None, None if any(self._owner.of(one) != "elsewhere" for one in others) else ending
             else:
                 trial = self._ask(trials)
             if self._choose_values(trial):
                 return trial, None
-            refused = REASON in trial.user_attrs
-            frozen = self.study.tell(trial, state=TrialState.PRUNED if refused else TrialState.FAIL)
-            if refused:
-                self._observer.trial_refused(read_trial(frozen))
+            invalid = REASON in trial.user_attrs
+            frozen = self.study.tell(trial, state=TrialState.PRUNED if invalid else TrialState.FAIL)
+            if invalid:
+                self._observer.trial_invalid(read_trial(frozen))
 
     def _ending(self, trials: list[FrozenTrial], running: int) -> Ending | None:
-        """Return why no trial is created any more, or None."""
+        """Return why no further trial is created, or None."""
         if len(settled(trials)) + running >= self._budget:
             return "budget"
         return None if self._has_more(trials) else "exhausted"
 
     def _has_more(self, trials: list[FrozenTrial]) -> bool:
-        """Return whether a trial is left to begin; queue one where chance would hardly find the last points."""
+        """Return whether a point is left. Queue one if the sampler has just repeated known values."""
         if any(trial.state == TrialState.WAITING for trial in trials):
             return True
         if self.config.sampler == "grid":
             return False
         if self._points is None:
             return True
-        left = samplers.untried(self._points, [values_of(trial) for trial in trials])
-        refused = [trial.params.items() for trial in trials if state(trial) == "refused"]
-        left = [point for point in left if not any(params <= point.items() for params in refused)]
+        invalid = [trial.params.items() for trial in trials if state(trial) == "invalid"]
+        left = []
+        for point in samplers.untried(self._points, [values_of(trial) for trial in trials]):
+            if not any(params <= point.items() for params in invalid):
+                left.append(point)
         if left and _is_stuck(trials):
-            self.study.enqueue_trial(samplers.random_point(left, len(trials)))
+            self.study.enqueue_trial(random.Random(len(trials)).choice(left))
         return bool(left)
 
     def _ask(self, trials: list[FrozenTrial]) -> Trial:
@@ -171,9 +164,9 @@ class Driver:
         return trial
 
     def _is_left(self, trial: FrozenTrial) -> bool:
-        """Return whether a trial's process has ended, and the processes that it started have left its runs."""
+        """Return whether a trial's process has ended, and its worker processes have released its runs."""
         runs = trial.user_attrs.get(RUNS, {}).values()
-        return self._owner.owned(trial) == "left" and not any(is_held(lock_of(run_id)) for run_id in runs)
+        return self._owner.of(trial) == "left" and not any(is_held(lock_of(run_id)) for run_id in runs)
 
     def _take_over(self, left: FrozenTrial) -> Trial:
         """Return a trial that another process left."""
@@ -185,16 +178,16 @@ class Driver:
         return trial
 
     def _choose_values(self, trial: Trial) -> bool:
-        """Give a trial its values. Return whether it is to be run: its parts fit, and no trial has had its values."""
+        """Give a trial its values. Return whether it is run: its parts are compatible, and its values are new."""
         own = OWN in trial.user_attrs
         self._suggest(trial, self._parts, own=own)
-        reason = None if own else self._refusal(trial)
+        reason = None if own else self._incompatible(trial)
         if reason is None:
             self._suggest(trial, [one for one in self.config.parameters if not one.part], own=own)
         for other in self.study.get_trials(deepcopy=False):
             begun = other.state == TrialState.RUNNING and other.number < trial.number
             counted = begun or (state(other) is not None and other.number != trial.number)
-            if counted and (OWN in other.user_attrs or not own) and is_same_point(other.params, trial.params):
+            if counted and (OWN in other.user_attrs or not own) and samplers.is_same_point(other.params, trial.params):
                 trial.set_user_attr(SAME_AS, other.number)
                 return False
         if reason is not None:
@@ -207,25 +200,25 @@ class Driver:
             if parameter.name in held and parameter.exists(trial.params):
                 samplers.suggest(trial, parameter.name, self._space[parameter.name])
 
-    def _refusal(self, trial: Trial) -> str | None:
-        """Return why the parts of a trial do not fit together, or None if they do."""
+    def _incompatible(self, trial: Trial) -> str | None:
+        """Return why the parts of a trial are not compatible, or None if they are."""
         try:
             with_parts(self._base, self._parts, trial.params)
         except RecipeError as error:
             return reason_of(error)
         return None
 
-    def _go_on(self, runs: TrialRuns, ended: Future[Result] | None = None) -> None:
-        """Take the end of a trial's run, then submit the next run or end the trial."""
+    def _continue(self, runs: TrialRuns, ended: Future[Result] | None = None) -> None:
+        """Receive the result of a trial's run, then submit its next run or end the trial."""
         try:
             if ended is not None:
                 runs.take(ended.result())
             job = runs.next_job()
         except Pruned as error:
             self._settle(runs, TrialState.PRUNED, "pruned", str(error))
-        except BusyError:  # a process that a killed one started still ends the run
+        except BusyError:  # a worker of a killed process still ends the run
             time.sleep(POLL_SECONDS)
-            self._go_on(runs)
+            self._continue(runs)
         except Exception as error:
             if _ends_search(error, runs.trial):
                 raise
@@ -249,18 +242,19 @@ class Driver:
         count = counts(trials)
         if not count["complete"] and count["failed"] - self._failed_before >= MOST_FAILURES:
             raise RunFailedError(
-                f"the last {MOST_FAILURES} trials failed, and none is complete; the last one: {trial.reason}",
-                "try the recipe by itself with `cse run`, or narrow the range",
+                f"{MOST_FAILURES} trials failed and none is complete. The last reason: {trial.reason}",
+                "run the recipe with `cse run`, or use a smaller range",
+                code="tune.all_trials_failed",
             )
 
 
 def _is_stuck(trials: list[FrozenTrial]) -> bool:
-    """Return whether the sampler has just suggested known values: it would suggest them again."""
+    """Return whether the sampler has just repeated known values, and would do so again."""
     return bool(trials) and SAME_AS in trials[-1].user_attrs
 
 
 def _ends_search(error: Exception, trial: Trial) -> bool:
-    """Return whether no other trial could do better than one that raised this."""
+    """Return whether all other trials would raise this error too."""
     if isinstance(error, (TrackingError, DiskError, MissingError, OptunaError, SQLAlchemyError)):
         return True
     return OWN in trial.user_attrs and isinstance(error, CseError) and not isinstance(error, RunFailedError)

@@ -1,4 +1,4 @@
-"""A search while it runs, on stderr: its plan, then a line a trial."""
+"""Display of a running search, on stderr: its settings, then one line per trial."""
 
 from __future__ import annotations
 
@@ -15,84 +15,73 @@ from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.ranges import Value, show_value
 from cse_cli.tuning.results import Trial
-from cse_cli.tuning.samplers import count_points, distributions, pruner_name
+from cse_cli.tuning.samplers import all_points, pruner_name
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.view import scored_by, show_value
+from cse_cli.tuning.view import scored_by
 
 PLAIN_EVERY = 60.0
-"""Seconds between two lines about one trial where there is no terminal."""
+"""Seconds between two lines about one trial without a terminal."""
 NARROW = 100
-"""Columns of a terminal below which a trial's line leaves out the metric's name."""
+"""Width of a terminal below which the line of a trial omits the name of the metric."""
 
 
 class TuneScreen(Screen, SearchObserver):
-    """Shows a search; of its runs, only a bar where there is a terminal."""
+    """Shows a search, and in a terminal a bar for the current run."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
         self._metric = ""
         self._trial = ""
         self._budget = 0
-        self._finished = 0
         self._at_once = 1
         self._took: list[float] = []
 
-    def chosen(self, recipe: str, why: str) -> None:
-        """Print which recipe is searched, and why where none was named."""
-        self._line(f"tuning [bold]{escape(recipe)}[/bold]{f' ({escape(why)})' if why else ''}")
+    def chosen(self, recipe: str, reason: str) -> None:
+        """Print the recipe, and the reason if the user did not name it."""
+        self._line(f"tuning [bold]{escape(recipe)}[/bold]{f' ({escape(reason)})' if reason else ''}")
 
     def planned(self, config: SearchConfig, loaded: LoadedRecipe) -> None:
-        """Print what is to be searched."""
+        """Print the settings of the search."""
         self._metric = dev_metric(loaded.recipe)
         length = config.steps or loaded.recipe.train.steps
         each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
-        self._line(f"  {escape(loaded.recipe.title)} · {each} a trial · {scored_by(config.seeds)}")
+        self._line(f"  {escape(loaded.recipe.title)} · {each} per trial · {scored_by(config.seeds)}")
         for parameter in config.parameters:
             self._line(f"  {escape(describe(parameter))}")
-        always = all(parameter.when is None for parameter in config.parameters)
-        points = count_points(distributions(config.parameters)) if always else None
-        of = f" over {points} points" if points is not None else ""
-        until = "" if config.timeout is None else f" · no trial begins after {config.timeout:,.0f} s"
+        points = all_points(config.parameters)
+        number = "" if points is None else f" over {len(points)} points"
+        until = "" if config.timeout is None else f" · timeout {duration(config.timeout)}"
         names = f"sampler {config.sampler} · pruner {pruner_name(config)}"
-        self._line(f"  maximising {escape(self._metric)}{of} · {names}{until}")
+        self._line(f"  maximizing {escape(self._metric)}{number} · {names}{until}")
 
     def opened(self, config: SearchConfig, done: int, budget: int, place: str, at_once: int) -> None:
-        """Print where the study is kept, and how much of it is done."""
-        self._budget, self._finished, self._at_once = budget, done, at_once
-        so_far = f", {done} done" if done else ", the first with the recipe's own values"
-        self._line(f"  study [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
-        kept = address(config.storage, config.name).shown
-        self._line(f"  {escape(place)} · kept in {escape(kept)}")
+        """Print the name, the budget and the storage of the search."""
+        self._budget, self._at_once = budget, at_once
+        so_far = f", {done} done" if done else ", the first with the recipe's values"
+        self._line(f"  search [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
+        self._line(f"  {escape(place)} · storage {escape(address(config.storage, config.name).shown)}")
         if done < budget:
-            self._line("[dim]  the time left is known after the first trial; stopped, the same command goes on[/dim]")
+            self._line("[dim]  to stop, press Ctrl-C. The same command continues the search[/dim]")
 
     def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
-        """Remember which trial is running."""
-        self._trial = f"trial {number}: {_named(values) or 'its own values'}"
+        """Keep the description of the trial for its bar."""
+        self._trial = f"trial {number}: {_named(values) or 'recipe values'}"
 
     def trial_ended(self, trial: Trial, best: bool, done: int) -> None:
-        """Print the score of a trial, and how long the rest will take this process."""
+        """Print the score of a trial, and the time left."""
         self._close()
-        self._finished = done
         seconds = trial.seconds or 0.0
         self._took.append(seconds)
-        what = "the recipe's own" if trial.own else _named(trial.values)
+        what = "recipe values" if trial.own else _named(trial.values)
         mark = "  [green]best so far[/green]" if best and not trial.own else ""
-        left = (self._budget - self._finished) * fmean(self._took) / self._at_once
+        left = (self._budget - done) * fmean(self._took) / self._at_once
         about = f"[dim]  about {duration(left)} left[/dim]" if left > 0 else ""
-        place = f"{self._finished}/{self._budget}"
-        self._line(
-            f"{place:>7}  trial {trial.number:<3} {escape(what)}  {self._came_to(trial)}  {seconds:,.0f} s{mark}{about}"
-        )
+        place, score = f"{done}/{self._budget}", self._score(trial)
+        self._line(f"{place:>7}  trial {trial.number:<3} {escape(what)}  {score}  {seconds:,.0f} s{mark}{about}")
 
-    def trial_refused(self, trial: Trial) -> None:
-        """Print which parts do not fit together, and why."""
-        self._line(f"         [dim]trial {trial.number:<3} {escape(_named(trial.values))}  refused:[/dim] "
-                   f"{escape(trial.reason or '')}")  # fmt: skip
-
-    def _came_to(self, trial: Trial) -> str:
+    def _score(self, trial: Trial) -> str:
         if trial.state == "failed":
             return f"[red]failed:[/red] {escape(trial.reason or '')}"
         score = "" if trial.score is None else f"{trial.score:.2f}"
@@ -101,51 +90,50 @@ class TuneScreen(Screen, SearchObserver):
         narrow = self.live and self.console.width < NARROW
         return score if narrow else f"{escape(self._metric)} {score}"
 
+    def trial_invalid(self, trial: Trial) -> None:
+        """Print which parts are not compatible."""
+        shown, reason = escape(_named(trial.values)), escape(trial.reason or "")
+        self._line(f"         [dim]trial {trial.number:<3} {shown}  invalid:[/dim] {reason}")
+
     def resumed(self, number: int) -> None:
         """Print which trial is resumed."""
-        self._line(f"[dim]trial {number} was interrupted; it is resumed[/dim]")
+        self._line(f"[dim]resuming interrupted trial {number}[/dim]")
 
     def interrupted(self, name: str) -> None:
-        """Print how to go on."""
-        self._close()
-        study = escape(name)
-        self._line(f"stopped; cse tune --join {study} goes on, and cse tune --best {study} shows the best")
+        """Print how to continue."""
+        self._stopped(f"cse tune --resume {name}")
 
     def ended(self, name: str, done: int, ran: int, ending: Ending) -> None:
-        """Print why no further trial was begun, where it was not the budget.
-
-        Args:
-            name: Of the study.
-            done: Its trials that count.
-            ran: Of these, in this command.
-            ending: Why no more.
-        """
-        again = f"cse tune --join {escape(name)}"
+        """Print why the search ended, unless its budget is spent."""
+        again = f"cse tune --resume {escape(name)}"
         if ending == "timeout":
-            self._line(f"the time is over: {done} of {self._budget} trials are done; {again} goes on")
+            self._line(f"timeout after {done} of {self._budget} trials. To continue: {again}")
         elif ending == "exhausted":
-            self._line(f"every point of the space has been tried: {done} trials")
+            self._line(f"all {done} points of the space have been tried")
         elif ran == 0:
-            self._line(f"all {done} trials were done before; {again} --trials {2 * self._budget} goes on")
+            self._line(f"all {done} trials were already done. For more: {again} --trials {2 * self._budget}")
 
-    def confirming(self, what: str, seed: int, number: int, total: int) -> None:
-        """Print which run of a confirmation begins."""
+    def verifying(self, what: str, seed: int, number: int, total: int) -> None:
+        """Print which run of a verification starts."""
         self._close()
         self._line(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
         self._trial = what
 
-    def confirmation_interrupted(self, name: str, seeds: int) -> None:
-        """Print how to go on with a confirmation."""
+    def verification_interrupted(self, name: str, seeds: int) -> None:
+        """Print how to continue a verification."""
+        self._stopped(f"cse tune --best {name} --verify-seeds {seeds}")
+
+    def _stopped(self, command: str) -> None:
         self._close()
-        self._line(f"stopped; cse tune --best {escape(name)} --confirm {seeds} goes on")
+        self._line(f"stopped. To continue: {escape(command)}")
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Print what is waited for before the first trial; later ones need the same."""
+        """Print the preparation of the first trial. Later trials share it."""
         if not self._took:
             super().preparing(what, done, total)
 
     def started(self, run: RunInfo) -> None:
-        """Open the bar; a trial's line says the rest."""
+        """Open the bar of a run."""
         self._dev, self._total = "", run.steps
         if self.live:
             columns = (TextColumn("         {task.description}"), MofNCompleteColumn(), BarColumn(bar_width=24))
@@ -155,7 +143,7 @@ class TuneScreen(Screen, SearchObserver):
         self._last_line = time.monotonic()
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Move the bar; without a terminal, print now and then how far a long trial is."""
+        """Move the bar. Without a terminal, print the progress of a long trial once per minute."""
         if self._bar is not None:
             super().stepped(step, loss, rate)
         elif time.monotonic() - self._last_line >= PLAIN_EVERY:
@@ -171,26 +159,21 @@ class TuneScreen(Screen, SearchObserver):
             self._dev = f"dev {next(iter(scores.values())):.2f}"
 
     def stopped(self, run_id: str | None) -> None:
-        """Print nothing: `interrupted` says how the search goes on."""
+        """Print nothing: `interrupted` prints the next command."""
 
     def _line(self, text: str) -> None:
         self.console.print(text, soft_wrap=not self.live)
 
 
 def describe(parameter: Parameter) -> str:
-    """Return a parameter's range, where it came from, and the recipe's own value."""
-    if parameter.choices is not None:
-        values = " | ".join(map(show_value, parameter.choices))
-    else:
-        by = "" if parameter.step is None else f" by {parameter.step:.12g}"
-        values = f"{parameter.low:.6g} … {parameter.high:.6g}{' on a log scale' if parameter.log else by}"
+    """Return a parameter's range, its origin, and the recipe's value."""
     now = "unset" if parameter.default is None else show_value(parameter.default)
-    outside = "" if parameter.holds_default or parameter.default is None else ", outside: the first trial has it anyway"
+    outside = "" if parameter.holds_default or parameter.default is None else ", outside the range: only in trial 0"
     where = "" if parameter.paths == (parameter.name,) else f" → {', '.join(parameter.paths)}"
     if parameter.when is not None:
         part, having = parameter.when
-        where += f", where {part} is {' or '.join(map(show_value, having))}"
-    return f"{parameter.name}: {values}  ({parameter.source}; now {now}{outside}){where}"
+        where += f", if {part} is {' or '.join(map(show_value, having))}"
+    return f"{parameter.name}: {parameter.shown}  ({parameter.source}; recipe: {now}{outside}){where}"
 
 
 def _named(values: Mapping[str, Value | None]) -> str:

@@ -1,7 +1,8 @@
-"""Which process does which trial of a search. Several processes may do one search together.
+"""Ownership of trials by the processes that work on a search.
 
-Each process locks a file of its own and signs its trials with the name of that file. When a process ends, also by
-SIGKILL, the operating system releases its lock, and another process takes over the trials that it left.
+Each process locks its own file and writes the name of that file into its trials. When a process ends, also by SIGKILL,
+the operating system releases the lock, and another process takes over its trials. ADR 0002 explains why Optuna's
+heartbeats do not replace this.
 """
 
 from __future__ import annotations
@@ -18,23 +19,16 @@ from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.tuning.storage import Address
 
 OWNER: Final = "owner"
-"""User attribute of a trial: the name of its process's lock file."""
+"""User attribute of a trial: name of the lock file of its process."""
 _SIGNING_SECONDS = 60.0
 """Longer than a process takes to sign a trial that it has created."""
 
-Owned = Literal["held", "left", "elsewhere"]
-"""Whether a living process does a trial. "elsewhere": its lock file is not in this state directory, so nobody here can
-find out whether its process lives."""
+Ownership = Literal["held", "left", "elsewhere"]
+"""Whether the process of a trial is running. "elsewhere": unknown, because its lock file is on another machine."""
 
 
-def owned(trial: FrozenTrial, place: Address, name: str) -> Owned:
-    """Return whether a living process does a trial that is running in its study.
-
-    Args:
-        trial: The trial.
-        place: Where the study is kept.
-        name: Name of the study.
-    """
+def ownership(trial: FrozenTrial, place: Address, name: str) -> Ownership:
+    """Return whether the process of a running trial is running."""
     owner = trial.user_attrs.get(OWNER)
     if owner is None:  # its process was killed before it signed the trial, or is about to sign it
         begun = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
@@ -46,11 +40,11 @@ def owned(trial: FrozenTrial, place: Address, name: str) -> Owned:
 
 
 class Owner:
-    """This process as one of those that do a search. A context manager.
+    """Context manager that holds this process's lock file.
 
     Args:
-        study: The study of the search.
-        place: Where it is kept.
+        study: Study of the search.
+        place: Address of the study.
     """
 
     def __init__(self, study: Study, place: Address) -> None:
@@ -67,7 +61,7 @@ class Owner:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._lock.release()
-        if kind is None:  # otherwise the study may not answer
+        if kind is None:  # otherwise the storage may not respond
             with self.choosing:
                 self._delete_unused()
 
@@ -75,9 +69,9 @@ class Owner:
         """Make this process the owner of a trial. The caller holds `choosing`."""
         trial.set_user_attr(OWNER, self._name)
 
-    def owned(self, trial: FrozenTrial) -> Owned:
-        """Return whether a living process does a trial, this process included."""
-        return owned(trial, self._place, self._study.study_name)
+    def of(self, trial: FrozenTrial) -> Ownership:
+        """Return whether the process of a running trial is running."""
+        return ownership(trial, self._place, self._study.study_name)
 
     def _delete_unused(self) -> None:
         """Delete the lock files of processes that have ended and left no trial."""
@@ -94,5 +88,6 @@ def choosing(place: Address, name: str) -> FileLock:
 
 
 def is_searched(trials: Sequence[FrozenTrial], place: Address, name: str) -> bool:
-    """Return whether a living process does one of these trials of a study."""
-    return any(owned(trial, place, name) == "held" for trial in trials if trial.state == TrialState.RUNNING)
+    """Return whether a running process owns one of these trials."""
+    running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+    return any(ownership(trial, place, name) == "held" for trial in running)

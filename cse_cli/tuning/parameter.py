@@ -1,4 +1,4 @@
-"""One searched parameter: what it may be, in which trials, and where its value goes in the recipe."""
+"""A searched parameter: its values, the trials that have it, and the places in the recipe that take its value."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import tomlkit
-
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.recipe.load import LoadedRecipe, toml_value, with_value
+from cse_cli.recipe.load import LoadedRecipe, Override, changed
+from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.paths import is_list_of_parts
 from cse_cli.tuning.ranges import Range, Value
 from registry.errors import CseError
@@ -18,19 +17,19 @@ from registry.errors import CseError
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter(Range):
-    """One searched parameter: its range, and where its value goes in the recipe.
+    """A searched parameter.
 
     Args:
-        name: Its key in [tune], else its dotted path; inside a chosen part, the name of the part, of the component
-            and its own, such as "queue.fifo.length". Unique in the space.
+        name: Unique name: its key in [tune] or its dotted path. Inside a chosen part, the names of part, component and
+            parameter, such as "queue.fifo.length".
         paths: Dotted paths of the recipe that take the value.
-        whole: Whether it takes whole numbers only.
-        default: The recipe's own value, one of `choices` where there are any; None where it is unset or differs
-            between the paths. It may lie outside the range: the first trial has it all the same.
-        source: Who gave the range.
-        part: Whether its choices are parts: names of components, tables in TOML, or False to leave the part out.
-        drops: Of a part: names in [tune] of its own choices and of ranges inside it, which another part may not have.
-        when: Name of a part, and those of its choices with which the parameter exists; None where it always does.
+        whole: Whether only whole numbers are accepted.
+        default: The recipe's value, or None if it is unset or differs between the paths. It may be outside the
+            range: the first trial has it anyway.
+        source: Origin of the range, for messages.
+        part: Whether the choices are parts: names of components, TOML tables, or False to omit the part.
+        drops: Entries of [tune] that belong to the recipe's part and are removed with it.
+        when: Name of a part, and the choices of it that have the parameter. None if every trial has it.
     """
 
     name: str
@@ -42,41 +41,40 @@ class Parameter(Range):
     drops: tuple[str, ...] = ()
     when: tuple[str, tuple[Value, ...]] | None = None
 
-    def overrides(self, value: Value) -> list[str]:
-        """Return the `--set` texts that give the recipe a value."""
+    def overrides(self, value: Value) -> list[Override]:
+        """Return the overrides that give the recipe a value."""
         if not self.part:
-            return [f"{path}={as_toml(self._typed(value))}" for path in self.paths]
+            return [Override.of(path, self._typed(value)) for path in self.paths]
         (place,) = self.paths
         if value == self.default:
             return []
         tables = part_tables(value)
         if is_list_of_parts(place):
-            return [f"{place}={as_toml(tables)}"]
-        return [f"{place}.{key}={as_toml(inner)}" for table in tables for key, inner in table.items()]
+            return [Override.of(place, tables)]
+        return [Override.of(f"{place}.{key}", inner) for table in tables for key, inner in table.items()]
 
     def removals(self, value: Value) -> list[str]:
-        """Return the `--unset` keys that go with a value."""
+        """Return the `--unset` keys that belong to a value."""
         if not self.part or value == self.default:
             return []
-        left_out = value is False and not is_list_of_parts(self.paths[0])
-        return [*(self.paths if left_out else ()), *(f"tune.{name}" for name in self.drops)]
+        omitted = value is False and not is_list_of_parts(self.paths[0])
+        return [*(self.paths if omitted else ()), *(f"tune.{name}" for name in self.drops)]
 
     def exists(self, values: Mapping[str, Any]) -> bool:
-        """Return whether a trial with these values of parts has the parameter."""
+        """Return whether a trial with these parts has the parameter."""
         return self.when is None or values.get(self.when[0]) in self.when[1]
 
     def _typed(self, value: Value) -> Value:
         return round(value) if self.whole and isinstance(value, float) else value
 
     def identity(self) -> dict[str, Any]:
-        """Return what makes two searches the same search, JSON-ready; without parts, what older studies keep."""
+        """Return the properties that make two searches the same search, as JSON values."""
         plain = {key: value for key, value in asdict(self).items() if key not in ("default", "source", "drops")}
-        known: dict[str, Any] = json.loads(json.dumps(plain))
-        return {key: value for key, value in known.items() if value or key not in ("part", "when")}
+        return dict(json.loads(json.dumps(plain)))
 
     @property
     def holds_default(self) -> bool:
-        """Whether the range has the recipe's own value."""
+        """Whether the range contains the recipe's value."""
         if self.choices is not None or not isinstance(self.default, int | float):
             return self.default is not None
         if self.low is None or self.high is None or not self.low <= self.default <= self.high:
@@ -84,50 +82,43 @@ class Parameter(Range):
         return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
 
     def check_values(self, loaded: LoadedRecipe) -> None:
-        """Put every choice, or both ends of the range, into the recipe.
+        """Validate the recipe with every choice, or with both ends of the range.
 
         Raises:
-            CseError: The recipe refuses one of them.
+            CseError: If one of them is not valid.
         """
         for value in self.choices if self.choices is not None else (self.low, self.high):
             if value is None:
                 continue
-            changed = loaded
             try:
-                for path in self.paths:
-                    changed = with_value(changed, path, self._typed(value))
+                changed(loaded, self.overrides(value))
             except RecipeError as error:
+                typed = json.dumps(self._typed(value), ensure_ascii=False)
                 raise CseError(
-                    f"{self.source}: {self.name} cannot be {as_toml(self._typed(value))}: {error.problems[0].message}",
-                    "`cse show COMPONENT` tells what a parameter takes",
+                    f"{self.source}: {self.name} = {typed} is not valid: {error.problems[0].message}",
+                    "see `cse show COMPONENT` for the values it accepts",
+                    code="tune.invalid_value",
                 ) from error
 
 
 def part_tables(choice: Value) -> list[dict[str, Any]]:
-    """Return the tables that a choice of parts means; none where it leaves the part out."""
+    """Return the tables of a chosen part. Empty if the choice omits it."""
     if not isinstance(choice, str):
         return []
-    chosen = toml_value(choice)
+    chosen = parse_value(choice)
     return chosen if isinstance(chosen, list) else [chosen if isinstance(chosen, dict) else {"name": chosen}]
 
 
-Settings = tuple[list[str], list[str]]
-"""`--set` texts and `--unset` keys."""
+Settings = tuple[list[Override], list[str]]
+"""Overrides and `--unset` keys."""
 
 
 def settings_of(parameters: Sequence[Parameter], values: Mapping[str, Value | None]) -> Settings:
-    """Return the settings that give a recipe the values of a trial; what has none stays as it is."""
-    given = [(one, value) for one in parameters if (value := values.get(one.name)) is not None]
-    removals = dict.fromkeys(key for parameter, value in given for key in parameter.removals(value))
-    return [text for parameter, value in given for text in parameter.overrides(value)], list(removals)
-
-
-def as_toml(value: Any) -> str:
-    """Return a value as `--set` takes it; tables and arrays on one line."""
-    if isinstance(value, Mapping):
-        table = tomlkit.inline_table()
-        table.update(value)
-        return table.as_string()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(as_toml, value))}]"
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    """Return the settings that give a recipe the values of a trial. Parameters without a value stay unchanged."""
+    overrides: list[Override] = []
+    removals: dict[str, None] = {}
+    for parameter in parameters:
+        if (value := values.get(parameter.name)) is not None:
+            overrides += parameter.overrides(value)
+            removals |= dict.fromkeys(parameter.removals(value))
+    return overrides, list(removals)

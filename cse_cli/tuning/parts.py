@@ -1,58 +1,66 @@
-"""Choices of parts: which component stands at a place of the recipe, and the parameters that only some of them have."""
+"""Choices of parts: components for one place of the recipe, and the parameters that only some of them have."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import tomlkit
+
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.recipe.load import LoadedRecipe, changed, toml_value
+from cse_cli.recipe.load import LoadedRecipe, changed
 from cse_cli.recipe.paths import is_list_of_parts, is_place, setting
 from cse_cli.recipe.schema import Recipe, TuneRange
-from cse_cli.tuning.parameter import Parameter, as_toml, part_tables, settings_of
-from cse_cli.tuning.ranges import Declaration, Value, declarations
+from cse_cli.tuning.parameter import Parameter, part_tables, settings_of
+from cse_cli.tuning.ranges import Declaration, Value, declarations, split_values
 from registry.errors import CseError
 
-FORM = """such as 'queue=[false, { name = "fifo", view = "anchor" }]'"""
+FORM = """for example --choices 'queue=[false, { name = "fifo", view = "anchor" }]'"""
 _MOST_TRIED = 1000
-"""Combinations with the other parts that are tried before a choice counts as one that fits nowhere."""
+"""Combinations with other parts that are tried before a choice is an error."""
 
 
 @dataclass(frozen=True)
-class Inside:
-    """A parameter that some choices of a part have.
+class Candidate:
+    """A parameter that can be searched.
 
     Args:
-        name: Part, component and parameter, such as "queue.fifo.length".
-        path: Where it stands in a recipe with one of them.
-        part: Name of the part.
-        choices: Those that have it, and do not give its value themselves.
-        own: Whether the recipe's own part is one of them.
-        loaded: The recipe with the first of them.
-        known: What can be set there.
+        name: Unique name. Inside a part, the names of part, component and parameter, such as "queue.fifo.length".
+        table: Its paths, and its range if [tune] has one.
+        loaded: Recipe that has it.
+        known: Declarations of that recipe.
+        part: Name of the part that contains it, or "".
+        choices: Choices of this part that have the parameter and do not set it themselves.
+        own: Whether the original recipe has it.
     """
 
     name: str
-    path: str
-    part: str
-    choices: tuple[Value, ...]
-    own: bool
+    table: TuneRange
     loaded: LoadedRecipe
     known: Mapping[str, Declaration]
+    part: str = ""
+    choices: tuple[Value, ...] = ()
+    own: bool = True
+
+    @property
+    def path(self) -> str:
+        """First of its paths."""
+        return self.table.paths[0]
 
 
 def choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[str]) -> tuple[Parameter, ...]:
-    """Return the parts among what is searched.
+    """Return the parts among the searched parameters.
 
     Args:
         loaded: The recipe.
-        names: As typed; a key of [tune] may mean a part.
-        choices: Of `--choices`.
+        names: Parameters as typed. A key of [tune] may mean a part.
+        choices: Strings of `--choices`.
 
     Raises:
-        CseError: A choice is none, or there are fewer than two.
+        CseError: If a choice is not valid, or there are fewer than two.
     """
     given = {name.strip(): text for name, equals, text in (text.partition("=") for text in choices) if equals}
     found: dict[str, Parameter] = {}
@@ -62,98 +70,91 @@ def choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[s
             continue
         name, table = named
         if typed in given:
-            values, source = _split(given[typed]), f"--choices {given[typed]}"
-        else:
-            values, source = list(table.choices or ()), "[tune] of the recipe"
-        if name not in found or typed in given:
-            found[name] = _part(loaded, name, table.paths[0], values, source)
+            found[name] = _part(loaded, name, table.paths[0], split_values(given[typed]), f"--choices {given[typed]}")
+        elif name not in found:
+            found[name] = _part(loaded, name, table.paths[0], list(table.choices or ()), "[tune] of the recipe")
     for one, other in itertools.permutations(found.values(), 2):
         if one.paths[0].startswith(f"{other.paths[0]}."):
-            raise CseError(f"--choices: {one.name} stands inside {other.name}", "leave out one of them")
+            raise CseError(
+                f"--choices: {one.name} is a part of {other.name}", "search only one", code="tune.nested_parts"
+            )
     return tuple(found.values())
 
 
 def _named(recipe: Recipe, typed: str) -> tuple[str, TuneRange] | None:
-    """Return the name and the table of [tune] of the part that is meant; None where it is no part."""
+    """Return name and [tune] table of the part with this name, or None if it is not a part."""
     name = next((name for name, table in recipe.tune.items() if table.paths == (typed,)), typed)
     table = recipe.tune.get(name, TuneRange(paths=(typed,)))
     return (name, table) if len(table.paths) == 1 and is_place(recipe, table.paths[0]) else None
 
 
 def means_part(recipe: Recipe, typed: str, parts: Sequence[Parameter]) -> bool:
-    """Return whether a name as typed is that of one of the parts."""
+    """Return whether a name as typed belongs to one of the parts."""
     named = _named(recipe, typed)
     return named is not None and any(part.name == named[0] for part in parts)
-
-
-def _split(text: str) -> list[Any]:
-    """Return the values between commas that stand in no table, array or quotes."""
-    text = text.strip()
-    inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
-    values, start, depth, quote = [], 0, 0, ""
-    for place, letter in enumerate(inner):
-        if letter in "\"'":
-            quote = "" if letter == quote else quote or letter
-        elif not quote:
-            depth += (letter in "{[") - (letter in "}]")
-            if letter == "," and depth == 0:
-                values.append(inner[start:place])
-                start = place + 1
-    return [toml_value(value.strip()) for value in [*values, inner[start:]]]
 
 
 def _part(loaded: LoadedRecipe, name: str, place: str, values: Sequence[Any], source: str) -> Parameter:
     own = own_part(loaded.recipe, place)
     choices = list(dict.fromkeys([own, *(_choice(value, place, source) for value in values)]))
     if len(choices) < 2:
-        raise CseError(f"{source}: the recipe's own {name} is the only choice", f"name others, {FORM}")
-    drops = tuple(
-        key
-        for key, table in loaded.recipe.tune.items()
-        if any(f"{path}.".startswith(f"{place}.") for path in table.paths)
-    )
+        raise CseError(f"{source}: the recipe's {name} is the only choice", f"add others, {FORM}", code="tune.one_part")
+    drops = []
+    for key, table in loaded.recipe.tune.items():
+        if any(f"{path}.".startswith(f"{place}.") for path in table.paths):
+            drops.append(key)
     return Parameter(
-        name=name, paths=(place,), choices=tuple(choices), default=own, source=source, part=True, drops=drops
+        name=name, paths=(place,), choices=tuple(choices), default=own, source=source, part=True, drops=tuple(drops)
     )
 
 
 def _choice(value: Any, place: str, source: str) -> Value:
-    """Return a choice as a sampler can hold it: a name, TOML of a table, or False."""
+    """Return a choice that a sampler can hold: a name, a table in TOML, or False."""
     if value is False or value == "none":
         return False
-    tables = isinstance(value, list | tuple) and is_list_of_parts(place)
-    if isinstance(value, str) and value and value.isidentifier():
+    if isinstance(value, str) and value.isidentifier():
         return value
-    if isinstance(value, Mapping) or (tables and value and all(isinstance(one, Mapping) for one in value)):
+    several = isinstance(value, list | tuple) and is_list_of_parts(place)
+    if isinstance(value, Mapping) or (several and value and all(isinstance(one, Mapping) for one in value)):
         return as_toml(value)
-    raise CseError(f"{source}: {as_toml(value)} is neither the name of a part nor a table", f"write it {FORM}")
+    raise CseError(f"{source}: {as_toml(value)} is not a component or a table", FORM, code="tune.not_a_part")
+
+
+def as_toml(value: Any) -> str:
+    """Return a value in TOML on one line."""
+    if isinstance(value, Mapping):
+        table = tomlkit.inline_table()
+        table.update(value)
+        return table.as_string()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def own_part(recipe: Recipe, place: str) -> Value:
-    """Return what stands at a place, as a choice."""
-    here = setting(recipe, place)
-    if is_list_of_parts(place):
-        names = [part["name"] for part in here]
-        return (names[0] if len(names) == 1 else as_toml(here)) if names else False
-    return str(here["name"]) if here else False
+    """Return the recipe's part as a choice."""
+    own = setting(recipe, place)
+    if is_list_of_parts(place) and own:
+        return str(own[0]["name"]) if len(own) == 1 else as_toml(own)
+    return str(own["name"]) if own else False
 
 
 def with_parts(loaded: LoadedRecipe, parts: Sequence[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:
     """Return the recipe with the parts of a trial.
 
     Raises:
-        RecipeError: They do not fit together.
+        RecipeError: If the parts are not compatible.
     """
     return changed(loaded, *settings_of(parts, values))
 
 
-def parameters_inside(loaded: LoadedRecipe, parts: Sequence[Parameter]) -> dict[str, Inside]:
-    """Return by name the parameters that lie in parts which are chosen.
+def parameters_inside(loaded: LoadedRecipe, parts: Sequence[Parameter]) -> dict[str, Candidate]:
+    """Return name → parameter inside the chosen parts.
 
     Raises:
-        CseError: A choice fits no combination of the others.
+        CseError: If a choice is compatible with no combination of the others.
     """
-    found: dict[str, Inside] = {}
+    found: dict[str, Candidate] = {}
     for part in parts:
         for choice in part.choices or ():
             for one in _inside(part, choice, _fitting(loaded, parts, part, choice)):
@@ -163,7 +164,7 @@ def parameters_inside(loaded: LoadedRecipe, parts: Sequence[Parameter]) -> dict[
 
 
 def _fitting(loaded: LoadedRecipe, parts: Sequence[Parameter], part: Parameter, choice: Value) -> LoadedRecipe:
-    """Return the recipe with a choice and, as far as it fits them, the other parts' own."""
+    """Return the recipe with this choice. Keep the other parts if they are compatible."""
     others = [one for one in parts if one is not part]
     first: RecipeError | None = None
     for values in itertools.islice(itertools.product(*(one.choices or () for one in others)), _MOST_TRIED):
@@ -172,24 +173,26 @@ def _fitting(loaded: LoadedRecipe, parts: Sequence[Parameter], part: Parameter, 
             return with_parts(loaded, parts, {**chosen, part.name: choice})
         except RecipeError as error:
             first = first or error
-    raise CseError(f"{part.source}: {part.name} cannot be {choice}: {reason_of(first)}",
-                   "`cse list` and `cse show COMPONENT` tell what there is and what it takes") from first  # fmt: skip
+    raise CseError(
+        f"{part.source}: {part.name} = {choice} is not valid: {'' if first is None else reason_of(first)}",
+        "see `cse list` for components and `cse show COMPONENT` for their parameters",
+        code="tune.invalid_part",
+    ) from first
 
 
-def reason_of(error: RecipeError | None) -> str:
-    """Return in one line why parts do not fit."""
-    problems = error.problems if error is not None else []
-    return "; ".join(f"{problem.keys}: {problem.message}" if problem.keys else problem.message for problem in problems)
+def reason_of(error: RecipeError) -> str:
+    """Return in one line why parts are not compatible."""
+    return "; ".join(f"{one.keys}: {one.message}" if one.keys else one.message for one in error.problems)
 
 
-def _inside(part: Parameter, choice: Value, loaded: LoadedRecipe) -> Iterator[Inside]:
-    """Yield what can be searched of a choice: what its table gives a value is not."""
+def _inside(part: Parameter, choice: Value, loaded: LoadedRecipe) -> Iterator[Candidate]:
+    """Yield the parameters of a choice that its table does not set."""
     (place,) = part.paths
     tables = part_tables(choice)
     several = is_list_of_parts(place)
-    written = {} if choice == part.default else {
-        f"{place}.{number}" if several else place: table for number, table in enumerate(tables)
-    }  # fmt: skip
+    written: dict[str, dict[str, Any]] = {}
+    if choice != part.default:
+        written = {f"{place}.{number}" if several else place: table for number, table in enumerate(tables)}
     known = declarations(loaded.recipe)
     for path in known:
         if not path.startswith(f"{place}."):
@@ -200,4 +203,5 @@ def _inside(part: Parameter, choice: Value, loaded: LoadedRecipe) -> Iterator[In
         if key not in written.get(at, ()):
             component = setting(loaded.recipe, f"{at}.name")
             name = f"{part.name}.{component}.{rest if len(tables) > 1 else key}"
-            yield Inside(name, path, part.name, (choice,), choice == part.default, loaded, known)
+            table = TuneRange(paths=(path,))
+            yield Candidate(name, table, loaded, known, part.name, (choice,), choice == part.default)

@@ -1,4 +1,4 @@
-"""Figures of a search, as Optuna draws them: how it went, where it looked, and what mattered."""
+"""Optuna's figures of a search: history, slices and importances."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from cse_cli.tuning.results import comparable_trials, importances
 from cse_cli.tuning.study import Study, metric
 
 
-def draw(study: Study, folder: Path) -> list[Path]:
-    """Write each figure that there is data for as SVG and as PNG; return the files.
+def draw(study: Study, directory: Path) -> list[Path]:
+    """Write each figure that has data as SVG and PNG, and return the files.
 
-    `history` has the score of every trial and the best so far, `slice` the score by the value of each parameter,
-    `importance` each parameter's share in what makes good trials good.
+    `history` shows the score of every trial and the best so far, `slice` the score by the value of each parameter, and
+    `importance` each parameter's share of the score's variance.
 
     Args:
-        study: Whose trials.
-        folder: Made where it is missing.
+        study: Study of the search.
+        directory: Directory of the files, created if necessary.
     """
     if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         return []
@@ -33,16 +33,16 @@ def draw(study: Study, folder: Path) -> list[Path]:
     files: list[Path] = []
     style: dict[Any, Any] = {"svg.hashsalt": "cse", "savefig.dpi": DOTS, "savefig.bbox": "tight"}
     with mpl.rc_context(style), warnings.catch_warnings(action="ignore"):
-        plt.switch_backend("agg")  # also where there is a display
-        files += _save(plot_optimization_history(study, target_name=name), folder / "history")
-        files += _save(_legible(plot_slice(study, target_name=name)), folder / "slice")
+        plt.switch_backend("agg")  # even if a display is available
+        files += _save(plot_optimization_history(study, target_name=name), directory / "history")
+        files += _save(_legible(plot_slice(study, target_name=name)), directory / "slice")
         if len(importances(study)) > 1:
-            files += _save(plot_param_importances(comparable_trials(study), target_name=name), folder / "importance")
+            files += _save(plot_param_importances(comparable_trials(study), target_name=name), directory / "importance")
     return files
 
 
 def _legible(panels: Any) -> Any:
-    """Return panels whose names and choices do not run into those of the next panel: parts have long ones."""
+    """Wrap and rotate labels, so that the long names of parts do not overlap."""
     for panel in np.ravel(panels) if np.size(panels) > 1 else ():
         panel.set_xlabel(panel.get_xlabel().replace(".", ".\n"))
         panel.tick_params(axis="x", which="both", labelrotation=90)

@@ -1,9 +1,8 @@
-"""The values a parameter can take: as its declaration says, and as `--range` and `--choices` give them."""
+"""Values that a parameter can take: those that its declaration gives, and those of `--range` and `--choices`."""
 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -13,20 +12,23 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from cse_cli.core.formatting import UNSET
 from cse_cli.recipe.describe import tune_of
-from cse_cli.recipe.errors import Keys, dotted
-from cse_cli.recipe.paths import entry, parts, values
+from cse_cli.recipe.keys import Keys, dotted
+from cse_cli.recipe.overrides import parse_value
+from cse_cli.recipe.paths import values
 from cse_cli.recipe.schema import Recipe
 from registry.errors import CseError
 
 Value = str | int | float | bool
-"""What a sampler can choose."""
+"""Value that a sampler can choose."""
 Number = int | float
-FORM = "a..b, a..b:log or a..b:step, such as 64..1024:32"
+FORM = "a..b, a..b:log or a..b:step, for example 64..1024:32"
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::(log|{_NUMBER}))?")
+_BARE_WORD = re.compile(r"(?<![\w.\"'-])(?!(?:true|false)\b)[A-Za-z_][\w-]*(?=\s*[,\]}])")
 _AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
-"""Path → factor below and above the recipe's own value: no fixed range suits every encoder."""
+"""Path → factor below and above the recipe's value. No fixed range suits every encoder."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,10 @@ class Range:
     """Values to search.
 
     Args:
-        low: Smallest; None with choices.
-        high: Largest.
-        step: Spacing from `low` on.
+        low: Smallest value, or None with choices.
+        high: Largest value.
+        log: Whether values are spread evenly on a logarithmic scale.
+        step: Distance between neighboring values, counted from `low`.
         choices: Values instead of a range.
     """
 
@@ -46,15 +49,30 @@ class Range:
     step: Number | None = None
     choices: tuple[Value, ...] | None = None
 
+    @property
+    def shown(self) -> str:
+        """The values as text, such as "64 … 512 by 32"."""
+        if self.choices is not None:
+            return " | ".join(map(show_value, self.choices))
+        spacing = "" if self.step is None else f" by {self.step:.12g}"
+        return f"{self.low:.6g} … {self.high:.6g}{' on a log scale' if self.log else spacing}"
+
+
+def show_value(value: Value | None) -> str:
+    """Return a value as text: numbers with four digits, a dash if it is unset."""
+    if value is None or isinstance(value, bool):
+        return UNSET if value is None else str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
 
 @dataclass(frozen=True)
 class Declaration:
-    """What the signature or section that declares a parameter says of its values.
+    """Values that the declaration of a parameter allows.
 
     Args:
-        owner: The component or section, such as "hippocampus" or "[train]".
-        types: JSON types it takes, null left out.
-        range: Searched by default.
+        owner: Component or section that declares it, such as "hippocampus" or "[train]".
+        types: Accepted JSON types without null.
+        range: Default search range.
     """
 
     owner: str
@@ -63,12 +81,12 @@ class Declaration:
 
     @property
     def whole(self) -> bool:
-        """Whether only whole numbers are taken."""
+        """Whether only whole numbers are accepted."""
         return "integer" in self.types and "number" not in self.types
 
     @property
     def numeric(self) -> bool:
-        """Whether numbers are taken."""
+        """Whether numbers are accepted."""
         return bool(self.types & {"integer", "number"})
 
 
@@ -77,33 +95,30 @@ def declarations(recipe: Recipe) -> dict[str, Declaration]:
     found: dict[str, Declaration] = {}
     for section in ("data", "train", "evaluate"):
         found |= _declared((section,), type(getattr(recipe, section)), f"[{section}]")
-    for keys, part in parts(recipe):
-        own = {key for key, _ in part if key not in ("name", "params", "heads")}
+    for placed in recipe.parts():
         # The part's own keys (views, queue) are the recipe's structure: they have no default range.
-        for path, one in _declared(keys, type(part), "the recipe"):
-            if path.rpartition(".")[2] in own:
+        for path, one in _declared(placed.keys, type(placed.part), "the recipe"):
+            if path.rpartition(".")[2] in placed.part.own:
                 found[path] = replace(one, range=None)
-        found |= _declared(keys, entry(keys, part).parameters, part.name)
-    for path, value in values(recipe).items():  # tables without a declaration of their own: views
-        found.setdefault(
-            path, Declaration("the recipe", frozenset({"string" if isinstance(value, str) else "any"}), None)
-        )
+        found |= _declared(placed.keys, placed.entry.parameters, placed.part.name)
+    for path, value in values(recipe).items():  # views have no declaration
+        kind = "string" if isinstance(value, str) else "any"
+        found.setdefault(path, Declaration("the recipe", frozenset({kind}), None))
     for path, factor in _AROUND.items():
         section, key = path.split(".")
-        own, whole = getattr(getattr(recipe, section), key), found[path].whole
-        found[path] = replace(found[path], range=_around(own, factor, whole=whole))
+        around = _around(getattr(getattr(recipe, section), key), factor, whole=found[path].whole)
+        found[path] = replace(found[path], range=around)
     return found
 
 
 def _declared(keys: Keys, model: type[BaseModel], owner: str) -> Iterator[tuple[str, Declaration]]:
-    """Yield dotted path and declaration of every field of a model."""
     for name, types, range_ in _fields(model):
         yield dotted((*keys, name)), Declaration(owner, types, range_)
 
 
-@cache  # a schema takes 7 ms, and a search asks for some thirty again and again
+@cache  # a schema takes 7 ms, and a search needs about thirty again and again
 def _fields(model: type[BaseModel]) -> list[tuple[str, frozenset[str], Range | None]]:
-    """Return name, types and default range of every field of a model."""
+    """Return name, types and default range of every field."""
     schema = model.model_json_schema()["properties"]
     found = []
     for name, field in model.model_fields.items():
@@ -113,10 +128,9 @@ def _fields(model: type[BaseModel]) -> list[tuple[str, frozenset[str], Range | N
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:
-    if "anyOf" in schema:
-        for choice in schema["anyOf"]:
-            yield from _types(choice)
-    elif "type" in schema and schema["type"] != "null":
+    for choice in schema.get("anyOf", ()):
+        yield from _types(choice)
+    if schema.get("type", "null") != "null":
         yield str(schema["type"])
 
 
@@ -142,81 +156,81 @@ def _around(value: float, factor: int, *, whole: bool) -> Range:
 
 
 def parse_range(text: str) -> Range:
-    """Return the range that `--range` gives.
+    """Return the range of a `--range` string.
 
     Raises:
-        CseError: It has another form, or holds no value.
+        CseError: If the string is not a range, or the range has fewer than two values.
     """
     match = _RANGE.fullmatch(text.strip())
     if match is None:
-        raise CseError(f"--range: '{text}' is not a range", f"write {FORM}")
-    low, high = float(match[1]), float(match[2])
-    log = match[3] == "log"
-    return check_range(Range(low, high, log, None if log or match[3] is None else float(match[3])), f"--range {text}")
+        raise CseError(f"--range: '{text}' is not a range", f"write {FORM}", code="tune.not_a_range")
+    low, high, spacing = float(match[1]), float(match[2]), match[3]
+    step = None if spacing in (None, "log") else float(spacing)
+    return check_range(Range(low, high, spacing == "log", step), f"--range {text}")
 
 
-def check_range(asked: Range, where: str) -> Range:
-    """Return a range that can be searched, its end moved to a step.
-
-    Args:
-        asked: As given.
-        where: The option or table it comes from, for messages.
+def parse_choices(text: str) -> Range:
+    """Return the values of a `--choices` string.
 
     Raises:
-        CseError: It holds fewer than two values, or its parts contradict each other.
+        CseError: If there are fewer than two different values, or one is a table or an array.
     """
-    if asked.choices is not None:
-        _check_choices(asked.choices, where)
-        return asked
-    if asked.low is None or asked.high is None:
-        raise CseError(f"{where}: a range needs both ends", f"write {FORM}")
-    low, high, step = asked.low, asked.high, asked.step
+    choices = split_values(text)
+    if any(choice == "" or not isinstance(choice, Value) for choice in choices):
+        raise CseError(
+            f"--choices: '{text}' contains something other than single values",
+            "write 64,128,256 or cls,mean or true,false",
+            code="tune.not_choices",
+        )
+    return check_range(Range(choices=tuple(choices)), f"--choices {text}")
+
+
+def split_values(text: str) -> list[Any]:
+    """Return the TOML values of a list with or without brackets. A word that is not TOML is a string."""
+    array = text.strip() if text.strip().startswith("[") else f"[{text.strip()}]"
+    for written in (array, _BARE_WORD.sub(r'"\g<0>"', array)):
+        if isinstance(found := parse_value(written), list):
+            return found
+    return [parse_value(part.strip()) for part in array.removeprefix("[").removesuffix("]").split(",")]
+
+
+def check_range(given: Range, where: str) -> Range:
+    """Return a range that can be searched, with its end moved down to a step.
+
+    Args:
+        given: Range as the user wrote it.
+        where: Option or table of the range, for messages.
+
+    Raises:
+        CseError: If the range has fewer than two values, or contradicts itself.
+    """
+    if given.choices is not None:
+        _check_choices(given.choices, where)
+        return given
+    if given.low is None or given.high is None:
+        raise CseError(f"{where}: one end is missing", f"write {FORM}", code="tune.open_range")
+    low, high, step = given.low, given.high, given.step
     if low >= high:
-        action = f"did you mean {high:.12g}..{low:.12g}?" if low > high else "`--set` gives a parameter one value"
-        raise CseError(f"{where}: the range is empty, as {low:.12g} is not less than {high:.12g}", action)
-    if asked.log and low <= 0:
-        raise CseError(f"{where}: {low:.12g} cannot be on a log scale", "begin above 0, or leave out :log")
-    if asked.log and step is not None:
-        raise CseError(f"{where}: a log scale has no steps", "leave out one of the two")
-    if step is None:
-        return asked
-    if step <= 0:
-        raise CseError(f"{where}: the step must be greater than 0, not {step:.12g}", f"write {FORM}")
-    return Range(low, _last_step(low, high, step, where), asked.log, step)
+        action = f"write {high:.12g}..{low:.12g}" if low > high else "set a single value with --set"
+        raise CseError(f"{where}: {low:.12g} is not less than {high:.12g}", action, code="tune.empty_range")
+    if given.log and low <= 0:
+        raise CseError(f"{where}: {low:.12g} is not greater than 0", "remove :log", code="tune.log_of_zero")
+    if given.log and step is not None:
+        raise CseError(f"{where}: a log scale has no steps", "remove log or step", code="tune.log_with_step")
+    return given if step is None else replace(given, high=_last_step(low, high, step, where))
 
 
 def _last_step(low: float, high: float, step: float, where: str) -> float:
-    """Return the largest value on a step: with decimals, as 0.3 is no multiple of 0.1 in binary."""
+    """Return the largest value on a step, with decimals because 0.3 is not a multiple of 0.1 in binary."""
     start, width, spacing = Decimal(str(low)), Decimal(str(high)) - Decimal(str(low)), Decimal(str(step))
-    if width < spacing:
-        raise CseError(
-            f"{where}: a step of {step:.12g} leaves nothing but {low:.12g}", f"use at most {float(width):.12g}"
-        )
+    if not 0 < spacing <= width:
+        message = f"{where}: step {step:.12g} is not between 0 and the width of the range"
+        raise CseError(message, f"use a step of at most {float(width):.12g}", code="tune.bad_step")
     return float(start + width // spacing * spacing)
 
 
 def _check_choices(choices: Sequence[Value], where: str) -> None:
     if len({(type(choice), choice) for choice in choices}) < max(2, len(choices)):
         what = "only one value" if len(choices) < 2 else "the same value twice"
-        raise CseError(f"{where}: {what}", "give at least two different values, with commas between them")
-
-
-def parse_choices(text: str) -> Range:
-    """Return the values that `--choices` gives: TOML values separated by commas; what is not TOML counts as text.
-
-    Raises:
-        CseError: There are fewer than two different ones, or one is a table or an array.
-    """
-    values = [_value(part.strip()) for part in text.strip().removeprefix("[").removesuffix("]").split(",")]
-    odd = next((value for value in values if value == "" or not isinstance(value, Value)), None)
-    if odd is not None:
-        raise CseError(f"--choices: '{text}' are not single values", "such as 64,128,256 or cls,mean or true,false")
-    return check_range(Range(choices=tuple(values)), f"--choices {text}")
-
-
-def _value(text: str) -> Any:
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except ValueError:
-        return text
-    return parsed["value"] if len(parsed) == 1 else text
+        action = "give at least two different values, separated by commas"
+        raise CseError(f"{where}: {what}", action, code="tune.too_few_choices")

@@ -1,4 +1,4 @@
-"""The record of a search: what was asked, and what came of it. Only the process that holds its lock writes to it."""
+"""Record of a search: its settings and findings. Only the process that holds its lock writes to it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ from cse_cli.training.build import Job
 from cse_cli.training.recording import about_run
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.owner import choosing
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.results import Confirmation, importances, read_trials
+from cse_cli.tuning.results import Verification, importances, read_trials
 from cse_cli.tuning.samplers import pruner_name
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import budget, counts, metric, run_of, set_run, settled
+from cse_cli.tuning.study import RECORD, budget, counts, metric, settled
 
 FIGURES = "figures"
-"""Name of the directory of the figures in the record."""
+"""Directory of the figures in the record."""
 
 
 def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord | None:
-    """Return a record to write to, created if it is new, or None if another process holds it.
+    """Return a record for writing, created if it is new, or None if another process holds it.
 
     Args:
-        about: What the record is.
-        resolved: Resolved recipe of a new one.
+        about: Description of the record.
+        resolved: Resolved recipe of a new record.
     """
     if not (about.path / ABOUT).exists():
         about.write(resolved)
@@ -44,33 +43,20 @@ def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord | None:
 
 
 def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -> tuple[About, RunRecord | None]:
-    """Return what the record of a search is, and the record unless another process holds it.
-
-    Args:
-        study: The study of the search.
-        config: The search.
-        base: The recipe with what all trials have in common.
-    """
+    """Return the description of a search's record, and the record unless another process holds it."""
     with choosing(address(config.storage, config.name), config.name):
-        if (run_id := run_of(study)) is None:
-            set_run(study, run_id := uuid4().hex)
-        job = Job(
-            base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags,
-            group=config.experiment or group_of(config.name),
-        )  # fmt: skip
-        own = {"run_id": run_id, "recipe": "", "summary": "tuning", "seed": None, "identity": None}
+        if RECORD not in study.user_attrs:
+            study.set_user_attr(RECORD, uuid4().hex)
+        group = config.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
+        job = Job(base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags, group=group)
+        own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None, "identity": None}
         about = about_run(job, Identity(settings=base.recipe.hash())).model_copy(update=own)
         return about, take_record(about, base.recipe.resolved())
 
 
-def group_of(name: str) -> str:
-    """Return the group of the records of a search, unless the user names one."""
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{name}"
-
-
 @contextmanager
 def mirrored(about: About) -> Iterator[None]:
-    """Send the record to its mirrors while the block lasts. The record is closed before the block ends."""
+    """Send the record to its mirrors inside the block. The caller closes the record before the block ends."""
     follower = follow(about)
     try:
         yield
@@ -78,8 +64,8 @@ def mirrored(about: About) -> Iterator[None]:
         follower.close()
 
 
-def record_question(record: RunRecord, study: Study, config: SearchConfig) -> None:
-    """Record what is searched, and how."""
+def record_settings(record: RunRecord, study: Study, config: SearchConfig) -> None:
+    """Record the space, the sampler and the other settings of a search."""
     record.tags(
         {
             "sampler": config.sampler,
@@ -87,16 +73,9 @@ def record_question(record: RunRecord, study: Study, config: SearchConfig) -> No
             "trials": str(budget(study)),
             "metric": metric(study),
             "storage": address(config.storage, config.name).shown,
-            **{f"space.{parameter.name}": _range(parameter) for parameter in config.parameters},
+            **{f"space.{parameter.name}": parameter.shown for parameter in config.parameters},
         }
     )
-
-
-def _range(parameter: Parameter) -> str:
-    if parameter.choices is not None:
-        return ", ".join(map(str, parameter.choices))
-    step = "" if parameter.step is None else f" step {parameter.step:g}"
-    return f"{parameter.low:g}..{parameter.high:g}{' log' if parameter.log else ''}{step}"
 
 
 def record_findings(record: RunRecord, study: Study, warned: Callable[[str], object]) -> None:
@@ -112,29 +91,29 @@ def record_findings(record: RunRecord, study: Study, warned: Callable[[str], obj
         record.file(FIGURES)
 
 
-def draw_figures(study: Study, folder: Path, warned: Callable[[str], object]) -> list[Path]:
-    """Draw the figures of a study into a folder and return their files: none if they cannot be drawn."""
+def draw_figures(study: Study, directory: Path, warned: Callable[[str], object]) -> list[Path]:
+    """Draw the figures of a study and return their files. Empty if they cannot be drawn."""
     try:
         from cse_cli.tuning.plots import draw  # matplotlib
 
-        return draw(study, folder)
+        return draw(study, directory)
     except Exception as error:  # a figure that fails must not fail the search
-        warned(f"plots are missing: {type(error).__name__}: {error}")
+        warned(f"figures cannot be drawn: {type(error).__name__}: {error}")
         return []
 
 
-def record_confirmation(run_id: str, confirmation: Confirmation, warned: Callable[[str], object]) -> None:
-    """Record the gain with fresh seeds in the record of the search, if this state directory has it."""
+def record_verification(run_id: str, found: Verification, warned: Callable[[str], object]) -> None:
+    """Record the gain with new seeds, if this state directory has the record of the search."""
     if not (folder_of(run_id) / ABOUT).exists():
         return
     lock = FileLock(lock_of(run_id))
     if not lock.acquire():
-        warned(f"the search's record {run_id[:8]} is in use, so it does not have the confirmation; the study has it")
+        warned(f"record {run_id[:8]} of the search is in use: the verification is only in the study")
         return
-    over, p = confirmation.paired[confirmation.main], confirmation.p_values[confirmation.main]
-    metrics = {"confirmation/gain": over.difference, "confirmation/seeds": float(len(over.seeds))}
+    over, p = found.paired[found.main], found.p_values[found.main]
+    metrics = {"verification/gain": over.difference, "verification/seeds": float(len(over.seeds))}
     if p is not None:
-        metrics["confirmation/p"] = p
+        metrics["verification/p"] = p
     record = RunRecord(read_about(run_id), lock)
     with mirrored(record.about), closing(record):
         record.metrics(metrics, len(over.seeds))

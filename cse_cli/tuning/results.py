@@ -1,4 +1,4 @@
-"""What a search found, as plain data for tables, figures, files and JSON; and what may be said of its gain."""
+"""Results of a search as plain data, and the verdict on its gain."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.analysis.evidence import p_text, seeds_text
+from cse_cli.analysis.verdict import p_text, seeds_text
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import Corrected, correct_named, judge_together
 from cse_cli.core.stats import LEVEL, Paired
-from cse_cli.tuning.owner import owned
-from cse_cli.tuning.parameter import Parameter
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.owner import ownership
 from cse_cli.tuning.ranges import Value
-from cse_cli.tuning.storage import address, study_names
+from cse_cli.tuning.storage import address, search_names
 from cse_cli.tuning.study import (
+    ACCEPTED,
     BEGUN,
+    IDENTITY,
     OWN,
+    REASON,
+    RECORD,
     RUN,
     State,
     Study,
-    accepted,
-    budget,
     load_study,
     metric,
-    reason,
-    recipe_hash,
-    run_of,
     state,
     stored_config,
 )
 from registry.errors import CseError, RunFailedError
 
-_CONFIRMATION: Final = "cse:confirmation"
+VERIFICATION: Final = "cse:verification"
 """User attribute of a study."""
 FEWEST = 4
-"""Complete trials before an importance says anything."""
+"""Complete trials that an importance needs."""
 
 
 class Trial(BaseModel):
-    """One point that was tried.
+    """One point of the space.
 
     Args:
-        number: In the study, from 0.
-        score: Of a complete trial; of a pruned one, what it had reached.
-        values: Parameter → value, None for one left unset; nothing where no trial can have the recipe's own, or where
-            the trial's parts have no such parameter.
-        own: Whether it has the recipe's own values.
-        reason: Why it failed, or why its parts do not fit together.
+        number: Number in the search, from 0.
+        state: State of the trial.
+        score: Dev score. For a pruned trial, the last one.
+        values: Parameter → value, or None if it is unset. Without the parameters that the trial does not have.
+        own: Whether it has the recipe's values.
+        seconds: Duration since it was last resumed.
+        reason: Why it failed, or why its parts are not compatible.
         run_id: ID of its run, or with several seeds of the record that summarizes them.
     """
 
@@ -67,17 +67,17 @@ class Trial(BaseModel):
     run_id: str | None = None
 
 
-class Confirmation(BaseModel):
-    """The values found against the recipe's own, with seeds that the search has not used.
+class Verification(BaseModel):
+    """Comparison of the best values with the recipe's values on seeds that the search has not used.
 
     Args:
-        trial: Whose values.
+        trial: Number of the trial with these values.
         values: Parameter → value.
-        main: Metric the search maximised; of the others in `paired`, nothing was maximised.
-        paired: "evaluator.metric" → the recipe's own (first) and the found values (second), seed by seed.
+        main: Metric that the search maximized.
+        paired: "evaluator.metric" → scores of the recipe's values (first) and of the best values (second) by seed.
         looks: Numbers of seeds at which these values have been compared, this one included.
         mode: "planned" if the seeds of both sides are exactly those of a plan that was recorded before the first of
-            them started; otherwise the test holds however often seeds were added.
+            them started. Otherwise the test holds however often seeds are added.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -91,17 +91,17 @@ class Confirmation(BaseModel):
 
     @property
     def p_values(self) -> dict[str, float | None]:
-        """Metric → p of the mode. The other metrics are tested if the main one differs."""
+        """Metric → p of the mode. The other metrics are tested only if the main one differs."""
         return correct_named({name: over.p_in(self.mode) for name, over in self.paired.items()}, self.main)
 
     @property
     def confirmed(self) -> bool:
-        """Whether the gain is larger than the seeds' spread explains."""
+        """Whether the gain is statistically significant, or the same with every seed."""
         over, p = self.paired[self.main], self.p_values[self.main]
         return over.difference > 0 and ((p is not None and p < LEVEL) or over.constant)
 
-    def after(self, earlier: Confirmation | None) -> Confirmation:
-        """Return it with the looks of an earlier confirmation of the same values, and its own."""
+    def after(self, earlier: Verification | None) -> Verification:
+        """Return a copy with corrected tests, its own look, and those of an earlier one with the same values."""
         known = set() if earlier is None else {*earlier.looks, len(earlier.paired[earlier.main].seeds)}
         looks = sorted(known | {len(self.paired[self.main].seeds)})
         names = sorted(self.paired, key=lambda name: name != self.main)
@@ -112,159 +112,135 @@ class Confirmation(BaseModel):
 
 
 def _judged(over: Paired, test: Corrected | None, mode: Mode) -> Paired:
-    """Return a metric's comparison with its corrected p-value, and with the interval that belongs to it."""
     if test is None:
         return over
     return over.judged(mode, test.p, test.level if test.tested else 0.0, test.level)
 
 
 class Search(BaseModel):
-    """A study: what was asked, what was tried, what came of it.
+    """A search: settings, trials and findings.
 
     Args:
-        study: Its name.
-        recipe: File or name of the recipe.
-        recipe_hash: Of the recipe as it was, with what all trials have in common.
-        metric: "evaluator.metric" that was maximised, the mean over `seeds`.
-        storage: Its address, without a password.
-        budget: Trials it may have.
-        seeds: Of every trial.
-        steps: Of training, where not the recipe's.
-        overrides: `--set` texts of every trial.
-        unset: `--unset` keys of every trial.
-        importance: Parameter that all trials have → its share in what sets good trials apart; nothing where that
-            cannot be said.
+        name: Name of the search.
+        config: Settings. `trials` is the budget.
+        recipe_hash: Hash of the recipe with the settings that all trials share.
+        metric: Maximized "evaluator.metric", the mean over the seeds.
+        storage: Address without password.
+        trials: Trials in order.
+        importance: Parameter that all trials have → share of the score's variance. Empty with too few trials.
         run_id: ID of the record of the search.
-        accepted: Code that changed during the search, such as "code of losses.info_nce", with `--accept-changed`.
-        updated: When its last trial ended, in ISO form.
+        accepted: Code that changed during the search and was accepted, such as "code of losses.info_nce".
+        updated: End of the last trial, in ISO form.
+        verification: The last verification.
     """
 
     model_config = ConfigDict(frozen=True)
 
     schema_version: Literal[1] = 1
-    study: str
-    recipe: str
+    name: str
+    config: SearchConfig
     recipe_hash: str
     metric: str
     storage: str
-    budget: int
-    seeds: tuple[int, ...] = ()
-    steps: int | None = None
-    overrides: tuple[str, ...] = ()
-    unset: tuple[str, ...] = ()
-    parameters: tuple[Parameter, ...]
     trials: tuple[Trial, ...]
     importance: dict[str, float] = Field(default_factory=dict)
     run_id: str | None = None
     accepted: tuple[str, ...] = ()
     updated: str | None = None
-    confirmation: Confirmation | None = None
+    verification: Verification | None = None
 
     @property
     def complete(self) -> list[Trial]:
-        """Trials that ran to their end, best first; of equal ones the earlier."""
+        """Complete trials, best first. Equal ones are in order of their numbers."""
         done = [trial for trial in self.trials if trial.state == "complete" and trial.score is not None]
         return sorted(done, key=lambda trial: (-(trial.score or 0.0), trial.number))
 
     @property
     def best(self) -> Trial | None:
-        """The best of them; None where none ran to its end."""
+        """Best complete trial."""
         return next(iter(self.complete), None)
 
     @property
     def own(self) -> Trial | None:
-        """The first complete trial of the recipe's own values."""
+        """First complete trial with the recipe's values."""
         return next((trial for trial in self.trials if trial.own and trial.state == "complete"), None)
 
     @property
     def gain(self) -> float | None:
-        """Score of the best trial less that of the recipe's own values."""
+        """Score of the best trial minus that of the recipe's values."""
         return None if self.best is None or self.own is None else (self.best.score or 0.0) - (self.own.score or 0.0)
 
     @property
-    def best_confirmation(self) -> Confirmation | None:
-        """The confirmation, where it is of the best trial's values."""
-        known, best = self.confirmation, self.best
+    def best_verification(self) -> Verification | None:
+        """Verification of the best trial's values."""
+        known, best = self.verification, self.best
         return known if known is not None and best is not None and known.values == best.values else None
 
-    def demand_best(self) -> Trial:
+    def require_best(self) -> Trial:
         """Return the best trial.
 
         Raises:
-            RunFailedError: None ran to its end.
+            RunFailedError: If no trial is complete.
         """
         if self.best is not None:
             return self.best
         reasons = [trial.reason for trial in self.trials if trial.reason]
-        last = f"; the last one that failed: {reasons[-1]}" if reasons else ""
-        raise RunFailedError(f"no trial of study '{self.study}' ran to its end{last}", "`cse tune --best` shows it")
+        last = f": {reasons[-1]}" if reasons else ""
+        message = f"search '{self.name}' has no complete trial{last}"
+        raise RunFailedError(message, f"see cse tune --best {self.name}", code="tune.no_complete_trial")
 
     def count(self, state: State) -> int:
-        """Return how many trials are in a state."""
+        """Return the number of trials in a state."""
         return sum(trial.state == state for trial in self.trials)
 
 
 def read_search(study: Study, storage: str | None = None) -> Search:
-    """Return what a study has found so far.
-
-    Args:
-        study: As `cse_cli.tuning.study` opens it.
-        storage: Its address as given; the password is left out of what is returned.
-    """
-    config, place = stored_config(study), address(storage, study.study_name)
-    kept = study.user_attrs.get(_CONFIRMATION)
+    """Return the results of a search so far. `storage` is the value of `--storage`."""
+    attributes = study.user_attrs
+    kept = attributes.get(VERIFICATION)
     ended = [trial.datetime_complete for trial in study.get_trials(deepcopy=False) if trial.datetime_complete]
     return Search(
-        study=study.study_name,
-        recipe=config.recipe,
-        recipe_hash=recipe_hash(study),
+        name=study.study_name,
+        config=stored_config(study),
+        recipe_hash=attributes[IDENTITY]["experiment"]["settings"],
         metric=metric(study),
-        storage=place.shown,
-        budget=budget(study),
-        seeds=config.seeds,
-        steps=config.steps,
-        overrides=config.overrides,
-        unset=config.unset,
-        parameters=config.parameters,
+        storage=address(storage, study.study_name).shown,
         trials=tuple(read_trials(study, storage)),
         importance=importances(study),
-        run_id=run_of(study),
-        accepted=tuple(accepted(study)),
+        run_id=attributes.get(RECORD),
+        accepted=tuple(attributes.get(ACCEPTED, ())),
         updated=max(ended).astimezone().isoformat(timespec="seconds") if ended else None,
-        confirmation=None if kept is None else Confirmation.model_validate_json(kept),
+        verification=None if kept is None else Verification.model_validate_json(kept),
     )
 
 
-def list_searches(storage: str | None) -> list[Search]:
-    """Return all studies of a storage, the one that worked last first; on stderr, which cannot be read."""
+def read_searches(storage: str | None) -> list[Search]:
+    """Return all searches of a storage, the last updated first. Warn about those that cannot be read."""
     found: list[Search] = []
-    for name in study_names(storage):
+    for name in search_names(storage):
         try:
             found.append(read_search(load_study(storage, name), storage))
         except (CseError, ValueError, KeyError) as error:
-            sys.stderr.write(f"warning: study '{name}' is left out: {str(error).partition(chr(10))[0]}\n")
+            sys.stderr.write(f"warning: search '{name}' is omitted: {str(error).partition(chr(10))[0]}\n")
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
 def read_trials(study: Study, storage: str | None = None) -> list[Trial]:
-    """Return every trial that counts, runs, or was interrupted, in order.
-
-    Args:
-        study: The study.
-        storage: Its address as given.
-    """
-    place = address(storage, study.study_name)
-    return [
-        read_trial(trial, "interrupted" if owned(trial, place, study.study_name) == "left" else "running")
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state == TrialState.RUNNING or state(trial) is not None
-    ]
+    """Return the trials in order, without those that wait or repeat the values of another one."""
+    place, found = address(storage, study.study_name), []
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state == TrialState.RUNNING:
+            left = ownership(trial, place, study.study_name) == "left"
+            found.append(read_trial(trial, "interrupted" if left else "running"))
+        elif state(trial) is not None:
+            found.append(read_trial(trial))
+    return found
 
 
-def read_trial(trial: FrozenTrial, unsettled: State = "running") -> Trial:
-    """Return a trial as plain data; `unsettled` is what one is that has begun and not ended."""
+def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
+    """Return a trial as plain data. `unfinished` is the state of one that has not ended."""
     if (became := state(trial)) is None:
-        return Trial(number=trial.number, state=unsettled, values=dict(trial.params))
+        return Trial(number=trial.number, state=unfinished, values=dict(trial.params))
     score = trial.value if trial.state == TrialState.COMPLETE else None
     if score is None and trial.last_step is not None:
         score = trial.intermediate_values[trial.last_step]
@@ -273,7 +249,7 @@ def read_trial(trial: FrozenTrial, unsettled: State = "running") -> Trial:
         values=dict(trial.params),
         state=became,
         score=score,
-        reason=reason(trial),
+        reason=trial.user_attrs.get(REASON),
         seconds=_seconds(trial),
         own=bool(trial.user_attrs.get(OWN)),
         run_id=trial.user_attrs.get(RUN),
@@ -281,7 +257,6 @@ def read_trial(trial: FrozenTrial, unsettled: State = "running") -> Trial:
 
 
 def _seconds(trial: FrozenTrial) -> float:
-    """Return how long a trial took since it was last resumed."""
     if trial.datetime_complete is None or trial.datetime_start is None:
         return 0.0
     begun: float = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
@@ -289,25 +264,15 @@ def _seconds(trial: FrozenTrial) -> float:
 
 
 def is_best_so_far(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
-    """Return whether a trial is complete, and none that was complete before it was as good."""
+    """Return whether a complete trial is better than all other complete ones."""
     if trial.value is None or trial.state != TrialState.COMPLETE:
         return False
-    others = (one for one in trials if one.state == TrialState.COMPLETE and one.number != trial.number)
-    earlier = (one.value for one in others if _end(one) < _end(trial))
-    return all(value is None or trial.value > value for value in earlier)
-
-
-def _end(trial: FrozenTrial) -> tuple[float, int]:
-    return (trial.datetime_complete.timestamp() if trial.datetime_complete else float("inf")), trial.number
-
-
-def keep_confirmation(study: Study, confirmation: Confirmation) -> None:
-    """Remember a confirmation with its study."""
-    study.set_user_attr(_CONFIRMATION, confirmation.model_dump_json())
+    others = [one.value for one in trials if one.state == TrialState.COMPLETE and one.number != trial.number]
+    return all(value is None or trial.value > value for value in others)
 
 
 def importances(study: Study) -> dict[str, float]:
-    """Return parameter → share of what makes good trials good; nothing where there are too few, or one parameter."""
+    """Return parameter → share of the score's variance. Empty with one parameter, or fewer than `FEWEST` trials."""
     shown = comparable_trials(study)
     complete = [trial for trial in shown.get_trials(deepcopy=False) if trial.state == TrialState.COMPLETE]
     if len({trial.value for trial in complete}) < FEWEST or len(complete[0].params) < 2:
@@ -316,9 +281,9 @@ def importances(study: Study) -> dict[str, float]:
 
 
 def comparable_trials(study: Study) -> Study:
-    """Return a copy in memory of the complete and pruned trials with a value of the space for every parameter.
+    """Return a copy in memory of the complete and pruned trials that have a value of the space for every parameter.
 
-    Parameters that only some trials have, those of chosen parts, are left out.
+    Parameters that only some trials have are omitted.
     """
     always = {parameter.name for parameter in stored_config(study).parameters if parameter.when is None}
     copy = optuna.create_study(direction=study.direction)
@@ -328,45 +293,42 @@ def comparable_trials(study: Study) -> Study:
             trial.distributions = {name: one for name, one in trial.distributions.items() if name in always}
             try:
                 copy.add_trial(trial)
-            except ValueError:  # the recipe's own values lie outside the range
+            except ValueError:  # the recipe's values are outside the range
                 continue
     return copy
 
 
 def verdict(search: Search) -> str:
-    """Return what is known of the best trial's gain beyond the search itself."""
+    """Return one sentence on the best trial's gain."""
     best = search.best
     if best is None:
-        return "no trial ran to its end"
+        return "no trial is complete"
     if best.own:
-        return "nothing that was tried is better than the recipe's own values"
-    if search.best_confirmation is not None:
-        return confirmation_sentence(search.best_confirmation)
-    return (
-        f"not confirmed yet: the best of {len(search.complete)} trials is optimistic, with the seeds it was chosen by"
-    )
+        return "no trial is better than the recipe's values"
+    if search.best_verification is not None:
+        return verification_sentence(search.best_verification)
+    return f"not verified: the best of {len(search.complete)} trials is optimistic on the seeds that selected it"
 
 
-def confirmation_sentence(confirmation: Confirmation) -> str:
-    """Return in one sentence whether the gain is more than the seeds explain."""
-    over = confirmation.paired[confirmation.main]
-    seeds = f"{len(over.seeds)} fresh seed{'' if len(over.seeds) == 1 else 's'}"
-    gain = f"{over.difference:+.2f} {confirmation.main} with {seeds}".replace("-", "−", 1 if over.difference < 0 else 0)
-    p = confirmation.p_values[confirmation.main]
-    looked = f"{', planned' if confirmation.mode == 'planned' else ''}{_looked(confirmation.looks)}"
-    if confirmation.confirmed:
-        return f"confirmed: {gain} ({'the same with each' if p is None else p_text(p)}{looked})"
+def verification_sentence(found: Verification) -> str:
+    """Return in one sentence whether the gain is statistically significant."""
+    over = found.paired[found.main]
+    gain = f"{over.difference:+.2f} {found.main} with {len(over.seeds)} new seeds"
+    gain = gain.replace("-", "−", 1 if over.difference < 0 else 0)
+    p = found.p_values[found.main]
+    looked = f"{', planned' if found.mode == 'planned' else ''}{_looked(found.looks)}"
+    if found.confirmed:
+        return f"confirmed: {gain} ({'equal with each seed' if p is None else p_text(p)}{looked})"
     if over.difference <= 0:
-        return f"not confirmed: {gain}, so no gain at all"
+        return f"not confirmed: {gain}, which is not a gain"
     if p is None:
-        return f"not confirmed: {gain}, which has no spread to test with"
+        return f"not confirmed: {gain}, too few seeds for a test"
     needed = over.seeds_needed
-    more = "" if needed is None else f"; a gain of this size takes {seeds_text(needed)} seeds"
+    more = "" if needed is None else f"; a gain of this size needs {seeds_text(needed)} seeds"
     return f"not confirmed: {gain} may be chance ({p_text(p)}{looked}){more}"
 
 
 def _looked(looks: Sequence[int]) -> str:
-    """Return with how many seeds was looked; nothing where that was not recorded."""
     if not looks:
         return ""
     times = "one look" if len(looks) == 1 else f"{len(looks)} looks, with {', '.join(map(str, looks))} seeds"

@@ -1,10 +1,12 @@
-"""Parameters as Optuna's distributions, the points of a space, and the samplers and pruners by name."""
+"""Optuna's distributions of parameters, samplers and pruners, and the points of a finite space.
+
+ADR 0002 explains why the points are enumerated here and not by Optuna's `GridSampler` or `BruteForceSampler`.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-import random
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -30,9 +32,9 @@ from registry.errors import CseError, suggestion
 SAMPLERS: Final = ("tpe", "gp", "random", "grid", "qmc")
 PRUNERS: Final = ("auto", "median", "percentile", "halving", "hyperband", "wilcoxon", "none")
 MOST_POINTS = 10_000
-"""Spaces with more points than this are never searched to their end."""
+"""Number of points above which a space counts as infinite."""
 FEW_TRIALS = 5
-"""Complete trials before a median says anything."""
+"""Complete trials that a median needs."""
 LOSING_SEEDS = 0.15
 """Significance level of pruning by seeds: three seeds lost in a row (1/8) are enough, two (1/4) are not."""
 
@@ -41,7 +43,7 @@ Point = dict[str, Value | None]
 
 
 def distributions(parameters: Sequence[Parameter]) -> Space:
-    """Return the distribution of every parameter by name."""
+    """Return name → distribution of every parameter."""
     return {parameter.name: _distribution(parameter) for parameter in parameters}
 
 
@@ -57,15 +59,14 @@ def _distribution(one: Parameter) -> BaseDistribution:
 
 
 def own_values(parameters: Sequence[Parameter]) -> Point:
-    """Return the recipe's own values, without those that no trial can have: on a log scale, 0."""
+    """Return the recipe's values, without those that no trial can have, such as 0 on a log scale."""
     found: Point = {}
     space = distributions(parameters)
     for parameter in parameters:
-        distribution = space[parameter.name]
         if not parameter.exists(found):
             continue
         try:
-            distribution.to_internal_repr(parameter.default)
+            space[parameter.name].to_internal_repr(parameter.default)
         except ValueError:
             continue
         if parameter.default is not None or parameter.choices is not None:
@@ -74,7 +75,7 @@ def own_values(parameters: Sequence[Parameter]) -> Point:
 
 
 def suggest(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> None:
-    """Give a trial the value of a parameter, chosen by the study's sampler."""
+    """Give a trial the value of a parameter that the study's sampler chooses."""
     if isinstance(distribution, CategoricalDistribution):
         trial.suggest_categorical(name, distribution.choices)
         return
@@ -82,34 +83,51 @@ def suggest(trial: optuna.Trial, name: str, distribution: BaseDistribution) -> N
     choose(name, distribution.low, distribution.high, log=distribution.log, step=distribution.step)
 
 
-def count_points(space: Space) -> int | None:
-    """Return how many different trials a space has; None where it is continuous."""
-    counts = [_count(distribution) for distribution in space.values()]
-    known = [count for count in counts if count is not None]
-    return math.prod(known) if len(known) == len(counts) else None
-
-
-def _count(distribution: BaseDistribution) -> int | None:
-    if isinstance(distribution, CategoricalDistribution):
-        return len(distribution.choices)
-    if distribution.step is None:
+def all_points(parameters: Sequence[Parameter]) -> list[Point] | None:
+    """Return every point of a space, or None if it is continuous or has more than `MOST_POINTS`."""
+    axes = [_values(one) for one in distributions(parameters).values()]
+    finite = [axis for axis in axes if axis is not None]
+    if len(finite) < len(axes) or math.prod(map(len, finite)) > MOST_POINTS:
         return None
-    return int((distribution.high - distribution.low) / distribution.step + 1e-9) + 1
+    return _product(parameters, finite)
 
 
-def _values(distribution: BaseDistribution) -> list[Value | None]:
+def grid_points(parameters: Sequence[Parameter], trials: int) -> list[Point]:
+    """Return the points of a grid. A continuous range has as many evenly spaced values as the trials allow.
+
+    Raises:
+        CseError: If there are more than `MOST_POINTS`.
+    """
+    space = list(distributions(parameters).values())
+    axes = [_values(one) for one in space]
+    others = math.prod(len(axis) for axis in axes if axis is not None)
+    continuous = axes.count(None)
+    each = max(2, math.floor((trials / others) ** (1 / max(1, continuous)) + 1e-9))
+    grid = [_spaced(one, each) if axis is None else axis for one, axis in zip(space, axes, strict=True)]
+    if (points := math.prod(map(len, grid))) > MOST_POINTS:
+        message = f"--sampler grid: the space has {points:,} points, more than {MOST_POINTS:,}"
+        raise CseError(message, "use larger steps (--range a..b:step), or --sampler tpe", code="tune.large_grid")
+    return _product(parameters, grid)
+
+
+def _values(distribution: BaseDistribution) -> list[Value | None] | None:
+    """Return all values of a distribution, or None if it is continuous or has more than `MOST_POINTS`."""
     if isinstance(distribution, CategoricalDistribution):
         return list(distribution.choices)
-    return [distribution.low + number * distribution.step for number in range(_count(distribution) or 0)]
-
-
-def all_points(parameters: Sequence[Parameter]) -> list[Point] | None:
-    """Return every point of a space; None where it is continuous or has more than `MOST_POINTS`."""
-    space = distributions(parameters)
-    count = count_points(space)
-    if count is None or count > MOST_POINTS:
+    if distribution.step is None:
         return None
-    return _product(parameters, [_values(distribution) for distribution in space.values()])
+    count = int((distribution.high - distribution.low) / distribution.step + 1e-9) + 1
+    return [distribution.low + number * distribution.step for number in range(count)] if count <= MOST_POINTS else None
+
+
+def _spaced(distribution: BaseDistribution, count: int) -> list[Value | None]:
+    low, high = distribution.low, distribution.high
+    values: list[Value | None] = []
+    for number in range(count):
+        share = number / (count - 1)
+        value = low * (high / low) ** share if distribution.log else low + (high - low) * share
+        values.append(round(value) if isinstance(distribution, IntDistribution) else min(max(value, low), high))
+    return values
 
 
 def _product(parameters: Sequence[Parameter], axes: Sequence[Sequence[Value | None]]) -> list[Point]:
@@ -120,38 +138,6 @@ def _product(parameters: Sequence[Parameter], axes: Sequence[Sequence[Value | No
         point = {one.name: point[one.name] for one in parameters if one.exists(point)}
         found.setdefault(_key(point), point)
     return list(found.values())
-
-
-def grid_points(parameters: Sequence[Parameter], trials: int) -> list[Point]:
-    """Return the points of a grid; a continuous range gets as many evenly spaced values as the trials allow.
-
-    Raises:
-        CseError: There are more than `MOST_POINTS`.
-    """
-    space = distributions(parameters)
-    counts = {name: _count(distribution) or math.inf for name, distribution in space.items()}
-    continuous = [name for name, count in counts.items() if count > MOST_POINTS]
-    if continuous:
-        others = math.prod(count for name, count in counts.items() if name not in continuous)
-        each = max(2, math.floor((trials / others) ** (1 / len(continuous)) + 1e-9))
-        counts |= dict.fromkeys(continuous, each)
-    if (points := math.prod(counts.values())) > MOST_POINTS:
-        raise CseError(
-            f"--sampler grid: the space has {points:,} points, more than {MOST_POINTS:,}",
-            "widen the steps (--range a..b:step), or use --sampler tpe",
-        )
-    axes = [
-        _spaced(distribution, int(counts[name])) if name in continuous else _values(distribution)
-        for name, distribution in space.items()
-    ]
-    return _product(parameters, axes)
-
-
-def _spaced(distribution: BaseDistribution, count: int) -> list[Value | None]:
-    low, high = distribution.low, distribution.high
-    shares = [number / (count - 1) for number in range(count)]
-    values = [low * (high / low) ** share if distribution.log else low + (high - low) * share for share in shares]
-    return [round(v) if isinstance(distribution, IntDistribution) else min(max(v, low), high) for v in values]
 
 
 def untried(points: Sequence[Point], tried: Sequence[Mapping[str, Any]]) -> list[Point]:
@@ -166,42 +152,39 @@ def is_same_point(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _key(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    # Text, because Python takes 1, 1.0 and True for one value, and sums of steps differ in their last digit.
+    # Strings, because 1, 1.0 and True are equal in Python, and sums of steps differ in their last digit.
     return tuple(sorted((k, f"{v:.10g}" if type(v) in (int, float) else repr(v)) for k, v in values.items()))
 
 
-def random_point(points: Sequence[Point], seed: int) -> Point:
-    """Return one point by chance."""
-    return random.Random(seed).choice(points)
-
-
 def check_names(config: SearchConfig) -> None:
-    """Refuse samplers and pruners that do not exist, or that cannot start from the recipe's own values.
+    """Refuse unknown samplers and pruners, and samplers that cannot start from the recipe's values.
 
     Raises:
-        CseError: Naming what to use instead.
+        CseError: If a name is unknown, or the recipe's values are outside the space of a Gaussian process.
     """
-    for option, name, known in (("--sampler", config.sampler, SAMPLERS), ("--pruner", config.pruner, PRUNERS)):
-        if name not in known:
-            raise CseError(f"{option}: unknown '{name}'.{suggestion(name, known)}", f"use {', '.join(known)}")
+    if config.sampler not in SAMPLERS:
+        message = f"--sampler: unknown sampler '{config.sampler}'.{suggestion(config.sampler, SAMPLERS)}"
+        raise CseError(message, f"use {', '.join(SAMPLERS)}", code="tune.unknown_sampler")
+    if config.pruner not in PRUNERS:
+        message = f"--pruner: unknown pruner '{config.pruner}'.{suggestion(config.pruner, PRUNERS)}"
+        raise CseError(message, f"use {', '.join(PRUNERS)}", code="tune.unknown_pruner")
     own = own_values(config.parameters)
-    if config.sampler == "gp" and (
-        without := [one.name for one in config.parameters if one.when is None and one.name not in own]
-    ):
+    outside = [one.name for one in config.parameters if one.when is None and one.name not in own]
+    if config.sampler == "gp" and outside:
+        message = f"--sampler gp: the recipe's '{outside[0]}' is outside the range, where a Gaussian process needs it"
         raise CseError(
-            f"--sampler gp: the recipe's own {without[0]} is not in the range, and a Gaussian process needs it there",
-            "use --sampler tpe, or --set a value of the range",
+            message, "use --sampler tpe, or set a value inside the range with --set", code="tune.own_outside"
         )
 
 
 def make_sampler(config: SearchConfig, space: Space, number: int) -> BaseSampler:
-    """Return what chooses the values of trial `number`.
+    """Return the sampler of the values of trial `number`.
 
-    The seed comes from the study's name and the number, so that one worker's search is the same each time and after
-    an interruption, and two workers do not draw the same values.
+    Its seed depends only on the name of the search and the number. So one worker's search is the same each time and
+    after an interruption, and two workers do not sample the same values.
     """
     seed = zlib.crc32(config.name.encode())
-    # What only some trials have is suggested by itself, from those that have it.
+    # A parameter that only some trials have is sampled independently, from the trials that have it.
     always = {parameter.name for parameter in config.parameters if parameter.when is None}
     varying = {name: one for name, one in space.items() if name in always and not one.single()}
     startup = max(4, min(10, (config.trials or 0) // 4))
@@ -209,32 +192,31 @@ def make_sampler(config: SearchConfig, space: Space, number: int) -> BaseSampler
         case "gp":
             sampler: BaseSampler = GPSampler(seed=seed + number, n_startup_trials=startup)
         case "qmc":
-            # One seed: the storage counts which points of the sequence are taken.
+            # One seed for all trials: the storage counts the points of the sequence.
             sampler = QMCSampler(qmc_type="sobol", scramble=True, seed=seed, warn_independent_sampling=False)
             varying = {k: v for k, v in varying.items() if not isinstance(v, CategoricalDistribution)}
         case "tpe":
             sampler = TPESampler(seed=seed + number, n_startup_trials=startup, multivariate=True, constant_liar=True)
         case _:
             return RandomSampler(seed=seed + number)
-    # The space is known from the start; Optuna would take what all trials have in common, and the first one may lack
-    # the recipe's own values.
+    # Optuna would use the parameters that all trials have, and the first trial may lack some of the recipe's values.
     sampler.infer_relative_search_space = lambda _study, _trial: varying
     return sampler
 
 
 def pruner_name(config: SearchConfig) -> str:
-    """Return the pruner that "auto" stands for: by seeds where there are several, else by the median."""
+    """Return the pruner. "auto" is wilcoxon with several seeds, else median."""
     if config.pruner != "auto":
         return config.pruner
     return "wilcoxon" if len(config.seeds) > 1 else "median"
 
 
 def make_pruner(config: SearchConfig, steps: int | None, every: int) -> BasePruner:
-    """Return what decides whether a trial is worth going on with.
+    """Return the pruner of a search.
 
     Args:
-        config: Names it, and has the seeds.
-        steps: Of one training; None where the number is not known before it begins.
+        config: Settings of the search.
+        steps: Training steps, or None if their number is not known before the start.
         every: Steps between dev scores.
     """
     by_seed = len(config.seeds) > 1

@@ -1,4 +1,4 @@
-"""The values found as a recipe that extends the one they were found for, and says where they came from."""
+"""Recipe with the best values of a search, which extends the searched recipe."""
 
 from __future__ import annotations
 
@@ -12,110 +12,102 @@ from typing import Any
 import tomlkit
 
 from cse_cli.recipe.files import find_parent
-from cse_cli.recipe.load import LoadedRecipe, apply, load, parse
+from cse_cli.recipe.load import LoadedRecipe, Override, load
+from cse_cli.recipe.overrides import apply_overrides, parse_overrides
 from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.results import Search, Trial, verdict
 from registry.errors import CseError
 
-_MADE_BY = "# Found by `cse tune`: study "
+_MADE_BY = "# Found by `cse tune`: search "
 _WIDTH = 110
 
 
 @dataclass(frozen=True)
 class TunedRecipe:
-    """A recipe with found values.
+    """A recipe with the values of a trial.
 
     Args:
-        base: The recipe as its file has it.
-        changes: `--set` texts: those of every trial, then the values found.
-        unset: `--unset` keys of every trial, then those of the parts found.
+        base: Recipe as its file has it.
+        changes: Overrides of every trial, then those of this trial.
+        unset: `--unset` keys of every trial, then those of this trial.
     """
 
     base: LoadedRecipe
-    changes: tuple[str, ...]
+    changes: tuple[str | Override, ...]
     unset: tuple[str, ...]
 
-    def load(self, extra: Sequence[str] = ()) -> LoadedRecipe:
-        """Return the recipe with the values in it.
-
-        Args:
-            extra: Further `--set` texts.
-        """
+    def load(self, extra: Sequence[Override] = ()) -> LoadedRecipe:
+        """Return the recipe with the values and further overrides."""
         return load(str(self.base.path), [*self.changes, *extra], self.unset)
 
 
 def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
-    """Return a search's recipe in its full length: with a trial's values, or with its own.
+    """Return the recipe in full length, with the values of a trial or with its own.
 
     Raises:
-        CseError: The recipe is not what it was.
+        CseError: If the recipe has changed since the search.
     """
-    steps = [] if search.steps is None else [f"train.steps={search.steps}"]
-    now = load(search.recipe, [*search.overrides, *steps], search.unset)
+    config = search.config
+    now = config.load_base()
     if now.recipe.hash() != search.recipe_hash:
-        raise CseError(
-            f"{search.recipe} has changed since study '{search.study}': what was found belongs to another recipe",
-            f"undo the change in {now.path}, or tune it anew",
-        )
+        message = f"recipe '{config.recipe}' has changed since search '{search.name}'"
+        raise CseError(message, f"undo the change in {now.path}, or search again", code="tune.changed_recipe")
     values = {} if trial is None or trial.own else trial.values
-    found, removed = settings_of(search.parameters, values)
-    return TunedRecipe(load(search.recipe), (*search.overrides, *found), (*search.unset, *removed))
+    found, removed = settings_of(config.parameters, values)
+    return TunedRecipe(load(config.recipe), (*config.overrides, *found), (*config.unset, *removed))
 
 
-def check_file(file: Path, study: str) -> None:
-    """Refuse a file that holds something else, before hours are spent on what is to be written there.
+def check_file(file: Path, search: str) -> None:
+    """Refuse a file that must not be overwritten, before the search starts.
 
     Raises:
-        CseError: It is there and not from this study, or its folder is missing.
+        CseError: If it exists and does not belong to this search, or its directory does not exist.
     """
     if file.suffix != ".toml":
         better = file.with_suffix(".toml") if file.name else "best.toml"
-        raise CseError(f"--save-best: '{file}' does not end in .toml", f"--save-best {better}")
+        raise CseError(f"--save-best: '{file}' does not end in .toml", f"use {better}", code="tune.not_toml")
     if not file.parent.is_dir():
-        raise CseError(f"--save-best: there is no folder {file.parent}", "make it, or write somewhere else")
-    if file.is_dir() or (file.exists() and not _is_of(file, study)):
-        raise CseError(f"--save-best: {file} exists, and is not from this study", "choose another name")
+        message = f"--save-best: directory '{file.parent}' does not exist"
+        raise CseError(message, "create it, or use another directory", code="tune.no_directory")
+    if file.is_dir() or (file.exists() and not _belongs_to(file, search)):
+        message = f"--save-best: '{file}' exists and does not belong to this search"
+        raise CseError(message, "use another name", code="tune.file_exists")
 
 
-def _is_of(file: Path, study: str) -> bool:
+def _belongs_to(file: Path, search: str) -> bool:
     try:
         with file.open(encoding="utf-8") as lines:
-            return next(lines, "").startswith(f"{_MADE_BY}{study},")
+            return next(lines, "").startswith(f"{_MADE_BY}{search},")
     except (OSError, ValueError):
         return False
 
 
 def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> None:
-    """Write the recipe; nothing is left behind where it would not load to what was tried.
-
-    Args:
-        file: Where to.
-        tuned: What to write.
-        search: Where it came from.
-        best: The trial that had these values.
-        day: When, in ISO form.
+    """Write the recipe with the values of the best trial. `day` is in ISO form.
 
     Raises:
-        CseError: The file cannot be written.
+        CseError: If the file cannot be written, or would not load to the same recipe.
     """
-    check_file(file, search.study)
-    wanted = tuned.load().recipe.hash()
+    check_file(file, search.name)
+    expected = tuned.load().recipe.hash()
     draft = file.with_name(f".{file.stem}.draft.toml")
     try:
         for parent in _parents(tuned.base, file):
             draft.write_text(_text(parent, tuned, search, best, day), encoding="utf-8")
-            if load(str(draft)).recipe.hash() == wanted:
+            if load(str(draft)).recipe.hash() == expected:
                 draft.replace(file)
                 return
     except OSError as error:
-        raise CseError(f"--save-best: {file} cannot be written: {error}", "write it somewhere else") from error
+        message = f"--save-best: '{file}' cannot be written: {error}"
+        raise CseError(message, "use another directory", code="tune.not_written") from error
     finally:
         draft.unlink(missing_ok=True)
-    raise CseError(f"--save-best: {file} would not be the recipe that was tried", "write it beside the recipe")
+    message = f"--save-best: '{file}' would load to another recipe"
+    raise CseError(message, f"write it to {tuned.base.path.parent}", code="tune.not_written")
 
 
 def _parents(base: LoadedRecipe, file: Path) -> list[str]:
-    """Return what `extends` may say: the bare name where it means the same file from there, then the path."""
+    """Return possible values of `extends`: the name if it means the same file from there, then the path."""
     named = find_parent(base.name, file.absolute())
     path = os.path.relpath(base.path.resolve(), file.absolute().parent.resolve())
     same = named is not None and named.resolve() == base.path.resolve()
@@ -123,17 +115,17 @@ def _parents(base: LoadedRecipe, file: Path) -> list[str]:
 
 
 def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
-    seeds = f"{'seed' if len(search.seeds) == 1 else 'mean of seeds'} {', '.join(map(str, search.seeds))}"
-    steps = f", {search.steps} steps" if search.steps else ""
-    own = "" if search.own is None else f"; the recipe's own values: {search.own.score:.2f}"
+    seeds, length = search.config.seeds, search.config.steps
+    scored = f"{'seed' if len(seeds) == 1 else 'mean of seeds'} {', '.join(map(str, seeds))}"
+    steps = f", {length} steps" if length else ""
+    own = "" if search.own is None else f" Score of the recipe's values: {search.own.score:.2f}."
     about = verdict(search)
-    sentences = f"{search.metric} {best.score:.2f} ({seeds}{steps}){own}.", f"{about[:1].upper()}{about[1:]}."
+    sentences = f"{search.metric} {best.score:.2f} ({scored}{steps}).{own}", f"{about[:1].upper()}{about[1:]}."
     wrap = textwrap.TextWrapper(_WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
-    comment = [
-        f"{_MADE_BY}{search.study}, trial {best.number} of {len(search.trials)}, {day}.",
-        *(line for sentence in sentences for line in wrap.wrap(sentence)),
-    ]
-    paper = ["paper"] if tuned.base.recipe.paper is not None else []  # other values than the printed row's
+    comment = [f"{_MADE_BY}{search.name}, trial {best.number} of {len(search.trials)}, {day}."]
+    for sentence in sentences:
+        comment += wrap.wrap(sentence)
+    paper = ["paper"] if tuned.base.recipe.paper is not None else []  # the values are not those of the paper
     removed = [*paper, *tuned.unset]
     head = {"extends": parent, **({"remove": removed} if removed else {})}
     tables = {**head, "title": f"{tuned.base.recipe.title}, tuned", **_changed_tables(tuned)}
@@ -141,9 +133,9 @@ def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str
 
 
 def _changed_tables(tuned: TunedRecipe) -> dict[str, Any]:
-    """Return what the values change in the recipe's tables; arrays whole, as `extends` replaces them."""
-    changes = parse(tuned.changes, tuned.unset)
-    tables, paths = apply(tuned.base.tables, changes)
+    """Return the changed tables of the recipe. Arrays are whole, because `extends` replaces them."""
+    changes = parse_overrides(tuned.changes, tuned.unset)
+    tables, paths = apply_overrides(tuned.base.tables, changes)
     changed: dict[str, Any] = {}
     for path, change in zip(paths, changes, strict=True):
         if change.unset:
@@ -154,12 +146,12 @@ def _changed_tables(tuned: TunedRecipe) -> dict[str, Any]:
             value, target = value[key], target.setdefault(key, {})
         target[last] = value[last]
     if "file" in changed.get("data", {}):
-        file = tuned.load().recipe.data.file  # relative to this folder, not to that of the file written
+        file = tuned.load().recipe.data.file  # relative to this directory, not to that of the new file
         changed["data"]["file"] = list(file) if isinstance(file, tuple) else file
     return changed
 
 
 def _keys_to_array(path: Sequence[str | int]) -> list[str]:
-    """Return the keys of a path up to the first array it goes into."""
+    """Return the keys of a path up to its first array."""
     end = next((place for place, key in enumerate(path) if isinstance(key, int)), len(path))
     return [str(key) for key in path[:end]]

@@ -1,19 +1,18 @@
-"""One trial of a search: a run for each seed, one after the other, whose dev scores are reported to Optuna."""
+"""One trial of a search: one run per seed, one after the other, whose dev scores are reported to Optuna."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import fmean, pstdev
 from uuid import uuid4
 
 import optuna
 
-from cse_cli.core.console import Observer, Pruned, RunInfo
+from cse_cli.core.console import Collapsed, Evaluated, Event, Observer, Pruned, RunInfo, Started, Stopped
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
 from cse_cli.evaluation.evaluate import score
-from cse_cli.recipe.load import LoadedRecipe, load
+from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.runs.events import End
 from cse_cli.runs.record import ABOUT, About, RunRecord, delete_checkpoints, folder_of, last_end
 from cse_cli.training.build import Job
@@ -29,27 +28,22 @@ from registry.errors import RunFailedError
 class TrialRuns:
     """The runs of one trial.
 
-    A trial that another process left is continued: the claim of a run returns the result of a finished one, and resumes
-    an unfinished one.
-
-    Args:
-        config: The search.
-        parent: Record of the search.
-        trial: The trial. It has its values.
+    A trial that another process left is continued: the claim of a run returns the result of a finished run, and
+    resumes an unfinished one.
     """
 
     def __init__(self, config: SearchConfig, parent: About, trial: optuna.Trial) -> None:
         self.trial = trial
         self._config = config
         self._parent = parent
-        # What tells trials apart comes first: lists of runs show the beginning of a name.
-        self._name = f"trial {trial.number} of {config.name}"
+        self._several = len(config.seeds) > 1
+        self._name = f"trial {trial.number} of {config.name}"  # lists of runs show the beginning of a name
         self._scores: dict[str, float] = dict(trial.user_attrs.get(SCORES, {}))
         self._summary: RunRecord | None = None
 
     @property
     def score(self) -> float:
-        """Mean of the scores of its seeds."""
+        """Mean score over the seeds."""
         return fmean(self._scores.values())
 
     def next_job(self) -> Job | None:
@@ -60,38 +54,36 @@ class TrialRuns:
             CseError: If its values do not make a valid recipe.
         """
         if (reason := self.trial.user_attrs.get(REASON)) is not None:  # its process was killed before it reported this
-            raise RunFailedError(reason)
+            raise RunFailedError(reason, code="tune.failed_before")
         seed = next((seed for seed in self._config.seeds if str(seed) not in self._scores), None)
         if seed is None:
             return None
-        loaded, several = self._load(seed), len(self._config.seeds) > 1
-        if several and self._summary is None:
-            self._open_summary(loaded)
-        summary = self.trial.user_attrs[RUN] if several else self._parent.run_id
-        name = f"seed {seed} of {self._name}" if several else self._name
-        begun = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
-        resume = begun if begun is not None and _is_unfinished(begun) else None
-        return self._job(loaded, seed, parent=summary, run_name=name, resume=resume)
+        loaded = self._load(seed)
+        if not self._several:
+            return self._job(loaded, seed, parent=self._parent.run_id, run_name=self._name)
+        if self._summary is None:
+            self._summary = self._open_summary(loaded)
+        return self._job(loaded, seed, parent=self._summary.run_id, run_name=f"seed {seed} of {self._name}")
 
     def take(self, result: Result) -> None:
-        """Take the result of a run.
+        """Receive the result of a run.
 
         Raises:
             Pruned: If the other trials are better with the same seeds.
             RunFailedError: If the dev score is NaN.
         """
         self._scores[str(result.seed)] = _selected_score(result)
-        if len(self._config.seeds) > 1:
+        if self._several:
             self._report(len(self._scores) - 1)
-        else:
-            self._remember(result)
+        elif RUN not in self.trial.user_attrs:  # the run was finished before, and not observed
+            self.trial.set_user_attr(RUN, result.run_id)
 
     def observer(self, seed: int, inner: Observer) -> Observer:
         """Return the observer of the run of a seed. Its dev scores count only if it is the only run of the trial."""
-        return TrialObserver(self.trial, seed, inner, prunes=len(self._config.seeds) < 2)
+        return TrialObserver(self.trial, seed, inner, prunes=not self._several)
 
     def end(self, kind: End, reason: str = "") -> None:
-        """Record how the trial ended. A failed one has nothing to resume."""
+        """Record the end of the trial. A failed one is not resumed."""
         if kind == "failed":
             for run_id in self.trial.user_attrs.get(RUNS, {}).values():
                 delete_checkpoints(run_id)
@@ -101,43 +93,41 @@ class TrialRuns:
                 self._summary.metrics({"score/mean": fmean(values), "score/spread": pstdev(values)}, len(values))
             self._summary.end(kind, reason)
 
-    def _remember(self, result: Result) -> None:
-        """Remember the run, which was not observed if it was finished before."""
-        if RUN not in self.trial.user_attrs:
-            self.trial.set_user_attr(RUN, result.run_id)
-
     def _report(self, place: int) -> None:
         values = list(self._scores.values())
         if self._summary is not None:
             self._summary.metrics({"score/seed": values[-1]}, place)
-        # Wilcoxon's test pairs seed with seed; the other pruners compare how high a trial has come.
+        # Wilcoxon's test compares seed with seed. The other pruners compare means over the seeds so far.
         self.trial.report(values[-1] if pruner_name(self._config) == "wilcoxon" else fmean(values), place)
         self.trial.set_user_attr(SCORES, self._scores)
         if place + 1 < len(self._config.seeds) and self.trial.should_prune():
             raise Pruned(f"mean {fmean(values):.2f} over {len(values)} seeds")
 
-    def _open_summary(self, loaded: LoadedRecipe) -> None:
-        """Open the record that summarizes the runs. Its ID is remembered first, so there is never a second one."""
+    def _open_summary(self, loaded: LoadedRecipe) -> RunRecord:
+        """Return the record that summarizes the runs. Its ID is stored first, so there is never a second one."""
         if RUN not in self.trial.user_attrs:
             self.trial.set_user_attr(RUN, uuid4().hex)
         job = self._job(loaded, loaded.recipe.train.seed, parent=self._parent.run_id, run_name=self._name)
         own = {"run_id": self.trial.user_attrs[RUN], "summary": "seeds", "seed": None, "identity": None}
         about = about_run(job, Identity(settings=loaded.recipe.hash())).model_copy(update=own)
-        self._summary = take_record(about, loaded.recipe.resolved()) or RunRecord(about, None)
-        self._summary.started()
+        record = take_record(about, loaded.recipe.resolved()) or RunRecord(about, None)
+        record.started()
+        return record
 
-    def _job(self, loaded: LoadedRecipe, seed: int, *, parent: str, run_name: str, resume: str | None = None) -> Job:
+    def _job(self, loaded: LoadedRecipe, seed: int, *, parent: str, run_name: str) -> Job:
         config = self._config
+        begun = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
+        resume = begun if begun is not None and _is_unfinished(begun) else None
         return Job(
             loaded, seed, config.device, resume=resume, may_restart=True, search=config.name, trial=self.trial.number,
-            parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group, lean=True,
+            parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group, scores_only=True,
         )  # fmt: skip
 
     def _load(self, seed: int) -> LoadedRecipe:
         values = {} if OWN in self.trial.user_attrs else self.trial.params
-        chosen, removed = settings_of(self._config.parameters, values)
-        overrides = [*self._config.trial_overrides, *chosen, f"train.seed={seed}"]
-        return load(self._config.recipe, overrides, [*self._config.unset, *removed])
+        overrides, removed = settings_of(self._config.parameters, values)
+        seeded: list[str | Override] = [*self._config.trial_overrides, *overrides, Override.of("train.seed", seed)]
+        return load(self._config.recipe, seeded, [*self._config.unset, *removed])
 
 
 def _is_unfinished(run_id: str) -> bool:
@@ -146,27 +136,29 @@ def _is_unfinished(run_id: str) -> bool:
 
 
 def _selected_score(result: Result) -> float:
-    """Return the dev score of the selected state.
+    """Return the dev score of the selected checkpoint.
 
     Raises:
         RunFailedError: If it is NaN.
     """
     if result.selected_step is not None:
         return result.curve[result.selected_step]
-    value = score(result.scores, result.select) if result.select is not None and not result.steps else math.nan
+    value = math.nan
+    if result.metric_for_best_model is not None and not result.steps:
+        value = score(result.scores, result.metric_for_best_model)
     if math.isnan(value):
-        raise RunFailedError("the dev score is NaN")
+        raise RunFailedError("the dev score is NaN", code="tune.nan_score")
     return value
 
 
 class TrialObserver:
-    """Passes on the progress of a run, reports its dev scores to the trial, and ends the run if the pruner decides so.
+    """Forwards the progress of a run, reports its dev scores to the trial, and ends the run if the pruner decides so.
 
     Args:
         trial: The trial.
         seed: Seed of the run.
         inner: Observer of the run.
-        prunes: Whether dev scores of this run can end it; with several seeds, whole runs are compared instead.
+        prunes: Whether dev scores of this run can end it. With several seeds, whole runs are compared instead.
     """
 
     def __init__(self, trial: optuna.Trial, seed: int, inner: Observer, *, prunes: bool) -> None:
@@ -175,37 +167,31 @@ class TrialObserver:
         self._inner = inner
         self._prunes = prunes
         self._total = 0
-        self.preparing, self.downloading = inner.preparing, inner.downloading
-        self.warned, self.scoring = inner.warned, inner.scoring
 
-    def started(self, run: RunInfo) -> None:
-        """Remember which run it is, so that it can be resumed."""
+    def observe(self, event: Event) -> None:
+        """Forward an event and report dev scores. End the run if the pruner decides so or embeddings collapse."""
+        match event:
+            case Started(run):
+                self._remember(run)
+            case Stopped():  # the search has its own command to resume
+                return
+            case Collapsed(text):  # collapsed embeddings do not recover
+                raise RunFailedError(text.partition(";")[0], code="tune.collapsed")
+        self._inner.observe(event)
+        if isinstance(event, Evaluated) and self._prunes:
+            self._report(event.step, next(iter(event.scores.values())))
+
+    def _remember(self, run: RunInfo) -> None:
+        """Store the ID of the run, so that it can be resumed."""
         self._total = run.steps
         self._trial.set_user_attr(RUNS, {**self._trial.user_attrs.get(RUNS, {}), str(self._seed): run.run_id})
         if self._prunes:
             self._trial.set_user_attr(RUN, run.run_id)
-        self._inner.started(run)
 
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Pass it on."""
-        self._inner.stepped(step, loss, rate)
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Report the score, and end the run if the pruner decides so.
-
-        The score of the untrained state says nothing about a trial, and after the last step nothing is left to save.
-        """
-        self._inner.evaluated(step, scores, best)
-        value = next(iter(scores.values()))
-        if not self._prunes or step == 0 or math.isnan(value):
+    def _report(self, step: int, value: float) -> None:
+        """Report a score. That of the untrained state does not describe the trial."""
+        if step == 0 or math.isnan(value):
             return
         self._trial.report(value, step)
         if step < self._total and self._trial.should_prune():
             raise Pruned(f"step {step}: dev score {value:.2f}")
-
-    def collapsed(self, text: str) -> None:
-        """End the run: collapsed sentence vectors do not recover."""
-        raise RunFailedError(text.partition(";")[0])
-
-    def stopped(self, run_id: str | None) -> None:
-        """Print nothing: the search is resumed by its own command."""

@@ -1,1 +1,1 @@
-"""The registered augmenters, one component a file; found by scan."""
+"""Augmenters, one component in each file. Found by a scan of this package."""

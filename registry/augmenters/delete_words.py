@@ -1,4 +1,4 @@
-"""TSDAE's noise: most words of a sentence are gone."""
+"""TSDAE's noise: most words of a sentence are deleted."""
 
 from __future__ import annotations
 
@@ -14,23 +14,28 @@ from registry.types import Augmenter
 
 @AUGMENTERS.register("delete_words")
 class DeleteWords(Augmenter):
-    """Delete each word of a sentence, by itself, with the same probability; one word always stays.
+    """Delete each word of a sentence with the same probability.
 
-    Words stand between spaces. Where all would go, one of them, each equally likely, stays. Each segment of a pair is
-    treated by itself.
+    The words are separated by spaces and deleted independently. If all words would be deleted, a random one stays. The
+    two segments of a pair are changed separately.
 
     Source: TSDAE (Wang, Reimers and Gurevych 2021, section 3) and its code in sentence-transformers. Doubtful and
-    settled in methods/tsdae.md: what the rate counts (TS1), what a word is (TS5).
+    settled in methods/tsdae.md: the meaning of the rate (TS1), the definition of a word (TS5).
 
     Args:
-        rate: Probability that a word goes.
+        rate: Probability that a word is deleted.
+
+    Example:
+        [views.noisy]
+        encoder = "online"
+        augment = [{ name = "delete_words", rate = 0.6 }]
     """
 
     def __init__(self, rate: Annotated[float, Field(ge=0, le=1), Tune(0.1, 0.9)] = 0.6) -> None:
         self.rate = rate
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return the samples with words deleted."""
+        """Return the samples without the deleted words."""
         return [sample.changed(lambda text: self._shortened(text, rng)) for sample in samples]
 
     def _shortened(self, text: str, rng: Random) -> str:

@@ -1,4 +1,4 @@
-"""PCL's four edits of a sentence: its tokens shuffled, reversed, some of them deleted or repeated."""
+"""PCL's four edits of a sentence: shuffle, reverse, delete and repeat."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from registry.types import Augmenter
 
 @AUGMENTERS.register("edit_tokens")
 class EditTokens(Augmenter):
-    """Change the sub-words of a sentence by one edit; special tokens keep their places.
+    """Shuffle, reverse, delete or repeat sub-words of a sentence.
 
-    "shuffle": any order, all equally likely; "reverse": last first; "delete": round(rate·n) of n times a sub-word is
-    drawn and its first occurrence goes, but one always stays; "repeat": as often a sub-word of those there are by then
-    is inserted anywhere, up to `longest`. Each side of a pair is edited by itself.
+    "shuffle" and "reverse" change the order. "delete" draws a sub-word round(rate·n) of n times and removes its first
+    occurrence. At least one stays. "repeat" inserts a random sub-word of the current sentence at a random place, as
+    many times, up to `longest`. Special tokens do not move. The two segments of a pair are edited separately.
 
-    Views of a step with the same `edit` and `number`, of one encoder or of two, are edited alike.
+    Views of a step with the same `edit` and `number` get the same edited sentences, also with different encoders.
 
     Source: PCL (Wu et al. 2022, section 3.1) and its code (`train.py`). Both networks read the same edited sentences.
 
     Args:
-        edit: Which edit.
-        rate: Share of the sub-words deleted or repeated.
-        longest: Sub-words, specials not counted, up to which repetition goes; without limit if left out.
-        number: Tells views with the same edit apart, that are to be edited differently.
+        edit: Kind of edit.
+        rate: Share of sub-words that is deleted or repeated.
+        longest: Maximum number of sub-words after repetition, without special tokens. Default: no limit.
+        number: Number that distinguishes views with the same edit but different random numbers.
+
+    Example:
+        [views.shuffled]
+        encoder = "online"
+        augment = [{ name = "edit_tokens", edit = "shuffle" }]
     """
 
     draws_alike: ClassVar[bool] = True
@@ -43,7 +48,7 @@ class EditTokens(Augmenter):
         self.edit, self.rate, self.longest, self.number = edit, rate, longest, number
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Return every sentence edited."""
+        """Return the edited sentences."""
         own = Random(f"{rng.getrandbits(64)}:{self.edit}:{self.number}")
         return [row.changed(lambda ids: self._edited(ids, own)) for row in pieces]
 

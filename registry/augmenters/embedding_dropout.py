@@ -1,4 +1,4 @@
-"""Dropout of the token vectors as an augmentation of its own: single numbers set to zero."""
+"""Dropout of single elements of token embeddings."""
 
 from __future__ import annotations
 
@@ -16,21 +16,26 @@ from registry.types import Augmenter, Step, Tune
 
 @AUGMENTERS.register("embedding_dropout")
 class EmbeddingDropout(Augmenter):
-    """Set random numbers of each sentence's token vectors to zero.
+    """Set random elements of each sentence's token embeddings to zero.
 
-    "count": exactly ⌊n·W·rate⌋ of the n·W numbers of a sentence's n real tokens. "chance": each number by itself with
-    probability `rate`, as torch's dropout. Drawn from torch's global stream; padding is left alone.
+    "count": exactly ⌊n·W·rate⌋ of the n·W elements of a sentence with n real tokens. "chance": each element
+    independently with probability `rate`, as in torch's dropout. Padding does not change. Uses torch's global
+    generator.
 
     Shapes: (B, L, W) → (B, L, W).
 
-    Source: ConSERT (Yan et al. 2021, section 3.2), in whose code the number is exact and nothing is rescaled.
-    Doubtful: whether what stays is multiplied by 1/(1 − rate), as dropout usually does (`scale`, methods/consert.md
-    CS5).
+    Source: ConSERT (Yan et al. 2021, section 3.2). In its code the number is exact and the rest is not rescaled.
+    Doubtful: whether the rest is multiplied by 1/(1 − rate), as dropout usually does (`scale`, methods/consert.md CS5).
 
     Args:
-        rate: Share of the numbers that is zeroed.
-        draw: An exact "count" for every sentence, or by "chance".
-        scale: Multiply what stays by 1/(1 − rate).
+        rate: Share of elements that becomes zero.
+        draw: An exact "count" in each sentence, or "chance".
+        scale: Multiply the other elements by 1/(1 − rate).
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "embedding_dropout", rate = 0.2 }]
     """
 
     def __init__(
@@ -42,12 +47,12 @@ class EmbeddingDropout(Augmenter):
         self.rate, self.draw, self.scale = rate, draw, scale
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
-        """Return the vectors with some numbers zero."""
+        """Return the embeddings with zeros."""
         kept = embedded.vectors.masked_fill(self._cut(embedded), 0.0)
         return Embedded(embedded.tokens, kept / (1 - self.rate) if self.scale else kept)
 
     def _cut(self, embedded: Embedded) -> Tensor:
-        """Return (B, L, W): the numbers that are zeroed."""
+        """Return (B, L, W): whether each element becomes zero."""
         real = embedded.tokens.mask.bool().unsqueeze(-1).expand(embedded.vectors.shape)
         if self.draw == "chance":
             return real & (torch.rand(real.shape, device=real.device) < self.rate)

@@ -1,4 +1,4 @@
-"""Feature cut-off: whole dimensions of the token vectors set to zero."""
+"""Feature cutoff: whole dimensions of token embeddings set to zero."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ from registry.types import Augmenter, Step, Tune
 
 @AUGMENTERS.register("feature_cutoff")
 class FeatureCutoff(Augmenter):
-    """Set some dimensions of all token vectors of a sentence to zero.
+    """Set some dimensions of all token embeddings of a sentence to zero.
 
-    z[:, c] ← 0 for c in a random set of max(`at_least`, ⌊W·rate⌋) of the W dimensions, drawn anew for every sentence
-    from torch's global stream, as dropout is.
+    z[:, c] ← 0 for c in a random set of max(`at_least`, ⌊W·rate⌋) of the W dimensions. Each sentence has its own set,
+    drawn from torch's global generator.
 
     Shapes: (B, L, W) → (B, L, W).
 
-    Source: Shen et al. 2020 (cutoff); ConSERT (Yan et al. 2021, section 3.2; rate 0.2 in its base model); MoCoSE (2022,
-    Table 5), in whose code at least one dimension is cut: `at_least = 1`.
-    Doubtful: before or behind the embedding dropout, which makes no difference, and before or behind normalisation,
-    which does: as `token_cutoff` (methods/consert.md CS4).
+    Source: Shen et al. 2020 (cutoff). ConSERT (Yan et al. 2021, section 3.2) has rate 0.2 in its base model. MoCoSE
+    (2022, Table 5) cuts at least one dimension in its code: `at_least = 1`.
+    Doubtful: the place of the cutoff. Before or after the embedding dropout makes no difference, but before or after
+    normalization does, as in `token_cutoff` (methods/consert.md CS4).
 
     Args:
-        rate: Share of the dimensions that is zeroed.
-        at_least: Dimensions that are zeroed however small the share.
+        rate: Share of dimensions that becomes zero.
+        at_least: Minimum number of dimensions that become zero.
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "feature_cutoff", rate = 0.2 }]
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class FeatureCutoff(Augmenter):
         self.at_least = at_least
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
-        """Return the vectors with some dimensions zero."""
+        """Return the embeddings with zeros."""
         rows, _, width = embedded.vectors.shape
         candidates = torch.ones(rows, width, dtype=torch.bool, device=embedded.vectors.device)
         cut = choose(candidates, share(candidates.sum(1), self.rate, self.at_least))

@@ -1,4 +1,4 @@
-"""MoCoSE's adversarial view: token vectors moved against the loss by the fast gradient sign method."""
+"""MoCoSE's adversarial view: token embeddings changed by the fast gradient sign method."""
 
 from __future__ import annotations
 
@@ -17,26 +17,33 @@ from registry.types import Augmenter, Step, Tune, take_shape_from_checkpoint
 
 @AUGMENTERS.register("fgsm")
 class Fgsm(Augmenter, nn.Module):
-    """Move each token vector's elements by ε towards a larger loss: x′ = x + ε·sign(∂L/∂x).
+    """Move each element of the token embeddings by ε toward a larger loss: x′ = x + ε·sign(∂L/∂x).
 
-    Added in single precision at least, whatever the forward pass runs in. "exact" spends one more forward and backward
-    pass a step. The encoder's `augment_at` says which vectors x are; MoCoSE moves word vectors.
+    The sum is computed in single precision or better, regardless of the precision of the run. "exact" needs one more
+    forward and backward pass per step. The encoder's `augment_at` selects the embeddings x. MoCoSE moves word
+    embeddings.
 
     Shapes: (B, L, W) → (B, L, W).
 
-    Source: MoCoSE (2022, eq. 1); Goodfellow et al. 2015. Doubtful and settled in methods/mocose.md: gradient of this
-    batch, as in the paper, or of the one before, as in the code (M4, `mode`).
+    Source: MoCoSE (2022, eq. 1); Goodfellow et al. 2015. Doubtful and settled in methods/mocose.md: the gradient of
+    this batch, as in the paper, or of the previous batch, as in the code (M4, `mode`).
 
     Args:
-        epsilon: ε. MoCoSE's 5e-9 is about the spacing of single-precision numbers as large as word vectors' elements.
-        mode: "exact" takes the gradient of this batch; "stale" that of the previous batch at the same place, cut or
-            filled with zeros to this batch's shape, and none at the first step.
-        of: View whose gradient is used instead of the view's own, which a detached target does not have. In "stale"
-            mode it stands before this view in the recipe.
+        epsilon: Step size ε. MoCoSE's 5e-9 is about the spacing of single-precision numbers near typical word
+            embeddings.
+        mode: "exact" uses the gradient of this batch. "stale" uses the gradient of the previous batch at the same
+            place, truncated or padded with zeros to the shape of this batch. It changes nothing in the first step.
+        of: View whose gradient is used instead. Necessary for a detached target, which has no gradient. In
+            "stale" mode that view must precede this view in the recipe.
+
+    Example:
+        [views.query]
+        encoder = "online"
+        augment = [{ name = "fgsm", epsilon = 5e-9 }]
     """
 
     previous: Tensor
-    """(B, L, W) the gradient that "stale" goes by; empty before the first step and in "exact" mode."""
+    """(B, L, W) gradient of the previous step. Empty before the first step and in "exact" mode."""
 
     def __init__(
         self,
@@ -54,10 +61,10 @@ class Fgsm(Augmenter, nn.Module):
         self._notices: list[str] = []
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:
-        """Return the moved vectors.
+        """Return the moved embeddings.
 
         Raises:
-            CseError: There is no view `of`, or it is not embedded yet.
+            CseError: If the view `of` does not exist or is embedded later.
         """
         vectors = embedded.vectors
         if self.mode == "stale":
@@ -72,8 +79,8 @@ class Fgsm(Augmenter, nn.Module):
         return Embedded(embedded.tokens, exact + self.epsilon * direction)
 
     def after_step(self, step: Step) -> None:
-        """Keep the gradient of the vectors that "stale" goes by; check once what ε changes in this precision."""
-        # The lists also hold vectors of probes, which are not training steps.
+        """Store the gradient for "stale" mode, and check once that ε has an effect in this precision."""
+        # The lists also contain vectors of probes, which are not training steps.
         for seen, vectors in self._sources:
             if seen is step:
                 gradient = torch.zeros_like(vectors) if vectors.grad is None else vectors.grad
@@ -86,12 +93,12 @@ class Fgsm(Augmenter, nn.Module):
         self._pending.clear()
 
     def notices(self) -> list[str]:
-        """Return, once, that ε is lost in the precision in use, or that there is no gradient."""
+        """Return, once, a warning that ε has no effect in this precision or that no gradient exists."""
         notices, self._notices = self._notices, []
         return notices
 
     def _with_gradient(self, vectors: Tensor, view: str, step: Step) -> Tensor:
-        """Return `vectors`, arranged so that `after_step` finds the gradient of the view whose gradient is used."""
+        """Return `vectors` after marking the tensor whose gradient `after_step` stores."""
         if not torch.is_grad_enabled():
             return vectors
         if not vectors.requires_grad:  # the embedding layer is frozen
@@ -101,9 +108,10 @@ class Fgsm(Augmenter, nn.Module):
             if self.of not in step.embedded:
                 known = ", ".join(step.embedded) or "none"
                 raise CseError(
-                    f"view '{view}': fgsm goes by the gradient of view '{self.of}', which is not embedded before it "
-                    f"(before it: {known})",
-                    f"declare [views.{self.of}] above [views.{view}]",
+                    f"view '{view}': fgsm needs the gradient of view '{self.of}', which does not precede it "
+                    f"(preceding views: {known})",
+                    f"move [views.{self.of}] above [views.{view}]",
+                    code="augmenters.late_view",
                 )
             source = step.embedded[self.of].vectors
         if source.requires_grad:
@@ -113,7 +121,7 @@ class Fgsm(Augmenter, nn.Module):
 
     def _check_epsilon(self, view: str, vectors: Tensor, direction: Tensor, running: torch.dtype) -> None:
         if not direction.any():
-            notice: str | None = "no gradient reaches its token vectors, so nothing moves; name another view in `of`"
+            notice: str | None = "its token embeddings have no gradient and do not change. Set `of` to another view"
         else:
             notice = describe_loss(self.epsilon, vectors, direction, running)
         if notice is not None:
@@ -121,43 +129,43 @@ class Fgsm(Augmenter, nn.Module):
 
 
 def _shaped(gradient: Tensor, shape: torch.Size) -> Tensor:
-    """Return `gradient` cut, or filled with zeros, to `shape` (B, L, W)."""
+    """Return `gradient`, truncated or padded with zeros to `shape` (B, L, W)."""
     if not gradient.numel():
         return gradient.new_zeros(shape)
     rows, places = shape[0] - gradient.shape[0], shape[1] - gradient.shape[1]
-    return F.pad(gradient, (0, 0, 0, places, 0, rows))  # a negative amount cuts
+    return F.pad(gradient, (0, 0, 0, places, 0, rows))  # a negative amount truncates
 
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def share_changed(values: Tensor, changes: Tensor, precision: torch.dtype) -> float:
-    """Return the share of `values` that adding `changes` moves, both and their sum rounded to `precision`."""
+    """Return the share of `values` that `changes` alter, with all numbers rounded to `precision`."""
     rounded = values.to(precision)
     return float(((rounded + changes.to(precision)) != rounded).float().mean())
 
 
 def share_coarse(values: Tensor, epsilon: float) -> float:
-    """Return the share of single-precision `values` whose next larger number is further away than `epsilon`."""
+    """Return the share of single-precision `values` whose distance to the next number exceeds `epsilon`."""
     sizes = values.abs()
     gaps = torch.nextafter(sizes, torch.full_like(sizes, torch.inf)) - sizes
     return float((gaps > epsilon).float().mean())
 
 
 def precision_in_use(device: torch.device) -> torch.dtype:
-    """Return what matrix products are computed in here and now."""
+    """Return the current precision of matrix products."""
     kind = device.type
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
 
 
 def describe_loss(epsilon: float, vectors: Tensor, direction: Tensor, running: torch.dtype) -> str | None:
-    """Return a sentence if `epsilon` is too small for the numbers it is added to, or for those computed with.
+    """Return a warning if `epsilon` is too small for the precision of the run, or None.
 
     Args:
         epsilon: Size of the change.
-        vectors: (B, L, W) what is changed.
-        direction: (B, L, W) −1, 0 or 1; zeros are left out of account.
-        running: What is computed with.
+        vectors: (B, L, W) token embeddings.
+        direction: (B, L, W) −1, 0 or 1. Elements with 0 are not counted.
+        running: Precision of the run.
     """
     changed = direction != 0
     values = vectors.float()[changed]
@@ -167,10 +175,10 @@ def describe_loss(epsilon: float, vectors: Tensor, direction: Tensor, running: t
         return None
     mean = float(((values + changes) - values).abs().mean())
     notice = (
-        f"epsilon = {epsilon:g} changes {shares[torch.float32]:.2%} of the token vectors' elements in fp32, "
-        f"by {mean:.2g} on average (the spacing of the numbers is larger for {coarse:.2%}); "
-        f"bf16 would change {shares[torch.bfloat16]:.2%}, fp16 {shares[torch.float16]:.2%}"
+        f"epsilon = {epsilon:g} changes {shares[torch.float32]:.2%} of the elements of token embeddings in fp32, "
+        f"by {mean:.2g} on average (epsilon is below the spacing of numbers for {coarse:.2%}). "
+        f"It would change {shares[torch.bfloat16]:.2%} in bf16 and {shares[torch.float16]:.2%} in fp16"
     )
     if running != torch.float32:
-        notice += f". This run computes in {NAMES[running]}: set train.precision = 'fp32', or a larger epsilon"
+        notice += f". This run uses {NAMES[running]}: set train.precision = 'fp32', or a larger epsilon"
     return notice

@@ -1,4 +1,4 @@
-"""IFCL's fraternal twin: a sentence's token vectors mixed with those of its translation."""
+"""IFCL's fraternal twin: token embeddings mixed with those of a translation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from registry import AUGMENTERS
 from registry.encoders import backbone as split
 from registry.errors import CseError, suggestion
-from registry.models import load_model
+from registry.resources.models import load_model
 from registry.tokens import Embedded, Tokens, copy_to_device
 from registry.types import Augmenter, Encoder, ModelName, Step, Tune
 from registry.vocabulary import HubVocabulary
@@ -21,25 +21,30 @@ from registry.vocabulary import HubVocabulary
 
 @AUGMENTERS.register("fuse_embeddings")
 class FuseEmbeddings(Augmenter, nn.Module):
-    """Mix each token vector with the one at the same place of the sentence's translation.
+    """Mix each token embedding with the one at the same place of the sentence's translation.
 
-    y⁻ = ε·y + (1 − ε)·y′, with y the encoder's vectors of the sentence x and y′ = BEL_F(x′) those of its translation
-    under the frozen embedding layer of another model, with that model's own tokenizer. One dropout follows, in the
-    encoder. There is no alignment: place i meets place i.
+    y⁻ = ε·y + (1 − ε)·y′, with y the encoder's token embeddings of the sentence x, and y′ = BEL_F(x′) those of its
+    translation x′ from the frozen embedding layer and the tokenizer of another model. Tokens are not aligned: place i
+    is mixed with place i. The encoder applies dropout once, after mixing.
 
     Args:
-        model: Model whose embedding layer serves the other language; only that layer is loaded.
-        column: Column of the data that holds the translations.
-        rate: ε, the share of the sentence itself; 1 changes nothing.
-        mask: Places the encoder attends to: those of the "source" sentence, of the "fraternal" one, or their "union".
-        pad_fill: Where only one of the two has a token: "source" takes that one's vector alone, "zero" mixes it with
-            zeros, "pad_embedding" with the other's [PAD] vector.
+        model: Model of the other language. Only its embedding layer is loaded.
+        column: Column of the data with the translations.
+        rate: Weight ε of the sentence itself. With 1 nothing changes.
+        mask: Attention mask: that of the "source" sentence, of the "fraternal" one, or their "union".
+        pad_fill: Result at places with a token in only one of the two: "source" keeps its embedding, "zero" mixes it
+            with zeros, "pad_embedding" with the other's embedding of [PAD].
 
-    Shapes: (B, L, W) → (B, L, W); L grows to the longer of the two unless mask is "source".
+    Shapes: (B, L, W) → (B, L, W). L grows to the longer of the two, except with mask "source".
 
-    Source: IFCL (arXiv 2307.10932) §3.1.2 and Algorithm 1. Doubtful and settled in methods/ifcl.md: where in the
-    embedding layer (A3, the encoder's `augment_at`), mask and padding (A5, `mask`, `pad_fill`), ALBERT's projection to
-    the hidden width, which is applied where the widths ask for it (A15).
+    Source: IFCL (arXiv 2307.10932) §3.1.2 and Algorithm 1. Doubtful and settled in methods/ifcl.md: the place in the
+    embedding layer (A3, the encoder's `augment_at`), mask and padding (A5, `mask`, `pad_fill`), and ALBERT's projection
+    to the hidden width, which is applied if the widths differ (A15).
+
+    Example:
+        [views.fraternal]
+        encoder = "online"
+        augment = [{ name = "fuse_embeddings", model = "mini_de", column = "translation", rate = 0.9 }]
     """
 
     stateful: ClassVar[bool] = False
@@ -60,26 +65,27 @@ class FuseEmbeddings(Augmenter, nn.Module):
         self._encoder: tuple[Encoder, ...] = ()  # in a tuple, so that its weights do not become this module's
 
     def bind(self, encoder: Encoder) -> None:
-        """Choose the width and the place of the fusion from the view's encoder.
+        """Match the width of the view's encoder.
 
         Raises:
-            CseError: The two models' token vectors differ in width.
+            CseError: If the token embeddings of the two models differ in width.
         """
         if not self.foreign.fit_width(encoder.width):
             widths = " or ".join(map(str, self.foreign.widths))
             source = getattr(encoder, "model", type(encoder).__name__)
             raise CseError(
-                f"fuse_embeddings: token vectors of {self.model!r} are {widths} wide, those of the encoder "
-                f"({source!r}) {encoder.width}: they cannot be added",
-                f"choose a model whose hidden_size is {encoder.width}, or another encoder",
+                f"fuse_embeddings: token embeddings of model {self.model!r} have width {widths}, but those of "
+                f"encoder {source!r} have width {encoder.width}",
+                f"choose a model with hidden_size {encoder.width}, or another encoder",
+                code="augmenters.wrong_width",
             )
         self._encoder = (encoder,)
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
-        """Return the fused vectors, before dropout, with the mask `mask` asks for.
+        """Return the mixed embeddings before dropout, and the mask that `mask` selects.
 
         Raises:
-            CseError: The batch has no translations.
+            CseError: If the batch has no translations.
         """
         if self.rate == 1:
             return embedded
@@ -95,19 +101,24 @@ class FuseEmbeddings(Augmenter, nn.Module):
         column = str(self.column)
         if column not in tokens.side:
             raise CseError(
-                f"view '{view}': fuse_embeddings reads column '{column}', which the data does not have."
+                f"view '{view}': fuse_embeddings needs column '{column}', which the data does not have."
                 f"{suggestion(column, tokens.side)}",
-                "name a data set with that column, or make it with `cse data translate`",
+                "use a data set with that column, or create it with `cse data translate`",
+                code="augmenters.missing_column",
             )
         return tokens.side[column]
 
     def _bound(self) -> Encoder:
         if not self._encoder:
-            raise CseError("fuse_embeddings was used before bind(encoder)", "bind it to the encoder of its view first")
+            raise CseError(
+                "fuse_embeddings was used before bind(encoder)",
+                "call bind(encoder) with the encoder of its view first",
+                code="augmenters.not_bound",
+            )
         return self._encoder[0]
 
     def _extended(self, embedded: Embedded, tokens: Tokens) -> Tensor:
-        """Return the sentence's vectors on all places of `tokens`: [PAD] vectors where asked for, else zeros."""
+        """Return the sentence's embeddings at all places of `tokens`. New places have [PAD] or zeros."""
         extra = tokens.length - embedded.tokens.length
         if extra <= 0:
             return embedded.vectors
@@ -136,7 +147,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
 
 
 def _fitted(side: Tokens, length: int, pad: int) -> Tokens:
-    """Return the translation's tokens cut or padded to `length`, with its own [PAD] id wherever it has no token."""
+    """Return the translation's tokens, truncated or padded to `length`, with its own [PAD] ID."""
     if side.length > length:
         side = replace(
             side,
@@ -150,10 +161,10 @@ def _fitted(side: Tokens, length: int, pad: int) -> Tokens:
 
 
 class ForeignEmbeddings(nn.Module):
-    """Token vectors of a second vocabulary.
+    """Embedding layer of a second model.
 
     Args:
-        model: Name or directory; its blocks are never built.
+        model: Name or directory of the model. Its other layers are not loaded.
     """
 
     def __init__(self, model: str) -> None:
@@ -164,23 +175,23 @@ class ForeignEmbeddings(nn.Module):
         self.embeddings = loaded.embeddings
         self.projection = _projection(loaded)
         self.projects = False
-        """Whether vectors go through `projection`, which ALBERT keeps outside its embedding layer."""
+        """Whether `projection` is applied, which ALBERT has outside its embedding layer."""
         self.requires_grad_(False)
 
     @property
     def widths(self) -> list[int]:
-        """Every width the vectors can have, the layer's own first."""
+        """Possible widths of the embeddings. The layer's own width is the first."""
         own = int(self.embeddings.word_embeddings.embedding_dim)
         return [own] if self.projection is None else [own, int(self.projection.out_features)]
 
     def fit_width(self, width: int) -> bool:
-        """Project or not, so that the vectors are `width` wide; False if neither gives that."""
+        """Return whether the embeddings can have this width, and set `projects` accordingly."""
         self.projects = width != self.widths[0]
         return width in self.widths
 
     @torch.no_grad()
     def forward(self, tokens: Tokens, site: str) -> Tensor:
-        """Return (B, L, W): the whole layer's output ("layer") or word vectors ("word"), without dropout."""
+        """Return (B, L, W) without dropout: the output of the layer ("layer"), or word embeddings ("word")."""
         vectors = split.embed_words(self, tokens) if site == "word" else split.embed_layer(self, tokens)
         if self.projects and self.projection is not None:
             vectors = self.projection(vectors)

@@ -1,4 +1,4 @@
-"""ArcCSE's masked spans: views that lost more of a sentence lost all that the others lost."""
+"""ArcCSE's masked spans, each nested in that of a higher rate."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from registry.types import Augmenter, Encoder
 
 @AUGMENTERS.register("mask_nested_span")
 class MaskNestedSpan(Augmenter):
-    """Replace a span of a sentence's sub-words by masks; of two views, that with the lower rate lies inside the other.
+    """Replace a span of a sentence's sub-words by mask tokens, nested in the span of each view with a higher rate.
 
-    Of n sub-words the span has k = rate·n, rounded to the nearest, and begins at ⌊u·(n − k + 1)⌋. All views of a step
-    draw the same u from [0, 1) for a sentence: every place is as likely as another, and for k < k′ both the begin and
-    the end of the shorter span lie within the longer one.
+    Of n sub-words the span has k = rate·n, rounded to the nearest integer, and starts at ⌊u·(n − k + 1)⌋. All views of
+    a step use the same random u in [0, 1) for a sentence, so each start is equally likely, and for k < k′ the shorter
+    span is inside the longer one.
 
-    Shapes: sub-words keep their number; a second segment is left as it is.
+    Shapes: the number of sub-words and the second segment do not change.
 
-    Source: ArcCSE (Zhang et al. 2022), by a summary of its authors' team: nested, contiguous masked spans
+    Source: ArcCSE (Zhang et al. 2022), according to a summary by its authors' team: nested, contiguous masked spans
     (methods/arccse.md AR4).
 
     Args:
-        rate: Share of the sub-words that is masked.
+        rate: Share of sub-words that is masked.
+
+    Example:
+        [views.masked]
+        encoder = "online"
+        augment = [{ name = "mask_nested_span", rate = 0.2 }]
     """
 
     draws_alike: ClassVar[bool] = True
@@ -38,20 +43,21 @@ class MaskNestedSpan(Augmenter):
         self._mask = 0
 
     def bind(self, encoder: Encoder) -> None:
-        """Take the vocabulary's mask.
+        """Read the ID of the mask token.
 
         Raises:
-            CseError: It has none.
+            CseError: If the vocabulary has no mask token.
         """
         if encoder.vocabulary.mask is None:
             raise CseError(
                 "mask_nested_span: the encoder's tokenizer has no mask token",
-                "use a model that was pre-trained by masked language modelling, such as BERT or RoBERTa",
+                "use a model that was pre-trained by masked language modeling, such as BERT or RoBERTa",
+                code="masking.no_mask",
             )
         self._mask = encoder.vocabulary.mask
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Return the sentences with a span of each masked."""
+        """Return the sentences with a masked span."""
         return [replace(row, first=self._masked(row.first, rng.random())) for row in pieces]
 
     def _masked(self, row: tuple[int, ...], u: float) -> tuple[int, ...]:

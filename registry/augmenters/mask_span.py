@@ -1,4 +1,4 @@
-"""Mirror-BERT's random span masking: a few characters of the text, in place of which stands a mask."""
+"""Mirror-BERT's random span masking: some characters of the text replaced by a mask."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from registry.types import Augmenter
 
 @AUGMENTERS.register("mask_span")
 class MaskSpan(Augmenter):
-    """Replace a span of a sentence's characters by a mask, with a space on each side of it.
+    """Replace a span of a sentence's characters by a mask between two spaces.
 
-    Of a text of n characters the span is the c characters from a place drawn evenly from 0 … n − c − 1, words and
-    spaces alike, so that the last character always stays. Texts of c characters or fewer, or of fewer than `shortest`,
-    stay as they are; so does the second segment of a pair.
+    Of a text with n characters the span has c characters, words and spaces included, and starts at a random place from
+    0 to n − c − 1, so the last character never changes. Texts with at most c or fewer than `shortest` characters do not
+    change. The second segment of a pair does not change either.
 
-    Source: Mirror-BERT (Liu et al. 2021, section 2.1) and its code (`erase_and_mask`), which changes the second copy of
-    a sentence only: put this into the positive's view.
-    Doubtful and settled in methods/mirror_bert.md: which occurrence of the span is replaced (MB1, `at`); the mask of
-    other tokenizers than BERT's (MB6, `mask`).
+    Source: Mirror-BERT (Liu et al. 2021, section 2.1) and its code (`erase_and_mask`). It changes only the second copy
+    of a
+    sentence: use this augmenter in the view of the positive.
+    Doubtful and settled in methods/mirror_bert.md: the occurrence of the span that is replaced (MB1, `at`); the mask of
+    other tokenizers (MB6, `mask`).
 
     Args:
-        characters: c.
-        shortest: Characters of the shortest text that is changed.
-        at: The code cuts at the "first" occurrence of the span's characters in the text; "drawn" cuts where the span
-            was drawn.
-        mask: What is written in its place. RoBERTa's tokenizer takes "<mask>" for its mask and "[MASK]", which the
-            authors write for it too, for plain text.
+        characters: Number of characters c of the span.
+        shortest: Minimum length of a text that is changed, in characters.
+        at: Occurrence of the span's characters that is replaced: the "first" in the text, as in the authors' code, or
+            the "drawn" one.
+        mask: String that replaces the span. RoBERTa's tokenizer reads "<mask>" as its mask token, but "[MASK]", which
+            the authors use there too, as plain text.
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "mask_span", characters = 5 }]
     """
 
     def __init__(
@@ -45,7 +51,7 @@ class MaskSpan(Augmenter):
         self.characters, self.shortest, self.at, self.mask = characters, shortest, at, mask
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return the samples with a span of each text masked."""
+        """Return the samples with a masked span."""
         return [replace(sample, text=self._masked(sample.text, rng)) for sample in samples]
 
     def _masked(self, text: str, rng: Random) -> str:

@@ -1,4 +1,4 @@
-"""BERT's masked text: what masked language modelling learns from."""
+"""Random masking of tokens as in the pre-training of BERT."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from registry.types import Augmenter, Encoder, Step
 
 @AUGMENTERS.register("mask_tokens")
 class MaskTokens(Augmenter):
-    """Hide some tokens, and keep what stood there for a loss that asks for it.
+    """Mask random tokens, and store the original IDs for a loss that predicts them.
 
-    Each token that is no special one is hidden with probability `rate`; of the hidden, `mask_share` become [MASK],
-    `random_share` any id of the vocabulary, the rest stay as they are. `Tokens.targets` then holds the hidden ids.
+    Each token except special tokens is selected with probability `rate`. Of the selected tokens, `mask_share` become
+    [MASK], `random_share` become a random ID of the vocabulary, and the others do not change. `Tokens.targets` contains
+    the original IDs.
 
     Args:
-        rate: How many tokens are hidden.
-        mask_share: Of the hidden, how many become [MASK].
-        random_share: Of the hidden, how many become a random id.
-        token: What stands for [MASK], of a tokenizer that has none; left out is the tokenizer's own.
+        rate: Probability that a token is selected.
+        mask_share: Share of selected tokens that become [MASK].
+        random_share: Share of selected tokens that become a random ID.
+        token: Token that replaces [MASK]. Default: the tokenizer's own mask token.
 
-    Shapes: ids (B, L) → ids (B, L), targets (B, L), −100 where nothing was hidden.
+    Shapes: IDs (B, L) → IDs (B, L), targets (B, L) with −100 for tokens that are not selected.
 
-    Source: BERT (Devlin et al. 2019) §3.1, as SimCSE's and DiffCSE's data collators do it (15 %, 80/10/10). Random ids
-    may be special ones, as there; a sentence may come through with nothing hidden.
+    Source: BERT (Devlin et al. 2019) §3.1, as in the data collators of SimCSE and DiffCSE (15 %, 80/10/10). As there,
+    random IDs can be special tokens, and a sentence can have no selected token.
+
+    Example:
+        [views.masked]
+        encoder = "online"
+        augment = [{ name = "mask_tokens", rate = 0.15 }]
     """
 
     def __init__(
@@ -40,22 +46,26 @@ class MaskTokens(Augmenter):
         self._masking: Masking | None = None
 
     def bind(self, encoder: Encoder) -> None:
-        """Learn the id of [MASK] and of the special tokens.
+        """Read the IDs of [MASK] and of the special tokens.
 
         Raises:
-            CseError: The encoder's tokenizer has no [MASK], or not the token named.
+            CseError: If the tokenizer has no [MASK], or does not contain `token`.
         """
         shares = (self.rate, self.mask_share, self.random_share)
         self._masking = Masking.of("mask_tokens", encoder.vocabulary, *shares, self.token)
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
-        """Return the tokens with some hidden; a place hidden before keeps its first target.
+        """Return the masked tokens. A place that was masked before keeps its target.
 
         Raises:
-            CseError: It was not bound.
+            CseError: If `bind` was not called.
         """
         if self._masking is None:
-            raise CseError("mask_tokens was used before bind(encoder)", "bind it to the encoder of its view first")
+            raise CseError(
+                "mask_tokens was used before bind(encoder)",
+                "call bind(encoder) with the encoder of its view first",
+                code="augmenters.not_bound",
+            )
         ids, hidden = self._masking.hide(tokens)
         targets = torch.where(hidden, tokens.ids, -100)
         if tokens.targets is not None:

@@ -1,4 +1,4 @@
-"""CARDS' hard negatives: sentences of a corpus that lie nearest to those of the batch."""
+"""CARDS' hard negatives: the sentences of a corpus that are nearest to those of the batch."""
 
 from __future__ import annotations
 
@@ -13,45 +13,51 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry import AUGMENTERS, catalogue
+from registry import AUGMENTERS
 from registry.errors import CseError
+from registry.resources import catalog
 from registry.tokens import Sample
 from registry.types import Augmenter, DatasetName, Encoder, Tune
 
 Count = Annotated[int, Field(ge=1)]
 
 ROWS = 65_536
-"""Vectors of the index compared at a time."""
+"""Number of index vectors compared at a time."""
 BATCH = 256
-"""Sentences encoded at a time, by length."""
+"""Number of sentences encoded at a time, sorted by length."""
 
 
 @AUGMENTERS.register("nearest_sentence")
 class NearestSentence(Augmenter, nn.Module):
-    """Put in a sentence's place one of a corpus that is near to it by cosine, but not the same text.
+    """Replace each sentence by a similar but different sentence of a corpus.
 
-    One of the `neighbours` nearest is drawn evenly, the `skip` very nearest left out. Nearness is that of the view's
-    encoder as it was before training, as evaluation uses it: its copy makes, before the first step, one vector of each
-    distinct sentence of the corpus (the index, N × D in half precision on a GPU, else single), and at each step those
-    of the batch. Given to a loss as `hard`, these are negatives that all sentences of the batch share, encoded anew at
-    each step, with gradient, by the encoder as it is now.
+    One of the `neighbors` nearest sentences by cosine similarity is drawn, after the `skip` nearest are excluded. A
+    copy of the view's encoder before training, in evaluation mode, computes the similarities. Before the first step, it
+    encodes the distinct sentences of the corpus into an index of N × D numbers, in half precision on a GPU and single
+    precision otherwise. In each step it also encodes the batch. The drawn sentences are then encoded by the current
+    encoder with gradient. As the view `hard` of a loss, they are negatives of all sentences of the batch.
 
-    Every process makes the index by itself; a resumed run makes the same again, and checkpoints hold nothing of it.
+    Each process computes its own index. Checkpoints do not contain it, and a resumed run computes it again.
 
-    Source: CARDS (Wang et al. 2022) and its code. Doubtful and settled in methods/cards.md: neighbours are those of the
-    untrained encoder to the end (CA1), the nearest may say the same (CA2 → `skip`), exact duplicates (CA3).
+    Source: CARDS (Wang et al. 2022) and its code. Doubtful and settled in methods/cards.md: the neighbors are always
+    those of the untrained encoder (CA1), the nearest can have the same meaning (CA2 → `skip`), exact duplicates (CA3).
 
     Args:
-        dataset: The corpus: mostly the training text.
-        split: Split of it.
-        searched: Column of it that is searched.
-        neighbours: Of how many nearest sentences one is drawn.
-        skip: How many of the very nearest are left out.
-        limit: Rows of the corpus at most, the first ones; all if left out.
-        max_length: Tokens that a sentence is cut to for the index, specials included.
+        dataset: Corpus, usually the training text.
+        split: Split of the corpus.
+        searched: Column of the corpus with the sentences.
+        neighbors: Number of nearest sentences from which one is drawn.
+        skip: Number of nearest sentences that are excluded.
+        limit: Maximum number of rows, from the first. Default: all.
+        max_length: Maximum number of tokens of a sentence in the index, with special tokens.
 
     Raises:
-        CseError: The corpus has too few distinct sentences.
+        CseError: If the corpus has too few distinct sentences.
+
+    Example:
+        [views.hard]
+        encoder = "online"
+        augment = [{ name = "nearest_sentence", dataset = "wiki1m", neighbors = 65 }]
     """
 
     stateful: ClassVar[bool] = False
@@ -61,40 +67,41 @@ class NearestSentence(Augmenter, nn.Module):
         dataset: DatasetName,
         split: str = "train",
         searched: str = "text",
-        neighbours: Annotated[int, Field(ge=1), Tune(1, 100, log=True)] = 65,
+        neighbors: Annotated[int, Field(ge=1), Tune(1, 100, log=True)] = 65,
         skip: Annotated[int, Field(ge=0)] = 0,
         limit: Count | None = None,
         max_length: Annotated[int, Field(ge=2)] = 32,
     ) -> None:
         super().__init__()
         self.dataset, self.split, self.searched, self.limit = dataset, split, searched, limit
-        self.neighbours, self.skip, self.max_length = neighbours, skip, max_length
-        catalogue.locate(dataset, split).require((searched,))
+        self.neighbors, self.skip, self.max_length = neighbors, skip, max_length
+        catalog.locate(dataset, split).require((searched,))
         self._index: Index | None = None
 
     def bind(self, encoder: Encoder) -> None:
-        """Copy the encoder as it is before training."""
+        """Copy the encoder before training."""
         self.encoder = copy.deepcopy(encoder, {id(encoder.vocabulary): encoder.vocabulary})
         self.encoder.requires_grad_(False).eval()
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return a near sentence in place of each; a second segment goes."""
+        """Return a similar sentence for each sample, without second segment."""
         if self._index is None:
             self._index = self._made()
         texts = [sample.text for sample in samples]
-        near = self._index.nearest(texts, self._vectors(texts), self.skip + self.neighbours)
+        near = self._index.nearest(texts, self._vectors(texts), self.skip + self.neighbors)
         chosen = [rng.choice(row[self.skip :]) for row in near]
         return [Sample(text, label=sample.label) for text, sample in zip(chosen, samples, strict=True)]
 
     def _made(self) -> Index:
-        rows = islice(catalogue.open_text(self.dataset, self.split), self.limit)
+        rows = islice(catalog.open_text(self.dataset, self.split), self.limit)
         texts = list(dict.fromkeys(row[self.searched] for row in rows))
-        least = self.skip + self.neighbours + 1
+        least = self.skip + self.neighbors + 1
         if len(texts) < least:
             raise CseError(
-                f"nearest_sentence: {self.dataset}/{self.split} has {len(texts)} distinct sentences, but {least} are "
-                f"needed: neighbours = {self.neighbours}, skip = {self.skip} and the sentence itself",
-                "lower neighbours, or search a larger corpus",
+                f"nearest_sentence: '{self.dataset}/{self.split}' has {len(texts)} distinct sentences, but neighbors = "
+                f"{self.neighbors} and skip = {self.skip} need {least}",
+                "lower `neighbors`, or set `dataset` to a larger corpus",
+                code="augmenters.small_corpus",
             )
         return Index(texts, self._vectors(texts))
 
@@ -108,7 +115,7 @@ class NearestSentence(Augmenter, nn.Module):
         made: list[Tensor] = []
         for start in range(0, len(order), BATCH):
             tokens = vocabulary.pad([rows[i] for i in order[start : start + BATCH]]).to(device)
-            vectors = F.normalize(self.encoder.represent(tokens).float(), dim=-1, eps=1e-8)
+            vectors = F.normalize(self.encoder.encode_for_eval(tokens).float(), dim=-1, eps=1e-8)
             made.append(vectors.half() if vectors.is_cuda else vectors)
         back = torch.empty(len(order), dtype=torch.long)
         back[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
@@ -116,11 +123,11 @@ class NearestSentence(Augmenter, nn.Module):
 
 
 class Index:
-    """Distinct sentences and their vectors.
+    """Distinct sentences and their embeddings.
 
     Args:
-        texts: N sentences, no two alike.
-        vectors: (N, D) of length 1.
+        texts: N distinct sentences.
+        vectors: (N, D) embeddings of length 1.
     """
 
     def __init__(self, texts: Sequence[str], vectors: Tensor) -> None:
@@ -128,12 +135,12 @@ class Index:
         self._places = {text: place for place, text in enumerate(texts)}
 
     def nearest(self, texts: Sequence[str], queries: Tensor, count: int) -> list[list[str]]:
-        """Return for each query the `count` nearest sentences with another text than its own, nearest first.
+        """Return the `count` nearest sentences of each query, nearest first, without the query itself.
 
         Args:
-            texts: n texts.
-            queries: (n, D) their vectors.
-            count: Less than N.
+            texts: n sentences.
+            queries: (n, D) embeddings of the sentences.
+            count: Number of sentences, less than N.
         """
         own = torch.tensor([self._places.get(text, -1) for text in texts], device=queries.device).unsqueeze(1)
         best = queries.new_full((len(texts), 0), -torch.inf)

@@ -1,4 +1,4 @@
-"""A sentence made to say the opposite, in almost the same words."""
+"""Negation of a sentence in almost the same words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from registry.types import Augmenter
 
 Rule = Literal["removed", "auxiliary", "verb", "front"]
 
-BE = frozenset("am is are was were be been being".split())  # noqa: SIM905 - as one reads it
+BE = frozenset("am is are was were be been being".split())  # noqa: SIM905 - easier to read
 HAVE = frozenset(("have", "has", "had"))
 DO = frozenset(("do", "does", "did"))
 MODALS = frozenset("will would can could may might must shall should ca wo sha".split())  # noqa: SIM905
@@ -23,27 +23,32 @@ DETERMINERS = frozenset("a an the his her its their my our your".split())  # noq
 PLURAL_SUBJECTS = frozenset("i you we they who".split())  # noqa: SIM905
 SINGULAR_SUBJECTS = frozenset("he she it who which that there".split())  # noqa: SIM905
 NEAR = 2
-"""Words behind a form of have or do among which its participle or verb is looked for."""
+"""Number of words after a form of have or do that can be its participle or verb."""
 
 
 @AUGMENTERS.register("negate")
 class Negate(Augmenter):
-    """Negate each sentence, by the first of five rules that applies.
+    """Negate each sentence by the first of five rules that applies.
 
-    1. "not" stands in it: its first one is removed, as that of "cannot". 2., 3. It has an auxiliary, a modal verb or a
-    form of be: "not" is put behind the first. Forms of have and do count where one of the next two words is a
-    participle, or a verb, with no determiner before it. 4. It has a finite verb: do, does or did, "not" and the verb's
-    base form take its place. 5. "Not" is put in front. The spacing of the sentence is kept.
+    1. If the sentence contains "not" or "cannot", the first "not" is removed. 2., 3. After the first auxiliary, modal
+    verb or form of be, "not" is inserted. Forms of have and do are auxiliaries if one of the next two words is a
+    participle or a verb, without a determiner before it. 4. A finite verb is replaced by do, does or did, "not" and its
+    base form. 5. "Not" is inserted at the beginning. Other spaces do not change.
 
-    Nothing is parsed: words are looked up. The verb of rule 4 is the first lower-case word behind another that is a
-    past form and stands behind no determiner, or a form of the present behind a pronoun; have and do anywhere. Verbs
-    and their irregular forms are WordNet's.
+    Words are looked up in lists, without a parser. The verb of rule 4 is the first lower-case word after the first word
+    that is a past form not preceded by a determiner, or a present form preceded by a pronoun. For have and do, the
+    preceding word does not matter. Verbs and their irregular forms come from WordNet.
 
-    Shapes: (B,) sentences → (B,) sentences. The run's record has the shares of sentences so far that came to rule 1
-    (`removed`), 2 or 3 (`auxiliary`), 4 (`verb`) and 5 (`front`).
+    Shapes: (B,) sentences → (B,) sentences. The run records the share of sentences for rule 1 (`removed`), 2 or 3
+    (`auxiliary`), 4 (`verb`) and 5 (`front`).
 
     Source: SNCSE (Wang et al. 2022) and its code, which parses with spaCy. Doubtful and settled in methods/sncse.md:
-    "not" is removed where it stands (SN5), spacing (SN6), what word lists decide otherwise than a parser (SN8).
+    removal of "not" (SN5), spacing (SN6), differences between word lists and a parser (SN8).
+
+    Example:
+        [views.negated]
+        encoder = "online"
+        augment = [{ name = "negate" }]
     """
 
     def __init__(self) -> None:
@@ -51,7 +56,7 @@ class Negate(Augmenter):
         self.seen: Counter[Rule] = Counter()
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:  # noqa: ARG002 - the hook's form
-        """Return the samples with their first segments negated."""
+        """Return the samples with negated first segments."""
         made = []
         for sample in samples:
             text, rule = self.negated(sample.text)
@@ -60,12 +65,12 @@ class Negate(Augmenter):
         return made
 
     def report(self) -> dict[str, float]:
-        """Return the share of sentences for each rule that was used."""
+        """Return the share of sentences for each rule that was applied."""
         total = self.seen.total()
         return {rule: count / total for rule, count in sorted(self.seen.items())}
 
     def negated(self, text: str) -> tuple[str, Rule]:
-        """Return the negation of a text, and the rule it was made by."""
+        """Return the negation of a sentence, and the rule that was applied."""
         spans = [(found.start(), found.end()) for found in WORD.finditer(text)]
         words = [text[start:end] for start, end in spans]
         lower = [word.lower() for word in words]
@@ -92,7 +97,7 @@ class Negate(Augmenter):
         return word in DO and any(each in self.verbs.irregular for each in behind)
 
     def _unfolded(self, words: list[str], place: int) -> str | None:
-        """Return a finite verb with "not": did not see, for "saw"; None where the word is none."""
+        """Return the negated form of a finite verb, such as "did not see" for "saw", or None for other words."""
         word, before = words[place], words[place - 1]
         main = word in HAVE | DO
         if (verb := self.verbs.past(word)) and before not in DETERMINERS:

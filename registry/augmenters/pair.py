@@ -1,4 +1,4 @@
-"""Sentences in pairs, as encoders like BERT read them in pretraining."""
+"""Sentence pairs as input of encoders such as BERT."""
 
 from __future__ import annotations
 
@@ -15,21 +15,27 @@ from registry.types import Augmenter, Encoder, Step
 
 @AUGMENTERS.register("pair")
 class Pair(Augmenter):
-    """Put a second segment behind the sentence: the sentence itself, or another one of the batch.
+    """Add a second segment: the sentence itself, or another sentence of the batch.
 
-    [CLS] x [SEP] c [SEP] with the model's own special tokens and segment ids; RoBERTa's is <s> x </s></s> c </s>.
+    [CLS] x [SEP] c [SEP], with the special tokens and segment IDs of the model, for example <s> x </s></s> c </s> for
+    RoBERTa.
 
     Args:
-        partner: c: "self" is x again, "other" another row of the batch, each with the same probability. Another row
-            may hold the same sentence where the data repeats one.
-        truncation: "presplit" cuts each side to what a single sentence may hold, so that a pair of one sentence with
-            itself holds exactly that sentence twice; "tokenizer" cuts the pair to twice `data.max_length`, the longer
-            side first.
+        partner: Second segment c: "self" is x itself, "other" a random other row of the batch. That row can contain the
+            same sentence if the data repeats it.
+        truncation: "presplit" truncates each segment to the length of a single sentence, so the pair of a sentence with
+            itself contains the same tokens twice. "tokenizer" truncates the pair to twice `data.max_length`, the longer
+            segment first.
 
     Shapes: (B,) sentences → (B,) pairs.
 
-    Source: ConIsI §3.1.1 and §3.1.2 ("self"), §3.2.2 ("other"). Doubtful and settled in methods/conisi.md: where pairs
-    are cut (C5 → `truncation`), duplicates (C9: only the sentence's own row is excluded).
+    Source: ConIsI §3.1.1 and §3.1.2 ("self"), §3.2.2 ("other"). Doubtful and settled in methods/conisi.md: truncation
+    of pairs (C5 → `truncation`), duplicates (C9: only the sentence's own row is excluded).
+
+    Example:
+        [views.pair]
+        encoder = "online"
+        augment = [{ name = "pair", partner = "self" }]
     """
 
     def __init__(
@@ -37,33 +43,38 @@ class Pair(Augmenter):
     ) -> None:
         self.partner = partner
         self.truncation = truncation
-        self.room: int | None = None
+        self.limit: int | None = None
 
     def bind(self, encoder: Encoder) -> None:
-        """Note how many tokens the encoder takes."""
-        self.room = encoder.max_length
+        """Read the maximum input length of the encoder."""
+        self.limit = encoder.max_length
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return each sample with its partner as second segment.
+        """Return each sample with a second segment.
 
         Raises:
-            CseError: A sample is a pair already, or the batch has no other sentence.
+            CseError: If a sample already has a second segment, or the batch has only one row.
         """
         if any(sample.pair is not None for sample in samples):
-            raise CseError("pair: the view's sentences are pairs already", "keep one `pair` in the view's augment list")
+            raise CseError(
+                "pair: the sentences of the view are already pairs",
+                "keep only one `pair` in the `augment` list of the view",
+                code="augmenters.already_pairs",
+            )
         joint, rows = self.truncation == "tokenizer", len(samples)
         partners = [place if self.partner == "self" else another_row(place, rows, rng) for place in range(rows)]
         return [replace(s, pair=samples[k].text, joint=joint) for s, k in zip(samples, partners, strict=True)]
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
-        """Return the tokens as they are.
+        """Return the tokens unchanged after checking their number.
 
         Raises:
-            CseError: They are more than the encoder takes.
+            CseError: If a pair is longer than the maximum input length.
         """
-        if self.room is not None and tokens.length > self.room:
+        if self.limit is not None and tokens.length > self.limit:
             raise CseError(
-                f"pair: a pair of {tokens.length} tokens, but the encoder takes at most {self.room}",
-                f"--set data.max_length={self.room // 2}: a pair is about twice as long as a sentence",
+                f"pair: a pair has {tokens.length} tokens, but the maximum input length of the encoder is {self.limit}",
+                f"use --set data.max_length={self.limit // 2}: a pair is about twice as long as a sentence",
+                code="augmenters.long_pair",
             )
         return tokens

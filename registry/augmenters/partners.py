@@ -1,4 +1,4 @@
-"""What augmenters of pairs share: another row of the batch, and the segment they change. Registers nothing."""
+"""Shared functions of augmenters of pairs: random rows and segments."""
 
 from __future__ import annotations
 
@@ -14,50 +14,54 @@ T = TypeVar("T")
 
 
 def another_row(place: int, rows: int, rng: Random) -> int:
-    """Return a row that is not `place`, each with the same probability.
+    """Return a random row other than `place`.
 
     Raises:
-        CseError: There is one row.
+        CseError: If the batch has only one row.
     """
     if rows < 2:
         raise CseError(
-            "another sentence of the batch is asked for, and the batch has one row", "set train.batch_size to 2 or more"
+            "another sentence of the batch is required, but the batch has only one row",
+            "set train.batch_size to 2 or more",
+            code="augmenters.one_row",
         )
     drawn = rng.randrange(rows - 1)
     return drawn + (drawn >= place)
 
 
 def text_of(sample: Sample, segment: Segment) -> str:
-    """Return a segment's text.
+    """Return the text of a segment.
 
     Raises:
-        CseError: There is no second segment.
+        CseError: If the sample has no second segment.
     """
     return sample.text if segment == "first" else _present(sample.pair)
 
 
 def with_text(sample: Sample, segment: Segment, text: str) -> Sample:
-    """Return the sample with other text in a segment."""
+    """Return the sample with a changed segment."""
     return replace(sample, text=text) if segment == "first" else replace(sample, pair=text)
 
 
 def pieces_of(pieces: Pieces, segment: Segment) -> tuple[int, ...]:
-    """Return a segment's sub-words.
+    """Return the sub-words of a segment.
 
     Raises:
-        CseError: There is no second segment.
+        CseError: If the pieces have no second segment.
     """
     return pieces.first if segment == "first" else _present(pieces.second)
 
 
 def with_pieces(pieces: Pieces, segment: Segment, row: tuple[int, ...]) -> Pieces:
-    """Return the pieces with other sub-words in a segment."""
+    """Return the pieces with a changed segment."""
     return replace(pieces, first=row) if segment == "first" else replace(pieces, second=row)
 
 
 def _present(part: T | None) -> T:
     if part is None:
         raise CseError(
-            'segment = "second", but the view has no pairs', "put `pair` before this augmenter in the view's list"
+            'segment = "second" requires pairs, but the view has none',
+            "add `pair` before this augmenter in the `augment` list of the view",
+            code="augmenters.no_pairs",
         )
     return part

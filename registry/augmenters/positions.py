@@ -1,4 +1,4 @@
-"""Random places of a batch: what cut-offs, shuffles and dropout of token vectors draw from. Registers nothing."""
+"""Random places of a batch, for cutoff, shuffle and dropout of token embeddings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from registry.tokens import Tokens
 
 Scope = Literal["real", "all"]
-"""Places of a row: its "real" tokens, [CLS] and [SEP] among them, or "all" of the batch's width, padding too."""
+"""Places of a row: its "real" tokens with [CLS] and [SEP], or "all" places with padding."""
 
 
 def in_scope(tokens: Tokens, scope: Scope) -> Tensor:
@@ -19,22 +19,20 @@ def in_scope(tokens: Tokens, scope: Scope) -> Tensor:
 
 
 def share(sizes: Tensor, rate: float, at_least: int = 0) -> Tensor:
-    """Return the whole part of each size times `rate`, not below `at_least` nor above the size.
+    """Return ⌊size · rate⌋ for each size, at least `at_least` and at most the size.
 
-    In double precision, so that it is Python's `int(size * rate)`.
+    Computed in double precision, so it equals Python's `int(size * rate)`.
     """
     wanted = (sizes.double() * rate).floor().long().clamp(min=at_least)
     return torch.minimum(wanted, sizes)
 
 
 def choose(candidates: Tensor, numbers: Tensor) -> Tensor:
-    """Return (B, n): so many of each row's candidates, drawn without replacement, each as likely as any other.
-
-    Drawn from torch's global stream on the tensor's device, as dropout is.
+    """Return (B, n): random candidates of each row, drawn without replacement from torch's global generator.
 
     Args:
-        candidates: (B, n) what may be drawn.
-        numbers: (B,) how many, no more than there are.
+        candidates: (B, n) whether each place can be drawn.
+        numbers: (B,) number of places to draw, at most the number of candidates.
     """
     order = shuffled(candidates)
     first = torch.arange(candidates.shape[1], device=candidates.device) < numbers.unsqueeze(1)
@@ -42,6 +40,6 @@ def choose(candidates: Tensor, numbers: Tensor) -> Tensor:
 
 
 def shuffled(candidates: Tensor) -> Tensor:
-    """Return (B, n): each row's places, candidates first in random order, then the others in their own order."""
+    """Return (B, n): the places of each row, first the candidates in random order, then the others in order."""
     keys = torch.rand(candidates.shape, device=candidates.device).masked_fill(~candidates, 2.0)
     return keys.argsort(dim=1, stable=True)

@@ -1,4 +1,4 @@
-"""ESimCSE's word repetition: a longer sentence that says the same."""
+"""ESimCSE's word repetition: a longer sentence with the same meaning."""
 
 from __future__ import annotations
 
@@ -17,25 +17,29 @@ T = TypeVar("T")
 
 @AUGMENTERS.register("repeat_words")
 class RepeatWords(Augmenter):
-    """Double some words of a sentence in place, so that length says less about meaning.
+    """Repeat some words of a sentence, so that its length depends less on its meaning.
 
-    d of the n units, drawn without replacement, each followed by a copy of itself; special tokens never.
-    "released": d is even over 0 … b − 1 with b = min(10, ⌊rate·m⌋), m counting special tokens too; for whole words
-    b = min(10, n, max(2, ⌊rate·n⌋)), and the last word is never doubled. "paper": d is even over 0 … max(2, ⌊rate·n⌋),
-    at most n. A doubled sentence may be longer than `data.max_length`, as in the authors' code.
+    Of n units, d are drawn without replacement, and a copy is inserted after each. Special tokens are never repeated.
+    "released": d is uniform over 0 … b − 1 with b = min(10, ⌊rate·m⌋), where m includes special tokens. For whole
+    words, b = min(10, n, max(2, ⌊rate·n⌋)), and the last word is never repeated. "paper": d is uniform over 0 … max(2,
+    ⌊rate·n⌋), at most n. As in the authors' code, the result can be longer than `data.max_length`.
 
-    It is drawn anew at every step. The authors draw once, before training; in the one epoch they train, each sentence
-    is seen once, so that this is the same.
+    Each step draws again. The authors draw once before training. This is the same, because they train for one epoch.
 
-    Source: ESimCSE (Wu et al. 2022, section 3.1; sub-words or words: section 5.2) and its code, which doubles the
-    second copy of a sentence only: put this into the positive's view.
-    Doubtful: how many (`count`, methods/esimcse.md ES1); length (`longest`, ES3).
+    Source: ESimCSE (Wu et al. 2022, section 3.1; sub-words or words: section 5.2) and its code. It changes only the
+    second copy of a sentence: use this augmenter in the view of the positive.
+    Doubtful: number of repetitions (`count`, methods/esimcse.md ES1); length (`longest`, ES3).
 
     Args:
-        rate: Share of a sentence that sets how much may be doubled; 0 doubles nothing.
-        count: How many: as in the "released" code or the "paper".
-        unit: What is doubled: a "subword" after the tokeniser, or a "word" between spaces before it.
-        longest: Sub-words, specials not counted, that a sentence is cut to afterwards; uncut if left out.
+        rate: Share of a sentence that limits the number of repetitions. With 0 nothing is repeated.
+        count: Distribution of the number of repetitions: that of the "released" code or of the "paper".
+        unit: Repeated unit: a "subword" after tokenization, or a "word" between spaces before it.
+        longest: Maximum number of sub-words after repetition, without special tokens. Default: no limit.
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "repeat_words", rate = 0.32 }]
     """
 
     def __init__(
@@ -53,13 +57,13 @@ class RepeatWords(Augmenter):
         self.specials = -encoder.vocabulary.room(0)
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Double words between spaces."""
+        """Return the samples with repeated words."""
         if self.unit != "word":
             return samples
         return [sample.changed(lambda text: self._words(text, rng)) for sample in samples]
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Double sub-words, each side of a pair by itself, and cut to `longest`."""
+        """Return the pieces with repeated sub-words, truncated to `longest`. Segments are changed separately."""
         return [row.changed(lambda ids: self._subwords(ids, rng)) for row in pieces]
 
     def _words(self, text: str, rng: Random) -> str:
@@ -82,6 +86,6 @@ class RepeatWords(Augmenter):
         return rng.randint(0, max(2, int(self.rate * n)))
 
     def _doubled(self, units: Sequence[T], candidates: int, wanted: int, rng: Random) -> list[T]:
-        """Return the units with `wanted` of the first `candidates` doubled, or all of these if there are fewer."""
+        """Return the units, with up to `wanted` of the first `candidates` units repeated."""
         chosen = set(rng.sample(range(candidates), min(wanted, candidates))) if self.rate else set()
         return [copy for place, unit in enumerate(units) for copy in (unit,) * (1 + (place in chosen))]

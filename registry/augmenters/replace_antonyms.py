@@ -1,4 +1,4 @@
-"""Antonyms in place of some of a sentence's words."""
+"""Replacement of words by antonyms."""
 
 from __future__ import annotations
 
@@ -20,25 +20,31 @@ WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 
 @AUGMENTERS.register("replace_antonyms")
 class ReplaceAntonyms(Augmenter):
-    """Replace some of the words that have an antonym by one of their antonyms.
+    """Replace some of the words that have an antonym by an antonym.
 
-    Of m words with an antonym max(1, round(rate·m)) are chosen without replacement; each becomes one of its antonyms,
-    all with the same probability. Words are compared in lower case as they stand; their capitals and the punctuation
-    around them are kept. Only words in the form WordNet lists have an antonym: "increase", not "increased".
+    Of m words with an antonym, max(1, round(rate·m)) are chosen without replacement. Each is replaced by a random
+    antonym. Words are looked up in lower case. Capitals and punctuation do not change. Only base forms that WordNet
+    lists have an
+    antonym: "increase", but not "increased".
 
     Args:
-        segment: The sentence ("first"), or what stands behind it in a pair ("second").
-        rate: Share of the words with an antonym that is replaced; one at least.
-        fallback: A sentence without such a word becomes "other", another one of the batch, or stays the "same". So does
-            a second segment of which the cut to `data.max_length` left only words of the first.
-        wordnet: Folder of an installed WordNet's `data.noun`, `data.verb`, `data.adj`, `data.adv`; the table shipped
-            with cse, made from WordNet 3.0, if left out.
+        segment: Segment that is changed: the "first" or "second" one.
+        rate: Share of words with an antonym that are replaced, at least one.
+        fallback: Replacement for a sentence without such a word: "other" is another sentence of the batch, "same"
+            changes nothing. It also applies if truncation to `data.max_length` leaves no difference between the two
+            segments.
+        wordnet: Directory with the files `data.noun`, `data.verb`, `data.adj` and `data.adv` of WordNet. Default: the
+            table of WordNet 3.0 in the package.
 
-    Shapes: (B,) sentences → (B,) sentences. `fallbacks` in the run's record is the share of sentences so far that came
-    to this.
+    Shapes: (B,) sentences → (B,) sentences. The run records the share of sentences with a fallback as `fallbacks`.
 
-    Source: ConIsI §3.2.1, ConIsI-o2: behind `pair` with segment "second". Doubtful and settled in methods/conisi.md:
-    how many words are replaced, and what happens where none can be (C6 → `rate`, `fallback`).
+    Source: ConIsI §3.2.1, ConIsI-o2: after `pair`, with segment "second". Doubtful and settled in methods/conisi.md:
+    number of replaced words, and sentences without antonyms (C6 → `rate`, `fallback`).
+
+    Example:
+        [views.opposite]
+        encoder = "online"
+        augment = [{ name = "pair" }, { name = "replace_antonyms", segment = "second" }]
     """
 
     def __init__(
@@ -55,21 +61,21 @@ class ReplaceAntonyms(Augmenter):
         self.seen = self.fallen_back = 0
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Return the samples with the segment changed.
+        """Return the samples with a changed segment.
 
         Raises:
-            CseError: There is no second segment, or no other sentence to fall back on.
+            CseError: If a sample has no second segment, or the batch has no other sentence for the fallback.
         """
         return [self._changed(place, samples, rng) for place in range(len(samples))]
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Return the pieces, with another second segment where all that was replaced lies behind the cut."""
+        """Return the pieces, with the fallback if truncation removed all replaced words."""
         if self.segment == "first":
             return pieces
         return [self._different(place, pieces, rng) for place in range(len(pieces))]
 
     def report(self) -> dict[str, float]:
-        """Return the share of sentences without a replaced word."""
+        """Return the share of sentences with a fallback."""
         return {"fallbacks": self.fallen_back / self.seen} if self.seen else {}
 
     def _changed(self, place: int, samples: list[Sample], rng: Random) -> Sample:
@@ -80,7 +86,7 @@ class ReplaceAntonyms(Augmenter):
             text = samples[another_row(place, len(samples), rng)].text
         if text is not None:
             return with_text(samples[place], self.segment, text)
-        self.fallen_back += self.segment == "first"  # a second segment is compared once it is cut
+        self.fallen_back += self.segment == "first"  # a second segment is compared after truncation
         return samples[place]
 
     def _different(self, place: int, pieces: list[Pieces], rng: Random) -> Pieces:
@@ -93,7 +99,7 @@ class ReplaceAntonyms(Augmenter):
         return with_pieces(pieces[place], "second", pieces[another_row(place, len(pieces), rng)].first[: len(second)])
 
     def _replaced(self, text: str, rng: Random) -> str | None:
-        """Return the text with words replaced, or None where there is nothing to replace."""
+        """Return the text with replaced words, or None if no word has an antonym."""
         words = [word for word in WORD.finditer(text) if word[0].lower() in self.antonyms]
         if not words:
             return None
@@ -107,7 +113,7 @@ class ReplaceAntonyms(Augmenter):
 
 
 def _as(word: str, antonym: str) -> str:
-    """Return the antonym with the capitals of the word it replaces."""
+    """Return the antonym with the capitals of the original word."""
     if word.isupper() and len(word) > 1:
         return antonym.upper()
     return antonym[0].upper() + antonym[1:] if word[0].isupper() else antonym

@@ -1,4 +1,4 @@
-"""Random sub-words in place of some of a sentence's own."""
+"""Replacement of sub-words by random ones."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from registry.types import Augmenter, Encoder
 
 @AUGMENTERS.register("replace_subwords")
 class ReplaceSubwords(Augmenter):
-    """Choose some sub-words; replace most of them by random ones of the vocabulary.
+    """Replace some sub-words by random ones of the vocabulary.
 
-    Of n sub-words max(1, round(rate·n)) are chosen without replacement; each becomes a random id that is no special
-    token with probability `change`, and stays as it is otherwise.
+    Of n sub-words, max(1, round(rate·n)) are chosen without replacement. With probability `change`, each becomes a
+    random ID that is not a special token. The others do not change.
 
     Args:
-        segment: The sentence ("first"), or what stands behind it in a pair ("second").
-        rate: Share of the sub-words chosen; one at least.
-        change: Probability that a chosen one is replaced.
+        segment: Segment that is changed: the "first" or "second" one.
+        rate: Share of sub-words that are chosen, at least one.
+        change: Probability that a chosen sub-word is replaced.
 
-    Shapes: sub-words keep their number.
+    Shapes: the number of sub-words does not change.
 
-    Source: ConIsI §3.2.1, ConIsI-o1: behind `pair` with segment "second". Doubtful and settled in methods/conisi.md:
-    the share is not printed (C6 → `rate`); 80 % and 20 % are.
+    Source: ConIsI §3.2.1, ConIsI-o1: after `pair`, with segment "second". Doubtful and settled in methods/conisi.md:
+    the share is not reported (C6 → `rate`), but 80 % and 20 % are.
+
+    Example:
+        [views.noisy]
+        encoder = "online"
+        augment = [{ name = "pair" }, { name = "replace_subwords", segment = "second" }]
     """
 
     def __init__(
@@ -41,15 +46,15 @@ class ReplaceSubwords(Augmenter):
         self._ids: tuple[int, ...] = ()
 
     def bind(self, encoder: Encoder) -> None:
-        """Collect the ids to draw from."""
+        """Collect the IDs of all tokens except special tokens."""
         vocabulary = encoder.vocabulary
         self._ids = tuple(each for each in range(vocabulary.size) if each not in vocabulary.specials)
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Return the pieces with the segment changed.
+        """Return the pieces with a changed segment.
 
         Raises:
-            CseError: There is no second segment.
+            CseError: If the pieces have no second segment.
         """
         segment = self.segment
         return [with_pieces(each, segment, self._changed(pieces_of(each, segment), rng)) for each in pieces]

@@ -1,4 +1,4 @@
-"""Span cut-off: the vectors of neighbouring tokens set to zero."""
+"""Span cutoff: embeddings of neighboring tokens set to zero."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from registry.types import Augmenter, Step, Tune
 
 @AUGMENTERS.register("span_cutoff")
 class SpanCutoff(Augmenter):
-    """Set the vectors of one contiguous span of each sentence's tokens to zero, or of all but a span.
+    """Set the embeddings inside or outside one contiguous span of each sentence's tokens to zero.
 
-    "inside": zₚ ← 0 for s ≤ p < s + ⌊n·rate⌋; "outside": zₚ ← 0 for all real tokens but max(1, ⌊n·(1 − rate)⌋) from s
-    on. The start s is drawn evenly from all that fit the n real tokens, [CLS] and [SEP] among them, from torch's
-    global stream, as dropout is. Padding is left alone, and so is the attention mask.
+    "inside": zₚ ← 0 for s ≤ p < s + ⌊n·rate⌋. "outside": zₚ ← 0 for all real tokens except max(1, ⌊n·(1 − rate)⌋)
+    tokens from s. The start s is uniform over all places at which the span fits into the n real tokens, which include
+    [CLS] and [SEP]. It is drawn from torch's global generator. Padding and the attention mask do not change.
 
     Shapes: (B, L, W) → (B, L, W).
 
-    Source: Shen et al. 2020 (cutoff) cuts the span; ConSERT's code (Yan et al. 2021; not in the paper) keeps it and
-    replaces the ids outside by [PAD], still attended to: here `part = "outside"`, with zero vectors.
+    Source: Shen et al. 2020 (cutoff) removes the span. ConSERT's code (Yan et al. 2021, not in the paper) keeps it and
+    replaces the IDs outside by [PAD], still attended to: here `part = "outside"`, with zeros.
 
     Args:
-        rate: Share of the tokens that is zeroed.
-        part: What is zeroed: the "inside" of the span or what lies "outside".
+        rate: Share of tokens whose embeddings become zero.
+        part: Part that becomes zero: "inside" or "outside" of the span.
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "span_cutoff", rate = 0.2 }]
     """
 
     def __init__(
@@ -41,7 +46,7 @@ class SpanCutoff(Augmenter):
         self.part = part
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
-        """Return the vectors with a span zero, or with nothing but a span."""
+        """Return the embeddings with zeros."""
         real = embedded.tokens.mask.bool()
         sizes = real.sum(1)
         if self.part == "inside":
@@ -52,7 +57,7 @@ class SpanCutoff(Augmenter):
 
 
 def _span(real: Tensor, lengths: Tensor) -> Tensor:
-    """Return (B, L): a random span of each row's real places, `lengths` long."""
+    """Return (B, L): a random span of `lengths` real places in each row."""
     starts = (torch.rand(len(real), device=real.device) * (real.sum(1) - lengths + 1)).long()
-    ordinals = real.long().cumsum(1) - 1  # a place's number among the real ones
+    ordinals = real.long().cumsum(1) - 1  # index of a place among the real ones
     return real & (ordinals >= starts.unsqueeze(1)) & (ordinals < (starts + lengths).unsqueeze(1))

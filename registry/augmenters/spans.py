@@ -1,4 +1,4 @@
-"""DeCLUTR's views: spans of a document, some of them near each other."""
+"""DeCLUTR's views: spans of a document, some of which are near each other."""
 
 from __future__ import annotations
 
@@ -26,28 +26,36 @@ class Span(NamedTuple):
 
 @AUGMENTERS.register("spans")
 class Spans(Augmenter):
-    """Keep one span of a document: an anchor, or a positive that overlaps, adjoins or lies inside its anchor.
+    """Keep one span of a document: an anchor, or a positive that overlaps or adjoins its anchor or is inside it.
 
-    A document of n sub-words is cut into ⌊n/longest⌋ cells, of which as many as there are anchors are drawn, no two
-    side by side; an anchor lies anywhere inside its cell. Lengths are shortest + ⌊β·(longest − shortest)⌋ with β from
-    Beta(4, 2) for anchors, which are long, and Beta(2, 4) for positives, which are short. A positive of p sub-words
-    starts anywhere between p before its anchor and the anchor's end.
+    A document of n sub-words is divided into ⌊n/longest⌋ cells. One cell is drawn for each anchor, never two adjacent
+    ones. An anchor has a random place inside its cell. Lengths are shortest + ⌊β·(longest − shortest)⌋, with β from
+    Beta(4, 2) for anchors, which are long, and from Beta(2, 4) for positives, which are short. A positive of p
+    sub-words has a random start between p before the start of its anchor and the anchor's end.
 
-    All views of a step draw the same spans, of which each takes its own: give them the same `anchors`, `positives`,
-    `shortest` and `longest`, and each a place in `anchor` and `positive`. A document with fewer than 2·anchors·longest
-    sub-words has a `longest` that fits; one with fewer than 2·anchors is a span as a whole. `data.max_length` cuts the
-    span, not the document.
+    All views of a step draw the same spans, and each view keeps one of them: set the same `anchors`, `positives`,
+    `shortest` and `longest` in all views, and different `anchor` and `positive`. If a document has fewer than
+    2·anchors·longest sub-words, `longest` is reduced. If it has fewer than 2·anchors, each span is the whole document.
+    `data.max_length` truncates the span, not the document.
 
-    Source: DeCLUTR (Giorgi et al. 2021, section 3.1) and its code. Doubtful and settled in methods/declutr.md: what is
-    counted (DE2), short documents (DE4), how cells are drawn (DE5).
+    Source: DeCLUTR (Giorgi et al. 2021, section 3.1) and its code. Doubtful and settled in methods/declutr.md: the unit
+    of lengths (DE2), short documents (DE4), the distribution of cells (DE5).
 
     Args:
-        anchor: Which anchor of the document, counted from 0.
-        positive: Which of that anchor's positives, counted from 0; the anchor itself if left out.
-        anchors: Anchors of a document.
-        positives: Positives of an anchor.
-        shortest: Sub-words of a span at least.
-        longest: Sub-words of a span at most.
+        anchor: Index of the anchor, counted from 0.
+        positive: Index of the positive of that anchor, counted from 0. Default: the anchor itself.
+        anchors: Number of anchors of a document.
+        positives: Number of positives of an anchor.
+        shortest: Minimum number of sub-words of a span.
+        longest: Maximum number of sub-words of a span.
+
+    Example:
+        [views.anchor]
+        encoder = "online"
+        augment = [{ name = "spans", anchor = 0 }]
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "spans", anchor = 0, positive = 0 }]
     """
 
     reads_whole_text: ClassVar[bool] = True
@@ -65,26 +73,32 @@ class Spans(Augmenter):
         for name, place, count in (("anchor", anchor, anchors), ("positive", positive or 0, positives)):
             if place >= count:
                 raise CseError(
-                    f"spans: {name} = {place}, but there are {count}, counted from 0", f"{name} = {count - 1}, or less"
+                    f"spans: {name} = {place} is not below {name}s = {count}",
+                    f"set {name} = {count - 1} or less",
+                    code="augmenters.no_such_span",
                 )
         if shortest > longest:
-            raise CseError(f"spans: shortest = {shortest} is more than longest = {longest}", "exchange them")
+            raise CseError(
+                f"spans: shortest = {shortest} is more than longest = {longest}",
+                "exchange the two values",
+                code="augmenters.wrong_lengths",
+            )
         self.anchor, self.positive = anchor, positive
         self.anchors, self.positives = anchors, positives
         self.shortest, self.longest = shortest, longest
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
-        """Return this view's span of each document; a second segment is left as it is."""
+        """Return the span of this view for each document. A second segment does not change."""
         return [replace(row, first=self._chosen(row.first, self.draw(len(row.first), rng))) for row in pieces]
 
     def draw(self, length: int, rng: Random) -> list[tuple[Span, list[Span]]]:
-        """Return each anchor of a document of `length` sub-words, and its positives."""
+        """Return each anchor and its positives for a document of `length` sub-words."""
         longest = min(self.longest, length // (2 * self.anchors))
         if longest == 0:
             whole = Span(0, length)
             return [(whole, [whole] * self.positives)] * self.anchors
         shortest = min(self.shortest, longest)
-        # Places among the cells less one for each anchor that lies before: so no two cells are side by side.
+        # Each place is reduced by the number of anchors before it, so that no two cells are adjacent.
         places = sorted(rng.sample(range(length // longest - self.anchors + 1), self.anchors))
         spans = []
         for before, place in enumerate(places):

@@ -1,4 +1,4 @@
-"""CARDS' change of a sentence: the first letters of some words in the other case."""
+"""CARDS' change of a sentence: the case of first letters switched."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ from registry.types import Augmenter
 
 @AUGMENTERS.register("switch_case")
 class SwitchCase(Augmenter):
-    """Give the first letter of some words the other case, so that a cased tokenizer cuts them otherwise.
+    """Switch the case of the first letter of some words, so that a cased tokenizer splits them differently.
 
-    Words stand between spaces. "count": max(1, round(rate·n)) of a sentence's n words, drawn without replacement, none
-    at rate 0; "chance": each word by itself with probability `rate`. A drawn word that begins with no letter stays as
-    it is. For a tokenizer that lowers all letters nothing changes.
+    Words are separated by spaces. "count": max(1, round(rate·n)) of a sentence's n words, drawn without replacement, or
+    no word with rate 0. "chance": each word independently with probability `rate`. Words that start with another
+    character do not change. A tokenizer for lower-case text is not affected.
 
-    Source: CARDS (Wang et al. 2022) and its code (`data/text_augmentation.py`, versions 1 and 2), which changes the
-    second copy of a sentence only: put this into the positive's view.
+    Source: CARDS (Wang et al. 2022) and its code (`data/text_augmentation.py`, versions 1 and 2). It changes only the
+    second copy of a sentence: use this augmenter in the view of the positive.
 
     Args:
-        rate: Share of the words, or probability of each.
-        draw: How many: a "count" of each sentence, or by "chance".
+        rate: Share of words, or probability of each word.
+        draw: A fixed "count" in each sentence, or "chance".
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "switch_case", rate = 0.05 }]
     """
 
     def __init__(
@@ -36,7 +41,7 @@ class SwitchCase(Augmenter):
         self.rate, self.draw = rate, draw
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
-        """Switch first letters, in both segments of a pair."""
+        """Return the samples with switched first letters in both segments."""
         return [sample.changed(lambda text: self._switched(text, rng)) for sample in samples]
 
     def _switched(self, text: str, rng: Random) -> str:

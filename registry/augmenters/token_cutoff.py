@@ -1,4 +1,4 @@
-"""Token cut-off: whole token vectors set to zero."""
+"""Token cutoff: whole token embeddings set to zero."""
 
 from __future__ import annotations
 
@@ -14,24 +14,29 @@ from registry.types import Augmenter, Step, Tune
 
 @AUGMENTERS.register("token_cutoff")
 class TokenCutoff(Augmenter):
-    """Set the vectors of some tokens of each sentence to zero.
+    """Set the embeddings of some tokens of each sentence to zero.
 
-    zₚ ← 0 for p in a random set of max(`at_least`, ⌊n·rate⌋) of the n places in scope, drawn anew for every sentence
-    from torch's global stream, as dropout is. The attention mask stays: a zeroed place is still attended to.
+    zₚ ← 0 for p in a random set of max(`at_least`, ⌊n·rate⌋) of the n places in scope. Each sentence has its own set,
+    drawn from torch's global generator. The attention mask does not change, so these places are still attended to.
 
     Shapes: (B, L, W) → (B, L, W).
 
-    Source: Shen et al. 2020 (cutoff); ConSERT (Yan et al. 2021, section 3.2), in whose code n counts the real tokens,
-    [CLS] and [SEP] among them, and nothing need be cut; MoCoSE (2022, Table 5), in whose code n is the padded length
-    and one place at least is cut: `scope = "all"`, `at_least = 1`.
-    Doubtful: ConSERT cuts behind the embedding dropout, here it is before; both multiply by a mask, so the order makes
-    no difference (methods/consert.md CS4). MoCoSE cuts word vectors, before position and normalisation, where it does:
-    the encoder's `augment_at = "word"`.
+    Source: Shen et al. 2020 (cutoff). In ConSERT's code (Yan et al. 2021, section 3.2), n is the number of real tokens
+    with [CLS] and [SEP], and the minimum is 0. In MoCoSE's code (2022, Table 5), n is the padded length and the minimum
+    is 1: `scope = "all"`, `at_least = 1`.
+    Doubtful: ConSERT cuts after the embedding dropout, and here the cutoff is before it. Both multiply by a mask, so
+    the result is the same (methods/consert.md CS4). MoCoSE cuts word embeddings before position and normalization, with
+    a different result: set the encoder's `augment_at = "word"`.
 
     Args:
-        rate: Share of the places that is zeroed.
-        scope: Where they are drawn from: the "real" tokens of each sentence, or "all" places of the batch's width.
-        at_least: Places that are zeroed however small the share.
+        rate: Share of places that become zero.
+        scope: Candidates: the "real" tokens of each sentence, or "all" places with padding.
+        at_least: Minimum number of places that become zero.
+
+    Example:
+        [views.positive]
+        encoder = "online"
+        augment = [{ name = "token_cutoff", rate = 0.2 }]
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class TokenCutoff(Augmenter):
         self.at_least = at_least
 
     def on_embeddings(self, embedded: Embedded, view: str, step: Step) -> Embedded:  # noqa: ARG002 - the hook's form
-        """Return the vectors with some places zero."""
+        """Return the embeddings with zeros."""
         candidates = in_scope(embedded.tokens, self.scope)
         cut = choose(candidates, share(candidates.sum(1), self.rate, self.at_least))
         return Embedded(embedded.tokens, embedded.vectors.masked_fill(cut.unsqueeze(-1), 0.0))

@@ -1,1 +1,1 @@
-"""The registered encoders, one component a file; found by scan."""
+"""Registered encoders, one component in each file. The registry finds them by a scan."""

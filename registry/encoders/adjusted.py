@@ -1,4 +1,4 @@
-"""Another encoder's vectors, adjusted after the fact: what whitening and flows have in common. Registers nothing."""
+"""Base class of encoders that post-process the embeddings of another encoder: whitening, flow, rank mixture."""
 
 from __future__ import annotations
 
@@ -12,42 +12,41 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from registry import catalogue
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.errors import CseError
+from registry.resources import catalog
 from registry.tokens import Encoded, Tokens
 from registry.types import Encode, Encoder, Resource
 
 TARGET = "target"
-"""Stands for the evaluator's own sentences."""
+"""Value of `fit_on` for the sentences of the evaluator."""
 
 CHUNK = 8192
-"""Sentences held at a time, so that a corpus of any size fits."""
-
+"""Number of sentences in memory at a time. A corpus can have any size."""
 
 ADJUSTMENT = "adjustment.safetensors"
 BASE = "base"
 
 
 class Adjusted(Encoder):
-    """An encoder that adjusts the vectors of another one, which it leaves as it is.
+    """Encoder that post-processes the embeddings of another encoder and never changes that encoder.
 
-    The other encoder is a part of this one, so that a selected state holds its weights; what is fitted is no part of
-    any state, for it is fitted again whenever a state is scored.
+    Checkpoints contain the weights of the other encoder. They do not contain the adjustment, which is fitted again
+    before each evaluation.
 
     Args:
-        of: The encoder whose vectors are adjusted; the recipe declares it before this one.
-        fit_on: A data set of the catalogue, or "target": for each evaluator all sentences of its own data set, test
-            split included, without labels.
+        of: Encoder whose embeddings are adjusted. The recipe declares it before this one.
+        fit_on: Data set of the catalog, or "target": all sentences of each evaluator's own data set, test split
+            included, without labels.
         split: Split of the data set.
-        columns: Columns of it that hold sentences.
-        limit: Sentences at most; all if left out.
+        columns: Columns of the data set that contain sentences.
+        limit: Maximum number of sentences. Default: all.
     """
 
-    stateful: ClassVar[bool] = False  # the other encoder's weights are kept under its own name
+    stateful: ClassVar[bool] = False  # a checkpoint contains the other encoder under its own name
 
     method: ClassVar[str]
-    """The name it is registered by, for directories that hold it."""
+    """Registered name, also the `format` of an export."""
 
     def __init__(
         self,
@@ -68,55 +67,64 @@ class Adjusted(Encoder):
 
     @property
     def eval_pooling(self) -> str:
-        """The other encoder's."""
+        """Pooling of the other encoder."""
         return str(getattr(self.of, "eval_pooling", ""))
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest of the corpus; the evaluators give those of their own sentences."""
+        """Return "dataset/split" → content digest of the corpus, or nothing for an evaluator's own sentences."""
         return self.data.fingerprints()
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, W) token vectors, before any dropout."""
+        """Return the (B, L, W) token vectors before any dropout."""
         return self.of.embed(tokens)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:  # noqa: ARG002 - the hook's form
-        """Refuse: an adjustment is fitted to finished vectors, when they are scored.
+        """Raise an error, because an adjustment applies to finished embeddings only.
 
         Raises:
             CseError: Always.
         """
         raise CseError(
-            f"no view can go through '{self.method}': it adjusts finished vectors, when they are scored",
-            "let views go through the encoder that its `of` names, and name this one in [evaluate] encoder",
+            f"views cannot use the encoder '{self.method}': it only post-processes embeddings",
+            "use the encoder of its `of` in the views, and this encoder in [evaluate] encoder",
+            code="encoders.no_views",
         )
 
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return (B, D') the other encoder's vectors, adjusted; in single precision whatever the forward pass used.
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the (B, D') adjusted embeddings of the other encoder, in single precision under autocast too.
 
         Raises:
-            CseError: Nothing was fitted yet.
+            CseError: If the adjustment is not fitted.
         """
-        return self._adjusted(self.of.represent(tokens, embeddings))
+        return self._adjusted(self.of.encode_for_eval(tokens, embeddings))
 
     @property
     def foundation(self) -> Encoder:
-        """The other encoder, or the one below that."""
+        """Innermost encoder below all adjustments."""
         return self.of.foundation
 
     def finished(self, vectors: Tensor) -> Tensor:
-        """Return them adjusted, as `represent` does."""
+        """Return the adjusted embeddings, as `encode_for_eval` does."""
         return self._adjusted(self.of.finished(vectors))
 
     def _adjusted(self, vectors: Tensor) -> Tensor:
         if self._fitting:
             return vectors
         if not self.fitted:
-            raise CseError(f"'{self.method}' has not been fitted to any sentences", "score it with an evaluator first")
+            raise CseError(
+                f"encoder '{self.method}' is not fitted to any sentences",
+                "run an evaluator with this encoder first",
+                code="encoders.not_fitted",
+            )
         with torch.no_grad(), torch.autocast(vectors.device.type, enabled=False):
             return self.adjust(vectors.float())
 
     def fit(self, encode: Encode, target: Sequence[str]) -> None:
-        """Adjust to the data set's sentences, or to those given."""
+        """Fit the adjustment to the data set, or to `target` if `fit_on` is "target".
+
+        Raises:
+            CseError: If the data set has fewer than two sentences.
+        """
         self._fitting = True
         try:
             self.fit_vectors(lambda: self.data.vectors(encode, target))
@@ -124,18 +132,19 @@ class Adjusted(Encoder):
             self._fitting = False
         if not self.fitted:
             raise CseError(
-                f"'{self.method}' found no two sentences to fit to in '{self.data.dataset}'",
-                "give fit_on a larger data set, or raise its limit",
+                f"encoder '{self.method}' needs at least two sentences to fit, but '{self.data.dataset}' has fewer",
+                "use a larger data set in fit_on, or a higher limit",
+                code="encoders.too_few_sentences",
             )
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write the other encoder below the folder `base`, and what was fitted beside it: a form only cse reads."""
+        """Write the other encoder to the subdirectory `base`, next to the adjustment. Only cse reads this format."""
         with drafted(folder) as draft:
             self.of.export(draft / BASE, max_length)
             self.write(draft)
 
     def write(self, draft: Path) -> None:
-        """Write settings, weights and card of the adjustment into `draft`."""
+        """Write settings, weights and model card of the adjustment."""
         from safetensors.torch import save_file
 
         settings = {"schema_version": OWN_FORMAT, "format": self.method, "settings": self.settings(), "note": self.note}
@@ -146,39 +155,43 @@ class Adjusted(Encoder):
 
     @property
     def note(self) -> str:
-        """What must be known of the adjustment that a saved model holds."""
+        """Text for the model card: the sentences that the adjustment was fitted to."""
         if not self.fitted:
-            return "Not adjusted: nothing was scored, so nothing was fitted."
+            return "Not adjusted: no evaluator has run, so the adjustment is not fitted."
         if self.data.dataset == TARGET:
             return (
-                "Adjusted to the sentences of the evaluator that was scored last. Every other score of the run comes "
-                "from an adjustment of its own, so this model gives the scores of that one data set only."
+                "Adjusted to the sentences of the last evaluator. The run fitted a separate adjustment for each "
+                "evaluator, so this model reproduces the scores of that data set only."
             )
-        return f"Adjusted to unlabelled sentences of '{self.data.dataset}'."
+        return f"Adjusted to unlabeled sentences of '{self.data.dataset}'."
 
     @property
     def fitted(self) -> bool:
-        """Whether there is an adjustment."""
+        """Whether the adjustment is fitted."""
         return bool(self.tensors())
 
     def adjust(self, vectors: Tensor) -> Tensor:
-        """Return the (B, D') adjusted vectors of (B, D)."""
+        """Return the (B, D') adjustment of (B, D) embeddings."""
         raise NotImplementedError
 
     def fit_vectors(self, vectors: Vectors) -> None:
-        """Fit to the chunks that each call of `vectors` yields from the start; nothing where there are too few."""
+        """Fit to all chunks of embeddings. Do nothing if there are fewer than two embeddings.
+
+        Args:
+            vectors: Function that yields the chunks from the first one at each call.
+        """
         raise NotImplementedError
 
     def tensors(self) -> Mapping[str, Tensor]:
-        """Return what was fitted, by name; nothing before."""
+        """Return the fitted tensors by name, or nothing before the fit."""
         raise NotImplementedError
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `tensors` returned; from then on nothing more is fitted."""
+        """Restore the tensors that `tensors` returned."""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
-        """Return the parameters that `restore` needs to have been built with."""
+        """Return the parameters that an encoder needs before `restore`."""
         return {}
 
 
@@ -189,20 +202,20 @@ tags: [cse]
 
 {note}
 
-Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. The folder `base`
-holds the encoder before the adjustment.
+Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. The subdirectory
+`base` contains the encoder before the adjustment.
 """
 
 
 @dataclass(frozen=True)
 class FitData:
-    """Where the sentences come from.
+    """Source of the sentences for a fit.
 
     Args:
-        dataset: Name in the data catalogue, or "target".
+        dataset: Name in the data catalog, or "target".
         split: Split of the data set.
-        columns: Columns of it that hold sentences, read row by row.
-        limit: Sentences at most, the first ones.
+        columns: Columns that contain sentences, read row by row.
+        limit: Maximum number of sentences, from the first.
     """
 
     dataset: str
@@ -211,41 +224,41 @@ class FitData:
     limit: int | None = None
 
     def require(self) -> None:
-        """Check that the data set is here and has the columns, before anything is encoded.
+        """Check that the data set is available and has the columns.
 
         Raises:
-            UnknownNameError: No such data set, split or column.
-            MissingError: It is not on this machine and cannot be fetched.
+            UnknownNameError: If the data set, split or column does not exist.
+            MissingError: If the data set is not on this machine and cannot be downloaded.
         """
         if self.dataset != TARGET:
-            catalogue.locate(self.dataset, self.split).require(self.columns)
+            catalog.locate(self.dataset, self.split).require(self.columns)
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest; nothing for an evaluator's own sentences."""
+        """Return "dataset/split" → content digest, or nothing for an evaluator's own sentences."""
         if self.dataset == TARGET:
             return {}
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
+        return {f"{self.dataset}/{self.split}": catalog.fingerprint(self.dataset, self.split)}
 
     def vectors(self, encode: Encode, target: Sequence[str]) -> Iterator[Tensor]:
-        """Yield (n, D) vectors of the sentences, n ≤ `CHUNK`, in order.
+        """Yield the (n, D) embeddings of the sentences in order, n ≤ `CHUNK`.
 
         Args:
-            encode: Makes the vectors.
-            target: The evaluator's own sentences.
+            encode: Encoding function.
+            target: Sentences of the evaluator.
         """
         sentences = islice(self._sentences(target), self.limit)
         while chunk := list(islice(sentences, CHUNK)):
             with torch.inference_mode(False):
-                copied = encode(chunk).clone()  # evaluation's own tensors cannot be trained on
+                copied = encode(chunk).clone()  # inference tensors cannot be used in training
             yield copied
 
     def _sentences(self, target: Sequence[str]) -> Iterator[str]:
         if self.dataset == TARGET:
             yield from target
             return
-        for row in catalogue.open_text(self.dataset, self.split):
+        for row in catalog.open_text(self.dataset, self.split):
             yield from (row[column] for column in self.columns)
 
 
 Vectors = Callable[[], Iterator[Tensor]]
-"""Gives the sentences' vectors, chunk by chunk, as often as asked."""
+"""Function that yields the sentence embeddings in chunks, from the first at each call."""

@@ -1,4 +1,4 @@
-"""Any model that transformers opens by `AutoModel`: decoders without their prediction head, and modern encoders."""
+"""Encoder of any model that transformers opens with `AutoModel`, such as decoders and modern encoders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from registry.encoders.blocks import in_parts
 from registry.encoders.export import export_whole
 from registry.encoders.pooling import TokenPooling, last_copies, pool_tokens
 from registry.errors import CseError
-from registry.models import load_config, load_model
+from registry.resources.models import load_config, load_model
 from registry.tokens import Encoded, Pieces, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
 from registry.vocabulary import HubVocabulary, JoinedVocabulary
@@ -34,42 +34,49 @@ Block = Annotated[int, Field(ge=0)]
 class AutoModelEncoder(Encoder):
     """Encode with any checkpoint that transformers' `AutoModel` opens: Llama, OPT, GPT-2, ModernBERT, BERT.
 
-    s = heads(pool(f(w(x)))), with w the word vectors, which augmenters see, and f the model's own forward after them.
-    A decoder is opened without its prediction head. How the model attends is found out when it is built: whether the
-    last token of a sentence changes the state of the first, with padding in the batch and without. It is an error if
-    that is not what `attention` says.
+    s = heads(pool(f(w(x)))), where w gives the word embeddings, on which augmenters act, and f is the rest of the
+    model's own forward pass. A decoder is opened without its prediction head. When the encoder is built, it checks the
+    attention with and without padding: it is bidirectional if the last token of a sentence changes the state of the
+    first. A value of `attention` that differs from the result is an error.
 
     Args:
-        model: Directory, name under $CSE_MODELS, model shipped with cse, or hub id.
-        pooling: What training compares: "last" or "cls", the state of the last or the first token; "mean", the average
-            of all; "weighted_mean", an average in which the t-th token weighs t; "text", the average of the sentence's
-            own tokens without its template, and of its last copy where the template repeats it.
-        eval_pooling: What evaluation compares; left out is `pooling`.
-        attention: "causal", each token sees those before it, or "bidirectional", each sees all, also of a decoder that
-            was trained otherwise. Left out is what the checkpoint was trained with.
-        template: Text put around every sentence, in which "{text}" stands for the sentence, once or several times, each
-            with other text between them. It is tokenised apart from the sentence, and lengths do not count it. Of
-            several templates the vectors are averaged, in evaluation alone.
-        template_joined: Whether template and sentence are tokenised as one text, in evaluation alone; left out is no.
-        layer: Layer whose states are pooled: 0 is what enters the first block, k the output of the k-th. Left out is
-            the last, normalised as the model does it.
-        prepend: Blocks a and b, counted from 0: before each of the blocks a … b − 1 the last token's state takes the
-            place of the placeholder's, so that tokens behind it can see the end of the sentence.
-        placeholder: The token whose place that is: one that no sentence holds, put in front of it.
-        attention_dropout: Rate instead of the checkpoint's own, for attention weights; the only dropout many decoders
-            have.
-        lora_rank: Train matrices of this rank beside every linear layer of the blocks and nothing else of the model
-            (LoRA); left out trains the model itself. A saved model has them added in.
-        lora_alpha: The change is multiplied by this over the rank.
-        lora_dropout: Of what enters these matrices.
+        model: Directory, name under $CSE_MODELS, model shipped with cse, or Hub ID.
+        pooling: Pooling in training: "last" or "cls", the state of the last or first token. "mean", the average of all
+            tokens. "weighted_mean", an average with weight t for the t-th token. "text", the average of the sentence's
+            tokens without the template, of the last copy if the template repeats the sentence.
+        eval_pooling: Pooling in evaluation. Default: `pooling`.
+        attention: "causal", each token attends to earlier tokens, or "bidirectional", each token attends to all, also
+            in a decoder that was trained with causal attention. Default: the attention of the checkpoint.
+        template: Text around every sentence, in which "{text}" is the sentence. Several "{text}" need other text
+            between them. The template is tokenized separately and does not count toward lengths. The embeddings of
+            several templates are averaged, in evaluation only.
+        template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Default: false.
+        layer: Layer whose states are pooled: 0 is the input of the first block, k the output of the k-th block.
+            Default: the last layer, with the model's final normalization.
+        prepend: Blocks a and b, counted from 0. Before each block from a to b − 1, the last token's state replaces the
+            placeholder's state, so that later tokens can attend to the end of the sentence.
+        placeholder: Token that `prepend` replaces. It is in front of the sentence and occurs in no sentence.
+        attention_dropout: Dropout rate of attention weights, the only dropout of many decoders. Default: the
+            checkpoint's rate.
+        lora_rank: Rank of trained matrices next to each linear layer of the blocks (LoRA). All other weights of the
+            model are frozen. An export contains the merged weights. Default: the model itself is trained.
+        lora_alpha: Numerator of the factor lora_alpha / lora_rank of the LoRA update. Default: `lora_rank`.
+        lora_dropout: Dropout rate of the input of the LoRA matrices.
         freeze: Parts of the checkpoint that are not trained, such as "embed_tokens".
-        random_weights: Same shape, fresh weights: a baseline, and a fast start for tests.
+        random_weights: Whether the weights are random, for a baseline or a fast test.
 
-    Shapes: ids (B, L) → word vectors (B, L, W) → sentence vectors (B, D). Padding may stand on either side.
+    Shapes: ids (B, L) → word embeddings (B, L, W) → sentence embeddings (B, D). Padding can be on either side.
 
     Source: PromptEOL (code kongds/scaling_sentemb) for the last token; Token Prepending (Fu et al. 2025) for `prepend`;
     LLM2Vec (BehnamGhader et al. 2024) for bidirectional attention, `attention_dropout` and LoRA; SGPT (Muennighoff
-    2022), as far as remembered, for the weighted mean. Settled in methods/decoders.md and methods/llm2vec.md.
+    2022, cited from memory) for the weighted mean. Settled in methods/decoders.md and methods/llm2vec.md.
+
+    Example:
+        [encoders.online]
+        name = "auto_model"
+        model = "facebook/opt-125m"
+        pooling = "last"
+        template = 'This sentence : "{text}" means in one word:"'
     """
 
     augment_at = "word"
@@ -119,58 +126,68 @@ class AutoModelEncoder(Encoder):
         if lora_rank is not None:
             whole.add_low_rank(self.backbone, lora_rank, lora_alpha or lora_rank, lora_dropout or 0.0)
         elif lora_alpha is not None or lora_dropout is not None:
-            raise CseError("lora_alpha and lora_dropout say how lora_rank is used, which is left out", "set lora_rank")
+            raise CseError(
+                "lora_alpha and lora_dropout have no effect without lora_rank",
+                "set lora_rank, for example lora_rank = 16",
+                code="encoders.lora_without_rank",
+            )
         freeze_parts(self.backbone, freeze)
         limit = whole.longest(self.backbone)
         self.max_length = None if limit is None else min(each.longest(limit) for each in self.vocabularies)
         self.dim = whole.states_width(self.backbone, layer)
         self.width = int(self.backbone.get_input_embeddings().embedding_dim)
         self.heads = nn.ModuleDict()
-        self.rows_at_once: int | None = None
+        self.mini_batch_size: int | None = None
         self.train()
 
     def attach(self, heads: Mapping[str, Head]) -> None:
-        """Put training heads behind the pooling, in order; none is kept for evaluation."""
+        """Add training heads after the pooling, in order. Evaluation uses none of them."""
         for name, head in heads.items():
             self.dim = head.fit(self.dim, self)
             self.heads[name] = head
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:  # noqa: ARG002 - the hook's form
-        """Note how many rows' states are held at a time."""
-        self.rows_at_once = rows_at_once
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
+        """Set the number of rows whose states are in memory at a time."""
+        self.mini_batch_size = mini_batch_size
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, W) word vectors."""
+        """Return the (B, L, W) word embeddings."""
         return whole.embed_words(self.backbone, tokens.ids)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Contextualise, pool and apply the training heads.
+        """Apply the model, pooling and training heads.
 
         Raises:
-            CseError: There are several templates.
+            CseError: If the encoder has several templates.
         """
         if len(self.templates) > 1:
-            raise CseError("several templates make one vector in evaluation alone", "train with one of them")
+            raise CseError(
+                f"training cannot average the embeddings of {len(self.templates)} templates",
+                "set template to one string",
+                code="encoders.several_templates",
+            )
         tokens = whole.never_empty(tokens)
-        states = in_parts(partial(self._states, tokens), embeddings, self.rows_at_once)
+        states = in_parts(partial(self._states, tokens), embeddings, self.mini_batch_size)
         pooled = _pooled(self.pooling, states, tokens)
         sentence = self._headed(pooled, tokens)
         before = pooled if self.heads else None
         return Encoded(sentence=sentence, embeddings=embeddings, hidden=states, tokens=tokens, pooled=before)
 
     def project(self, pooled: Tensor) -> Tensor:
-        """Return (B, D) what the training heads make of (B, D′) vectors."""
+        """Return the (B, D) output of the training heads for (B, D′) embeddings."""
         return self._headed(pooled, None)
 
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return (B, D′) the vectors evaluation uses, in eval mode: no dropout, no head.
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the (B, D′) embeddings for evaluation, without dropout and heads.
 
         Raises:
-            CseError: There are several templates, and `embeddings` of one.
+            CseError: If the encoder has several templates and `embeddings` is given.
         """
         if embeddings is not None and len(self.templates) > 1:
             raise CseError(
-                "word vectors of one template cannot stand for several", "score without a view, or one of them"
+                f"a view has word embeddings of one template, but the encoder has {len(self.templates)} templates",
+                "evaluate without a view, or set template to one string",
+                code="encoders.several_templates",
             )
         training = self.training
         self.eval()
@@ -183,14 +200,14 @@ class AutoModelEncoder(Encoder):
             self.train(training)
 
     def settings(self) -> dict[str, Any]:
-        """Return the parameters that make the same vectors of a saved model."""
+        """Return the parameters with which an export gives the same embeddings."""
         given = {"pooling": self.eval_pooling, "attention": self.attention, "layer": self.layer}
         template = self.templates if len(self.templates) > 1 else self.templates[0]
         joined = {"template_joined": True} if self.template_joined else {}
         return {**given, **joined, "template": template, "prepend": self.prepend, "placeholder": self.placeholder}
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write a directory that transformers loads; sentence-transformers too, where it can make the same vectors."""
+        """Write a directory for transformers, and for sentence-transformers if it can give the same embeddings."""
         model = whole.merged(self.backbone) if self.adapted else self.backbone
         length = max_length if self.max_length is None else min(max_length, self.max_length)
         plain = self.templates == [None] and self.layer is None and self.prepend is None and self._as_trained
@@ -198,7 +215,7 @@ class AutoModelEncoder(Encoder):
         export_whole(model, self.vocabulary.tokenizer, self.eval_pooling if plain else None, settings, folder)
 
     def _in_others(self, tokens: Tokens) -> list[Tokens]:
-        """Return the sentences of rows in the first template, in each of the others."""
+        """Return the sentences of the rows in each template after the first."""
         if len(self.templates) == 1:
             return []
         assert tokens.text is not None
@@ -212,7 +229,7 @@ class AutoModelEncoder(Encoder):
         return _pooled(self.eval_pooling, self._states(tokens, vectors, slice(None)), tokens)
 
     def _states(self, tokens: Tokens, vectors: Tensor, rows: slice) -> Tensor:
-        """Return the states (b, L, D) of some rows, of the word vectors (b, L, W) of these."""
+        """Return the (b, L, D) states of `rows`, whose word embeddings are (b, L, W)."""
         own = whole.rows_of(tokens, rows)
         placed: Any = nullcontext()
         if self.prepend is not None:
@@ -222,36 +239,57 @@ class AutoModelEncoder(Encoder):
             return whole.contextual_states(self.backbone, own, vectors, self.layer)
 
     def _check_templates(self) -> None:
-        """Refuse templates that do not say which tokens are read."""
+        """Check that the templates fit pooling and tokenization."""
         reads_text = "text" in (self.pooling, self.eval_pooling)
         if self.template_joined and (reads_text or self.templates == [None] or len(self.templates) > 1):
             raise CseError(
-                "template_joined takes one template, and loses sight of the sentence in it",
-                'leave template_joined out, or give one template and another pooling than "text"',
+                'template_joined = true requires exactly one template and a pooling other than "text"',
+                "remove template_joined, or set template to one string and pooling = 'last'",
+                code="encoders.joined_template",
             )
         if not reads_text:
             return
         if None in self.templates:
-            raise CseError('pooling "text" reads the sentence in its template, and there is none', "set template")
+            raise CseError(
+                'pooling "text" requires a template, and template is not set',
+                "set template = 'This sentence : \"{text}\" means'",
+                code="encoders.no_template",
+            )
         if any(re.search(r"\{text\}\s*\{text\}", each or "") for each in self.templates):
-            raise CseError('pooling "text" cannot tell copies of a sentence apart', "put other text between them")
+            raise CseError(
+                'pooling "text" cannot separate two copies of a sentence: template has "{text}" next to "{text}"',
+                "add other text between the two {text}",
+                code="encoders.ambiguous_template",
+            )
 
     def _place(self) -> int:
-        """Return the id of the placeholder; 0 where none is needed.
+        """Return the ID of the placeholder, or 0 without `prepend`.
 
         Raises:
-            CseError: `layer`, `prepend` and `placeholder` do not fit the model or each other.
+            CseError: If `layer`, `prepend` and `placeholder` do not fit the model or each other.
         """
         count = int(self.backbone.config.num_hidden_layers)
         if self.layer is not None and self.layer > count:
-            raise CseError(f"layer = {self.layer}, but {self.model!r} has layers 0 to {count}", "name one of these")
+            raise CseError(
+                f"layer = {self.layer} does not exist: '{self.model}' has layers 0 to {count}",
+                f"set layer to a value from 0 to {count}",
+                code="encoders.unknown_layer",
+            )
         if (self.prepend is None) != (self.placeholder is None):
-            raise CseError("prepend and placeholder need each other", "give both, or leave out both")
+            raise CseError(
+                "prepend and placeholder work only together, and one of them is not set",
+                "set both, or remove both",
+                code="encoders.incomplete_prepend",
+            )
         if self.prepend is None or self.placeholder is None:
             return 0
         start, stop = self.prepend
         if not start < stop <= count:
-            raise CseError(f"prepend = {self.prepend}, but {self.model!r} has {count} blocks", f"[1, {count}] at most")
+            raise CseError(
+                f"prepend = {self.prepend} is not a range of blocks: '{self.model}' has blocks 0 to {count - 1}",
+                f"set prepend = [a, b] with a < b ≤ {count}, for example [1, {count}]",
+                code="encoders.unknown_block",
+            )
         return self.vocabulary.id_of(self.placeholder)
 
     def _headed(self, pooled: Tensor, tokens: Tokens | None) -> Tensor:

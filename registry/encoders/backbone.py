@@ -1,6 +1,6 @@
-"""A transformers encoder run in two halves: its embedding layer, then its blocks.
+"""A transformers encoder in two halves: embedding layer and blocks.
 
-Each function takes the transformers model; together they compute what its own `forward` does, checked by `verify`.
+Together the functions compute the same as the model's own `forward`. `verify` checks this.
 """
 
 from __future__ import annotations
@@ -18,57 +18,63 @@ from registry.tokens import Tokens
 
 
 def take_dropout(model: Any) -> nn.Dropout:
-    """Remove the dropout at the end of the embedding layer and return it, so that augmenters can act before it."""
+    """Remove and return the dropout at the end of the embedding layer. Augmenters act before it."""
     embeddings = getattr(model, "embeddings", None)
     parts = [getattr(embeddings, name, None) for name in ("dropout", "word_embeddings", "position_embeddings")]
     if any(part is None for part in parts) or not hasattr(model, "encoder"):
-        raise unsupported(model, "it has no `embeddings` with word, position and dropout parts beside an `encoder`")
+        raise unsupported(model, "it has no `encoder`, or no `embeddings` with word, position and dropout parts")
     dropout = nn.Dropout(embeddings.dropout.p)  # type: ignore[union-attr]
     embeddings.dropout = nn.Identity()  # type: ignore[union-attr]
     return dropout
 
 
 def can_be_split(config: Any) -> bool:
-    """Whether models of a transformers configuration have the parts that are called here one by one."""
+    """Return whether models of this transformers configuration have the parts that this module calls."""
     from transformers import AutoModel
 
     try:
         with torch.device("meta"):
             take_dropout(AutoModel.from_config(config, trust_remote_code=False))
-    except Exception:  # whatever transformers raises for settings that fit nothing: loading the model tells it
+    except Exception:  # for wrong settings transformers raises many types; loading the model reports the error
         return False
     return True
 
 
 def unsupported(model: Any, why: str) -> CseError:
-    """Return the error for an architecture that cannot be split."""
+    """Return the error for an architecture that cannot be split into two halves."""
     return CseError(
-        f"the architecture {type(model).__name__} cannot be used as an encoder: {why}",
-        'use a BERT, RoBERTa, XLM-R, ELECTRA or ALBERT checkpoint, or the encoder "auto_model", which takes others',
+        f"the encoder \"transformer\" does not support the architecture '{type(model).__name__}': {why}",
+        'use a BERT, RoBERTa, XLM-R, ELECTRA or ALBERT checkpoint, or the encoder "auto_model" for other architectures',
+        code="encoders.unsupported_architecture",
     )
 
 
 def position_offset(model: Any) -> int:
-    """Return what the model adds to positions counted from 0: padding_idx + 1 in the RoBERTa family."""
+    """Return the offset that the model adds to positions: padding_idx + 1 in the RoBERTa family, else 0."""
     embeddings = model.embeddings
     return int(embeddings.padding_idx) + 1 if hasattr(embeddings, "create_position_ids_from_input_ids") else 0
 
 
 def longest(model: Any) -> int:
-    """Return the most tokens, specials included, the model has positions for."""
+    """Return the maximum number of tokens, special tokens included."""
     return int(model.embeddings.position_embeddings.num_embeddings) - position_offset(model)
 
 
 def embed_words(model: Any, tokens: Tokens) -> Tensor:
-    """Return (B, L, W) word vectors alone."""
+    """Return the (B, L, W) word embeddings."""
     vectors: Tensor = model.embeddings.word_embeddings(tokens.ids)
     return vectors
 
 
 def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None) -> Tensor:
-    """Return (B, L, W): word + position + segment vectors, normalised; `words` stand in for the word vectors.
+    """Return the (B, L, W) sum of word, position and segment embeddings after layer normalization.
 
-    Places past the model's last position share that one: too long a text is read badly, but read.
+    Tokens after the model's last position share that position.
+
+    Args:
+        model: Transformers model.
+        tokens: Token IDs, positions and segments.
+        words: Embeddings (B, L, W) that replace the word embeddings.
     """
     positions = tokens.positions.clamp(max=longest(model) - 1) + position_offset(model)
     source = {"input_ids": tokens.ids} if words is None else {"inputs_embeds": words}
@@ -77,10 +83,10 @@ def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None) -> Tens
 
 
 def freeze(model: nn.Module, prefixes: list[str]) -> None:
-    """Stop the gradient of every weight below the sub-modules named.
+    """Disable the gradient of every weight in these submodules.
 
     Raises:
-        CseError: There is no such sub-module.
+        CseError: If a submodule does not exist.
     """
     known = {name for name, _ in model.named_modules() if name}
     for prefix in prefixes:
@@ -89,18 +95,19 @@ def freeze(model: nn.Module, prefixes: list[str]) -> None:
             blocks = [name for name in known if name.rpartition(".")[2].isdigit()]
             shape = f", {min(blocks)!r}" if blocks else ""
             raise CseError(
-                f"freeze: the model has no part called {prefix!r}.{hint}",
-                f"name sub-modules such as 'embeddings', 'encoder'{shape}",
+                f"freeze: the model has no part '{prefix}'.{hint}",
+                f"use names of submodules, such as 'embeddings', 'encoder'{shape}",
+                code="encoders.unknown_part",
             )
         model.get_submodule(prefix).requires_grad_(False)
 
 
 @torch.no_grad()
 def verify(model: Any) -> None:
-    """Check on two short sentences that the two halves give what the model's own forward gives.
+    """Check on two short sentences that the two halves and the model's own forward give the same states.
 
     Raises:
-        CseError: They do not: the architecture does something between or after them.
+        CseError: If they differ, because the architecture has steps between or after the halves.
     """
     ids = torch.arange(2, 12).remainder(model.config.vocab_size).view(2, 5)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
@@ -109,22 +116,22 @@ def verify(model: Any) -> None:
     training = model.training
     model.eval()
     try:
-        whole = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
         vectors = embed_layer(model, tokens)
-        ours = run_blocks(model, vectors, mask, all_states=False)[0]
+        split = run_blocks(model, vectors, mask, all_states=False)[0]
         first = first_states(model, vectors, mask)
     except (TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise unsupported(model, f"its parts cannot be called separately ({error})") from error
     finally:
         model.train(training)
-    same = whole.shape == ours.shape and torch.allclose(whole[real], ours[real], atol=1e-4)
-    if not same or not torch.allclose(whole[:, 0], first, atol=1e-4):
-        raise unsupported(model, "its embedding layer and blocks alone do not give its output")
+    same = expected.shape == split.shape and torch.allclose(expected[real], split[real], atol=1e-4)
+    if not same or not torch.allclose(expected[:, 0], first, atol=1e-4):
+        raise unsupported(model, "its output differs from that of its embedding layer and blocks")
 
 
 @contextmanager
 def modes_kept(module: nn.Module) -> Iterator[None]:
-    """Give every sub-module its training mode back: those that are shared have another owner."""
+    """Restore the training mode of every submodule after the block, because shared submodules have another owner."""
     modes = [(part, part.training) for part in module.modules()]
     try:
         yield

@@ -1,13 +1,13 @@
-"""A transformer's blocks over a padded batch; how its rows are laid out meanwhile is decided here alone.
+"""Forward pass of a transformer's blocks over a padded batch, and the layout of its rows in memory.
 
-No work is done on padding where that pays (on a CPU), none on tokens whose last state is not read, and rows that do
-not fit into memory are computed again in the backward pass (gradient caching, Gao et al. 2021, arXiv 2101.06983).
+On a CPU, blocks skip padding. The last block skips tokens whose state is not used. With gradient caching (Gao et al.
+2021, arXiv 2101.06983), the backward pass computes the states of each mini-batch again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from registry.encoders.packing import Pack
 from registry.tokens import attention_mask
 
 PACK_TOKENS = 2048
-"""About how many tokens a CPU computes at a time: from 1024 to 3072 the speed is the same (docs/fast.md)."""
+"""Approximate number of tokens per pack on a CPU. The speed is the same from 1024 to 3072 (docs/fast.md)."""
 
 
 def run_blocks(
@@ -30,61 +30,43 @@ def run_blocks(
     vectors: Tensor,
     mask: Tensor,
     all_states: bool,
-    rows_at_once: int | None = None,
+    mini_batch_size: int | None = None,
     heads: Tensor | None = None,
     packed: bool = True,
 ) -> list[Tensor]:
-    """Return the states (B, L, D) after the blocks: the last one, or what entered the first and every output.
+    """Return the states (B, L, D): the output of the last block, or the first block's input and every output.
 
     Args:
-        model: A transformers model.
-        vectors: (B, L, W) the embedding layer's output.
-        mask: (B, L) 1 for real tokens. States of others mean nothing.
-        all_states: Whether all are wanted.
-        rows_at_once: Rows whose states are held for the backward pass; the others are computed again there.
-        heads: (B, K, H) weights of the attention heads of each block, with which nothing runs compiled; None is 1.
-        packed: Whether rows may be laid out without padding, or run compiled, where that pays.
+        model: Transformers model.
+        vectors: Output (B, L, W) of the embedding layer.
+        mask: (B, L) 1 for real tokens. States at padding are undefined.
+        all_states: Whether to return the states of all layers.
+        mini_batch_size: Number of rows whose states are in memory at a time. Default: all.
+        heads: Weights (B, K, H) of the attention heads of each block. They prevent compiled blocks. None means 1.
+        packed: Whether rows may be packed without padding or run through compiled blocks if that is faster.
     """
     fast = None if all_states or heads is not None or not packed else compiled(model)
     if fast is not None:
-        one = partial(fast.run, _padded_last)
-        rows = _rows(len(mask), rows_at_once)
-        return [torch.cat([_held(one, vectors[own], mask[own], rows_at_once) for own in rows])]
+        return [torch.cat(_padded_parts(partial(fast.run, _padded_last), model, vectors, mask, mini_batch_size, None))]
     if not packed or not _packs(model, vectors, mask):
         run = partial(padded_states, model, all_states=all_states)
-        parts = [
-            _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
-            for rows in _rows(len(mask), rows_at_once)
-        ]
+        parts = _padded_parts(run, model, vectors, mask, mini_batch_size, heads)
         return [torch.cat(states) for states in zip(*parts, strict=True)]
-    found = packing.packs(mask, PACK_TOKENS, rows_at_once)
     run = partial(_packed, model, all_states=all_states)
-    parts = [
-        _held(_weighing(run, model, heads, pack, mask.shape[1]), _tokens(vectors, pack), pack, rows_at_once)
-        for pack in found
-    ]
+    found, parts = _packed_parts(run, model, vectors, mask, mini_batch_size, heads)
     places = torch.cat([pack.places for pack in found])
     return [_spread(torch.cat(states), places, mask) for states in zip(*parts, strict=True)]
 
 
 def first_states(
-    model: Any, vectors: Tensor, mask: Tensor, rows_at_once: int | None = None, heads: Tensor | None = None
+    model: Any, vectors: Tensor, mask: Tensor, mini_batch_size: int | None = None, heads: Tensor | None = None
 ) -> Tensor:
-    """Return (B, D): the last state of each sentence's first token alone; arguments as for `run_blocks`."""
+    """Return the (B, D) last state of each sentence's first token. The arguments are those of `run_blocks`."""
     fast = compiled(model) if heads is None else None
     if fast is not None or not _packs(model, vectors, mask):
         run = partial(_padded_first, model) if fast is None else partial(fast.run, _padded_first)
-        parts = [
-            _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
-            for rows in _rows(len(mask), rows_at_once)
-        ]
-        return torch.cat(parts)
-    found = packing.packs(mask, PACK_TOKENS, rows_at_once)
-    run = partial(_packed_first, model)
-    parts = [
-        _held(_weighing(run, model, heads, pack, mask.shape[1]), _tokens(vectors, pack), pack, rows_at_once)
-        for pack in found
-    ]
+        return torch.cat(_padded_parts(run, model, vectors, mask, mini_batch_size, heads))
+    found, parts = _packed_parts(partial(_packed_first, model), model, vectors, mask, mini_batch_size, heads)
     return torch.cat(parts)[torch.argsort(torch.cat([pack.sentences for pack in found]))]
 
 
@@ -94,39 +76,82 @@ def states_and_attentions(
     mask: Tensor,
     all_states: bool,
     blocks: Sequence[int],
-    rows_at_once: int | None = None,
+    mini_batch_size: int | None = None,
     heads: Tensor | None = None,
 ) -> tuple[list[Tensor], dict[int, Tensor]]:
-    """Return the states as `run_blocks` does, and block → (B, H, L, L) its attention weights, after their dropout.
+    """Return the states of `run_blocks`, and block → attention weights (B, H, L, L) after dropout.
 
-    Rows are neither packed nor compiled, and each of these blocks holds B·H·L² numbers more. Padding gets exactly 0.
-    `blocks` are those whose weights are wanted, counted from 0, ascending, of a model that is `built_as_bert`; other
-    arguments as for `run_blocks`.
+    Rows are not packed and blocks are not compiled. Each of these blocks needs B·H·L² more numbers in memory. The
+    weights of padding are exactly 0.
+
+    Args:
+        model: Transformers model that is `built_as_bert`.
+        vectors: See `run_blocks`.
+        mask: See `run_blocks`.
+        all_states: See `run_blocks`.
+        blocks: Indices of the blocks, from 0, in ascending order.
+        mini_batch_size: See `run_blocks`.
+        heads: See `run_blocks`.
     """
 
     def run(vectors: Tensor, mask: Tensor) -> list[Tensor]:
-        # Added to the scores; the mask that other ways of attending take on a GPU, of True and False, cannot be.
+        # Eager attention adds the mask to the scores, so that a boolean mask cannot be used.
         hidden = vectors.new_zeros(mask.shape).masked_fill(mask == 0, torch.finfo(vectors.dtype).min)[:, None, None]
         with _attending(model, "eager"), _attentions(model, blocks) as weights:
             return [*_states(model, _projected(model, vectors), all_states, attention_mask=hidden), *weights]
 
-    parts = [
-        _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], rows_at_once)
-        for rows in _rows(len(mask), rows_at_once)
-    ]
+    parts = _padded_parts(run, model, vectors, mask, mini_batch_size, heads)
     whole = [torch.cat(part) for part in zip(*parts, strict=True)]
     return whole[: -len(blocks)], dict(zip(blocks, whole[-len(blocks) :], strict=True))
 
 
-def in_parts(run: Callable[[Tensor, slice], Tensor], vectors: Tensor, rows_at_once: int | None) -> Tensor:
-    """Return the states (B, L, D) of all rows, of which `run(vectors, rows)` gives those of some; the rest as above."""
-    return torch.cat([_held(run, vectors[own], own, rows_at_once) for own in _rows(len(vectors), rows_at_once)])
+def in_parts(run: Callable[[Tensor, slice], Tensor], vectors: Tensor, mini_batch_size: int | None) -> Tensor:
+    """Return the states (B, L, D) of all rows, computed in mini-batches.
+
+    Args:
+        run: Function of the vectors and the indices of some rows that returns their states.
+        vectors: Word embeddings (B, L, W).
+        mini_batch_size: Number of rows whose states are in memory at a time. Default: all.
+    """
+    return torch.cat([_held(run, vectors[own], own, mini_batch_size) for own in _rows(len(vectors), mini_batch_size)])
 
 
 def _packs(model: Any, vectors: Tensor, mask: Tensor) -> bool:
-    """Whether rows are laid out without padding; each must begin with a real token."""
-    ours = vectors.device.type == "cpu" and model.is_backend_compatible()
-    return bool(ours and not mask.all() and mask[:, 0].all())
+    """Return whether rows are packed without padding. Each row must begin with a real token."""
+    possible = vectors.device.type == "cpu" and model.is_backend_compatible()
+    return bool(possible and not mask.all() and mask[:, 0].all())
+
+
+def _padded_parts(
+    run: Callable[..., Any],
+    model: Any,
+    vectors: Tensor,
+    mask: Tensor,
+    mini_batch_size: int | None,
+    heads: Tensor | None,
+) -> list[Any]:
+    """Return the output of `run` for each mini-batch of padded rows."""
+    return [
+        _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], mini_batch_size)
+        for rows in _rows(len(mask), mini_batch_size)
+    ]
+
+
+def _packed_parts(
+    run: Callable[..., Any],
+    model: Any,
+    vectors: Tensor,
+    mask: Tensor,
+    mini_batch_size: int | None,
+    heads: Tensor | None,
+) -> tuple[list[Pack], list[Any]]:
+    """Return the packs of a batch, and the output of `run` for each of them."""
+    found = packing.packs(mask, PACK_TOKENS, mini_batch_size)
+    parts = [
+        _held(_weighing(run, model, heads, pack, mask.shape[1]), _tokens(vectors, pack), pack, mini_batch_size)
+        for pack in found
+    ]
+    return found, parts
 
 
 def _rows(count: int, at_once: int | None) -> list[slice]:
@@ -134,9 +159,9 @@ def _rows(count: int, at_once: int | None) -> list[slice]:
     return [slice(start, start + size) for start in range(0, count, size)]
 
 
-def _held(run: Callable[..., Any], vectors: Tensor, where: Any, rows_at_once: int | None) -> Any:
-    """Return `run(vectors, where)`; with `rows_at_once`, nothing in between is kept for the backward pass."""
-    if rows_at_once is None or not torch.is_grad_enabled():
+def _held(run: Callable[..., Any], vectors: Tensor, where: Any, mini_batch_size: int | None) -> Any:
+    """Return `run(vectors, where)`. With `mini_batch_size`, the backward pass computes the states again."""
+    if mini_batch_size is None or not torch.is_grad_enabled():
         return run(vectors, where)
     return checkpoint(run, vectors, where, use_reentrant=False)
 
@@ -144,14 +169,14 @@ def _held(run: Callable[..., Any], vectors: Tensor, where: Any, rows_at_once: in
 def _weighing(
     run: Callable[..., Any], model: Any, heads: Tensor | None, of: slice | Pack, length: int = 1
 ) -> Callable[..., Any]:
-    """Return `run` as it is with the weights of attention heads (B, K, H), if there are any.
+    """Return `run` with weighted attention heads, or `run` itself without weights.
 
     Args:
-        run: Computes blocks of `model`.
-        model: A transformers model.
-        heads: The weights.
-        of: Which rows of the batch it computes.
-        length: L, tokens of the batch's rows, where they are packed.
+        run: Function that computes the blocks of `model`.
+        model: Transformers model.
+        heads: Weights (B, K, H).
+        of: Rows of the batch that `run` computes.
+        length: Length L of the batch's rows if they are packed.
     """
     if heads is None:
         return run
@@ -172,13 +197,13 @@ def _tokens(vectors: Tensor, pack: Pack) -> Tensor:
 
 
 def _spread(states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-    """Return (B, L, D) of packed (T, D), zero at padding."""
+    """Return the (B, L, D) states of packed (T, D), with zeros at padding."""
     empty = states.new_zeros(mask.numel(), states.shape[-1])
     return empty.index_copy(0, places, states).view(*mask.shape, -1)
 
 
 def padded_states(model: Any, vectors: Tensor, mask: Tensor, all_states: bool) -> list[Tensor]:
-    """Return the same as `run_blocks`, computed as transformers does, bit for bit."""
+    """Return the states of `run_blocks`, bit for bit as transformers computes them."""
     attention = _attention_mask(model, vectors, mask)
     return _states(model, _projected(model, vectors), all_states, attention_mask=attention)
 
@@ -216,9 +241,9 @@ def _packed_first(model: Any, vectors: Tensor, pack: Pack) -> Tensor:
 
 
 def _last_of_first(block: Any, states: Tensor, first: Tensor, attend: Callable[..., Tensor]) -> Tensor:
-    """Return the block's output (n, D) for each sentence's first token, whose own states are `first` (n, D).
+    """Return the block's output (n, D) for each sentence's first token, whose input states are `first` (n, D).
 
-    Its keys and values come from all tokens; queries, output and feed-forward layer see n rows only.
+    Keys and values come from all tokens. Queries, output and feed-forward layer run on n rows only.
     """
     own = block.attention.self
     split = (own.num_attention_heads, own.attention_head_size)
@@ -231,7 +256,7 @@ def _last_of_first(block: Any, states: Tensor, first: Tensor, attend: Callable[.
 
 
 def built_as_bert(model: Any) -> bool:
-    """Whether the last block is built as BERT's is."""
+    """Return whether the last block has the parts of a BERT block."""
     block = (getattr(model.encoder, "layer", None) or [None])[-1]
     own = getattr(getattr(block, "attention", None), "self", None)
     parts = ("query", "key", "value", "num_attention_heads", "attention_head_size", "scaling", "dropout")
@@ -262,14 +287,14 @@ def _attention_mask(model: Any, vectors: Tensor, mask: Tensor) -> Tensor | None:
 
 
 def _projected(model: Any, vectors: Tensor) -> Tensor:
-    """Return token vectors as wide as the blocks: small ELECTRA's are narrower."""
+    """Return token vectors with the width of the blocks. Those of small ELECTRA models are narrower."""
     return model.embeddings_project(vectors) if hasattr(model, "embeddings_project") else vectors
 
 
 @contextmanager
 def _attending(model: Any, way: str) -> Iterator[None]:
     packing.register()
-    # Not `set_attn_implementation`, which walks through all modules: 1.4 ms a pass of 12 blocks instead of 0.05 ms.
+    # `set_attn_implementation` visits all modules: 1.4 ms for 12 blocks instead of 0.05 ms.
     usual = model.config._attn_implementation
     model.config._attn_implementation = way
     try:
@@ -280,23 +305,21 @@ def _attending(model: Any, way: str) -> Iterator[None]:
 
 @contextmanager
 def _attentions(model: Any, blocks: Sequence[int]) -> Iterator[list[Tensor]]:
-    """Collect the attention weights of some blocks, in the order they run."""
+    """Collect the attention weights of these blocks in forward order."""
     weights: list[Tensor] = []
 
     def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         weights.append(output[1])
 
-    handles = [model.encoder.layer[block].attention.self.register_forward_hook(after) for block in blocks]
-    try:
+    with ExitStack() as hooks:
+        for block in blocks:
+            hooks.enter_context(model.encoder.layer[block].attention.self.register_forward_hook(after))
         yield weights
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @contextmanager
 def _recorded(encoder: Any) -> Iterator[list[Tensor]]:
-    """Collect the input of the first block and the output of every block, in the order they run."""
+    """Collect the input of the first block and the output of every block in forward order."""
     states: list[Tensor] = []
 
     def before(_: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -306,11 +329,8 @@ def _recorded(encoder: Any) -> Iterator[list[Tensor]]:
     def after(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         states.append(output if isinstance(output, Tensor) else output[0])
 
-    blocks = getattr(encoder, "layer", None) or encoder.albert_layer_groups
-    handles = [block.register_forward_pre_hook(before) for block in blocks]
-    handles += [block.register_forward_hook(after) for block in blocks]
-    try:
+    with ExitStack() as hooks:
+        for block in getattr(encoder, "layer", None) or encoder.albert_layer_groups:
+            hooks.enter_context(block.register_forward_pre_hook(before))
+            hooks.enter_context(block.register_forward_hook(after))
         yield states
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -1,4 +1,4 @@
-"""A transformer's blocks compiled for batches of one shape, where a run asks for it. Registers nothing."""
+"""Compiled transformer blocks for batches of one shape, for runs with `train.compile`."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ from torch import Tensor, nn
 from registry.types import Encoder
 
 Pass = Callable[[Any, Tensor, Tensor], Tensor]
-"""model, vectors (B, L, W), mask → (B, L, D) or (B, D)."""
+"""Function of model, vectors (B, L, W) and mask that returns (B, L, D) or (B, D)."""
 
 RECOMPILE_LIMIT = 64
-"""Versions of a pass that torch keeps: encoders × with and without gradient × lengths. Its own limit of 8 is a hint at
-shapes that keep changing; here they do not."""
+"""Maximum number of compiled versions of a pass: encoders × with and without gradient × lengths. Torch's default of 8
+is for programs whose shapes change all the time."""
+
 TRIALS = 3
-"""Runs before a version is trusted: CUDA graphs run once to warm up, once to record, then replay."""
+"""Number of test passes on CUDA: CUDA graphs run once to warm up, once to record, and then replay."""
 
 _KEY = "cse_compiled_blocks"
 
 
 class CompiledBlocks:
-    """Stands beside a transformers model, not in it: its modules, their names and its own calls stay as they are.
+    """Compiled passes through the blocks of a transformers model, which itself does not change.
 
-    Rows are padded to a multiple of `length`, so that hardly any shape but one occurs. Each version is tried on zeros
-    before it is used, backward pass included; a failure is reported once, and from then on nothing is compiled.
+    Rows are padded to a multiple of `length`, so that most batches have the same shape. Each version first runs forward
+    and backward on zeros. After the first failure, a warning is printed and nothing is compiled.
 
     Args:
-        model: The transformers model.
-        length: Tokens that rows are padded to a multiple of.
-        warn: Called with the reason if nothing can be compiled.
+        model: Transformers model.
+        length: Multiple of tokens to which rows are padded.
+        warn: Function that is called with the reason if the compilation fails.
     """
 
     def __init__(self, model: Any, length: int, warn: Callable[[str], None]) -> None:
@@ -49,10 +50,10 @@ class CompiledBlocks:
         self._tried: set[tuple[Any, ...]] = set()
 
     def __deepcopy__(self, memo: Any) -> None:
-        """A copy of the model has blocks of its own, and starts uncompiled."""
+        """Return None, so that a copy of the model starts without compiled blocks."""
 
     def run(self, function: Pass, vectors: Tensor, mask: Tensor) -> Tensor:
-        """Return `function(model, vectors, mask)`, compiled; mask (B, L)."""
+        """Return `function(model, vectors, mask)`, compiled if that works. The mask is (B, L)."""
         extra = ceil(mask.shape[1] / self._length) * self._length - mask.shape[1]
         padded, attended = F.pad(vectors, (0, 0, 0, extra)), F.pad(mask, (0, extra)).bool()
         if not self._works(function, padded, attended):
@@ -74,7 +75,7 @@ class CompiledBlocks:
         return self._made[function]
 
     def _works(self, function: Pass, vectors: Tensor, attended: Tensor) -> bool:
-        """Try a version on zeros the first time its kind of input comes."""
+        """Return whether the version works, tested on zeros at the first input of its kind."""
         kind = vectors.device.type
         precision = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else vectors.dtype
         key = (function, vectors.shape, precision, torch.is_grad_enabled(), vectors.requires_grad)
@@ -82,19 +83,21 @@ class CompiledBlocks:
             self._tried.add(key)
             try:
                 self._try(function, vectors, attended)
-            except Exception as error:  # whatever fails in the compiler, the blocks still run
+            except Exception as error:  # after any failure of the compiler the blocks still run
                 self.failed = True
                 why = (str(error).strip() or type(error).__name__).partition("\n")[0]
-                self._warn(f"the blocks cannot be compiled and run as they are ({type(error).__name__}: {why[:200]})")
+                self._warn(
+                    f"the blocks run without compilation, because it failed: {type(error).__name__}: {why[:200]}"
+                )
         return not self.failed
 
     def _try(self, function: Pass, vectors: Tensor, attended: Tensor) -> None:
         cuda = [vectors.device] if vectors.device.type == "cuda" else []
         weights = [weight for weight in self._model.parameters() if weight.requires_grad]
-        # Gradient caching counts what is saved for the backward pass; a trial must not be counted.
+        # Gradient caching counts saved tensors. Those of a test pass must not count.
         hidden = torch.autograd.graph.saved_tensors_hooks(_same, _same)
         with torch.random.fork_rng(devices=cuda), warnings.catch_warnings(), hidden:
-            warnings.simplefilter("ignore")  # advice on settings that are set on purpose
+            warnings.simplefilter("ignore")  # these settings are deliberate
             for _ in range(TRIALS if cuda else 1):
                 zeros = torch.zeros_like(vectors).requires_grad_(vectors.requires_grad)
                 made = self._version(function)(zeros, torch.ones_like(attended))
@@ -108,7 +111,7 @@ def _same(values: Tensor) -> Tensor:
 
 
 def compiled(model: Any) -> CompiledBlocks | None:
-    """Return what runs a model's blocks in its place, in training; None where they run as they are."""
+    """Return the compiled blocks of a model in training, or None if its blocks run uncompiled."""
     blocks: CompiledBlocks | None = getattr(model, _KEY, None)
     if blocks is None or not model.training:
         return None
@@ -117,8 +120,8 @@ def compiled(model: Any) -> CompiledBlocks | None:
 
 
 def prepare(root: nn.Module, length: int, warn: Callable[[str], None]) -> list[CompiledBlocks]:
-    """Put `CompiledBlocks` beside the models of all encoders below `root`, not active yet; return them."""
-    # `torch.compile` has a parameter for it in torch 2.13 only; 2.6 is the oldest that is supported.
+    """Add inactive `CompiledBlocks` to the models of all encoders below `root`, and return them."""
+    # Only torch ≥ 2.13 has a parameter for this. The oldest supported version is 2.6.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
     found = []
     for module in root.modules():

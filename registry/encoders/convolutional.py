@@ -1,4 +1,4 @@
-"""A checkpoint whose states go through convolutions before they are pooled, in training and evaluation alike."""
+"""Encoder of a checkpoint with convolutions over the last layer's states, in training and evaluation."""
 
 from __future__ import annotations
 
@@ -21,28 +21,33 @@ OnePooling = Literal["cls", "mean"]
 
 @ENCODERS.register("convolutional")
 class ConvolutionalEncoder(TransformerEncoder):
-    """Encode with a checkpoint, convolve its last layer over the tokens, and pool what comes out.
+    """Encode with a checkpoint, convolve its last layer over the tokens, and pool the features.
 
     fₗ = [σ(Wₖ·(h_{l−(k−1)/2} … h_{l+(k−1)/2}) + bₖ) for each window k], s = heads(pool(f)),
-    with h the last layer's states, which count as zero before the first token and after the last. The convolutions
-    start from random weights, are trained with the rest, and stay when the model is scored and saved. `Encoded.hidden`
-    holds the local features f.
+    where h are the last layer's states, with zeros before the first token and after the last. The convolutions start
+    from random weights and are trained. Evaluation and exports use them too. `Encoded.hidden` contains the local
+    features f.
 
-    A saved model is one of sentence-transformers: its `CNN` module, and for the ReLU a `Dense` one. Its releases up to
-    6.2 let padding into the convolutions, so that there a sentence's vector is the one given here where no sentence of
-    the batch is longer (`batch_size=1`).
+    An export uses the `CNN` module of sentence-transformers, and a `Dense` module for the ReLU. Releases of
+    sentence-transformers up to 6.2 also convolve padding, and need `batch_size=1` to give the same embeddings.
 
     Args:
-        windows: Tokens that each convolution sees; odd, so that there are as many features as tokens.
-        channels: Features of each convolution; D is `channels` times the number of windows.
-        activation: σ, "relu" or "none".
-        pooling: What training compares: the features' "mean" over real tokens, or those of [CLS].
-        eval_pooling: What evaluation compares; the same as `pooling` if left out.
+        windows: Number of tokens in each convolution's window. Each must be odd, for one feature vector per token.
+        channels: Number of features of each convolution. D is `channels` times the number of windows.
+        activation: Activation σ, "relu" or "none".
+        pooling: Pooling in training: "mean" of the features over real tokens, or "cls" for those of [CLS].
+        eval_pooling: Pooling in evaluation. Default: `pooling`.
 
-    Shapes: ids (B, L) → states (B, L, W) → features (B, L, D) → sentence vectors (B, D).
+    Shapes: ids (B, L) → states (B, L, W) → features (B, L, D) → sentence embeddings (B, D).
 
     Source: IS-BERT (Zhang et al. 2020, section 3.1). Doubtful and settled in methods/is_bert.md: windows (IS1,
     `windows`), padding (IS3), whether a ReLU follows (IS5, `activation`).
+
+    Example:
+        [encoders.online]
+        name = "convolutional"
+        model = "bert-base-uncased"
+        windows = [1, 3, 5]
     """
 
     def __init__(
@@ -56,20 +61,22 @@ class ConvolutionalEncoder(TransformerEncoder):
     ) -> None:
         if even := [size for size in windows if size % 2 == 0]:
             raise CseError(
-                f"convolutional: a window of {even[0]} tokens has no middle one", f"windows = [{even[0] + 1}], or less"
+                f"windows = {windows} contains the even number {even[0]}, but a window needs a middle token",
+                f"use odd numbers, for example {even[0] + 1} instead of {even[0]}",
+                code="encoders.even_window",
             )
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
         self.convolutions = Convolutions(self.dim, windows, channels, activation)
         self.dim = self.convolutions.width
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:  # noqa: ARG002 - the hook's form
-        """Note what training reads from `encode`; all states are needed whatever it is."""
-        super().expect(hidden_read=True, rows_at_once=rows_at_once)
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
+        """Set the states that training uses. The convolutions always need all tokens."""
+        super().expect(hidden_read=True, mini_batch_size=mini_batch_size)
 
     def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
-        """Return the local features (B, L, D) of the last layer."""
+        """Return the local features (B, L, D) of the last layer in a list."""
         return [self.convolutions(states[-1], mask)]
 
     def layout(self, max_length: int) -> Layout:
-        """Return how the exported model makes a sentence vector."""
+        """Return the layout of the export, convolutions included."""
         return replace(super().layout(max_length), convolutions=self.convolutions)

@@ -1,4 +1,4 @@
-"""What an encoder's blocks cost to compute. Registers nothing."""
+"""Computational cost of an encoder's blocks."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from registry.types import Encoder
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one pass through the blocks.
+    """Cost of one pass through the blocks.
 
     Args:
-        weights: Numbers in the matrices that each token vector is multiplied with.
-        attention: Layers times width: what grows with the square of a sentence's length.
-        trained: Whether their gradient is computed.
+        weights: Number of weights in the matrices that multiply each token vector.
+        attention: Layers times width, the factor of the squared sentence length.
+        trained: Whether the gradient of the weights is computed.
     """
 
     weights: int
@@ -27,7 +27,7 @@ class Cost:
 
 
 def cost_of(encoder: Encoder) -> Cost | None:
-    """Return the cost of the transformer that an encoder is, or is made of; None where there is none."""
+    """Return the cost of the first transformer in an encoder, or None if the encoder has no transformer."""
     for module in encoder.modules():
         if isinstance(module, TransformerEncoder):
             return _blocks(module.backbone)
@@ -35,7 +35,7 @@ def cost_of(encoder: Encoder) -> Cost | None:
 
 
 def _blocks(backbone: Any) -> Cost:
-    """Count the matrices of the blocks; ALBERT goes through the same ones several times."""
+    """Return the cost of the blocks. ALBERT runs the same blocks several times."""
     layers = int(backbone.config.num_hidden_layers)
     groups = getattr(backbone.encoder, "albert_layer_groups", None)
     blocks = list(backbone.encoder.layer) if groups is None else [b for group in groups for b in group.albert_layers]

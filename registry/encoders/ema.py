@@ -1,4 +1,4 @@
-"""A momentum encoder: the slow copy of another encoder, which may keep some parts in common with it."""
+"""Momentum encoder: a slow copy of another encoder, which can share parts with it."""
 
 from __future__ import annotations
 
@@ -23,35 +23,44 @@ from registry.types import Encoder, Head, Step, Tune
 
 @ENCODERS.register("ema")
 class Ema(Encoder):
-    """Follow another encoder's weights slowly: their exponential moving average.
+    """Encode with the exponential moving average of another encoder's weights.
 
-    θ' ← η·θ' + (1 − η)·θ after each step of the optimiser. With the cosine schedule the decay rises from η₀ to 1:
-    ηₜ = 1 − (1 − η₀)·(cos(πt/T) + 1)/2, t counting the optimiser's steps. The copy is made once `of` is complete,
-    weights loaded and heads attached; that it still equals `of` is checked before the first step. It is not trained,
-    but for the heads in `trained`.
-    Its dropout is on or off as `dropout` says, whatever train() and eval() do; evaluation draws nothing.
+    θ' ← η·θ' + (1 − η)·θ after each optimizer step. With the cosine schedule the decay rises from η₀ to 1:
+    ηₜ = 1 − (1 − η₀)·(cos(πt/T) + 1)/2, where t is the number of optimizer steps. The copy is made after the weights
+    and heads of `of` are complete. Before the first step, `cse` checks that the copy equals `of`. The copy is not
+    trained, except for the heads in `trained`. Its dropout is active in training and inactive in evaluation,
+    independent of train() and eval().
 
-    Shapes: as `of`; D is the width behind the heads that are left.
+    Shapes: those of `of`. D is the width after the remaining heads.
 
     Source: MoCoSE (2022, section 3.2, Algorithm 1) and its code; MoCo (He et al. 2020), BYOL (Grill et al. 2020).
     Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`, `trained`); constant
     or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
 
     Args:
-        of: The encoder that is followed; the recipe declares it before this one.
-        decay: η, or η₀: the share of its old weights that the copy keeps at a step. 0 copies, 1 never moves.
-        schedule: How the decay changes over training.
-        total_steps: T of the cosine; the training's own number of steps if left out. Beyond T the decay stays 1.
-        update: "after_step" follows after step t with ηₜ. "before_forward" follows before the next forward pass, as
-            MoCoSE's code does: the same weights meet the same batch, but t counts one further.
-        share: Parts of `of` that are used, not copied: "embeddings", or names of its heads. They are trained there;
-            MoCoSE shares the embeddings.
-        without: Heads of `of` that the copy lacks, such as a predictor.
-        dropout: Rate instead of those of `of`; 0 switches dropout off. Shared heads keep theirs.
-        target_gradient: "none" detaches what the copy makes; "embeddings" lets the gradient pass through the frozen
-            copy into the embedding layer it shares (and into shared heads), as MoCoSE's code does.
-        trained: Heads of the copy that the loss trains besides: the optimiser moves them, then the average does.
-            MoCoSE's code trains its projection, which it forgot to freeze. Left out is none.
+        of: Encoder whose weights are averaged. The recipe declares it before this one.
+        decay: Decay η, or η₀ of the cosine schedule: fraction of the copy's weights that remains at a step. 0 copies
+            `of`, 1 never changes the copy.
+        schedule: Schedule of the decay over training.
+        total_steps: Number of steps T of the cosine schedule. After T the decay stays 1. Default: the number of
+            training steps.
+        update: Time of the update: "after_step", after step t with ηₜ, or "before_forward", before the next forward
+            pass with ηₜ₊₁, as in MoCoSE's code. Both use the same weights for the same batch.
+        share: Parts of `of` that are shared instead of copied: "embeddings", or names of its heads. They are trained as
+            parts of `of`. MoCoSE shares the embeddings.
+        without: Heads of `of` that the copy does not have, such as a predictor.
+        dropout: Dropout rate of the copy, without shared heads. 0 disables dropout. Default: the rates of `of`.
+        target_gradient: Gradient through the copy: "none", or "embeddings" for a gradient through the frozen copy into
+            the shared embedding layer and shared heads, as in MoCoSE's code.
+        trained: Heads of the copy that the optimizer also trains, before each update of the average. MoCoSE's code
+            trains its projection because it does not freeze it. Default: none.
+
+    Example:
+        [encoders.momentum]
+        name = "ema"
+        of = "online"
+        decay = 0.85
+        share = ["embeddings"]
     """
 
     def __init__(
@@ -70,15 +79,20 @@ class Ema(Encoder):
         super().__init__()
         if target_gradient == "embeddings" and "embeddings" not in share:
             raise CseError(
-                'target_gradient = "embeddings", but the embedding layer is not shared: no gradient would reach it',
+                'target_gradient = "embeddings" requires a shared embedding layer, and share does not contain it',
                 'add "embeddings" to share',
+                code="encoders.gradient_not_shared",
             )
         self._of = (of,)  # in a tuple: not a sub-module
         self.target = copy_encoder(of, share, without)
         self.target_gradient = target_gradient
         self._train(trained or [], share)
         if not own_parameters(self.target, of):
-            raise CseError("ema: the encoder has no weights of its own to average", "name a trained encoder in `of`")
+            raise CseError(
+                "ema: the encoder in `of` has no weights to average",
+                "set of to a trained encoder, for example 'online'",
+                code="encoders.nothing_to_average",
+            )
         if dropout is not None:
             lent = set(of.modules())
             for module in self.target.modules():
@@ -95,43 +109,43 @@ class Ema(Encoder):
         self._latest = decay
 
     def train(self, mode: bool = True) -> Ema:
-        """Set the flag alone: neither the copy's dropout nor the shared parts change mode."""
+        """Set only the flag. The copy and the shared parts keep their modes."""
         self.training = mode
         return self
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
-        """Pass it on to the copy."""
-        self.target.expect(hidden_read=hidden_read, rows_at_once=rows_at_once)
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
+        """Set the states of the copy that training uses."""
+        self.target.expect(hidden_read=hidden_read, mini_batch_size=mini_batch_size)
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Pass it on to the copy."""
+        """Select the blocks of the copy whose attention weights `encode` returns."""
         self.target.keep_attentions(blocks)
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, W) token vectors, before any dropout."""
+        """Return the (B, L, W) token vectors before any dropout."""
         if not self._checked:
             self._check_start()
         with self._gradient():
             return self.target.embed(tokens)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Drop, contextualise, pool and apply the heads that are left."""
+        """Apply dropout, blocks, pooling and the remaining heads."""
         with self._gradient():
             return self.target.encode(tokens, embeddings)
 
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the vectors that `of` would give with these weights, in eval mode."""
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the embeddings that `of` would give with the averaged weights in eval mode."""
         with modes_kept(self.target):
-            return self.target.represent(tokens, embeddings)
+            return self.target.encode_for_eval(tokens, embeddings)
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write the slow weights, shared parts included, in the form of `of`."""
+        """Write the averaged weights, shared parts included, in the format of `of`."""
         self.target.export(folder, max_length)
 
     def after_step(self, step: Step) -> None:
-        """Move towards the encoder that is followed; buffers are taken over as they are."""
+        """Update the average of the weights, and copy the buffers."""
         self.updates += 1
-        # From the step, not from the buffer: looking at a number on a GPU waits for it.
+        # Reading the buffer would wait for the GPU.
         self._latest = self.decay_at(step.index + 1 + self.ahead, self.total_steps or step.total)
         mine, theirs = map(list, zip(*own_parameters(self.target, self._of[0]), strict=True))
         with torch.no_grad():
@@ -140,7 +154,7 @@ class Ema(Encoder):
                 buffer.copy_(source)
 
     def decay_at(self, t: int, total: int) -> float:
-        """Return ηₜ."""
+        """Return the decay ηₜ."""
         if self.schedule == "constant":
             return self.decay
         return 1 - (1 - self.decay) * (math.cos(math.pi * min(t / total, 1.0)) + 1) / 2
@@ -150,33 +164,39 @@ class Ema(Encoder):
         return {"decay": self._latest}
 
     def _train(self, names: Sequence[str], share: Sequence[str]) -> None:
-        """Let the loss train heads of the copy.
+        """Enable the gradient of some heads of the copy.
 
         Raises:
-            CseError: The copy has no such head of its own, or no gradient reaches it.
+            CseError: If a head is not a head of the copy, or if no gradient reaches it.
         """
         own = {name: head for name, head in heads_of(self.target).items() if name not in share}
         for name in names:
             if name not in own:
-                hint = suggestion(name, own) or f" It has: {', '.join(own) or 'none'}."
-                raise CseError(f"trained: the copy has no head of its own called {name!r}.{hint}")
+                hint = suggestion(name, own) or f" Its heads: {', '.join(own) or 'none'}."
+                raise CseError(
+                    f"trained: the copy has no head '{name}' that is not shared.{hint}",
+                    "use names of heads of `of` that are not in share",
+                    code="encoders.unknown_head",
+                )
             own[name].requires_grad_(True)
         if names and self.target_gradient == "none":
             raise CseError(
-                'trained: no gradient reaches a head of the copy while target_gradient = "none"',
+                'trained has no effect with target_gradient = "none", because no gradient reaches the copy',
                 'set target_gradient = "embeddings"',
+                code="encoders.no_gradient",
             )
 
     def _gradient(self) -> AbstractContextManager[object]:
         return torch.set_grad_enabled(torch.is_grad_enabled() and self.target_gradient == "embeddings")
 
     def _check_start(self) -> None:
-        """Check, before the first update, that the copy is one: copied before loading, it would stay random."""
+        """Check before the first update that the copy equals `of`. A copy made before loading would stay random."""
         pairs = own_parameters(self.target, self._of[0])
         if not self.updates and not all(torch.equal(mine, theirs) for mine, theirs in pairs):
             raise CseError(
-                "ema: the copy differs from its encoder before the first step: that one changed after it was copied",
-                "load weights and attach heads first, then build `ema`",
+                "ema: the encoder in `of` changed after it was copied, before the first step",
+                "load the weights and attach the heads before you build `ema`",
+                code="encoders.copy_differs",
             )
         self._checked = True
 
@@ -185,22 +205,30 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
     """Return a frozen copy of `of` in training mode.
 
     Args:
-        of: Complete: weights loaded, heads attached.
-        share: Parts that are not copied: the copy holds the same modules, which stay trainable.
-        without: Heads that the copy does not get.
+        of: Encoder with loaded weights and attached heads.
+        share: Parts that are not copied. The copy contains the same modules, which stay trainable.
+        without: Heads that the copy does not have.
 
     Raises:
-        CseError: There is no such part, or what remains does not fit together.
+        CseError: If a part does not exist, or if the remaining heads do not fit together.
     """
     known, heads = shareable(of), heads_of(of)
     for parameter, names, there in (("share", share, known), ("without", without, heads)):
         for name in names:
             if name not in there:
                 hint = suggestion(name, there) or f" It has: {', '.join(there) or 'none'}."
-                kind = "part that can be shared" if parameter == "share" else "head"
-                raise CseError(f"{parameter}: encoder has no {kind} called {name!r}.{hint}")
+                kind = "part to share" if parameter == "share" else "head"
+                raise CseError(
+                    f"{parameter}: the encoder has no {kind} called '{name}'.{hint}",
+                    f"correct '{name}' in {parameter}, or remove it",
+                    code="encoders.unknown_part",
+                )
     if both := sorted(set(share) & set(without)):
-        raise CseError(f"{both[0]!r} is in share and in without", "name it in one of them")
+        raise CseError(
+            f"'{both[0]}' is in share and in without",
+            f"remove '{both[0]}' from one of them",
+            code="encoders.shared_and_removed",
+        )
     kept = {id(known[name]): known[name] for name in share}
     made = copy.deepcopy(of, {**kept, id(getattr(of, "vocabulary", None)): getattr(of, "vocabulary", None)})
     for name in without:
@@ -216,36 +244,40 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
 
 
 def shareable(encoder: Encoder) -> dict[str, nn.Module]:
-    """Return the parts that `share` can name: the embedding layer and the heads."""
+    """Return the parts for `share` by name: the embedding layer and the heads."""
     embeddings = getattr(getattr(encoder, "backbone", None), "embeddings", None)
     layer = {"embeddings": embeddings} if isinstance(embeddings, nn.Module) else {}
     return {**layer, **dict(heads_of(encoder).items())}
 
 
 def own_parameters(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
-    """Return the copy's parameter and the original's, for each that is not shared."""
+    """Return pairs of the copy's and the original's parameter, without shared parameters."""
     theirs = dict(of.named_parameters(remove_duplicate=False))
     return [(mine, theirs[name]) for name, mine in made.named_parameters() if mine is not theirs[name]]
 
 
 def own_buffers(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
-    """Return the same for buffers, such as the running statistics of a batch normalisation."""
+    """Return such pairs of buffers, for example the running statistics of a batch normalization."""
     theirs = dict(of.named_buffers(remove_duplicate=False))
     return [(mine, theirs[name]) for name, mine in made.named_buffers() if mine is not theirs[name]]
 
 
 def heads_of(encoder: Encoder) -> nn.ModuleDict:
-    """Return an encoder's training heads by name; none where it takes none."""
+    """Return an encoder's training heads by name, empty for encoders without heads."""
     heads = getattr(encoder, "heads", None)
     return heads if isinstance(heads, nn.ModuleDict) else nn.ModuleDict()
 
 
 def _width(encoder: Encoder) -> int:
-    """Return how wide the vectors are, found by encoding one sentence."""
+    """Return the width of the embeddings, measured on one sentence."""
     encoder.eval()
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a"], 8))
     try:
         return int(encoder.encode(tokens, encoder.embed(tokens)).sentence.shape[-1])
     except RuntimeError as error:
         left = ", ".join(name for name, head in heads_of(encoder).items() if isinstance(head, Head))
-        raise CseError(f"without: the heads that remain ({left}) do not fit each other: {error}") from error
+        raise CseError(
+            f"without: the remaining heads ({left}) do not fit together: {error}",
+            "also remove the head whose input has another width",
+            code="encoders.heads_do_not_fit",
+        ) from error

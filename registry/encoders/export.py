@@ -1,8 +1,7 @@
-"""An encoder as a directory that transformers and sentence-transformers load unchanged.
+"""Export of an encoder to a directory that transformers and sentence-transformers load.
 
-The layout is the classic one of sentence-transformers, which release 6 still reads. `cse.json` beside it says the same
-in one place, for `registry.encoders.saved`. Averages of two layers are written as a weighted mean of layers, so every
-pooling has its equivalent there.
+The layout is the classic one of sentence-transformers, which release 6 still reads. `cse.json` contains the same
+settings in one file for `registry.encoders.saved`. Averages of two layers are written as a weighted mean of layers.
 """
 
 from __future__ import annotations
@@ -22,49 +21,49 @@ from torch import Tensor, eye, tensor, zeros
 
 from registry.encoders.convolutions import Convolutions
 from registry.encoders.pooling import Pooling, averaged
-from registry.models import quiet_transformers, without_pooler
+from registry.resources.models import quiet_transformers, without_pooler
 
 MODULES = "modules.json"
-"""File of an export by which sentence-transformers knows it."""
+"""File that makes a directory a sentence-transformers model."""
 
 SETTINGS = "cse.json"
-"""File of an export that says how its sentence vectors are made."""
+"""File with the settings for the embeddings of an export."""
 
 CNN, CNN_CONFIG, RELU = "CNN", "cnn_config.json", "ReLU"
-"""Module of convolutions, its settings, and the module of a ReLU behind them."""
+"""Names of the convolution module, its settings file, and the ReLU module after it."""
 
 PADDING_NOTE = (
-    "The states of tokens go through convolutions before they are averaged. Releases of sentence-transformers up to "
-    "6.2 let padding into them: encode with `batch_size=1` there."
+    "The states of tokens are convolved before the pooling. Releases of sentence-transformers up to 6.2 also convolve "
+    "padding: use `batch_size=1` with them."
 )
-"""For the model card of an encoder with convolutions."""
+"""Note in the model card of an encoder with convolutions."""
 
 OWN_FORMAT = 2
-"""Schema version of that file in a directory that only cse opens."""
+"""Schema version of `cse.json` in a directory that only cse opens."""
 
 TEMPLATED = "template"
-"""`format` of an encoder that puts a template around every sentence."""
+"""Value of `format` for an encoder with a template around every sentence."""
 
 PREFIXED = "prefixed"
-"""`format` of one whose attentions have keys and values of their own; it may have a template too."""
+"""Value of `format` for an encoder with learned keys and values. It can also have a template."""
 
 PREFIX = "prefix.safetensors"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How the exported model makes a sentence vector.
+    """Settings with which the exported model computes sentence embeddings.
 
     Args:
-        pooling: The pooling used at evaluation.
-        first_layer_index: What "first" means in "first_last".
-        dense: Weight, bias and activation of the dense layers kept at evaluation.
-        max_length: Tokens, specials included, that loaders truncate at.
-        origin: Model the training started from, for the model card.
-        convolutions: What the last layer's states go through before they are pooled.
-        template: Text around every sentence and how it is denoised, as parameters of the encoder; empty for none.
-            Such a model has the form that only cse opens: no module of sentence-transformers puts text on both sides.
-        prefix: Keys and values in front of those of every block, which have that form too; None for none.
+        pooling: Pooling in evaluation.
+        first_layer_index: Index of the first layer in "first_last".
+        dense: Weight, bias and activation of the dense layers in evaluation.
+        max_length: Maximum number of tokens, special tokens included.
+        origin: Model before the training, for the model card.
+        convolutions: Convolutions of the last layer's states before the pooling.
+        template: Encoder parameters for the template and its denoising. Only cse opens a model with a template, because
+            no sentence-transformers module adds text on both sides.
+        prefix: Learned keys and values of every block. Only cse opens a model with a prefix.
     """
 
     pooling: Pooling
@@ -78,7 +77,7 @@ class Layout:
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
-    """Write model, tokenizer, pooling and card."""
+    """Write model, tokenizer, pooling and model card."""
     with drafted(folder) as draft:
         _write_transformer(model, tokenizer, layout, draft)
         if layout.template or layout.prefix is not None:
@@ -96,19 +95,19 @@ TOKEN_POOLINGS = {
     "weighted_mean": "weightedmean_tokens",
     "last": "lasttoken",
 }
-"""Pooling by the mask alone → what sentence-transformers' settings call it."""
+"""Pooling → its name in the settings of sentence-transformers."""
 
 
 def export_whole(model: Any, tokenizer: Any, pooling: str | None, settings: Mapping[str, Any], folder: Path) -> None:
-    """Write a model that `registry.encoders.auto_model` runs.
+    """Write a model for the encoder "auto_model".
 
     Args:
-        model: The transformers model.
-        tokenizer: Its tokenizer.
-        pooling: That of the sentence-transformers model that makes the same vectors; None where there is none, and only
-            cse opens the directory.
-        settings: How its vectors are made, for cse.
-        folder: Made if missing.
+        model: Transformers model.
+        tokenizer: Tokenizer of the model.
+        pooling: Pooling with which sentence-transformers gives the same embeddings, or None if only cse opens the
+            directory.
+        settings: Settings with which cse computes the embeddings.
+        folder: Target directory, created if necessary.
     """
     with drafted(folder) as draft:
         _save(model, tokenizer, settings["max_length"], draft)
@@ -124,7 +123,7 @@ def export_whole(model: Any, tokenizer: Any, pooling: str | None, settings: Mapp
 
 @contextmanager
 def drafted(folder: Path) -> Iterator[Path]:
-    """Yield a folder to write to; its files appear in `folder` once the block has ended without an error."""
+    """Yield a draft directory, and move its files to `folder` after the block ends without an error."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
@@ -135,13 +134,13 @@ def drafted(folder: Path) -> Iterator[Path]:
 
 
 def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
-    """Add Wx + b behind an export, as one more dense layer.
+    """Add a dense layer Wx + b to the end of an export.
 
     Args:
-        folder: Written by `export_encoder`.
-        weight: W, (out, width).
-        bias: b, (out,).
-        note: What the layer is, for the model card.
+        folder: Directory from `export_encoder`.
+        weight: Matrix W (out, width).
+        bias: Vector b (out,).
+        note: Description of the layer for the model card.
     """
     modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
     added = _module(len(modules), "Dense")
@@ -168,7 +167,7 @@ def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path)
 
 
 def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
-    """Write model and tokenizer; a tokenizer without padding gets one."""
+    """Write model and tokenizer, with a padding token if the tokenizer has none."""
     quiet_transformers()
     before = tokenizer.model_max_length, tokenizer.pad_token
     tokenizer.model_max_length = max_length
@@ -181,7 +180,7 @@ def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
 
 
 def _write_module_settings(model: Any, max_length: int, folder: Path) -> None:
-    """Write what sentence-transformers reads beside a transformers model."""
+    """Write the settings that sentence-transformers reads in addition to a transformers model."""
     write_json(
         folder / "sentence_bert_config.json",
         {"max_seq_length": max_length, "do_lower_case": False, "model_args": without_pooler(model.config)},
@@ -190,7 +189,7 @@ def _write_module_settings(model: Any, max_length: int, folder: Path) -> None:
 
 
 def _write_own(layout: Layout, folder: Path) -> None:
-    """Write what transformers does not hold, and the settings `registry.encoders.saved` opens the directory by."""
+    """Write dense layers, prefix and settings for `registry.encoders.saved`."""
     from safetensors.torch import save_file
 
     for number, (weight, bias, activation) in enumerate(layout.dense, start=1):
@@ -213,7 +212,7 @@ def _write_own(layout: Layout, folder: Path) -> None:
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
-    """Write what follows the transformer; return the kinds of modules in order."""
+    """Write the modules after the transformer and return their kinds in order."""
     width = int(model.config.hidden_size)
     kinds = []
     if pair := averaged(layout.pooling, layout.first_layer_index):
@@ -255,7 +254,7 @@ def _write_convolutions(convolutions: Convolutions, folder: Path) -> None:
 
 
 def _write_relu(width: int, folder: Path) -> None:
-    """Write a ReLU of the token vectors: a dense layer that multiplies by one."""
+    """Write a ReLU of the token vectors as a dense layer with the identity matrix."""
     _write_dense(eye(width), zeros(width), "ReLU", folder, {"module_input_name": "token_embeddings"})
 
 
@@ -306,18 +305,18 @@ def _write_settings(layout: Layout, folder: Path) -> None:
 
 
 def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> None:
-    """Write the model card of an export that sentence-transformers loads."""
+    """Write the model card of an export for sentence-transformers."""
     text = _CARD.format(**settings)
     (folder / "README.md").write_text(f"{text}\n{note}\n" if note else text, encoding="utf-8")
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` for people to read too."""
+    """Write indented JSON."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def _publish(draft: Path, folder: Path) -> None:
-    """Move the draft's files over those of `folder`; sub-folders of an earlier export are replaced."""
+    """Move the draft's files to `folder`, and replace the subdirectories of an earlier export."""
     draft.chmod(0o755)
     folder.mkdir(exist_ok=True)
     for child in draft.iterdir():
@@ -334,12 +333,12 @@ tags: [sentence-transformers, feature-extraction, cse]
 ---
 # Sentence encoder
 
-Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Compare its vectors by cosine.
+Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Compare its embeddings by cosine.
 Pooling `{pooling}`, head `{head}`, at most {max_length} tokens.
 
 ```python
 from sentence_transformers import SentenceTransformer
-vectors = SentenceTransformer("this/directory").encode(["A sentence."])
+embeddings = SentenceTransformer("this/directory").encode(["A sentence."])
 ```
 
 `transformers.AutoModel.from_pretrained(DIRECTORY, add_pooling_layer=False)` loads the same weights without the pooling;
@@ -351,8 +350,8 @@ tags: [cse]
 ---
 # Sentence encoder
 
-Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Its vectors are made as `cse.json` says, in a
-way that only cse knows: `cse evaluate DIRECTORY`. transformers loads the weights; how they attend is not in them.
+Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Only cse computes its embeddings, with the
+settings in `cse.json`: `cse evaluate DIRECTORY`. transformers loads the weights, without the attention setting.
 """
 
 _CHANGED_CARD = """---
@@ -361,12 +360,12 @@ tags: [cse]
 # Sentence encoder
 
 Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. {before}{after}Pooling `{pooling}`, at most
-{max_length} tokens. Compare its vectors by cosine.
+{max_length} tokens. Compare its embeddings by cosine.
 
-`cse evaluate DIRECTORY` scores it. The directory is a transformers model; sentence-transformers would load it without
-what is said here, and give other vectors.
+`cse evaluate DIRECTORY` scores it. The directory is a transformers model. sentence-transformers ignores these settings
+and would give other embeddings.
 """
 
-_TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which lengths do not count.\n"
+_TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which does not count toward lengths.\n"
 
-_PREFIX_NOTE = "Each attention has learned keys and values in front of the sentence's, from `prefix.safetensors`.\n"
+_PREFIX_NOTE = "Each attention has learned keys and values before those of the sentence, from `prefix.safetensors`.\n"

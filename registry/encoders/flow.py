@@ -1,8 +1,8 @@
-"""BERT-flow: map sentence vectors to a normal distribution by an invertible network.
+"""BERT-flow: an invertible network that maps sentence embeddings to a normal distribution.
 
 The network is Glow for vectors (Kingma and Dhariwal 2018): features are the channels of a 1×1 image. As in BERT-flow's
-code (`flow/glow_ops_1x1.py`): additive couplings, a fixed permutation, and a standard normal prior on everything, also
-on what is split off between levels.
+code (`flow/glow_ops_1x1.py`), it has additive couplings, a fixed permutation, and a standard normal prior on all
+features, also on those split off between levels.
 """
 
 from __future__ import annotations
@@ -23,33 +23,39 @@ from registry.errors import CseError, RunFailedError
 from registry.types import Tune
 
 _FACTOR = 3.0
-"""Scales are exp(3·l): what Glow calls logscale_factor; it makes Adam's steps on them three times as large."""
+"""Factor of the log-scales, Glow's logscale_factor. It makes Adam's steps three times as large."""
 
 
 @ENCODERS.register("flow")
 class Flow(Adjusted):
-    """Map another encoder's vectors to a standard normal distribution by an invertible network.
+    """Map another encoder's embeddings to a standard normal distribution with an invertible network.
 
-    z = f(x), trained by minimising −log p(x) / (D·ln 2), log p(x) = log N(f(x); 0, I) + log |det ∂f/∂x|, on the vectors
-    of unlabelled sentences; f is Glow with features as channels. The other encoder is never changed. Only cse opens a
-    saved model; the training's random numbers are not touched.
+    z = f(x) minimizes −log p(x) / (D·ln 2), log p(x) = log N(f(x); 0, I) + log |det ∂f/∂x|, over the embeddings of
+    unlabeled sentences, where f is Glow with features as channels. The other encoder never changes. Only cse opens an
+    export. The fit has its own random generator.
 
-    Shapes: (B, D) → (B, D); D must be divisible by 2 to the power of `levels`.
+    Shapes: (B, D) → (B, D). D must be divisible by 2 to the power of `levels`.
 
     Source: BERT-flow (Li et al. 2020, section 3.2 and appendix) and its code; Glow (Kingma and Dhariwal 2018). Doubtful
-    and settled in methods/bert_flow.md: layers averaged (B1, the other encoder's pooling), what is fitted on (B2,
-    `fit_on`), sentences of a step (B3, `batch_size`), warm-up (B4, `warmup_steps`), decay (B5, `weight_decay`).
+    and settled in methods/bert_flow.md: layers averaged (B1, the other encoder's pooling), sentences of the fit (B2,
+    `fit_on`), sentences per step (B3, `batch_size`), warm-up (B4, `warmup_steps`), decay (B5, `weight_decay`).
 
     Args:
-        levels: Levels of the flow; after each but the last, half of the features are done.
-        depth: Steps of a level: actnorm, permutation, coupling.
+        levels: Number of levels. After each level except the last, half of the features are split off.
+        depth: Number of flow steps per level. A step is actnorm, permutation and coupling.
         width: Width of the couplings' networks.
-        epochs: Passes over the sentences.
-        batch_size: Sentences of a step.
-        learning_rate: Of Adam.
-        warmup_steps: Linear rise from 0 to the learning rate, which then stays.
-        weight_decay: Decoupled, on every weight of the flow.
-        seed: Of first weights and order.
+        epochs: Number of passes over the sentences.
+        batch_size: Number of sentences per step.
+        learning_rate: Learning rate of AdamW.
+        warmup_steps: Number of steps in which the learning rate rises linearly from 0. Then it stays constant.
+        weight_decay: Decoupled weight decay of every weight of the flow.
+        seed: Seed of initial weights and sentence order.
+
+    Example:
+        [encoders.flow]
+        name = "flow"
+        of = "online"
+        fit_on = "target"
     """
 
     method: ClassVar[str] = "flow"
@@ -71,11 +77,11 @@ class Flow(Adjusted):
         self.levels, self.depth, self.hidden = levels, depth, width
         self.epochs, self.batch_size, self.seed = epochs, batch_size, seed
         self.descent = Descent(learning_rate, warmup_steps, weight_decay)
-        self._glow: tuple[Glow, ...] = ()  # in a tuple: no weights of the training
+        self._glow: tuple[Glow, ...] = ()  # in a tuple, so that torch does not register its weights
         self.bits: list[float] = []  # the loss of each step of the last fit
 
     def fit_vectors(self, vectors: Vectors) -> None:
-        """Train a flow from the beginning."""
+        """Train a new flow."""
         generator = torch.Generator().manual_seed(self.seed)
         with torch.inference_mode(False), torch.enable_grad():
             batches = self._batches(vectors, generator)
@@ -83,11 +89,11 @@ class Flow(Adjusted):
             if first is None:
                 return
             glow = self._made(first.shape[1], generator).to(first.device)
-            self.bits = self.descent.minimise(glow, chain([first], batches))
+            self.bits = self.descent.minimize(glow, chain([first], batches))
         self._glow = (glow,)
 
     def adjust(self, vectors: Tensor) -> Tensor:
-        """Return (B, D)."""
+        """Return the (B, D) output of the flow."""
         adjusted: Tensor = self._glow[0].to(vectors.device)(vectors)
         return adjusted
 
@@ -96,26 +102,27 @@ class Flow(Adjusted):
         return self._glow[0].state_dict() if self._glow else {}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put the flow's weights back."""
+        """Build the flow from these weights."""
         width = len(tensors["steps.0.norm.shift"])
         self._glow = (self._made(width, torch.Generator()),)
         self._glow[0].load_state_dict(dict(tensors))
 
     def settings(self) -> dict[str, Any]:
-        """Return the flow's shape."""
+        """Return the parameters of the flow's architecture."""
         return {"levels": self.levels, "depth": self.depth, "width": self.hidden}
 
     def _made(self, width: int, generator: torch.Generator) -> Glow:
         if width % 2**self.levels:
             raise CseError(
-                f"flow: levels = {self.levels} halve the vectors' width {self.levels} times, but {width} is not "
-                f"divisible by {2**self.levels}",
-                "use fewer levels, or an encoder whose width is divisible",
+                f"flow: levels = {self.levels} requires a width divisible by {2**self.levels}, but the embeddings have "
+                f"width {width}",
+                "use fewer levels, or an encoder with a divisible width",
+                code="encoders.indivisible_width",
             )
         return Glow(width, self.levels, self.depth, self.hidden, generator)
 
     def _batches(self, vectors: Vectors, generator: torch.Generator) -> Iterator[Tensor]:
-        """Yield shuffled batches of at least two; a chunk of the corpus is shuffled by itself."""
+        """Yield batches of at least two embeddings. Each chunk of the corpus is shuffled separately."""
         place = next((p.device for p in self.of.parameters()), torch.device("cpu"))
         for _ in range(self.epochs):
             for chunk in vectors():
@@ -126,35 +133,35 @@ class Flow(Adjusted):
 
 
 class ActNorm(nn.Module):
-    """A shift and a scale for each feature, set from the first batch so that it leaves with mean 0 and variance 1."""
+    """Shift and scale of each feature, set so that the first batch gets mean 0 and variance 1."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.shift = nn.Parameter(torch.zeros(width))
         self.log_scale = nn.Parameter(torch.zeros(width))
 
-    def initialise(self, x: Tensor) -> None:
-        """Set shift and scale from (B, width)."""
+    def initialize(self, x: Tensor) -> None:
+        """Set shift and scale from a batch (B, width)."""
         mean = x.mean(dim=0)
         spread = (x - mean).square().mean(dim=0).sqrt()
         self.shift.data.copy_(-mean)
         self.log_scale.data.copy_(-(spread + 1e-6).log() / _FACTOR)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, width)."""
+        """Return the shifted and scaled batch (B, width)."""
         return (x + self.shift) * (_FACTOR * self.log_scale).exp()
 
     def inverse(self, y: Tensor) -> Tensor:
-        """Return what `forward` made `y` of."""
+        """Return the input x of `forward` for the output y."""
         return y * (-_FACTOR * self.log_scale).exp() - self.shift
 
     def log_det(self) -> Tensor:
-        """Return log |det ∂y/∂x|, the same for every row."""
+        """Return log |det ∂y/∂x|, which is the same for every row."""
         return _FACTOR * self.log_scale.sum()
 
 
 class Shift(nn.Module):
-    """The three-layer network of a coupling: linear, actnorm, ReLU, twice, then a layer that starts as zero."""
+    """Three-layer network of a coupling: linear, actnorm and ReLU twice, then a linear layer with initial value 0."""
 
     def __init__(self, width: int, hidden: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -165,47 +172,47 @@ class Shift(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
         self.log_scale = nn.Parameter(torch.zeros(width))
 
-    def forward(self, x: Tensor, initialise: bool = False) -> Tensor:
-        """Return (B, width)."""
+    def forward(self, x: Tensor, initialize: bool = False) -> Tensor:
+        """Return the shifts (B, width)."""
         for weight, norm in ((self.first, self.first_norm), (self.second, self.second_norm)):
             x = x @ weight
-            if initialise:
-                norm.initialise(x)
+            if initialize:
+                norm.initialize(x)
             x = norm(x).relu()
         return (x @ self.last + self.bias) * (_FACTOR * self.log_scale).exp()
 
 
 class FlowStep(nn.Module):
-    """Actnorm, features in reverse order, then the second half is shifted by a function of the first."""
+    """Actnorm, reversed order of features, and a shift of the second half by a function of the first half."""
 
     def __init__(self, width: int, hidden: int, generator: torch.Generator) -> None:
         super().__init__()
         self.norm = ActNorm(width)
         self.shift = Shift(width // 2, hidden, generator)
 
-    def forward(self, x: Tensor, initialise: bool = False) -> Tensor:
-        """Return (B, width)."""
-        if initialise:
-            self.norm.initialise(x)
+    def forward(self, x: Tensor, initialize: bool = False) -> Tensor:
+        """Return the output (B, width) of the step."""
+        if initialize:
+            self.norm.initialize(x)
         first, second = self.norm(x).flip(-1).chunk(2, dim=-1)
-        return torch.cat([first, second + self.shift(first, initialise)], dim=-1)
+        return torch.cat([first, second + self.shift(first, initialize)], dim=-1)
 
     def inverse(self, y: Tensor) -> Tensor:
-        """Return what `forward` made `y` of."""
+        """Return the input x of `forward` for the output y."""
         first, second = y.chunk(2, dim=-1)
         x: Tensor = self.norm.inverse(torch.cat([first, second - self.shift(first)], dim=-1).flip(-1))
         return x
 
 
 class Glow(nn.Module):
-    """Levels of flow steps; after each level but the last the second half of the features is done.
+    """Levels of flow steps. After each level except the last, the second half of the features is split off.
 
     Args:
-        width: D, divisible by 2 to the power of `levels`.
-        levels: Levels.
-        depth: Flow steps of a level.
+        width: Width D, divisible by 2 to the power of `levels`.
+        levels: Number of levels.
+        depth: Number of flow steps per level.
         hidden: Width of the couplings' networks.
-        generator: Where first weights are drawn from.
+        generator: Random generator of the initial weights.
     """
 
     def __init__(self, width: int, levels: int, depth: int, hidden: int, generator: torch.Generator) -> None:
@@ -214,12 +221,12 @@ class Glow(nn.Module):
         self.steps = nn.ModuleList(FlowStep(wide, hidden, generator) for wide in widths)
         self.last, self.depth = levels - 1, depth
 
-    def forward(self, x: Tensor, initialise: bool = False) -> Tensor:
-        """Return z (B, D): what each level let go, then what is left at the top.
+    def forward(self, x: Tensor, initialize: bool = False) -> Tensor:
+        """Return z (B, D): the features that each level splits off, then those of the last level.
 
         Args:
-            x: (B, D).
-            initialise: Set every actnorm from these rows on the way.
+            x: Embeddings (B, D).
+            initialize: Whether to set every actnorm from these rows.
         """
         done = []
         for level in range(self.last + 1):
@@ -227,11 +234,11 @@ class Glow(nn.Module):
                 x, out = x.chunk(2, dim=-1)
                 done.append(out)
             for step in self._steps(level):
-                x = step(x, initialise)
+                x = step(x, initialize)
         return torch.cat([*done, x], dim=-1)
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Return what `forward` made `z` of."""
+        """Return the input x of `forward` for the output z."""
         width = z.shape[-1]
         sizes = [width >> (level + 1) for level in range(self.last)]
         *done, x = torch.split(z, [*sizes, width - sum(sizes)], dim=-1)
@@ -243,12 +250,12 @@ class Glow(nn.Module):
         return x
 
     def log_det(self) -> Tensor:
-        """Return log |det ∂z/∂x|: of the actnorms alone, for couplings and permutations keep the volume."""
+        """Return log |det ∂z/∂x| of the actnorms. Couplings and permutations preserve the volume."""
         parts = [step.norm.log_det() for level in range(self.last + 1) for step in self._steps(level)]
         return torch.stack(parts).sum()
 
     def bits(self, x: Tensor) -> Tensor:
-        """Return (B,) −log p(x) / (D·ln 2) under a standard normal z: what is minimised."""
+        """Return the loss (B,): −log p(x) / (D·ln 2) for a standard normal z."""
         z = self(x)
         normal: Tensor = -0.5 * (z.square() + math.log(2 * math.pi)).sum(dim=-1)
         return -(normal + self.log_det()) / (x.shape[-1] * math.log(2))
@@ -260,39 +267,43 @@ class Glow(nn.Module):
 
 @dataclass(frozen=True)
 class Descent:
-    """How a flow is trained: AdamW at a constant rate, gradients clipped to norm 1.
+    """Optimization of a flow with AdamW at a constant learning rate and gradients clipped to norm 1.
 
     Args:
-        learning_rate: Of Adam.
-        warmup_steps: Linear rise from 0.
-        weight_decay: Decoupled, on every weight.
+        learning_rate: Learning rate of AdamW.
+        warmup_steps: Number of steps of the linear warm-up.
+        weight_decay: Decoupled weight decay of every weight.
     """
 
     learning_rate: float
     warmup_steps: int
     weight_decay: float
 
-    def minimise(self, glow: Glow, batches: Iterable[Tensor]) -> list[float]:
-        """Train a flow whose actnorms are set from the first batch; return the loss of each step.
+    def minimize(self, glow: Glow, batches: Iterable[Tensor]) -> list[float]:
+        """Train a flow and return the loss of each step. The first batch initializes the actnorms.
 
         Raises:
-            RunFailedError: The loss is not finite.
+            RunFailedError: If the loss is not finite.
         """
-        optimiser = torch.optim.AdamW(
+        optimizer = torch.optim.AdamW(
             glow.parameters(), lr=self.learning_rate, eps=1e-6, weight_decay=self.weight_decay
         )
         losses: list[float] = []
         for step, batch in enumerate(batches):
             if step == 0:
                 with torch.no_grad():
-                    glow(batch, initialise=True)
-            optimiser.param_groups[0]["lr"] = self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup_steps))
+                    glow(batch, initialize=True)
+            optimizer.param_groups[0]["lr"] = self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup_steps))
             loss = glow.bits(batch).mean()
             if not loss.isfinite():
-                raise RunFailedError(f"flow: the loss is {loss.item()} at step {step}", "lower its learning_rate")
-            optimiser.zero_grad(set_to_none=True)
+                raise RunFailedError(
+                    f"flow: the loss is {loss.item()} at step {step}",
+                    f"use a learning_rate below {self.learning_rate:g}",
+                    code="encoders.flow_diverged",
+                )
+            optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(glow.parameters(), 1.0)
-            optimiser.step()
+            optimizer.step()
             losses.append(loss.item())
         return losses

@@ -1,4 +1,4 @@
-"""A frozen copy of another encoder, as it was before training: a teacher that also shows its lower layers."""
+"""Frozen copy of another encoder before training: a teacher with access to all its layers."""
 
 from __future__ import annotations
 
@@ -21,23 +21,29 @@ from registry.types import Encoder
 
 @ENCODERS.register("frozen_copy")
 class FrozenCopy(Encoder):
-    """Encode with another encoder as it was at the start of training, and pool each of its layers.
+    """Encode with the initial state of another encoder, and pool each of its layers.
 
-    v_k = pool(states of layer k); layer 0 is what enters the first block, layer k the output of the k-th, n the last.
-    `Encoded.layers` holds the chosen v_k, `Encoded.sentence` is v_n whatever is chosen. The copy is made once `of` is
-    complete, without its heads; no gradient passes through it, and nothing of it is kept in checkpoints, since a
-    resumed run makes it again.
+    v_k = pool(states of layer k), where layer 0 is the input of the first block, layer k the output of the k-th block,
+    and n the last layer. `Encoded.layers` contains the v_k of `layers`, and `Encoded.sentence` is always v_n. The copy
+    is made after the weights of `of` are complete, without its heads. It has no gradient. Checkpoints do not contain
+    it, because a resumed run makes it again.
 
-    Shapes: ids (B, L) → layers (B, K, D) and sentence (B, D), D that of `of` before its heads.
+    Shapes: ids (B, L) → layers (B, K, D) and sentence (B, D), where D is the width of `of` before its heads.
 
     Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1, BERT_F) and its code. Doubtful and settled in methods/sg_opt.md:
-    whether layer 0 counts (SG1 → `layers`), whether the copy drops out (SG6 → `dropout`).
+    whether layer 0 counts (SG1 → `layers`), whether the copy has dropout (SG6 → `dropout`).
 
     Args:
-        of: The encoder that is copied, a `transformer` that the recipe declares before this one.
-        layers: Layers to pool, counted from 0; all if left out.
-        pooling: How a layer's token states become one vector.
-        dropout: Whether the copy drops out, as `of` does, while the rest trains.
+        of: Encoder to copy, a `transformer` that the recipe declares before this one.
+        layers: Indices of the layers to pool, from 0. Default: all layers.
+        pooling: Pooling of a layer's token states.
+        dropout: Whether the copy has the dropout of `of` in training.
+
+    Example:
+        [encoders.frozen]
+        name = "frozen_copy"
+        of = "online"
+        layers = [0, 6, 12]
     """
 
     stateful: ClassVar[bool] = False
@@ -52,8 +58,9 @@ class FrozenCopy(Encoder):
         super().__init__()
         if not isinstance(of, TransformerEncoder):
             raise CseError(
-                f"frozen_copy: `of` names an encoder without layers of its own ({type(of).__name__})",
-                "name an encoder of type 'transformer'",
+                f"frozen_copy: the encoder in `of` is a {type(of).__name__}, whose layers cannot be read",
+                "set of to a transformer encoder, for example 'online'",
+                code="encoders.no_layers",
             )
         copied = copy_encoder(of, share=(), without=list(heads_of(of)))
         assert isinstance(copied, TransformerEncoder)
@@ -63,41 +70,45 @@ class FrozenCopy(Encoder):
         count = int(copied.backbone.config.num_hidden_layers) + 1
         self.layers = list(range(count)) if layers is None else layers
         if not self.layers or not set(self.layers) <= set(range(count)):
-            raise CseError(f"frozen_copy: layers = {layers}, but the encoder has layers 0 to {count - 1}", "name those")
+            raise CseError(
+                f"frozen_copy: layers = {layers} is not a selection of the encoder's layers 0 to {count - 1}",
+                f"use one or more numbers from 0 to {count - 1}",
+                code="encoders.unknown_layer",
+            )
         self.dim, self.width, self.max_length = copied.dim, of.width, of.max_length
         self.augment_at, self.vocabulary = of.augment_at, of.vocabulary
         self.train()
 
     def train(self, mode: bool = True) -> FrozenCopy:
-        """Follow the training only where dropout is wanted."""
+        """Switch the copy to training mode only if it has dropout."""
         self.training = mode
         self.target.train(mode and self.dropout)
         return self
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
-        """Pass it on to the copy."""
-        self.target.expect(hidden_read=hidden_read, rows_at_once=rows_at_once)
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
+        """Set the states of the copy that training uses."""
+        self.target.expect(hidden_read=hidden_read, mini_batch_size=mini_batch_size)
 
     @torch.no_grad()
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, W) token vectors, before any dropout."""
+        """Return the (B, L, W) token vectors before any dropout."""
         return self.target.embed(tokens)
 
     @torch.no_grad()
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Contextualise, and pool each layer."""
+        """Apply the blocks and pool the states of each layer."""
         copied = self.target
         dropped: Tensor = copied.dropout(copied.layer_vectors(tokens, embeddings))
-        states = run_blocks(copied.backbone, dropped, tokens.mask, True, copied.rows_at_once)
+        states = run_blocks(copied.backbone, dropped, tokens.mask, True, copied.mini_batch_size)
         pooled = [pool(copied.pooling, [state], tokens.mask) for state in states]
         layers = torch.stack([pooled[layer] for layer in self.layers], dim=1)
         return Encoded(sentence=pooled[-1], embeddings=dropped, hidden=states[-1], tokens=tokens, layers=layers)
 
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return (B, D) the last layer's pooled states, in eval mode."""
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the (B, D) pooled states of the last layer in eval mode."""
         with modes_kept(self.target):
-            return self.target.represent(tokens, embeddings)
+            return self.target.encode_for_eval(tokens, embeddings)
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write the copy, in the form of `of`."""
+        """Write the copy in the format of `of`."""
         self.target.export(folder, max_length)

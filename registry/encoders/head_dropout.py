@@ -1,9 +1,9 @@
-"""Whole attention heads dropped in training, the same ones however the rows are laid out. Registers nothing."""
+"""Dropout of whole attention heads in training, independent of the layout of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 
 
 class HeadDropout(nn.Dropout):
-    """Draws which attention heads of each sentence and block stay, and what the others' weight is shared as.
+    """Random weights for the attention heads of each sentence and block.
 
-    Of the H heads of a block each is dropped with probability p; the k that stay weigh H/k. Where all H were drawn,
-    none is dropped.
+    Each of the H heads of a block is dropped with probability p. The k remaining heads get the weight H/k. If the
+    sample drops all heads, none is dropped.
 
-    Source: DropHead (Zhou et al. 2020), in the form of Mirror-BERT's code (`drophead.py`), where a block that lost all
-    its heads divides by zero.
+    Source: DropHead (Zhou et al. 2020), in the form of Mirror-BERT's code (`drophead.py`), which divides by zero if a
+    block loses all its heads.
 
     Args:
-        rate: p.
-        blocks: K.
-        heads: H.
+        rate: Probability p.
+        blocks: Number of blocks K.
+        heads: Number of heads H.
     """
 
     def __init__(self, rate: float, blocks: int, heads: int) -> None:
@@ -31,7 +31,7 @@ class HeadDropout(nn.Dropout):
         self.blocks, self.heads = blocks, heads
 
     def draw(self, rows: int, device: torch.device) -> Tensor | None:
-        """Return (rows, K, H) the weight of each head; None where none is dropped."""
+        """Return the weights (rows, K, H) of the heads, or None if no head can be dropped."""
         if not self.training or self.p == 0:
             return None
         kept = torch.rand(rows, self.blocks, self.heads, device=device) >= self.p
@@ -40,19 +40,19 @@ class HeadDropout(nn.Dropout):
 
 
 def droppable(model: Any) -> bool:
-    """Whether each block of a transformers model hands its heads, side by side, to one module, as BERT's do."""
+    """Return whether each block passes its concatenated heads to one output module, as in BERT."""
     blocks = getattr(model.encoder, "layer", None) or [None]
     return all(isinstance(getattr(getattr(b, "attention", None), "output", None), nn.Module) for b in blocks)
 
 
 @contextmanager
 def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[None]:
-    """Multiply what each attention head of a model gives by its weight.
+    """Multiply the output of each attention head of a model by its weight.
 
     Args:
-        model: A transformers model that is `droppable`.
-        tokens: (b, 1, K, H) of padded rows, or (1, T, K, H) of a pack's tokens.
-        sentences: (b, K, H), for blocks that are computed for the first tokens alone.
+        model: Transformers model that is `droppable`.
+        tokens: Weights (b, 1, K, H) for padded rows, or (1, T, K, H) for a pack's tokens.
+        sentences: Weights (b, K, H) for blocks that compute only first tokens.
     """
 
     def weigh(block: int, _: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -61,10 +61,7 @@ def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[No
         heads = context.view(*context.shape[:-1], weights.shape[-1], -1) * weights.unsqueeze(-1)
         return (heads.flatten(-2), *rest)
 
-    outputs = [block.attention.output for block in model.encoder.layer]
-    handles = [output.register_forward_pre_hook(partial(weigh, block)) for block, output in enumerate(outputs)]
-    try:
+    with ExitStack() as hooks:
+        for number, block in enumerate(model.encoder.layer):
+            hooks.enter_context(block.attention.output.register_forward_pre_hook(partial(weigh, number)))
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -1,4 +1,4 @@
-"""Real tokens only, one after the other, and attention among those of one sentence: what a CPU computes fastest."""
+"""Packed batches of real tokens without padding, the fastest layout on a CPU."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 NAME = "cse_packed"
-"""What transformers' attention interface knows `packed_attention` by."""
+"""Name of `packed_attention` in transformers' attention interface."""
+
 SPARE = 48
-"""Padding tokens that are less work than one more call of attention."""
+"""Number of padding tokens that cost less time than one more attention call."""
 
 
 def attention(rows: Sequence[Tensor], mask: Tensor | None, dropout: float, scaling: float | None) -> Tensor:
-    """Return (n, H, q, E) of queries, keys and values (n, H, …, E).
+    """Return the attention output (n, H, q, E).
 
     Args:
-        rows: The three.
-        mask: True, or 0 where it is added, for places that are attended to; None for all.
-        dropout: Rate.
-        scaling: Factor; None is 1/√E.
+        rows: Queries, keys and values (n, H, …, E).
+        mask: Boolean mask with True for visible positions, or float mask that is added to the scores. Default: all.
+        dropout: Dropout rate of the attention weights.
+        scaling: Factor of the scores. Default: 1/√E.
     """
     query, key, value = rows
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)
@@ -33,15 +34,17 @@ def attention(rows: Sequence[Tensor], mask: Tensor | None, dropout: float, scali
 
 @dataclass(frozen=True)
 class Group:
-    """Sentences of about one length below each other in a pack, whose attention is one call.
+    """Consecutive sentences of similar length in a pack, which share one attention call.
+
+    The call uses a padded table (n, length). Without padding, the last three attributes are not set.
 
     Args:
-        tokens: Where their tokens stand in the pack.
-        sentences: Where they stand among the sentences of the pack.
-        length: Tokens of the longest.
-        places: (n · length,) the token of this group at each place of a padded table; None where no place is padding.
-        real: (tokens,) the place of each token in that table; None likewise.
-        mask: (n, 1, 1, length) True for real places; None likewise.
+        tokens: Slice of the pack's tokens.
+        sentences: Slice of the pack's sentences.
+        length: Number of tokens of the longest sentence.
+        places: Index (n · length,) of the token at each position of the table.
+        real: Position (tokens,) of each token in the table.
+        mask: Mask (n, 1, 1, length) with True for real tokens.
     """
 
     tokens: slice
@@ -52,26 +55,26 @@ class Group:
     mask: Tensor | None = None
 
     def rows(self, states: Tensor) -> Tensor:
-        """Return (n, H, length, E) of the pack's (T, H, E)."""
+        """Return the padded table (n, H, length, E) of the pack's (T, H, E)."""
         own = states[self.tokens]
         padded = own if self.places is None else own.index_select(0, self.places)
         return padded.view(-1, self.length, *padded.shape[1:]).transpose(1, 2)
 
     def flat(self, rows: Tensor) -> Tensor:
-        """Return the tokens (t, H, E) of (n, H, length, E)."""
+        """Return the tokens (t, H, E) of a padded table (n, H, length, E)."""
         flat = rows.transpose(1, 2).flatten(0, 1)
         return flat if self.real is None else flat.index_select(0, self.real)
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Some sentences of a batch, ordered by length, without padding.
+    """Sentences of a batch without padding, ordered by length.
 
     Args:
-        places: (T,) where its tokens stand in the batch's B · L places.
-        sentences: (n,) which rows of the batch they are of.
-        firsts: (n,) where each sentence begins in the pack.
-        groups: In order, together all of it.
+        places: Positions (T,) of the tokens in the flattened batch (B · L).
+        sentences: Rows (n,) of the sentences in the batch.
+        firsts: Positions (n,) of the sentences' first tokens in the pack.
+        groups: Groups that cover the pack in order.
     """
 
     places: Tensor
@@ -80,7 +83,7 @@ class Pack:
     groups: tuple[Group, ...]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float, scaling: float | None) -> Tensor:
-        """Return (T, H, E) of three such: each token attends to its own sentence."""
+        """Return the output (T, H, E) of attention within each sentence."""
         made = []
         for group in self.groups:
             rows = [group.rows(states) for states in (query, key, value)]
@@ -88,7 +91,7 @@ class Pack:
         return torch.cat(made)
 
     def attend_first(self, query: Tensor, key: Tensor, value: Tensor, dropout: float, scaling: float | None) -> Tensor:
-        """Return (n, H, E): as above, for the first token of each sentence, whose queries `query` (n, H, E) holds."""
+        """Return the output (n, H, E) for the first token of each sentence, with queries (n, H, E)."""
         made = []
         for group in self.groups:
             rows = [query[group.sentences].unsqueeze(2), group.rows(key), group.rows(value)]
@@ -97,12 +100,12 @@ class Pack:
 
 
 def packs(mask: Tensor, most_tokens: int, most_rows: int | None = None) -> list[Pack]:
-    """Return the sentences of a batch in packs of about equal work, shortest sentences first.
+    """Return the sentences of a batch in packs of about equal size, shortest sentences first.
 
     Args:
-        mask: (B, L) 1 for real tokens, of which each row has one at least.
-        most_tokens: About how many a pack holds.
-        most_rows: Sentences a pack holds at most.
+        mask: (B, L) 1 for real tokens. Each row has at least one.
+        most_tokens: Approximate number of tokens per pack.
+        most_rows: Maximum number of sentences per pack.
     """
     lengths, order = torch.sort(mask.sum(1), stable=True)
     row, column = mask[order].nonzero(as_tuple=True)
@@ -118,7 +121,7 @@ def packs(mask: Tensor, most_tokens: int, most_rows: int | None = None) -> list[
 
 
 def _cut(sizes: Sequence[int], most_tokens: int, most_rows: int | None) -> Iterator[slice]:
-    """Yield slices of sentences that hold about equally many tokens."""
+    """Yield slices of sentences with about equal numbers of tokens."""
     total = sum(sizes)
     share = total / max(1, ceil(total / most_tokens))
     start, held = 0, 0
@@ -132,7 +135,7 @@ def _cut(sizes: Sequence[int], most_tokens: int, most_rows: int | None) -> Itera
 
 
 def _groups(sizes: Sequence[int]) -> Iterator[Group]:
-    """Yield groups of ascending sizes, each with little padding."""
+    """Yield groups of ascending length with little padding."""
     starts = [0]
     spare = 0
     for row in range(1, len(sizes)):
@@ -161,20 +164,20 @@ def _group(tokens: slice, sentences: slice, sizes: Sequence[int]) -> Group:
 
 @cache
 def register() -> None:
-    """Make `packed_attention` known to transformers."""
+    """Register `packed_attention` in transformers."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(NAME, packed_attention)
 
 
 def packed_attention(_: Any, query: Tensor, key: Tensor, value: Tensor, __: Any, **given: Any) -> tuple[Tensor, None]:
-    """Attend as transformers asks: (1, H, T, E) of one pack → (1, T, H, E).
+    """Return the attention output (1, T, H, E) of one pack, as transformers' attention interface requires.
 
     Args:
-        query: One row of all tokens, as are the next two.
-        key: See `query`.
-        value: See `query`.
-        given: `pack`, `dropout` and `scaling` among other things.
+        query: Queries (1, H, T, E) of all tokens.
+        key: Keys (1, H, T, E).
+        value: Values (1, H, T, E).
+        given: Keyword arguments with `pack`, `dropout` and `scaling`.
     """
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
     pack: Pack = given["pack"]

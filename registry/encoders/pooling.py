@@ -1,4 +1,4 @@
-"""Token states → one vector a sentence."""
+"""Pooling of token states to one embedding per sentence."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from torch import Tensor
 from registry.tokens import Tokens, at_least_single
 
 Pooling = Literal["cls", "mean", "last2", "first_last", "mask", "last_mask"]
-"""Of models whose layers are at hand."""
+"""Poolings of models with access to all layers."""
 
 TokenPooling = Literal["last", "mean", "weighted_mean", "cls", "text"]
-"""Of any model, by the mask alone: the same wherever a row is padded."""
+"""Poolings of any model. They use only the mask, and padding can be on either side."""
 
 
 def averaged(pooling: Pooling, first: int = 0) -> tuple[int, int] | None:
-    """Return which two states a pooling averages, the upper one counted from the end; None where it reads the last.
-
-    Training (`pool`) and exports (`registry.encoders.export`) take it from here.
-    """
+    """Return the indices of the two states that a pooling averages, or None if it uses only the last state."""
     return {"last2": (-2, -1), "first_last": (first, -1)}.get(pooling)
 
 
 def needs_all_states(pooling: Pooling) -> bool:
-    """Whether `pool` reads more than the last layer."""
+    """Return whether `pool` uses more than the last layer."""
     return averaged(pooling) is not None
 
 
 def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 0) -> Tensor:
-    """Return (B, D).
+    """Return the pooled states (B, D).
 
     Args:
-        pooling: "cls" takes the first token of the last layer; the others average over the places in `mask`:
-            "mean", "mask" and "last_mask" of the last layer, "last2" of the mean of the last two, "first_last" of the
-            mean of `first` and last.
-        states: (B, L, D) each: what entered the first block, then every block's output; only the last is needed for
-            "cls" and "mean".
-        mask: (B, L) 1 for real tokens, specials included; for "mask" and "last_mask" what `mask_places` returns.
-        first: Index of the first layer: 0 is what entered the first block, 1 the first block's output.
+        pooling: "cls" is the first token of the last layer. The others average over the positions in `mask`: "mean",
+            "mask" and "last_mask" of the last layer, "last2" of the mean of the last two layers, "first_last" of the
+            mean of `first` and the last layer.
+        states: States (B, L, D) of the first block's input and every block's output. Poolings of one layer need only
+            the last.
+        mask: (B, L) 1 for real tokens, special tokens included. For "mask" and "last_mask", the result of
+            `mask_places`.
+        first: Index of the first layer: 0 is the input of the first block, 1 its output.
     """
     if pooling == "cls":
         return states[-1][:, 0]
@@ -51,17 +49,17 @@ def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 
 
 
 def reads_mask(pooling: Pooling) -> bool:
-    """Whether a pooling takes the states of a template's [MASK]."""
+    """Return whether a pooling uses the states at a template's [MASK]."""
     return pooling in ("mask", "last_mask")
 
 
 def mask_places(pooling: Pooling, tokens: Tokens, mask: int | None) -> Tensor:
-    """Return (B, L) 1 at the [MASK]s of the template, or of each row's last one alone for "last_mask".
+    """Return (B, L) with 1 at the [MASK]s of the template, for "last_mask" only at each row's last [MASK].
 
     Args:
-        pooling: One of the two.
-        tokens: Rows in a template.
-        mask: The id of [MASK].
+        pooling: "mask" or "last_mask".
+        tokens: Rows with a template.
+        mask: ID of [MASK].
     """
     assert tokens.text is not None
     places = (tokens.ids == mask) & (tokens.text == 0)
@@ -71,19 +69,19 @@ def mask_places(pooling: Pooling, tokens: Tokens, mask: int | None) -> Tensor:
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """Return the (B, D) mean of (B, L, D) over the places where `mask` (B, L) is 1."""
+    """Return the (B, D) mean of (B, L, D) over the positions with `mask` (B, L) 1."""
     weights = mask.unsqueeze(-1).expand(states.shape).to(states.dtype)
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
 
 
 def pool_tokens(pooling: TokenPooling, states: Tensor, mask: Tensor) -> Tensor:
-    """Return (B, D), in single precision at least.
+    """Return the pooled states (B, D), in single or double precision.
 
     Args:
-        pooling: "last" and "cls" take the last and the first real token, "mean" and "text" average real tokens, and
-            "weighted_mean" weighs the t-th of them by t.
-        states: (B, L, D).
-        mask: (B, L) 1 for real tokens, at least one in each row; for "text" what `last_copies` returns.
+        pooling: "last" and "cls" are the last and the first real token. "mean" and "text" average real tokens.
+            "weighted_mean" gives the t-th real token the weight t.
+        states: States (B, L, D).
+        mask: (B, L) 1 for real tokens, at least one in each row. For "text", the result of `last_copies`.
     """
     states = at_least_single(states)
     if pooling in ("last", "cls"):
@@ -91,12 +89,12 @@ def pool_tokens(pooling: TokenPooling, states: Tensor, mask: Tensor) -> Tensor:
         return states[torch.arange(len(states), device=states.device), places]
     weights = mask if pooling in ("mean", "text") else mask.cumsum(dim=1) * mask
     shares = (weights / weights.sum(dim=1, keepdim=True)).to(states.dtype).unsqueeze(-1)
-    # Padding may hold anything, and 0 · ∞ is no number.
+    # States at padding can be infinite, and 0 · ∞ is NaN.
     return (shares * states.masked_fill(shares == 0, 0)).sum(dim=1)
 
 
 def last_copies(tokens: Tokens) -> Tensor:
-    """Return (B, L) 1 where the sentence stands for the last time in its template; everywhere in a row without one."""
+    """Return (B, L) with 1 at the sentence's last copy in the template, or at all tokens of an empty sentence."""
     assert tokens.text is not None
     backwards = tokens.text.flip(1)
     passed = ((backwards == 0) & (backwards.cumsum(dim=1) > 0)).cumsum(dim=1)
@@ -105,5 +103,5 @@ def last_copies(tokens: Tokens) -> Tensor:
 
 
 def last_places(mask: Tensor) -> Tensor:
-    """Return (B,) where the last 1 of each row of `mask` (B, L) stands."""
+    """Return the index (B,) of the last 1 in each row of `mask` (B, L)."""
     return mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)

@@ -1,4 +1,4 @@
-"""A checkpoint whose every attention sees learned keys and values in front of the sentence's own."""
+"""Encoder of a checkpoint with learned keys and values in every attention layer."""
 
 from __future__ import annotations
 
@@ -21,26 +21,33 @@ from registry.types import Encoder, Tune
 
 @ENCODERS.register("prefixed")
 class PrefixedEncoder(TransformerEncoder):
-    """Encode with a checkpoint whose attentions have P learned keys and values each, in training and evaluation.
+    """Encode with a checkpoint that has P learned keys and values in every attention layer.
 
-    In block k, attention goes to [drop(Pₖ); K] with values [drop(P′ₖ); V], where K and V are those of the sentence's
-    tokens; P, P′ are drawn from N(0, `initial`²) and trained. The prefix takes no positions. With
-    `freeze = ["embeddings", "encoder"]` nothing else of the checkpoint is trained.
+    In block k, the keys are [drop(Pₖ); K] and the values [drop(P′ₖ); V], where K and V are those of the sentence's
+    tokens. P and P′ are initialized from N(0, `initial`²) and trained. The prefix has no positions. With
+    `freeze = ["embeddings", "encoder"]`, only the prefix is trained.
 
-    It is computed as P places in front of every row, whose keys and values are replaced in each block and whose states
-    nobody reads: exact, for the work of P more tokens. Rows are not packed, and blocks are not compiled.
+    The prefix is computed as P extra tokens before every row, whose keys and values are replaced in each block. The
+    result is exact and costs the time of P more tokens. Rows are not packed, and blocks are not compiled.
 
     Args:
-        length: P.
-        initial: Standard deviation of the prefix at first.
+        length: Number P of learned keys and values per block.
+        initial: Standard deviation of the initial prefix.
 
-    Shapes: as for `transformer`; P, P′ (blocks, P, D).
+    Shapes: those of `transformer`, and P, P′ (blocks, P, D).
 
-    Source: PromCSE (Jiang et al. 2022) and its code, which is P-tuning v2's without its inner network. Doubtful and
-    settled in methods/promcse.md: start (PC7, `initial`), padding of averages (PC1), positions (PC4).
+    Source: PromCSE (Jiang et al. 2022) and its code, which is that of P-tuning v2 without the inner network. Doubtful
+    and settled in methods/promcse.md: start (PC7, `initial`), padding of averages (PC1), positions (PC4).
 
     Raises:
-        CseError: The checkpoint's blocks are not built as BERT's are.
+        CseError: If the checkpoint's blocks are not BERT blocks.
+
+    Example:
+        [encoders.online]
+        name = "prefixed"
+        model = "bert-base-uncased"
+        length = 16
+        freeze = ["embeddings", "encoder"]
     """
 
     def __init__(
@@ -54,8 +61,9 @@ class PrefixedEncoder(TransformerEncoder):
         attentions: list[Any] = [getattr(getattr(block, "attention", None), "self", None) for block in blocks]
         if not attentions or not all(hasattr(one, "key") and hasattr(one, "value") for one in attentions):
             raise CseError(
-                f"prefixed: the blocks of {type(self.backbone).__name__} have no keys and values of their own",
-                "use a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
+                f"prefixed: the blocks of '{type(self.backbone).__name__}' have no separate keys and values",
+                "set model to a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
+                code="encoders.unsupported_architecture",
             )
         self.length = length
         self.prefix = nn.Parameter(initial * torch.randn(len(attentions), 2, length, self.dim))
@@ -65,29 +73,29 @@ class PrefixedEncoder(TransformerEncoder):
                 made.register_forward_hook(partial(self._in_front, number, place))
         self.train()
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:  # noqa: ARG002 - the hook's form
-        """Note what training reads from `encode`; the first token's states alone are no less work here."""
-        super().expect(hidden_read=True, rows_at_once=rows_at_once)
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
+        """Set the states that training uses. The prefix always needs all tokens."""
+        super().expect(hidden_read=True, mini_batch_size=mini_batch_size)
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Refuse: a token's weights are shared between prefix and sentence."""
+        """Raise an error, because the weights of a token include those of the prefix."""
         Encoder.keep_attentions(self, blocks)
 
     def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
-        """Return the states of the sentence's tokens."""
-        given = *self._with_places(vectors, mask), every, self.rows_at_once, heads
+        """Return the (B, L, D) states of the sentence's tokens after the blocks."""
+        given = *self._with_places(vectors, mask), every, self.mini_batch_size, heads
         return self._without_places(run_blocks(self.backbone, *given, packed=False))
 
     def exact_states(self, vectors: Tensor, mask: Tensor, every: bool) -> list[Tensor]:
-        """Return the same for evaluation."""
+        """Return the states for evaluation, as transformers computes them."""
         return self._without_places(padded_states(self.backbone, *self._with_places(vectors, mask), every))
 
     def layout(self, max_length: int) -> Layout:
-        """Return how the exported model makes a sentence vector."""
+        """Return the layout of the export, prefix included."""
         return replace(super().layout(max_length), prefix=self.prefix)
 
     def _in_front(self, number: int, place: int, _: nn.Module, __: Any, made: Tensor) -> Tensor:
-        """Return keys or values (B, P + L, D) with the prefix's own in the first P places."""
+        """Return keys or values (B, P + L, D) with the prefix in the first P positions."""
         own = self.prefix[number, place].to(made.dtype).expand(len(made), -1, -1)
         return torch.cat([self.prefix_dropout(own), made[:, self.length :]], dim=1)
 

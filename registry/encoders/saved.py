@@ -1,7 +1,7 @@
-"""Open a finished encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
+"""Open a saved encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
 
-Exports that are no BERT-like model with one of its poolings have a form of their own: a `cse.json` with a `format`, and
-a `modules.json` only where sentence-transformers can make the same vectors.
+The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. Such an export
+has a `modules.json` only if sentence-transformers can give the same embeddings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
-from registry.models import load_config, load_tokenizer, locate
+from registry.resources.models import load_config, load_tokenizer, locate
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
@@ -43,12 +43,15 @@ ALL_POOLINGS: tuple[str, ...] = tuple(dict.fromkeys((*POOLINGS, *TOKEN_POOLINGS)
 
 @dataclass(frozen=True)
 class _Saved:
-    """What a directory says of itself.
+    """Settings of a saved model.
 
     Args:
-        transformer: The model.
-        dense: Layers after pooling.
-        convolutions: Those before pooling, and what follows them.
+        transformer: Directory or name of the transformers model.
+        pooling: Saved pooling.
+        first_layer_index: Index of the first layer in "first_last".
+        dense: Directories of the layers after the pooling.
+        max_length: Saved maximum number of tokens.
+        convolutions: Directory of the convolutions before the pooling, and their activation.
     """
 
     transformer: Path | str
@@ -60,22 +63,26 @@ class _Saved:
 
 
 def open_encoder(model: str, pooling: str | None = None, template: str | None = None) -> tuple[Encoder, int]:
-    """Return an encoder in eval mode whose `represent` is the saved model's, and its length limit in tokens.
+    """Return a saved encoder in eval mode and its maximum number of tokens.
 
     Args:
-        model: Directory, name under `$CSE_MODELS`, shipped model, or hub id.
-        pooling: Instead of the saved one; a plain transformers model, which has none, gets "cls", and a decoder "last".
-        template: Text around every sentence, as `TransformerEncoder` takes it, instead of the saved one.
+        model: Directory, name under `$CSE_MODELS`, shipped model, or Hub ID.
+        pooling: Pooling instead of the saved one. Default for a plain transformers model: "cls", for a decoder "last".
+        template: Text around every sentence instead of the saved one, as for `TransformerEncoder`.
 
     Raises:
-        CseError: Its sentence vectors are made in a way this project does not know.
-        MissingError: It is not on this machine and cannot be fetched.
+        CseError: If the model has settings or modules that cse does not support.
+        MissingError: If the model is not on this machine and cannot be downloaded.
     """
     if pooling is not None and pooling not in ALL_POOLINGS:
         hint = suggestion(pooling, ALL_POOLINGS)
-        raise CseError(f"unknown pooling {pooling!r}.{hint}", f"one of {', '.join(ALL_POOLINGS)}")
+        raise CseError(
+            f"'{pooling}' is not a pooling.{hint}",
+            f"use, for example, {', '.join(ALL_POOLINGS[:4])} or weighted_mean",
+            code="encoders.unknown_pooling",
+        )
     folder = locate(model)
-    with errors_as_one(f"the model in {folder} cannot be opened", "give a directory that cse or its authors wrote"):
+    with errors_as_one(f"the model in {folder} cannot be opened", "use a complete directory, or download it again"):
         return _open(model, folder, pooling, template)
 
 
@@ -101,13 +108,17 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
 
 
 def _open_whole(saved: _Saved, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
-    """Open a model that cannot be taken apart: a decoder, which pools its last token if nothing else is said, or other.
+    """Open a decoder or another model that cannot be split. The default pooling of a decoder is "last".
 
     Raises:
-        CseError: It has layers after the pooling, or no such pooling.
+        CseError: If the model has layers after the pooling, or does not support this pooling.
     """
     if saved.dense:
-        raise CseError(f"{saved.dense[0]}: no layer may follow the pooling of this architecture", "remove the module")
+        raise CseError(
+            f"cse does not support the layer {saved.dense[0]} after the pooling of this architecture",
+            "remove the module from modules.json",
+            code="encoders.layer_after_pooling",
+        )
     given = {"pooling": pooling, "template": template}
     encoder = _whole({"model": str(saved.transformer), **{key: one for key, one in given.items() if one is not None}})
     if pooling is None:
@@ -123,13 +134,15 @@ def _whole(values: dict[str, Any]) -> AutoModelEncoder:
 
 
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
-    """Open an export in a form of our own: a whole model, averages of words, or an adjustment of another export."""
+    """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
     known = {"word_average", "auto_model", TEMPLATED, PREFIXED, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
-            f"{folder / SETTINGS} has format {form}, which this cse does not read", "use the cse that wrote it"
+            f"{folder / SETTINGS}: this version of cse does not read format {form}",
+            "use the version of cse that wrote the directory",
+            code="encoders.unknown_format",
         )
     if settings["format"] == "auto_model":
         given = {"pooling": pooling, "template": template, "model": str(folder)}
@@ -137,9 +150,15 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         return _whole({**settings["settings"], **values}).eval(), int(settings["max_length"])
     if settings["format"] == "word_average":
         if pooling is not None:
-            raise CseError(f"{folder} averages word vectors and has no pooling to replace", "leave out --pooling")
+            raise CseError(
+                f"{folder} averages word vectors and has no pooling", "remove --pooling", code="encoders.no_pooling"
+            )
         if template is not None:
-            raise CseError(f"{folder} averages word vectors and takes no template", "leave out --template")
+            raise CseError(
+                f"{folder} averages word vectors and does not support a template",
+                "remove --template",
+                code="encoders.unsupported_template",
+            )
         words = _json(folder / WORDS)
         average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
         return average.eval(), int(settings["max_length"])
@@ -158,7 +177,7 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
 def _open_templated(
     folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
 ) -> tuple[Encoder, int]:
-    """Open an encoder that puts a template around every sentence, or has a prefix, or both."""
+    """Open an encoder with a template, a prefix, or both."""
     dense = sorted(folder.glob("*_Dense"))
     given: dict[str, Any] = {
         **{key: settings[key] for key in ("first_layer_index", "denoise") if key in settings},
@@ -179,16 +198,17 @@ def _open_templated(
 
 
 def _convolutional(saved: _Saved, given: dict[str, Any]) -> ConvolutionalEncoder:
-    """Return the encoder with the convolutions that were saved.
+    """Return the encoder with its saved convolutions.
 
     Raises:
-        CseError: The pooling asked for reads more than one layer.
+        CseError: If the pooling uses more than one layer.
     """
     assert saved.convolutions is not None
     if given["pooling"] not in get_args(OnePooling):
         raise CseError(
-            f"pooling {given['pooling']!r} reads two layers, and {saved.transformer} convolves the last one alone",
-            f"one of {', '.join(get_args(OnePooling))}",
+            f"pooling '{given['pooling']}' does not work with {saved.transformer}, which convolves only the last layer",
+            f"use {' or '.join(get_args(OnePooling))}",
+            code="encoders.unsupported_pooling",
         )
     folder, activation = saved.convolutions
     config = _json(folder / CNN_CONFIG)
@@ -210,7 +230,11 @@ def _read(model: str) -> _Saved:
 def _read_export(folder: Path) -> _Saved:
     settings = _json(folder / SETTINGS)
     if settings.get("schema_version") != 1:
-        raise CseError(f"{folder / SETTINGS} has schema_version {settings.get('schema_version')}, this cse reads 1")
+        raise CseError(
+            f"{folder / SETTINGS}: this version of cse reads schema_version 1, not {settings.get('schema_version')}",
+            "use the version of cse that wrote the directory",
+            code="encoders.unknown_format",
+        )
     dense = tuple(sorted(folder.glob("*_Dense"))) if settings["head"] != "none" else ()
     convolutions = (next(folder.glob(f"*_{CNN}")), settings["activation"]) if "activation" in settings else None
     return _Saved(
@@ -219,13 +243,17 @@ def _read_export(folder: Path) -> _Saved:
 
 
 def _read_modules(folder: Path) -> _Saved:
-    """Read a sentence-transformers directory; the normalising module is left out, cosine does not see it."""
+    """Read a sentence-transformers directory. The Normalize module is ignored, because it does not change cosines."""
     transformer, pooling = folder, None
     dense: list[Path] = []
     for module in _json(folder / "modules.json"):
         kind, path = module["type"].rpartition(".")[2], folder / module["path"]
         if path != folder and path.parent != folder:
-            raise CseError(f"{folder / 'modules.json'} names {module['path']!r}, which is no folder in it")
+            raise CseError(
+                f"{folder / 'modules.json'}: '{module['path']}' is not a directory next to it",
+                "download the model again",
+                code="encoders.module_outside",
+            )
         if kind == "Transformer":
             transformer = path
         elif kind == "Pooling":
@@ -233,14 +261,20 @@ def _read_modules(folder: Path) -> _Saved:
         elif kind == "Dense":
             dense.append(path)
         elif kind != "Normalize":
-            raise CseError(f"{folder} has a sentence-transformers module {kind!r} that cse cannot reproduce")
+            raise CseError(
+                f"{folder}: cse does not support the sentence-transformers module '{kind}'",
+                "use a model with the modules Transformer, Pooling, Dense and Normalize",
+                code="encoders.unsupported_module",
+            )
     if pooling is None:
-        raise CseError(f"{folder / 'modules.json'} names no pooling", "add its Pooling module")
+        raise CseError(
+            f"{folder / 'modules.json'} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
+        )
     return _Saved(transformer, pooling, dense=tuple(dense), max_length=_max_length(transformer))
 
 
 def _pooling(folder: Path) -> str:
-    """Return the pooling of either form: the classic booleans, or `pooling_mode` of release 6."""
+    """Return the pooling from the classic booleans, or from `pooling_mode` of release 6."""
     config = _json(folder / "config.json")
     named = config.get("pooling_mode", [])
     modes = [named] if isinstance(named, str) else list(named)
@@ -248,9 +282,13 @@ def _pooling(folder: Path) -> str:
         prefix = "pooling_mode_"
         on = [key.removeprefix(prefix) for key, value in config.items() if key.startswith(prefix) and value]
         modes = [key.removesuffix("_tokens").removesuffix("_token") for key in on]
-    known = {mode.removesuffix("_tokens").removesuffix("_token"): ours for ours, mode in TOKEN_POOLINGS.items()}
+    known = {mode.removesuffix("_tokens").removesuffix("_token"): pooling for pooling, mode in TOKEN_POOLINGS.items()}
     if len(modes) != 1 or modes[0] not in known:
-        raise CseError(f"{folder} pools by {' and '.join(modes) or 'nothing'}: cse knows {', '.join(known)}")
+        raise CseError(
+            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'",
+            f"use a model with one of the poolings {', '.join(known)}",
+            code="encoders.unsupported_pooling",
+        )
     return known[modes[0]]
 
 
@@ -260,7 +298,11 @@ def _max_length(folder: Path) -> int | None:
         return None
     config = _json(file)
     if config.get("do_lower_case"):
-        raise CseError(f"{file} asks for lower-casing outside the tokenizer, which cse does not do")
+        raise CseError(
+            f"{file}: cse does not support do_lower_case = true",
+            "set do_lower_case in the tokenizer instead",
+            code="encoders.unsupported_lower_case",
+        )
     limit = config.get("max_seq_length")
     return None if limit is None else int(limit)
 
@@ -269,13 +311,17 @@ def _fixed(folder: Path) -> FixedDense:
     """Return a Dense module of sentence-transformers as a head.
 
     Raises:
-        CseError: It does what no head here does.
-        MissingError: Its weights are not there.
+        CseError: If the module is not tanh(Wx + b) or Wx + b.
+        MissingError: If the weights do not exist.
     """
     config = _json(folder / "config.json")
     activation = str(config.get("activation_function", "")).rpartition(".")[2]
     if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
-        raise CseError(f"{folder} is a dense layer of another form than tanh(Wx + b) or Wx + b")
+        raise CseError(
+            f"{folder}: the dense layer is not tanh(Wx + b) or Wx + b (activation '{activation}')",
+            "use a model with the activation Tanh or Identity, with bias and without residual",
+            code="encoders.unsupported_dense",
+        )
     weights = _tensors(folder / "model.safetensors")
     sigma: Literal["Tanh", "Identity"] = "Tanh" if activation == "Tanh" else "Identity"
     return FixedDense(weights["linear.weight"], weights["linear.bias"], sigma)
@@ -285,7 +331,11 @@ def _tensors(file: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     if not file.is_file():
-        raise MissingError(f"the weights {file} are missing", "save the model again with safetensors")
+        raise MissingError(
+            f"the file of weights {file} does not exist",
+            "save the model again with safetensors",
+            code="encoders.missing_weights",
+        )
     return load_file(file)
 
 
@@ -293,4 +343,6 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise MissingError(f"{path} cannot be read: {error}", "save the model again") from error
+        raise MissingError(
+            f"{path} cannot be read: {error}", "save the model again", code="encoders.unreadable_settings"
+        ) from error

@@ -1,4 +1,4 @@
-"""The encoder everything else builds on: a transformers checkpoint, a pooling, training heads."""
+"""Standard encoder: a BERT-like checkpoint with pooling and training heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from registry.encoders.export import Layout, export_encoder
 from registry.encoders.head_dropout import HeadDropout, droppable
 from registry.encoders.pooling import Pooling, mask_places, needs_all_states, pool, reads_mask
 from registry.errors import CseError
-from registry.models import load_model
+from registry.resources.models import load_model
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
 from registry.vocabulary import MASK, HubVocabulary
@@ -30,48 +30,54 @@ Scope = Literal["all", "embedding", "hidden"]
 class TransformerEncoder(Encoder):
     """Encode with a pre-trained BERT-like checkpoint, pool its last layer, and apply training heads.
 
-    s = heads(pool(blocks(dropout(e)))), where e is the embedding layer's output, before its dropout: augmenters see e,
-    then dropout is drawn once, and the same dropped tensor enters the blocks and is kept for losses (IFCL, Alg. 1).
+    s = heads(pool(blocks(dropout(e)))), where e is the embedding layer's output before its dropout. Augmenters act on
+    e. Dropout is sampled once, and the same tensor is the input of the blocks and of the losses (IFCL, Alg. 1).
 
     Args:
-        model: Directory, name under $CSE_MODELS, model shipped with cse, or hub id.
-        pooling: What training compares; "cls" as SimCSE trains, "mean" averages real tokens, "last2" and "first_last"
-            average two layers first; "mask" takes the state at the template's {mask}, the mean where there are
-            several, "last_mask" that of the last one.
-        eval_pooling: What evaluation compares; the same as `pooling` if left out. IFCL trains "cls", scores "mean"
-            (Table 1, caption).
-        first_layer_index: What "first" means in "first_last": 0 the static embedding output, which gave the published
-            BERT rows, 1 the first block (methods/bert_avg.md).
-        head_at_eval: Keep the heads, which the recipe puts under the encoder, when scoring; unsupervised SimCSE drops
-            its own.
-        dropout: Rate instead of the checkpoint's own.
-        dropout_scope: Where `dropout` applies: "all" of embedding, hidden and attention dropout, the "embedding"
-            output alone, or "hidden" (embedding, attention and feed-forward outputs) without attention weights.
-        drophead: Probability with which each attention head of each block is dropped for a sentence in training; the
-            heads that stay share its weight (DropHead, Zhou et al. 2020). Blocks are then not compiled.
+        model: Directory, name under $CSE_MODELS, model shipped with cse, or Hub ID.
+        pooling: Pooling in training: "cls" as in SimCSE. "mean" of real tokens. "last2" and "first_last", the mean over
+            two layers. "mask", the state at the template's {mask}, or the mean of several. "last_mask", the state at
+            the last {mask}.
+        eval_pooling: Pooling in evaluation. IFCL trains with "cls" and evaluates with "mean" (Table 1, caption).
+            Default: `pooling`.
+        first_layer_index: Index of the first layer in "first_last": 0, the embedding layer's output, which gave the
+            published BERT rows, or 1, the first block's output (methods/bert_avg.md).
+        head_at_eval: Whether evaluation applies the heads that the recipe attaches. Unsupervised SimCSE does not.
+        dropout: Dropout rate. Default: the checkpoint's rates.
+        dropout_scope: Scope of `dropout`: "all", embedding, hidden and attention dropout. "embedding", only the
+            embedding output. "hidden", all except attention weights.
+        drophead: Probability that training drops an attention head of a block for a sentence. The remaining heads share
+            its weight (DropHead, Zhou et al. 2020). It prevents compiled blocks.
         freeze: Parts of the checkpoint that are not trained, such as "embeddings" or "encoder.layer.0", or "heads".
-            Their dropout stays on.
-        augment_at: Where augmenters act: "layer" on the whole embedding layer's output, "word" on the word vectors,
-            to which position, segment and normalisation are then added.
-        attend_padding: Whether training lets the blocks attend to padding, as DCLR's code does, which gives them no
-            mask; evaluation never does. Left out is no.
-        random_weights: Same shape, fresh weights: a baseline, and a fast start for tests.
-        template: Text put around every sentence, in training and evaluation, in which "{text}" stands for the sentence
-            and "{mask}" for the mask token: 'This sentence of "{text}" means {mask}.' It is tokenised apart from the
-            sentence, and lengths (`data.max_length`, `evaluate.max_length`) do not count it. A view may have another.
-        denoise: Subtract from what is pooled, in training and before the heads, what the template alone gives, its
-            tokens at the places they have beside the sentence: "positions" leaves the sentence's places out, "padding"
-            attends to padding tokens there. Left out is nothing. Dropout is drawn once for all sentences of a length.
-        denoise_gradient: Whether gradient goes through what is subtracted; left out is yes.
-        denoise_at_eval: Whether it is subtracted in evaluation too; left out is no.
+            Their dropout stays active.
+        augment_at: Input of augmenters: "layer", the embedding layer's output, or "word", the word embeddings before
+            position and segment embeddings and normalization.
+        attend_padding: Whether the blocks attend to padding in training, as in DCLR's code, which passes no mask.
+            Default: false.
+        random_weights: Whether the weights are random, for a baseline or a fast test.
+        template: Text around every sentence, in which "{text}" is the sentence and "{mask}" the mask token, for example
+            'This sentence of "{text}" means {mask}.' It is tokenized separately and does not count toward
+            `data.max_length` and `evaluate.max_length`. A view can have another template.
+        denoise: Subtraction of the template's own embedding in training, before the heads. "positions" encodes the
+            template without the sentence at unchanged positions. "padding" also attends to padding tokens in place of
+            the sentence. Dropout is sampled once for all sentences of the same length. Default: none.
+        denoise_gradient: Whether the gradient flows through the subtracted embedding. Default: true.
+        denoise_at_eval: Whether evaluation also subtracts the template's embedding. Default: false.
 
-    Shapes: ids (B, L) → token vectors (B, L, W) → sentence vectors (B, D). W is D except in ALBERT and small ELECTRA.
+    Shapes: ids (B, L) → token vectors (B, L, W) → sentence embeddings (B, D). W = D except in ALBERT and small ELECTRA.
 
     Source: SimCSE (Gao et al. 2021) for pooling and head; IFCL (arXiv 2307.10932) §3.1 for the split at the embedding
-    layer; Mirror-BERT (Liu et al. 2021) for `drophead`; PromptBERT (Jiang et al. 2022) for template and denoising,
+    layer; Mirror-BERT (Liu et al. 2021) for `drophead`; PromptBERT (Jiang et al. 2022) for template and denoising;
     CoT-BERT (Zhang et al. 2024) for "padding". Doubtful: DCLR's code attends to padding (methods/dclr.md N8 →
-    `attend_padding`). Settled in methods/ifcl.md: where fusion happens (A3 → `augment_at`), what is frozen (A6 →
-    `freeze`), what the dropout rate covers (A7 → `dropout_scope`).
+    `attend_padding`). Settled in methods/ifcl.md: place of the fusion (A3 → `augment_at`), frozen parts (A6 →
+    `freeze`), scope of the dropout rate (A7 → `dropout_scope`).
+
+    Example:
+        [encoders.online]
+        name = "transformer"
+        model = "bert-base-uncased"
+        pooling = "cls"
+        dropout = 0.1
     """
 
     def __init__(
@@ -116,45 +122,59 @@ class TransformerEncoder(Encoder):
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
         self.heads = nn.ModuleDict()
         self.hidden_read = True
-        self.rows_at_once: int | None = None
+        self.mini_batch_size: int | None = None
         self.attentions_read: Sequence[int] = ()
         self.train()
 
     def attach(self, heads: Mapping[str, Head]) -> None:
-        """Put training heads behind the pooling, in order."""
+        """Add training heads after the pooling, in order.
+
+        Raises:
+            CseError: If `head_at_eval` is set, and there is no head or one that an export cannot contain.
+        """
         if self.head_at_eval and not heads:
-            raise CseError("head_at_eval = true, but the encoder has no heads", "give it heads, or drop head_at_eval")
+            raise CseError(
+                "head_at_eval = true has no effect, because the encoder has no heads",
+                "add heads to the encoder, or remove head_at_eval",
+                code="encoders.no_heads",
+            )
         for name, head in heads.items():
             self.dim = head.fit(self.dim, self)
             if self.head_at_eval and head.dense() is None:
                 raise CseError(
-                    f"head_at_eval = true, but head '{name}' is no single dense layer: no saved model could hold it",
-                    "drop head_at_eval, or use a head such as mlp",
+                    f"head_at_eval = true does not work with head '{name}': an export can contain only dense layers",
+                    "remove head_at_eval, or use a head such as mlp",
+                    code="encoders.head_not_exportable",
                 )
             self.heads[name] = head.requires_grad_(not self.heads_frozen)
 
-    def expect(self, *, hidden_read: bool, rows_at_once: int | None) -> None:
-        """Note what training reads from `encode`."""
-        self.hidden_read, self.rows_at_once = hidden_read, rows_at_once
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
+        """Set the states that training uses, and the number of rows per mini-batch."""
+        self.hidden_read, self.mini_batch_size = hidden_read, mini_batch_size
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Note whose attention weights `encode` gives; the blocks then run padded and uncompiled."""
+        """Select the blocks whose attention weights `encode` returns. This prevents packed rows and compiled blocks.
+
+        Raises:
+            CseError: If a block does not exist.
+        """
         if not built_as_bert(self.backbone):
             super().keep_attentions(blocks)
         count = len(self.backbone.encoder.layer)
         if not set(blocks) <= set(range(count)):
             raise CseError(
-                f"a loss reads attention weights of blocks {list(blocks)}, and {self.model} has {count}",
-                f"let its layers lie between 0 and {count - 1}",
+                f"a loss uses the attention weights of blocks {list(blocks)}, but '{self.model}' has {count} blocks",
+                f"set the layers of the loss to values from 0 to {count - 1}",
+                code="encoders.unknown_block",
             )
         self.attentions_read = sorted(blocks)
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, W) token vectors, before any dropout."""
+        """Return the (B, L, W) token vectors before any dropout."""
         return (split.embed_words if self.augment_at == "word" else split.embed_layer)(self.backbone, tokens)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Drop, contextualise, pool and apply the training head."""
+        """Apply dropout, blocks, pooling and training heads."""
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
         mask = torch.ones_like(tokens.mask) if self.attend_padding else tokens.mask
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
@@ -163,10 +183,10 @@ class TransformerEncoder(Encoder):
         if self.attentions_read:
             read = self.attentions_read
             states, attentions = states_and_attentions(
-                self.backbone, dropped, mask, every, read, self.rows_at_once, heads
+                self.backbone, dropped, mask, every, read, self.mini_batch_size, heads
             )
         elif self.pooling == "cls" and not self.hidden_read:
-            states = [first_states(self.backbone, dropped, mask, self.rows_at_once, heads).unsqueeze(1)]
+            states = [first_states(self.backbone, dropped, mask, self.mini_batch_size, heads).unsqueeze(1)]
         else:
             states = self.block_states(dropped, mask, every, heads)
         states = self.token_features(states, tokens.mask)
@@ -178,11 +198,11 @@ class TransformerEncoder(Encoder):
         return Encoded(sentence, dropped, states[-1], tokens, before, attentions=attentions)
 
     def project(self, pooled: Tensor) -> Tensor:
-        """Return (B, D) what the training heads make of (B, D′) vectors."""
+        """Return the (B, D) output of the training heads for (B, D′) embeddings."""
         return self._headed(pooled, ())
 
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return (B, D) the vectors evaluation uses, in eval mode: no dropout, no training-only head."""
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the (B, D) embeddings for evaluation, without dropout and training-only heads."""
         training = self.training
         self.eval()
         try:
@@ -192,11 +212,11 @@ class TransformerEncoder(Encoder):
             self.train(training)
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write a directory that transformers and sentence-transformers load unchanged."""
+        """Write a directory for transformers and sentence-transformers."""
         export_encoder(self.backbone, self.vocabulary.tokenizer, self.layout(max_length), folder)
 
     def layout(self, max_length: int) -> Layout:
-        """Return how the exported model makes a sentence vector."""
+        """Return the layout of the export."""
         return Layout(
             pooling=self.eval_pooling,
             first_layer_index=self.first_layer_index,
@@ -207,28 +227,29 @@ class TransformerEncoder(Encoder):
         )
 
     def template_settings(self) -> dict[str, str]:
-        """Return the parameters by which a saved model knows its template; none where there is none."""
+        """Return the parameters for the template in an export, empty without a template."""
         template = self.vocabulary.template
         denoised = {"denoise": self.denoise} if self.denoise_at_eval and self.denoise is not None else {}
         return {} if template is None else {"template": template, **denoised}
 
     def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
-        """Return (B, L, D) states after the blocks: the last one, or those of every layer."""
-        return run_blocks(self.backbone, vectors, mask, every, self.rows_at_once, heads)
+        """Return the (B, L, D) states after the blocks, of the last layer or of every layer."""
+        return run_blocks(self.backbone, vectors, mask, every, self.mini_batch_size, heads)
 
     def exact_states(self, vectors: Tensor, mask: Tensor, every: bool) -> list[Tensor]:
-        """Return the same as transformers computes it: a saved model gives the same bits elsewhere."""
+        """Return the states bit for bit as transformers computes them."""
         return padded_states(self.backbone, vectors, mask, every)
 
     def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:  # noqa: ARG002 - a hook
-        """Return what is pooled, (B, L, D) each, of the states of the layers that the pooling reads."""
+        """Return the features (B, L, D) for the pooling from the states of the layers that it uses."""
         return list(states)
 
     def _drophead(self, rate: float) -> HeadDropout:
         if not droppable(self.backbone):
             raise CseError(
-                f"drophead: the blocks of {type(self.backbone).__name__} have no attention output of their own",
-                "leave drophead out, or use a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
+                f"drophead does not support the architecture '{type(self.backbone).__name__}'",
+                "remove drophead, or set model to a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
+                code="encoders.unsupported_architecture",
             )
         return HeadDropout(rate, len(self.backbone.encoder.layer), int(self.backbone.config.num_attention_heads))
 
@@ -241,12 +262,11 @@ class TransformerEncoder(Encoder):
         return pooled
 
     def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return (B, D)."""
         places = mask_places(pooling, tokens, self.vocabulary.mask) if reads_mask(pooling) else tokens.mask
         return pool(pooling, states, places, self.first_layer_index)
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
-        """Return (B, D) what each row's template gives without its sentence: one forward pass of each distinct row."""
+        """Return the (B, D) embeddings of each row's template without its sentence. Equal rows are encoded once."""
         assert tokens.text is not None
         text = tokens.text == 1
         mask = tokens.mask if self.denoise == "padding" else tokens.mask.masked_fill(text, 0)
@@ -261,21 +281,28 @@ class TransformerEncoder(Encoder):
             return self._pooled(self.pooling, self.token_features(states, mask), alone)[places]
 
     def _check_template(self) -> None:
-        """Refuse settings that lack the template they are about."""
+        """Check that the template fits pooling and denoising."""
         template = self.vocabulary.template
         if (reads_mask(self.pooling) or reads_mask(self.eval_pooling)) and MASK not in (template or ""):
             raise CseError(
-                f'pooling "{self.pooling if reads_mask(self.pooling) else self.eval_pooling}" takes the state at the '
-                "template's {mask}, and there is none",
-                "set template = 'This sentence : \"{text}\" means {mask}.' or one of your own",
+                f'pooling "{self.pooling if reads_mask(self.pooling) else self.eval_pooling}" requires a template with '
+                "{mask}",
+                "set template, for example 'This sentence : \"{text}\" means {mask}.'",
+                code="encoders.no_template",
             )
         if template is None and (self.denoise is not None or self.denoise_at_eval):
-            raise CseError("denoise subtracts what the template gives, and there is no template", "set template")
+            raise CseError(
+                "denoise and denoise_at_eval require a template",
+                "set template, for example 'This sentence : \"{text}\" means {mask}.'",
+                code="encoders.no_template",
+            )
         if self.denoise_at_eval and self.denoise is None:
-            raise CseError("denoise_at_eval is set, and denoise is not", 'set denoise = "positions"')
+            raise CseError(
+                "denoise_at_eval = true requires denoise", 'set denoise = "positions"', code="encoders.no_denoise"
+            )
 
     def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
-        """Return (B, L, W) the embedding layer's output; `embeddings` stand in for what `embed` returns."""
+        """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""
         if embeddings is not None and self.augment_at != "word":
             return embeddings
         return split.embed_layer(self.backbone, tokens, embeddings)
@@ -291,7 +318,7 @@ class TransformerEncoder(Encoder):
 
 
 def _rates(dropout: float, scope: Scope) -> dict[str, Any]:
-    """Return the configuration values that `dropout` replaces; the embedding output is set apart."""
+    """Return the configuration values that `dropout` replaces, without that of the embedding output."""
     if scope == "embedding":
         return {}
     attention = {"attention_probs_dropout_prob": dropout} if scope == "all" else {}

@@ -1,4 +1,4 @@
-"""BERT-whitening: make the directions of sentence space equally wide."""
+"""BERT-whitening: a linear map of sentence embeddings to mean 0 and identity covariance."""
 
 from __future__ import annotations
 
@@ -20,22 +20,29 @@ from registry.types import Tune
 
 @ENCODERS.register("whitening")
 class Whitening(Adjusted):
-    """Give another encoder's vectors mean 0 and covariance I, and keep the widest directions.
+    """Transform another encoder's embeddings to mean 0 and covariance I, and keep the k directions of most variance.
 
     x' = (x − μ)·W[:, :k], W = U·diag(1/√s), where μ and C = U·diag(s)·Uᵀ are mean and covariance (divisor n − 1) of the
-    vectors of unlabelled sentences, gathered in double precision chunk by chunk, so a corpus of any size fits. Vectors
-    are not brought to unit length: cosines do it. A saved model is a plain encoder with one more dense layer.
+    embeddings of unlabeled sentences, accumulated in double precision for a corpus of any size. Embeddings are not
+    normalized, because cosines do this. An export is the other encoder with one more dense layer.
 
     Shapes: (B, D) → (B, k).
 
     Source: Su et al. 2021 (arXiv 2103.15316), Algorithm 1; the repositories bojone/BERT-whitening and
-    autoliuweijie/BERT-whitening-pytorch. Doubtful and settled in methods/whitening.md: what is fitted on (W1,
+    autoliuweijie/BERT-whitening-pytorch. Doubtful and settled in methods/whitening.md: sentences of the fit (W1,
     `fit_on`), width (W2, `k`), directions without variance (W3, `eps`), layers (W4, the other encoder's pooling).
 
     Args:
-        k: Directions kept; all if left out.
-        eps: Directions narrower than this share of the widest one's variance count as that wide, so that those without
-            any variance are not blown up; 0 divides by what is there, as published.
+        k: Number of directions. Default: all.
+        eps: Minimum variance of a direction, as a fraction of the largest variance. Smaller variances are raised to it,
+            which avoids a division by zero. 0 is the published method.
+
+    Example:
+        [encoders.white]
+        name = "whitening"
+        of = "online"
+        fit_on = "target"
+        k = 256
     """
 
     method: ClassVar[str] = "whitening"
@@ -51,7 +58,7 @@ class Whitening(Adjusted):
         self._dense: dict[str, Tensor] = {}
 
     def fit_vectors(self, vectors: Vectors) -> None:
-        """Fit mean and covariance."""
+        """Fit mean and covariance of all chunks."""
         moments = Moments()
         for chunk in vectors():
             self._check(chunk)
@@ -62,27 +69,35 @@ class Whitening(Adjusted):
         self.restore({"weight": weight.float(), "bias": bias.float()})
 
     def adjust(self, vectors: Tensor) -> Tensor:
-        """Return (B, k)."""
+        """Return the (B, k) whitened embeddings."""
         return F.linear(vectors, *(self._dense[name].to(vectors.device) for name in ("weight", "bias")))
 
     def tensors(self) -> Mapping[str, Tensor]:
-        """Return weight (k, D) and bias (k,) of the one layer that whitening is."""
+        """Return weight (k, D) and bias (k,) of the linear map."""
         return self._dense
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put weight and bias back."""
+        """Set weight and bias."""
         self._dense = dict(tensors)
         self.dim = len(self._dense["bias"])
 
     def _check(self, vectors: Tensor) -> None:
         width = vectors.shape[1]
         if self.k is not None and self.k > width:
-            raise CseError(f"whitening: k = {self.k}, but the vectors are {width} wide", f"use k ≤ {width}")
+            raise CseError(
+                f"whitening: k = {self.k} is larger than the width {width} of the embeddings",
+                f"use k ≤ {width}",
+                code="encoders.too_many_directions",
+            )
         if not vectors.isfinite().all():
-            raise RunFailedError("whitening: the encoder gives vectors that are not finite", "look at its training")
+            raise RunFailedError(
+                "whitening: the embeddings of the encoder contain NaN or infinity",
+                "use another checkpoint, or train again with a lower learning rate",
+                code="encoders.not_finite",
+            )
 
     def write(self, draft: Path) -> None:
-        """Put the layer behind the other encoder's modules, where it has such."""
+        """Add the layer to the other encoder's sentence-transformers modules, if it has any."""
         if not (self.fitted and (draft / BASE / MODULES).is_file()):
             super().write(draft)
             return
@@ -96,21 +111,22 @@ def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float) -> tuple[Ten
     """Return weight (k, D) and bias (k,) of x' = weight·x + bias.
 
     Raises:
-        CseError: There is a direction without variance, and `eps` is 0.
+        CseError: If a direction has no variance and `eps` is 0.
     """
     directions, variances, _ = torch.linalg.svd(covariance)
     variances = variances.clamp(min=eps * float(variances[0]))[:k]
     if float(variances[-1]) <= 0:
         raise CseError(
-            "whitening: the sentences fitted to leave a direction without variance, and eps = 0 divides by it",
-            "fit to more sentences than the vectors are wide, or set eps = 1e-6",
+            "whitening: eps = 0 divides by zero, because the embeddings have no variance in some direction",
+            f"fit on more than {len(mean)} sentences, or set eps = 1e-6",
+            code="encoders.no_variance",
         )
     weight = (directions[:, :k] / variances.sqrt()).T.contiguous()
     return weight, -weight @ mean
 
 
 class Moments:
-    """Mean and covariance in double precision, exact however the vectors are cut into chunks (Chan et al. 1983)."""
+    """Mean and covariance in double precision, independent of the chunks (Chan et al. 1983)."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -118,11 +134,11 @@ class Moments:
         self._scatter = torch.zeros(0, dtype=torch.float64)
 
     def add(self, vectors: Tensor) -> None:
-        """Take in (n, D) more vectors."""
+        """Add a chunk of vectors (n, D)."""
         rows = vectors.double()
         mean = rows.mean(dim=0)
-        centred = rows - mean
-        scatter = centred.T @ centred
+        centered = rows - mean
+        scatter = centered.T @ centered
         if self.count == 0:
             self.count, self.mean, self._scatter = len(rows), mean, scatter
             return
@@ -133,5 +149,5 @@ class Moments:
         self.count = total
 
     def covariance(self) -> Tensor:
-        """Return (D, D), divided by one less than the number of vectors."""
+        """Return the covariance (D, D) with divisor n − 1."""
         return self._scatter / (self.count - 1)

@@ -1,4 +1,4 @@
-"""Averages of word vectors from a file, GloVe, word2vec or any other of their form: encoder, vocabulary and reader."""
+"""Averages of word vectors: encoder, vocabulary, and reader of files in the format of GloVe or word2vec."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
-from registry.catalogue.find import PACKAGE, require_own_file
-from registry.catalogue.readers import lines
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.encoders.pooling import masked_mean
 from registry.errors import CseError
+from registry.resources.catalog.find import PACKAGE, require_own_file
+from registry.resources.catalog.readers import lines
 from registry.tokens import Encoded, Pieces, Sample, Tokens
 from registry.types import Encoder, FileName
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
-
 
 WORDS = "words.json"
 VECTORS = "vectors.safetensors"
 
 
 class WordAverage(Encoder):
-    """Averages the vectors of a sentence's known words.
+    """Encoder that averages the vectors of a sentence's known words.
 
     Args:
-        words: Words, each once.
-        table: (n + 1, D) row 0 zero, row i + 1 the vector of word i.
-        lower: Lower-case sentences first.
-        frozen: Keep the vectors as they are.
+        words: Distinct words.
+        table: Vectors (n + 1, D): row 0 is zero, row i + 1 is the vector of word i.
+        lower: Whether sentences are converted to lower case.
+        frozen: Whether the vectors are not trained.
     """
 
     def __init__(self, words: Sequence[str], table: Tensor, lower: bool, frozen: bool) -> None:
@@ -52,20 +51,20 @@ class WordAverage(Encoder):
         self.dim = self.width = table.shape[1]
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, D) word vectors."""
+        """Return the (B, L, D) word vectors."""
         return F.embedding(tokens.ids, self.table, padding_idx=0)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Average."""
+        """Average the word vectors."""
         return Encoded(masked_mean(embeddings, tokens.mask), embeddings, embeddings, tokens)
 
     @torch.no_grad()
-    def represent(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return (B, D) the same average."""
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the (B, D) averages."""
         return masked_mean(self.embed(tokens) if embeddings is None else embeddings, tokens.mask)
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write words and vectors in a form only cse reads: sentence-transformers cuts sentences in another way."""
+        """Write words and vectors in a format that only cse reads. sentence-transformers splits words differently."""
         from safetensors.torch import save_file
 
         settings = {"schema_version": OWN_FORMAT, "format": "word_average"}
@@ -89,21 +88,28 @@ Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse ev
 class WordVectors(WordAverage):
     """Average the vectors of a sentence's known words.
 
-    s = Σₜ vₜ / n over the n words that the file knows; 0 where it knows none. There are no special tokens and no
-    dropout. How a sentence is cut into words is described in methods/glove.md.
+    s = Σₜ vₜ / n over the n words that the file contains, or 0 if it contains none. There are no special tokens and no
+    dropout. methods/glove.md describes the split of sentences into words.
 
     Shapes: ids (B, L) → (B, L, D) → (B, D).
 
     Source: GloVe (Pennington et al. 2014); the baseline of Reimers and Gurevych 2019 (Table 1). Doubtful and settled in
-    methods/glove.md: which vectors (G1, `file`), case (G2, `lower`), how sentences are cut (G3).
+    methods/glove.md: which vectors (G1, `file`), case (G2, `lower`), split of sentences (G3).
 
     Args:
-        file: Text file, plain or `.gz`, a line for each word: the word, then its numbers. Or a `.npy` table with a row
-            for each word, beside a `.parquet` of one column that holds the words. A path, or below $CSE_DATA, or
-            "package:name/path" for a file of an installed Python package.
-        lower: Lower-case sentences first: for files whose words are, such as glove.6B; glove.840B keeps case.
-        limit: Words read at most, the first of the file, which are the frequent ones; all if left out.
-        frozen: Keep the vectors as they are; otherwise they are trained.
+        file: Text file, plain or `.gz`, with one word and its numbers per line, or a `.npy` table with one row per word
+            next to a `.parquet` file with one column of words. A path, a path below $CSE_DATA, or "package:name/path"
+            for a file of an installed Python package.
+        lower: Whether sentences are converted to lower case, for files in lower case such as glove.6B. glove.840B has
+            upper and lower case.
+        limit: Maximum number of words, from the first, which are the most frequent. Default: all.
+        frozen: Whether the vectors are not trained.
+
+    Example:
+        [encoders.online]
+        name = "word_vectors"
+        file = "glove.6B.300d.txt"
+        lower = true
     """
 
     def __init__(
@@ -113,20 +119,20 @@ class WordVectors(WordAverage):
         super().__init__(*read_words(require_own_file(file, "word vectors", action), limit), lower, frozen)
 
 
-_SOURCE = "put the file there, unpacked or as .gz; GloVe's are at https://nlp.stanford.edu/projects/glove/"
-_EXTRA = 'pip install "cse-registry[glove]" for GloVe 6B with 50 dimensions, or install the package that is named'
+_SOURCE = "save the file there, plain or as .gz. Download GloVe from https://nlp.stanford.edu/projects/glove/"
+_EXTRA = 'install the package, for GloVe 6B with 50 dimensions: pip install "cse-registry[glove]"'
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 
 class WordVocabulary:
-    """The words of a file of word vectors.
+    """Vocabulary of a file of word vectors.
 
-    A sentence is cut at white space. A piece that is a word of the vocabulary stays whole ("U.S.", "n't"); any other is
-    cut into runs of letters and digits and single punctuation marks, and those of them that are unknown are left out.
+    A sentence is split at white space. A piece in the vocabulary stays one word ("U.S.", "n't"). Any other piece is
+    split into alphanumeric strings and single punctuation marks, of which unknown ones are ignored.
 
     Args:
-        words: Words, each once; id 0 pads, word i has id i + 1.
-        lower: Lower-case sentences first, for vectors whose words are.
+        words: Distinct words. Padding has ID 0, word i has ID i + 1.
+        lower: Whether sentences are converted to lower case.
     """
 
     def __init__(self, words: Sequence[str], lower: bool) -> None:
@@ -143,49 +149,57 @@ class WordVocabulary:
 
     @property
     def size(self) -> int:
-        """Number of ids."""
+        """Number of IDs."""
         return len(self.words) + 1
 
     @property
     def specials(self) -> frozenset[int]:
-        """The padding alone."""
+        """Special tokens: only padding."""
         return frozenset({0})
 
     @property
     def mask(self) -> int | None:
-        """There is none."""
+        """No mask token."""
         return None
 
     def id_of(self, token: str) -> int:
-        """Return the id of a word.
+        """Return the ID of a word.
 
         Raises:
-            CseError: It is unknown.
+            CseError: If the word has no vector.
         """
         if token not in self._places:
-            raise CseError(f"there is no word {token!r} among the word vectors", "name one that there is")
+            raise CseError(
+                f"the file of word vectors does not contain the word '{token}'",
+                "use a word of the file",
+                code="encoders.unknown_word",
+            )
         return self._places[token]
 
     def with_template(self, template: str | None) -> WordVocabulary:
-        """Return itself; it takes no template."""
+        """Return the vocabulary itself, because it does not support a template."""
         if template is not None:
-            raise CseError("an average of word vectors takes no template", "remove `template`")
+            raise CseError(
+                "an average of word vectors does not support a template",
+                "remove template",
+                code="encoders.unsupported_template",
+            )
         return self
 
     def room(self, max_length: int) -> int:
-        """Return all of it: there are no special tokens."""
+        """Return `max_length`, because there are no special tokens."""
         return max_length
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
-        """Return the ids of known words, at most `max_length` of them; none for a sentence of unknown words."""
+        """Return the IDs of the known words in each text, up to `max_length`."""
         return [list(self._known(text))[:max_length] for text in texts]
 
     def pad(self, rows: Sequence[Sequence[int]]) -> Tokens:
-        """Return single sentences padded to the longest, which may be 0."""
+        """Return single sentences, padded to the longest. The length can be 0."""
         return self.assemble([Pieces(tuple(row)) for row in rows])
 
     def pieces(self, samples: Sequence[Sample], max_length: int) -> list[Pieces]:
-        """Return samples as ids, each side of a pair cut to `max_length`."""
+        """Return samples as IDs, each side of a pair truncated to `max_length`."""
         found = []
         for sample in samples:
             first = tuple(self._known(sample.text))[:max_length]
@@ -194,7 +208,7 @@ class WordVocabulary:
         return found
 
     def assemble(self, pieces: Sequence[Pieces]) -> Tokens:
-        """Return padded tokens; the sides of a pair stand one after the other, the second with segment 1."""
+        """Return padded tokens. The two sides of a pair are concatenated, the second with segment 1."""
         rows = [[*piece.first, *(piece.second or ())] for piece in pieces]
         length = max(map(len, rows), default=0)
         ids = torch.zeros(len(rows), length, dtype=torch.long)
@@ -208,7 +222,7 @@ class WordVocabulary:
         return tokens if len(labels) < len(pieces) or not labels else replace(tokens, labels=torch.tensor(labels))
 
     def tokens(self, samples: Sequence[Sample], max_length: int) -> Tokens:
-        """Tokenise samples: `assemble` of `pieces`."""
+        """Return tokenized and padded samples."""
         return self.assemble(self.pieces(samples, max_length))
 
     @cached_property
@@ -224,16 +238,16 @@ class WordVocabulary:
 
 
 def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:
-    """Return words and a table (n + 1, D): row 0 zero, row i + 1 the vector of word i; of a repeated word the first.
+    """Return the words and a table (n + 1, D): row 0 is zero, row i + 1 is the vector of word i.
 
     Args:
-        path: A line for each word: the word, then D numbers, separated by blanks. A first line that holds two whole
-            numbers, how many words and D, is passed over. A word may contain blanks: the last D fields are numbers.
-            A `.npy` table has its words beside it.
-        limit: Words read at most; files put the frequent ones first.
+        path: Text file with one line for each word: the word and D numbers, separated by spaces. A first line with two
+            integers, the number of words and D, is skipped. A word can contain spaces, because the last D fields are
+            the numbers. Of a repeated word, the first line counts. Or a `.npy` table next to a `.parquet` file.
+        limit: Maximum number of words.
 
     Raises:
-        CseError: A line is of another form; the message gives its number.
+        CseError: If a line has another format.
     """
     words: dict[str, None] = {}
     table = array("f")
@@ -248,35 +262,45 @@ def read_words(path: Path, limit: int | None) -> tuple[list[str], Tensor]:
         if len(words) == limit:
             break
     if not words:
-        raise CseError(f"{path}: no word vectors", "a line holds a word and its numbers, separated by blanks")
+        raise CseError(
+            f"{path} contains no word vectors",
+            "use a file with one word and its numbers per line, separated by spaces",
+            code="encoders.no_word_vectors",
+        )
     return list(words), torch.frombuffer(table, dtype=torch.float32).reshape(-1, width)
 
 
 def _table_rows(path: Path) -> Iterator[tuple[str, Vector]]:
-    """Yield the words of a `.parquet` and the rows of the `.npy` table that lies beside it."""
+    """Yield the rows of a `.npy` table with their words from the `.parquet` file next to it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    beside = sorted(path.parent.glob("*.parquet"))
-    if len(beside) != 1:
-        raise CseError(f"{path}: its words must lie beside it in one .parquet file, not {len(beside)}", _FORM)
+    files = sorted(path.parent.glob("*.parquet"))
+    if len(files) != 1:
+        raise CseError(
+            f"{path}: its directory must contain exactly one .parquet file of words, and contains {len(files)}",
+            _FORM,
+            code="encoders.bad_word_table",
+        )
     try:
-        table, column = np.load(path, mmap_mode="r", allow_pickle=False), pq.read_table(beside[0])
+        table, column = np.load(path, mmap_mode="r", allow_pickle=False), pq.read_table(files[0])
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise CseError(f"{path}: cannot be read with {beside[0].name}: {error}", _FORM) from error
+        raise CseError(
+            f"{path} cannot be read with {files[0].name}: {error}", _FORM, code="encoders.bad_word_table"
+        ) from error
     if table.ndim != 2 or table.dtype.kind != "f" or column.num_columns != 1 or len(table) != column.num_rows:
-        shapes = f"{table.dtype} {table.shape} beside {column.num_rows} × {column.num_columns}"
-        raise CseError(f"{path}: {shapes} is not a vector for each word", _FORM)
+        shapes = f"{table.dtype} {table.shape} and a table of words {(column.num_rows, column.num_columns)}"
+        raise CseError(f"{path} does not have one vector per word: {shapes}", _FORM, code="encoders.bad_word_table")
     yield from zip(column.column(0).to_pylist(), np.ascontiguousarray(table, dtype=np.float32), strict=True)
 
 
-_FORM = "a .npy table (words, D) of numbers, and a .parquet of one column that holds the words"
+_FORM = "use a .npy table (words, D) of floats next to a .parquet file with one column of words"
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Vector]]:
     width = 0
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)  # what numpy makes of text that is no number
+        warnings.simplefilter("error", DeprecationWarning)  # numpy's reaction to text that is not a number
         for number, line in lines(path):
             fields = line.rstrip(" ").split(" ")
             if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
@@ -293,9 +317,10 @@ def _row(path: Path, number: int, fields: list[str], width: int) -> tuple[str, V
     except (ValueError, DeprecationWarning):
         vector = np.empty(0, dtype=np.float32)
     if not 0 < width == len(vector) < len(fields) or not np.isfinite(vector).all():
-        form = f"a word and {width or 'some'} numbers, separated by blanks"
+        form = f"a word and {width or 'some'} numbers, separated by spaces"
         raise CseError(
-            f"{path}:{number}: not {form}: {' '.join(fields)[:60]!r}",
-            "give a text file as GloVe or word2vec write it; binary ones must be converted first",
+            f"{path}:{number}: '{' '.join(fields)[:60]}' is not {form}",
+            "use a text file in the format of GloVe or word2vec, or convert a binary file to text",
+            code="encoders.bad_word_line",
         )
     return word, vector

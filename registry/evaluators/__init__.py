@@ -1,1 +1,1 @@
-"""The registered evaluators, one component a file; found by scan."""
+"""Evaluators, one component in each file. Found by a scan of this package."""

@@ -1,4 +1,4 @@
-"""Alignment and uniformity: are similar sentences close, and all sentences spread out?"""
+"""Alignment of positive pairs and uniformity of all embeddings."""
 
 from __future__ import annotations
 
@@ -15,39 +15,48 @@ from registry.evaluators.pairs import Counted, PairEvaluator, PairVectors, pair_
 from registry.types import DatasetName, Encode
 
 BLOCK = 2048
-"""Rows and columns of distances held at a time."""
+"""Maximum number of rows and columns of distances in memory."""
 
 
 @EVALUATORS.register("alignment_uniformity")
 class AlignmentUniformity(PairEvaluator):
-    """Measure how close positive pairs lie and how evenly sentences cover the unit sphere; both better when lower.
+    """Measure alignment of positive pairs and uniformity on the unit sphere, both better if lower.
 
-    With vectors of unit length (norms below 1e-8 count as 1e-8, what is not finite as 0):
-    alignment = mean of ‖x − y‖^α over positive pairs, which are those with a gold score above `threshold`;
-    uniformity = log of the mean of exp(−t·‖x − y‖²) over all pairs of sentences, none left out, in double precision;
-    uniformity_batched = the mean, over batches of consecutive pairs, of the same over a batch's first sentences.
+    With embeddings of unit length (norms below 1e-8 count as 1e-8, values that are not finite as 0):
+    alignment = mean of ‖x − y‖^α over positive pairs, whose gold score exceeds `threshold`;
+    uniformity = log of the mean of exp(−t·‖x − y‖²) over all pairs of sentences, in double precision;
+    uniformity_batched = the mean of the same over the first sentences of each batch of consecutive pairs.
 
-    The last two differ for any encoder: a mean of logs is at most the log of the mean, and neighbours in a file are of
-    one source, hence more alike than sentences drawn from all of it. Compare each with its own kind only.
+    The last two differ for any encoder: a mean of logs is at most the log of the mean, and neighbors in a file come
+    from one source, so they are more similar. Compare each only with values of the same kind.
 
-    Shapes: n pairs of m distinct sentences → (m, D) vectors; m² distances, a block at a time.
+    Shapes: n pairs of m distinct sentences → (m, D) embeddings; m² distances, computed in blocks.
 
-    Source: Wang and Isola 2020; SimCSE (Gao et al. 2021) for STS-B as the data. Exact as in Focal-InfoNCE's code;
-    batched as in MoCoSE's notebook, which drops an incomplete last batch, as here. Fewer pairs than fill one are one.
-    Doubtful: "> 4" or "≥ 4" and which split: > 4 on all of STS-B are 1,491 pairs, the number MoCoSE stored
+    Source: Wang and Isola 2020; SimCSE (Gao et al. 2021) for STS-B as the data. `uniformity` as in Focal-InfoNCE's
+    code, `uniformity_batched` as in MoCoSE's notebook. Both there and here an incomplete last batch is omitted, except
+    if it is the only one.
+    Doubtful: "> 4" or "≥ 4", and the split: > 4 on all of STS-B gives 1,491 pairs, the number that MoCoSE stored
     (methods/simcse.md S5: `threshold`, `inclusive`, `split`); whether a sentence counts as often as it occurs, as in
-    Focal-InfoNCE's code (`sentences`); whether uniformity is over all pairs' sentences or the positive ones (`scope`).
+    Focal-InfoNCE's code (`sentences`); whether uniformity uses the sentences of all pairs or of the positive ones
+    (`scope`).
 
     Args:
-        dataset: Name in the data catalogue, scored pairs.
-        split: Split of it; "all" joins its splits.
-        threshold: Gold score that positive pairs exceed.
+        dataset: Data set of scored pairs in the catalog.
+        split: Split of the data set. "all" joins its splits.
+        threshold: Gold score above which a pair is positive.
         inclusive: Count pairs at the threshold as positive.
-        alpha: Power of the distance in alignment.
+        alpha: Exponent of the distance in alignment.
         t: Weight of close pairs in uniformity.
-        scope: Pairs whose sentences uniformity is about.
-        sentences: Every occurrence counts, or each distinct sentence once; the batches always hold every occurrence.
-        batch_size: Pairs a batch of `uniformity_batched`, in the order of the data.
+        scope: Pairs whose sentences uniformity uses.
+        sentences: Counting of repeated sentences: every one of the "occurrences", or only "distinct" ones. Batches
+            always contain every occurrence.
+        batch_size: Number of pairs in a batch of `uniformity_batched`, in the order of the data.
+
+    Example:
+        [evaluators.geometry]
+        name = "alignment_uniformity"
+        dataset = "stsb_open"
+        split = "dev"
     """
 
     metric: ClassVar[str] = "uniformity"
@@ -75,7 +84,7 @@ class AlignmentUniformity(PairEvaluator):
         self.batch_size = batch_size
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Return alignment, and uniformity of everything and batch by batch."""
+        """Return alignment, uniformity and batched uniformity."""
         pairs = self.pairs()
         positive = self._positive([pair.score for pair in pairs])
         scope = positive if self.scope == "positive" else torch.ones_like(positive)
@@ -89,49 +98,51 @@ class AlignmentUniformity(PairEvaluator):
         }
 
     def _positive(self, gold: Sequence[float]) -> Tensor:
-        """Return (n,) which pairs are positive."""
+        """Return (n,): whether each pair is positive."""
         scores = torch.tensor(gold, dtype=torch.float64)
         found = scores >= self.threshold if self.inclusive else scores > self.threshold
         if not found.any():
             least = "at least" if self.inclusive else "above"
             raise CseError(
-                f"alignment_uniformity, {self.dataset}/{self.split}: no pair scores {least} {self.threshold:g}; the "
-                f"highest is {float(scores.max()):g}",
-                "lower `threshold`, or set inclusive = true where the highest score is the threshold",
+                f"alignment_uniformity: no gold score of '{self.dataset}/{self.split}' is {least} {self.threshold:g} "
+                f"(highest: {float(scores.max()):g})",
+                "lower `threshold`, or set inclusive = true if the highest score is the threshold",
+                code="evaluators.no_such_score",
             )
         return found
 
     def _counts(self, made: PairVectors, scope: Tensor) -> Tensor:
-        """Return (m,) how often each sentence counts."""
+        """Return (m,): the number of times that each sentence counts."""
         counts = made.counts(self.sentences, scope)
         if int(scope.sum()) < 2 or float(counts.sum()) < 2:
             raise CseError(
-                f"alignment_uniformity, {self.dataset}/{self.split}: uniformity needs two pairs and two sentences; "
-                f"there are {int(scope.sum())} and {int(counts.sum())}",
-                'set scope = "all", or take a larger data set',
+                f"alignment_uniformity: uniformity needs two pairs and two sentences, but "
+                f"'{self.dataset}/{self.split}' has {int(scope.sum())} and {int(counts.sum())}",
+                'set scope = "all", or use a larger data set',
+                code="evaluators.too_few_rows",
             )
         return counts
 
     def _batched(self, points: Tensor) -> float:
-        """Return the mean of the full batches' uniformities, or that of all of (n, D) where they fill none."""
+        """Return the mean uniformity of the full batches of (n, D), or that of all rows if no batch is full."""
         full = range(0, len(points) - self.batch_size + 1, self.batch_size)
         batches = [points[start : start + self.batch_size] for start in full] or [points]
         return sum(uniformity(batch, self.t) for batch in batches) / len(batches)
 
 
 def uniformity(vectors: Tensor, t: float, counts: Tensor | None = None, block: int = BLOCK) -> float:
-    """Return log of the mean of exp(−t·‖x − y‖²) over all pairs of two different places, blocks of them at a time.
+    """Return the log of the mean of exp(−t·‖x − y‖²) over all pairs of two different places, computed in blocks.
 
     Args:
-        vectors: (m, D) double; at least two places.
+        vectors: (m, D) double, at least two places.
         t: Weight of close pairs.
-        counts: (m,) places that hold each vector; one if left out.
-        block: Rows and columns of distances held at a time.
+        counts: (m,) number of places with each vector. Default: one.
+        block: Maximum number of rows and columns of distances in memory.
     """
     weights = vectors.new_ones(len(vectors)) if counts is None else counts
     vectors, weights = vectors[weights > 0], weights[weights > 0]
     squares = vectors.square().sum(dim=1)
-    # Places that hold the same vector are no distance apart.
+    # Places with the same vector have distance 0.
     total = float((weights * (weights - 1)).sum() / 2)
     for row in range(0, len(vectors), block):
         own = slice(row, row + block)

@@ -1,4 +1,4 @@
-"""How much of its meaning a sentence keeps under a view's augmenters: IFCL's test of Figure 4a."""
+"""Meaning that a sentence keeps after a view's augmenters: the test of IFCL's Figure 4a."""
 
 from __future__ import annotations
 
@@ -9,41 +9,48 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from registry import EVALUATORS
-from registry.catalogue import File, Pair, Source
-from registry.catalogue.find import require_own_file
-from registry.catalogue.pairs import ROWS
 from registry.errors import CseError, MissingError
 from registry.evaluators.pairs import PairEvaluator, cosines, one_line, similarities
+from registry.resources.catalog import File, Pair, Source
+from registry.resources.catalog.find import require_own_file
+from registry.resources.catalog.pairs import ROWS
 from registry.statistics import aggregates
 from registry.types import DatasetName, Encode, FileName, ViewName
 
 
 @EVALUATORS.register("augmentation_quality")
 class AugmentationQuality(PairEvaluator):
-    """Correlate cosines with gold scores, × 100, where the sentences first went through a view's augmenters.
+    """Correlate cosines with gold scores after a view's augmenters changed the sentences, × 100.
 
-    With a the view's augmenters and f a supervised encoder, s(f(a(x)), f(a(x′))) takes the place of s(f(x), f(x′)) in
-    the STS score. The less an augmenter distorts, the closer `spearman` comes to `spearman_plain`; `spearman_change` is
-    the first minus the second, and so for Pearson.
+    With the view's augmenters a and a supervised encoder f, s(f(a(x)), f(a(x′))) replaces s(f(x), f(x′)) in the STS
+    score. The less the augmenters distort, the closer `spearman` is to `spearman_plain`. `spearman_change` is the first
+    minus the second. `pearson` has the same three metrics.
 
-    Each occurrence of a sentence is augmented by itself, with draws that are the same in every call. The encoder is in
-    evaluation mode: its own dropout is off, so an identical twin is the view whose augmenter `embedding_dropout` drops
-    with the encoder's rate; a fraternal twin is the view with `fuse_embeddings`.
+    Each occurrence of a sentence is augmented separately, with the same random numbers in every call. The encoder is in
+    evaluation mode without its own dropout. For an identical twin, use a view with the augmenter `embedding_dropout`
+    and the encoder's rate. For a fraternal twin, use a view with `fuse_embeddings`.
 
-    Source: IFCL (Xiao et al. 2023, section 4.4 and Figure 4a, whose values are printed as bars only).
-    Doubtful: "we augment the test data" does not say whether both sentences of a pair are changed, the default, or one
-    (`sides`); nor how dropout is applied to a finished encoder (methods/ifcl.md A23).
+    Source: IFCL (Xiao et al. 2023, section 4.4 and Figure 4a, which shows the values only as bars).
+    Doubtful: "we augment the test data" does not specify whether both sentences of a pair are changed, the default, or
+    one (`sides`), and how dropout is applied to a trained encoder (methods/ifcl.md A23).
 
     Args:
-        dataset: Name in the data catalogue, scored pairs.
-        view: The view of the recipe whose augmenters are judged; no loss needs it.
-        split: Split of the data set; "all" joins its splits.
-        sides: Which sentence of each pair is augmented.
-        translations: A `.tsv` with a header, as `cse data translate` writes it, for augmenters that read a second
-            column: each sentence of the pairs in column `text`, its translation in `column`. A relative path counts
-            from the current folder, then from $CSE_DATA.
-        column: The second column, as the view's augmenters call it.
-        aggregate: How subsets are put together, as in `sts`.
+        dataset: Data set of scored pairs in the catalog.
+        view: View of the recipe whose augmenters are evaluated. The losses do not have to use it.
+        split: Split of the data set. "all" joins its splits.
+        sides: Sentences of each pair that are augmented.
+        translations: `.tsv` file with a header, as written by `cse data translate`, for augmenters that read a second
+            column: the sentences of the pairs in column `text`, and their translations in `column`. A relative path is
+            resolved against the current directory, then against $CSE_DATA.
+        column: Name of the second column in the view's augmenters.
+        aggregate: Aggregate of the subsets, as in `sts`.
+
+    Example:
+        [evaluators.fraternal_twin]
+        name = "augmentation_quality"
+        dataset = "stsb"
+        view = "fraternal"
+        translations = "stsb_test_de.tsv"
     """
 
     metric: ClassVar[str] = "spearman"
@@ -77,7 +84,7 @@ class AugmentationQuality(PairEvaluator):
         }
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest, of the translations too."""
+        """Return "dataset/split" → content digest, and the digest of the translations."""
         return super().fingerprints() | ({} if self.translations is None else self.translations.fingerprints())
 
     def _correlations(self, pairs: Sequence[Pair], predicted: Sequence[float]) -> dict[str, float]:
@@ -85,7 +92,7 @@ class AugmentationQuality(PairEvaluator):
         return {name: values[f"{name}_{self.aggregate}"] for name in ("spearman", "pearson")}
 
     def _augmented(self, pairs: Sequence[Pair], encode: Encode) -> tuple[Tensor, Tensor]:
-        """Return (n, D) vectors of the first and of the second sentences."""
+        """Return (n, D) embeddings of the first and of the second sentences."""
         first, second = [one_line(pair.first) for pair in pairs], [one_line(pair.second) for pair in pairs]
         if self.sides == "first":
             return self._through(first, encode), encode(second)
@@ -100,44 +107,46 @@ class AugmentationQuality(PairEvaluator):
             return encode.encode_view(self.view, columns)
         except MissingError as error:
             raise CseError(
-                f"augmentation_quality, {self.dataset}/{self.split}, view '{self.view}': {error.message}",
-                "translate the sentences with `cse data translate`, and name its output in `translations`",
+                f"augmentation_quality on '{self.dataset}/{self.split}': {error.message}",
+                "translate the sentences with `cse data translate`, and set `translations` to its output",
+                code="evaluators.no_translations",
             ) from error
 
 
 class Translations:
-    """Sentence → translation, from a `.tsv` with a header.
+    """Sentence → translation, from a `.tsv` file with a header.
 
     Args:
-        file: Path; a relative one counts from the current folder, then from $CSE_DATA.
-        column: The column that holds the translations; sentences stand in `text`.
+        file: Path. A relative path is resolved against the current directory, then against $CSE_DATA.
+        column: Column with the translations. The sentences are in column `text`.
 
     Raises:
-        MissingError: There is no such file.
+        MissingError: If the file does not exist.
     """
 
     def __init__(self, file: str, column: str) -> None:
-        action = "make the file with `cse data translate`: a .tsv with columns text and translation"
+        action = "create a .tsv file with the columns text and translation with `cse data translate`"
         path = require_own_file(file, "translations for augmentation_quality", action)
         self.source = Source(("text", column), (File(path),))
 
     def of(self, sentences: Sequence[str]) -> list[str]:
-        """Return the translation of each sentence, whose white space is single blanks.
+        """Return the translation of each sentence. White space is reduced to single spaces.
 
         Raises:
-            CseError: A sentence has none.
+            CseError: If a sentence has no translation.
         """
         missing = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._table]
         if missing:
             raise CseError(
-                f"{self.source.where}: no translation of {len(missing)} of {len(set(sentences))} sentences, the first "
-                f"of them {missing[0]!r}",
-                "translate those too: `cse data translate` writes such a file from a .txt with one sentence a line",
+                f"{self.source.where}: no translation of {len(missing)} of {len(set(sentences))} sentences, for "
+                f"example {missing[0]!r}",
+                "translate these sentences with `cse data translate` from a .txt file with one sentence per line",
+                code="evaluators.no_translations",
             )
         return [self._table[sentence] for sentence in sentences]
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "file/column" → digest of its content."""
+        """Return "file/column" → content digest."""
         return {f"{self.source.paths[0].name}/{self.source.columns[1]}": ROWS + self.source.digest}
 
     @cached_property

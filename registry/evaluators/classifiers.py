@@ -1,14 +1,15 @@
-"""The two linear classifiers of `transfer`, for all folds and L2 weights at once. Registers nothing.
+"""The two linear classifiers of `transfer`, which train all folds and L2 weights together.
 
-`EarlyStopped` is SentEval's own: a linear layer under Adam that stops early. Every classifier starts from one seed, so
-those with equally many rows start from the same weights and see the same shuffles: they are trained in lockstep, with
-one batched product for all of them and all their L2 weights.
+`EarlyStopped` is SentEval's classifier: a linear layer, trained by Adam with early stopping. All classifiers have the
+same seed, so classifiers with the same number of rows have the same initial weights and shuffles. They are trained in
+lockstep, with one batched matrix product for all of them and all their L2 weights.
 
-`Logistic` goes to the optimum. It minimises mean cross-entropy + λ/2 ‖(W, b)‖² over its own rows: what SentEval's Adam
-descends, but to the end. All read the same matrix of rows, so one product serves all; a row outside a classifier's own
-weighs nothing in it. With H = X′X over all rows, no Hessian exceeds c·H/n + λI (Böhning 1992; c = 1/4 for two classes,
-1/2 for more). A step of gradient / (c·s/n + λ) in H's eigenbasis therefore never overshoots and needs no line search.
-Nesterov's momentum, set back where it points uphill (O'Donoghue and Candès 2015), makes it fast.
+`Logistic` is trained to the optimum. It minimizes mean cross-entropy + λ/2 ‖(W, b)‖² over its own rows, the objective
+of SentEval's Adam. All classifiers share one matrix of rows, so one product is enough, and rows that do not belong to a
+classifier have weight 0. With H = X′X over all rows, no Hessian exceeds c·H/n + λI (Böhning 1992; c = 1/4 for two
+classes, 1/2 for more). A step of gradient / (c·s/n + λ) in the eigenbasis of H, with its eigenvalues s, therefore never
+overshoots and needs no line search. Nesterov's momentum, reset if it points uphill (O'Donoghue and Candès 2015),
+accelerates it.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from registry.evaluators.protocol import Fit, Rows
 
 BATCH = 64
 PASSES = 4
-"""Passes over the rows between two evaluations on those that decide when to stop (`epoch_size`)."""
+"""Passes over the rows between two evaluations on the rows for early stopping (SentEval's `epoch_size`)."""
 TENACITY = 5
-"""Evaluations without a new best that are allowed, in all: the count is never reset."""
-MOST = 200
-"""Passes after which no more begin."""
-HELD = 0.05
-"""Share of the rows that decides when to stop, where no rows are given for it."""
+"""Maximum number of evaluations without a new best. The count is never reset."""
+MAX_PASSES = 200
+"""Number of passes after which training stops."""
+HELD_OUT = 0.05
+"""Share of the training rows for early stopping if no other rows are given."""
 RATE, DECAY, SQUARE_DECAY, EPSILON = 1e-3, 0.9, 0.999, 1e-8
-"""Adam's, as torch sets them."""
+"""Parameters of Adam, with torch's defaults."""
 
 
 class EarlyStopped:
-    """Linear layers trained as SentEval does with `nhid` 0, adam, batches of 64, tenacity 5 and epoch size 4.
+    """Linear layers trained as by SentEval with `nhid` 0, adam, batches of 64, tenacity 5 and epoch size 4.
 
     Args:
-        seed: Of the first weights and of every shuffle.
-        together: Fits trained in lockstep, each with all of its L2 weights.
+        seed: Seed of the initial weights and of every shuffle.
+        together: Number of fits trained in lockstep, each with all its L2 weights.
     """
 
     def __init__(self, seed: int = 1111, together: int = 20) -> None:
@@ -48,7 +49,7 @@ class EarlyStopped:
         self.together = together
 
     def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
-        """Return, a list for each of `fits`, the share of its `scored` that each L2 weight gets right."""
+        """Return the accuracy on the `scored` rows, one list for each of `fits` with one value for each L2 weight."""
         rows = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
         targets = torch.from_numpy(labels).to(features.device)
         groups: dict[tuple[int, bool, int], list[int]] = {}
@@ -64,12 +65,12 @@ class EarlyStopped:
 
 
 class LockstepAdam:
-    """Adam for F fits of equal shape, in lockstep; R is the number of L2 weights of each, C that of classes.
+    """Adam for F fits of equal shape in lockstep, with R L2 weights each and C classes.
 
     Args:
-        rows: (n, D + 1), the last column ones.
+        rows: (n, D + 1) features. The last column is 1.
         targets: (n,) class numbers.
-        fits: With equally many rows, all with or all without rows to stop by, with equally many L2 weights.
+        fits: Fits with the same numbers of rows and of L2 weights, all with or all without rows for early stopping.
     """
 
     def __init__(self, rows: Tensor, targets: Tensor, fits: Sequence[Fit], seed: int) -> None:
@@ -91,20 +92,20 @@ class LockstepAdam:
         self.kept = self.weights.clone()
 
     def _split(self) -> tuple[Tensor, list[Tensor]]:
-        """Return (F, n) rows to train on, and each fit's rows to stop by."""
+        """Return (F, n) rows for training, and each fit's rows for early stopping."""
         train = torch.from_numpy(np.stack([fit.train for fit in self.fits]))
         given = [fit.stop for fit in self.fits if fit.stop is not None]
         stop = [torch.from_numpy(rows) for rows in given]
         if not stop:
             order = torch.from_numpy(self.shuffles.permutation(train.shape[1]))
-            held = max(1, int(HELD * len(order)))
+            held = max(1, int(HELD_OUT * len(order)))
             train, stop = train[:, order[held:]], list(train[:, order[:held]])
         return train.to(self.rows.device), [rows.to(self.rows.device) for rows in stop]
 
     def shares(self) -> list[list[float]]:
-        """Train to the end; return the share that each classifier gets right of what its fit has scored."""
+        """Train, and return the accuracy of each classifier on the scored rows of its fit."""
         passes = 0
-        while self.live and passes <= MOST:
+        while self.live and passes <= MAX_PASSES:
             for _ in range(PASSES):
                 order = torch.from_numpy(self.shuffles.permutation(self.train.shape[1])).to(self.rows.device)
                 for start in range(0, len(order), BATCH):
@@ -128,7 +129,7 @@ class LockstepAdam:
         self.weights.addcdiv_(self.moment, root, value=-RATE / (1 - DECAY**self.steps))
 
     def _keep_best(self) -> None:
-        """Keep the weights of a new best; stop what has failed to reach one too often."""
+        """Store the weights of each new best, and stop classifiers without a new best for too long."""
         for place, fit in enumerate(self.live):
             shares = self._right(self.weights[place], self.stop[fit]).cpu().numpy()
             better = self.active[fit] & (shares > self.best[fit])
@@ -141,7 +142,7 @@ class LockstepAdam:
         self._drop()
 
     def _drop(self) -> None:
-        """Drop the fits all of whose classifiers have stopped."""
+        """Remove the fits whose classifiers have all stopped."""
         running = [place for place, fit in enumerate(self.live) if self.active[fit].any()]
         if len(running) < len(self.live):
             self.live = [self.live[place] for place in running]
@@ -149,13 +150,13 @@ class LockstepAdam:
             self.moment, self.square = self.moment[running], self.square[running]
 
     def _right(self, weights: Tensor, rows: Tensor) -> Tensor:
-        """Return (R,) shares of `rows` that (D + 1, R·C) weights get right."""
+        """Return (R,): the accuracy on `rows` with the weights (D + 1, R·C)."""
         guess = (self.rows[rows] @ weights).view(len(rows), -1, self.classes).argmax(dim=2)
         return guess.eq(self.targets[rows].unsqueeze(1)).double().mean(dim=0)
 
 
 def first_weights(width: int, classes: int, seed: int) -> Tensor:
-    """Return (width + 1, classes): `nn.Linear`'s first weights after `torch.manual_seed(seed)`, the bias last."""
+    """Return (width + 1, classes): `nn.Linear`'s initial weights after `torch.manual_seed(seed)`, the bias last."""
     generator = torch.Generator().manual_seed(seed)
     bound = width**-0.5
     weight = torch.empty(classes, width).uniform_(-bound, bound, generator=generator)
@@ -163,18 +164,18 @@ def first_weights(width: int, classes: int, seed: int) -> Tensor:
     return torch.cat([weight.T, bias[None]])
 
 
-AT_ONCE = 2**23
-"""Numbers a matrix of scores may have."""
+MAX_SCORES = 2**23
+"""Maximum number of elements of a matrix of scores."""
 CHECK_EVERY = 10
-"""Steps between two checks of which classifiers have converged."""
+"""Number of steps between two checks for convergence."""
 
 
 class Logistic:
     """Linear layers trained to the optimum.
 
     Args:
-        tolerance: What may be left to gain, in nats: g′Pg, with gradient g and step sizes P.
-        most: Steps after which a classifier is taken as it is.
+        tolerance: Stopping criterion in nats: g′Pg, with gradient g and step sizes P.
+        most: Maximum number of steps.
     """
 
     def __init__(self, tolerance: float = 1e-9, most: int = 3000) -> None:
@@ -182,10 +183,10 @@ class Logistic:
         self.most = most
 
     def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
-        """Return, a list for each of `fits`, the share of its `scored` that each L2 weight gets right."""
+        """Return the accuracy on the `scored` rows, one list for each of `fits` with one value for each L2 weight."""
         problem = Problem.of(features, torch.from_numpy(labels).to(features.device))
         jobs = [(place, l2) for place, fit in enumerate(fits) for l2 in fit.l2]
-        size = max(1, AT_ONCE // problem.wanted.numel())
+        size = max(1, MAX_SCORES // problem.wanted.numel())
         found: list[list[float]] = [[] for _ in fits]
         for start in range(0, len(jobs), size):
             part = jobs[start : start + size]
@@ -197,13 +198,15 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Problem:
-    """The rows in the eigenbasis of their second moments. Two classes need one output, the second's; C need C.
+    """Rows in the eigenbasis of their second moments, and the targets.
+
+    Two classes need O = 1 output, that of the second class. C classes need O = C.
 
     Args:
-        rows: (n, E), E = D + 1 for the bias, which is penalised as SentEval's is.
+        rows: (n, E) with E = D + 1. The bias is penalized, as by SentEval.
         moments: (E,) eigenvalues of X′X.
         targets: (n,) class numbers.
-        wanted: (n, O) what the outputs should be.
+        wanted: (n, O) target values of the outputs.
     """
 
     rows: Tensor
@@ -213,7 +216,7 @@ class Problem:
 
     @staticmethod
     def of(features: Tensor, targets: Tensor) -> Problem:
-        """Return the problem of telling `targets` (n,) from `features` (n, D)."""
+        """Return the problem of predicting `targets` (n,) from `features` (n, D)."""
         padded = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
         moments, basis = torch.linalg.eigh(padded.double().mT @ padded.double())
         wanted = torch.nn.functional.one_hot(targets).to(features)
@@ -228,7 +231,7 @@ class Problem:
         return self.wanted.shape[1] == 1
 
     def solve(self, jobs: Sequence[tuple[Rows, float]], tolerance: float, most: int) -> Tensor:
-        """Return (E, J, O) weights, of each job's rows and L2 weight."""
+        """Return (E, J, O) weights for the rows and the L2 weight of each job."""
         descent = Descent(self, jobs)
         found, live = torch.zeros_like(descent.weights), torch.arange(len(jobs), device=self.rows.device)
         for step in range(1, most + 1):
@@ -244,7 +247,7 @@ class Problem:
         return found
 
     def right(self, weights: Tensor, scored: Rows) -> float:
-        """Return the share of `scored` that (E, O) weights get right."""
+        """Return the accuracy of the weights (E, O) on `scored`."""
         rows = torch.from_numpy(scored).to(self.rows.device)
         scores = self.rows[rows] @ weights
         guess = (scores[:, 0] > 0).long() if self.two else scores.argmax(dim=1)
@@ -252,7 +255,10 @@ class Problem:
 
 
 class Descent:
-    """Accelerated descent of J classifiers; sizes: weights (E, J, O), shares (n, J), rates (E, J, 1), the rest (J)."""
+    """Accelerated gradient descent of J classifiers.
+
+    Weights have shape (E, J, O), shares (n, J), rates (E, J, 1), and the others (J,).
+    """
 
     def __init__(self, problem: Problem, jobs: Sequence[tuple[Rows, float]]) -> None:
         self.problem = problem
@@ -261,7 +267,7 @@ class Descent:
         for number, (train, _) in enumerate(jobs):
             shares[train, number] = 1 / len(train)
         self.shares = torch.from_numpy(shares).to(rows)
-        # Of two outputs with opposite weights ±w/2, λ/2 of both squares is λ/4 of w's.
+        # For two outputs with opposite weights ±w/2, λ/2 of both squares is λ/4 of the square of w.
         self.l2 = rows.new_tensor([l2 for _, l2 in jobs]) * (0.5 if problem.two else 1)
         bound = (0.25 if problem.two else 0.5) * problem.moments[:, None] * self.shares.amax(dim=0) + self.l2
         self.rates = bound.reciprocal()[:, :, None]
@@ -270,7 +276,7 @@ class Descent:
         self.age = rows.new_ones(len(jobs))
 
     def step(self) -> Tensor:
-        """Take one; return (J,) g′Pg of where it was taken from."""
+        """Take one step, and return (J,) g′Pg before it."""
         rows, flat = self.problem.rows, self.ahead.flatten(1)
         scores = (rows @ flat).view(len(rows), *self.ahead.shape[1:])
         guess = scores.sigmoid_() if self.problem.two else scores.softmax(dim=2)
@@ -287,6 +293,6 @@ class Descent:
         return gradient.mul_(move).sum(dim=(0, 2))
 
     def keep(self, which: Tensor) -> None:
-        """Go on with the classifiers that (J,) `which` marks."""
+        """Continue only with the classifiers selected by (J,) `which`."""
         self.weights, self.ahead, self.rates = self.weights[:, which], self.ahead[:, which], self.rates[:, which]
         self.shares, self.l2, self.age = self.shares[:, which], self.l2[which], self.age[which]

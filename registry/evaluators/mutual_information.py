@@ -1,4 +1,4 @@
-"""How much two views of a sentence tell of each other: IFCL's equation 10."""
+"""Mutual information of two views of a sentence: IFCL's equation 10."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from registry import EVALUATORS, catalogue
-from registry.catalogue import Source, own_source
-from registry.catalogue.find import require_own_file
-from registry.catalogue.pairs import ROWS
+from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.pairs import finite, unit
+from registry.resources import catalog
+from registry.resources.catalog import Source, own_source
+from registry.resources.catalog.find import require_own_file
+from registry.resources.catalog.pairs import ROWS
 from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 
 class MutualInformationBound(Evaluator):
-    """Bounds from below the mutual information of vectors that belong together.
+    """Lower bound of the mutual information of corresponding embeddings.
 
     Args:
-        mi_n: N, rows or pairs a chunk.
-        temperature: τ.
-        training: Compare what losses compare, instead of what evaluation does.
+        mi_n: Number N of rows or pairs in a chunk.
+        temperature: Temperature τ.
+        training: Use the embeddings of the losses instead of those of evaluation.
     """
 
     metric: ClassVar[str] = "mutual_information"
@@ -49,28 +50,35 @@ class MutualInformation(MutualInformationBound):
     """Bound the mutual information of two views of a sentence from below, in nats.
 
     MI(h, h*) = log N + (1/N) Σᵢ log( e^{cos(hᵢ,h*ᵢ)/τ} / Σⱼ e^{cos(hᵢ,h*ⱼ)/τ} ), j over the N sentences of a chunk,
-    averaged over chunks. It cannot exceed log N, returned beside it as `bound`: numbers of different N cannot be
-    compared. An incomplete last chunk is left out.
+    averaged over chunks. It cannot exceed log N, the metric `bound`, so values with different N cannot be compared. An
+    incomplete last chunk is omitted.
 
-    h and h* are what losses compare: the scored encoder's vectors with dropout on, the pooling and the heads of
-    training, whatever encoder the views go through there. The draws differ between the views and are the same in every
-    call. With `training` off they are what evaluation compares, and two views without augmenters are one.
+    h and h* are the embeddings of the losses: those of the evaluated encoder with dropout, and with the pooling and the
+    heads of training, for each encoder of the views. The random numbers differ between the views and are the same in
+    every call. Without `training` they are the embeddings of evaluation, so two views without augmenters are identical.
 
     Shapes: n sentences → (n, D) for each view.
 
-    Source: IFCL (Xiao et al. 2023, equation 10 and Table 4: lower is presented as better).
-    Doubtful: N, τ, pooling and dropout are not given (methods/ifcl.md A21). N = 64, the batch size, is excluded: 4.58
-    is printed, and log 64 = 4.16. Here N = 128 (`mi_n`), τ = 0.05 (`temperature`), training's pooling and dropout
-    (`training`). Which sentences of EnData is open too: the first `limit`, in order.
+    Source: IFCL (Xiao et al. 2023, equation 10 and Table 4, which presents lower as better).
+    Doubtful: N, τ, pooling and dropout are not given (methods/ifcl.md A21). The batch size N = 64 is impossible,
+    because 4.58 is reported and log 64 = 4.16. Here N = 128 (`mi_n`), τ = 0.05 (`temperature`), with the pooling and
+    dropout of training (`training`). The sentences of EnData are not given either. Here they are the first `limit`.
 
     Args:
-        first: The view that gives h.
-        second: The view that gives h*.
-        dataset: Name in the data catalogue, with the columns that the views read; or give `file`.
-        file: Text of your own instead: a .txt, a sentence a line, or a .tsv or .csv with a header, plain or .gz. A
-            relative path counts from the current folder, then from $CSE_DATA.
-        split: Split of the data set. Of a file, what it counts as: only "dev", "train" and the like may select.
-        limit: Rows read.
+        first: View of h.
+        second: View of h*.
+        dataset: Data set in the catalog with the columns that the views read. Alternative to `file`.
+        file: Your own text: a .txt file with one sentence per line, or a .tsv or .csv file with a header, plain or .gz.
+            A relative path is resolved against the current directory, then against $CSE_DATA.
+        split: Split of the data set, or role of the file. Only splits such as "dev" and "train" can select checkpoints.
+        limit: Maximum number of rows.
+
+    Example:
+        [evaluators.mutual_information]
+        name = "mutual_information"
+        first = "anchor"
+        second = "identical"
+        dataset = "tatoeba_open"
     """
 
     def __init__(
@@ -84,24 +92,25 @@ class MutualInformation(MutualInformationBound):
         **bound: Any,
     ) -> None:
         super().__init__(**bound)
-        catalogue.require_one("mutual_information", dataset, file)
+        catalog.require_one("mutual_information", dataset, file)
         if first == second:
             raise CseError(
-                f"mutual_information: first and second are both the view '{first}', whose draws are the same every "
-                "time: a vector would be compared with itself",
-                "name two views of the recipe; they may differ by their dropout masks alone",
+                f"mutual_information: first and second are both the view '{first}', so each embedding would be "
+                "compared with itself",
+                "set `first` and `second` to two views of the recipe, which can differ only by dropout",
+                code="evaluators.same_view",
             )
         self.first, self.second = first, second
         self.name = f"{dataset or file}/{split}"
         self.dataset, self.file, self.split, self.limit = dataset, file, split, limit
         if file is not None:
-            self._source  # noqa: B018 - a file that cannot be read is reported before training, not after
+            self._source  # noqa: B018 - report an unreadable file before training
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the mutual information and its bound."""
         rows = list(islice(self._source.rows(), self.limit))
         columns = {name: [row[place] for row in rows] for place, name in enumerate(self._source.columns)}
-        with errors_at(f"mutual_information, {self.name}"):
+        with prefix_errors(f"mutual_information, {self.name}"):
             views = self.first, self.second
             one, other = (encode.encode_view(view, columns, training=self.training) for view in views)
             return mutual_information(one, other, self.mi_n, self.temperature)
@@ -113,28 +122,32 @@ class MutualInformation(MutualInformationBound):
     @cached_property
     def _source(self) -> Source:
         if self.dataset is not None:
-            return catalogue.locate(self.dataset, self.split)
-        action = "a relative path counts from the current folder, then from $CSE_DATA"
+            return catalog.locate(self.dataset, self.split)
+        action = "use a path relative to the current directory or to $CSE_DATA, or an absolute path"
         return own_source(require_own_file(self.file or "", "text for mutual_information", action))
 
 
 def mutual_information(first: Tensor, second: Tensor, size: int, temperature: float) -> dict[str, float]:
-    """Return "mutual_information" in nats, averaged over chunks of `size` rows in order, and its "bound", log `size`.
+    """Return "mutual_information" in nats, averaged over chunks of `size` rows, and its "bound", log `size`.
 
     Each chunk: log N + (1/N) Σᵢ log( e^{cos(hᵢ,h*ᵢ)/τ} / Σⱼ e^{cos(hᵢ,h*ⱼ)/τ} ), in double precision. An incomplete
-    last chunk is left out, for its bound would be another.
+    last chunk is omitted, because its bound is different.
 
     Args:
-        first: (n, D) h; what is not finite is 0.
-        second: (n, D) h*, row i the counterpart of row i.
-        size: N.
-        temperature: τ.
+        first: (n, D) h. Values that are not finite count as 0.
+        second: (n, D) h*. Row i corresponds to row i of `first`.
+        size: Number N of rows in a chunk.
+        temperature: Temperature τ.
 
     Raises:
-        CseError: There are fewer rows than `size`.
+        CseError: If there are fewer rows than `size`.
     """
     if len(first) < size:
-        raise CseError(f"{len(first)} rows, which is less than one chunk of {size}", f"set mi_n = {len(first)} or less")
+        raise CseError(
+            f"{len(first)} rows are fewer than mi_n = {size}",
+            f"set mi_n = {len(first)} or less",
+            code="evaluators.too_few_rows",
+        )
     one, other = (unit(finite(side)) for side in (first, second))
     chunks = len(first) // size
     total = 0.0
@@ -145,9 +158,9 @@ def mutual_information(first: Tensor, second: Tensor, size: int, temperature: fl
 
 
 @contextmanager
-def errors_at(where: str) -> Iterator[None]:
-    """Put `where` before the message of an error in the block."""
+def prefix_errors(where: str) -> Iterator[None]:
+    """Add `where` at the beginning of error messages."""
     try:
         yield
     except CseError as error:
-        raise type(error)(f"{where}: {error.message}", error.next_action) from error
+        raise type(error)(f"{where}: {error.message}", error.next_action, code=error.code) from error

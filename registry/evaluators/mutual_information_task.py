@@ -1,4 +1,4 @@
-"""How much a sentence tells of one that people find equal: IFCL's MI_task."""
+"""Mutual information of sentences with the same meaning: IFCL's MI_task."""
 
 from __future__ import annotations
 
@@ -6,33 +6,43 @@ from typing import Any
 
 from registry import EVALUATORS
 from registry.errors import CseError
-from registry.evaluators.mutual_information import MutualInformationBound, errors_at, mutual_information
+from registry.evaluators.mutual_information import MutualInformationBound, mutual_information, prefix_errors
 from registry.evaluators.pairs import PairEvaluator, one_line
 from registry.types import DatasetName, Encode, ViewName
 
 
 @EVALUATORS.register("mutual_information_task")
 class MutualInformationTask(PairEvaluator, MutualInformationBound):
-    """Bound the mutual information of sentences that people gave one gold score, the highest, from below, in nats.
+    """Bound the mutual information of sentence pairs with the highest gold score from below, in nats.
 
-    MI as in `mutual_information`, with h and h* the vectors of a pair's two sentences, over the pairs whose gold score
-    is `gold` exactly, N of them a chunk in the order of the data; an incomplete last chunk is left out.
+    MI as in `mutual_information`, with h and h* the embeddings of the two sentences of a pair, over the pairs whose
+    gold score is exactly `gold`. The N pairs of a chunk are in the order of the data. An incomplete last chunk is
+    omitted.
 
-    Both sentences go through one view in training mode; the draws differ from place to place, so a sentence that stands
-    on both sides has two vectors. With `training` off they are evaluation's vectors of the changed sentences.
+    Both sentences go through one view in training mode. The random numbers differ between places, so a sentence that
+    occurs on both sides has two embeddings. Without `training` they are the evaluation embeddings of the augmented
+    sentences.
 
     Shapes: n pairs → (n, D) for each side.
 
-    Source: IFCL (Xiao et al. 2023, equation 10 and Table 4: the closer to the views' values, the better).
-    Doubtful: N is not given. All of STS-B has 419 pairs of score 5, its test split 97: log 97 = 4.57, and 4.58 is
-    printed. Here N = 128 on all of it (`mi_n`, `split`); else as `mutual_information` (methods/ifcl.md A21).
+    Source: IFCL (Xiao et al. 2023, equation 10 and Table 4: the closer to the values of the views, the better).
+    Doubtful: N is not given. All of STS-B has 419 pairs of score 5, and its test split 97, but 4.58 is reported and log
+    97 = 4.57. Here N = 128 on all of STS-B (`mi_n`, `split`). The rest is as in `mutual_information` (methods/ifcl.md
+    A21).
 
     Args:
-        view: The view whose augmenters the sentences go through, none of which may read a second column.
-        dataset: Name in the data catalogue, scored pairs.
-        split: Split of it; "all" joins its splits.
-        gold: Score of the pairs compared.
-        column: The view's own column, as the recipe calls it.
+        view: View whose augmenters change the sentences. None of them can read a second column.
+        dataset: Data set of scored pairs in the catalog.
+        split: Split of the data set. "all" joins its splits.
+        gold: Gold score of the selected pairs.
+        column: Column that the view reads.
+
+    Example:
+        [evaluators.mi_task]
+        name = "mutual_information_task"
+        view = "anchor"
+        dataset = "stsb_open"
+        mi_n = 32
     """
 
     def __init__(
@@ -55,8 +65,12 @@ class MutualInformationTask(PairEvaluator, MutualInformationBound):
         equal = [pair for pair in pairs if pair.score == self.gold]
         if not equal:
             best = max(pair.score for pair in pairs)
-            raise CseError(f"{where}: no pair scores {self.gold:g}; the highest is {best:g}", f"set gold = {best:g}")
+            raise CseError(
+                f"{where}: no gold score is {self.gold:g} (highest: {best:g})",
+                f"set gold = {best:g}",
+                code="evaluators.no_such_score",
+            )
         sides = [one_line(pair.first) for pair in equal] + [one_line(pair.second) for pair in equal]
-        with errors_at(where):
+        with prefix_errors(where):
             vectors = encode.encode_view(self.view, {self.column: sides}, training=self.training)
             return mutual_information(vectors[: len(equal)], vectors[len(equal) :], self.mi_n, self.temperature)

@@ -1,4 +1,4 @@
-"""What evaluators of sentence pairs share: where the pairs come from, their vectors and cosines. Registers nothing."""
+"""Shared code of evaluators of sentence pairs: data, embeddings and cosine similarities."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from registry import catalogue
-from registry.catalogue import PAIR_COLUMNS, Pair, PairFile
+from registry.resources import catalog
+from registry.resources.catalog import PAIR_COLUMNS, Pair, PairFile
 from registry.types import Encode, Evaluator
 
 Counted = Literal["occurrences", "distinct"]
-"""Whether a sentence counts once for each pair side it is, or once."""
+"""Counting of repeated sentences: each occurrence, or each distinct sentence once."""
 
 SHORTEST = 1e-8
-"""Norm that shorter vectors are divided by, so that zeros stay zeros."""
+"""Minimum divisor of `unit`, so that zero vectors do not change."""
 
 
 class PairEvaluator(Evaluator):
-    """Reads the scored pairs of a data set of the catalogue, or those of a file."""
+    """Base class of evaluators of scored pairs of a data set in the catalog or of a file."""
 
     dataset: str
-    """Name in the data catalogue; not read where `own` is given."""
+    """Data set in the catalog, unless `own` is set."""
     split: str
     own: PairFile | None = None
 
     def pairs(self) -> Sequence[Pair]:
-        """Return the pairs that are scored."""
-        return catalogue.read_pairs(self.dataset, self.split) if self.own is None else self.own.pairs
+        """Return the scored pairs."""
+        return catalog.read_pairs(self.dataset, self.split) if self.own is None else self.own.pairs
 
     def texts(self) -> Sequence[str]:
-        """Return every distinct sentence of the file, or of the data set, of all its splits that hold pairs."""
+        """Return every distinct sentence of the file, or of all splits of the data set with pairs."""
         pairs = self.own.pairs if self.own is not None else self._pairs_of_all_splits()
         return list(dict.fromkeys(one_line(text) for pair in pairs for text in (pair.first, pair.second)))
 
@@ -41,27 +41,27 @@ class PairEvaluator(Evaluator):
         """Return "dataset/split", or "file/split", → content digest."""
         if self.own is not None:
             return self.own.fingerprints(self.split)
-        return {f"{self.dataset}/{self.split}": catalogue.fingerprint(self.dataset, self.split)}
+        return {f"{self.dataset}/{self.split}": catalog.fingerprint(self.dataset, self.split)}
 
     def _pairs_of_all_splits(self) -> list[Pair]:
-        about = catalogue.entry(self.dataset)
+        about = catalog.entry(self.dataset)
         splits = ["all"] if about.joinable else [s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS]
-        return [pair for split in splits for pair in catalogue.read_pairs(self.dataset, split)]
+        return [pair for split in splits for pair in catalog.read_pairs(self.dataset, split)]
 
 
 def one_line(sentence: str) -> str:
-    """Return a sentence with its white space reduced to single blanks."""
+    """Return a sentence with white space reduced to single spaces."""
     return " ".join(sentence.split())
 
 
 def similarities(pairs: Sequence[Pair], encode: Encode) -> list[float]:
-    """Return the cosine of each pair; NaN in a vector or a similarity becomes 0."""
+    """Return the cosine similarity of each pair, with 0 for NaN."""
     vectors, first, second = _encoded(pairs, encode)
     return cosines(vectors[first], vectors[second])
 
 
 def cosines(left: Tensor, right: Tensor) -> list[float]:
-    """Return the cosine of each row of `left` (n, D) with that of `right`; NaN in either or the result becomes 0."""
+    """Return the cosine similarity of corresponding rows of two (n, D) tensors, with 0 for NaN."""
     first, second = left.double().nan_to_num(), right.double().nan_to_num()
     between = (first * second).sum(dim=1) / (first.norm(dim=1) * second.norm(dim=1))
     found: list[float] = between.nan_to_num().tolist()
@@ -70,12 +70,12 @@ def cosines(left: Tensor, right: Tensor) -> list[float]:
 
 @dataclass(frozen=True)
 class PairVectors:
-    """Pairs and their sentences' vectors.
+    """Pairs and the embeddings of their sentences.
 
     Args:
-        vectors: (m, D) double, one row a distinct sentence; what is not finite is 0.
+        vectors: (m, D) double, one row for each distinct sentence. Values that are not finite are 0.
         first: (n,) row of each pair's first sentence.
-        second: (n,) row of its second.
+        second: (n,) row of each pair's second sentence.
     """
 
     vectors: Tensor
@@ -83,11 +83,11 @@ class PairVectors:
     second: Tensor
 
     def counts(self, how: Counted, pairs: Tensor | None = None) -> Tensor:
-        """Return (m,) double: how often each sentence counts.
+        """Return (m,) double: the number of times that each sentence counts.
 
         Args:
-            how: Every occurrence, or each sentence of the pairs once.
-            pairs: (n,) which pairs' sentences; all if left out.
+            how: Counting of repeated sentences.
+            pairs: (n,) whether each pair is used. Default: all.
         """
         chosen = slice(None) if pairs is None else pairs
         rows = torch.cat([self.first[chosen], self.second[chosen]])
@@ -96,24 +96,24 @@ class PairVectors:
 
 
 def pair_vectors(pairs: Sequence[Pair], encode: Encode) -> PairVectors:
-    """Return the vectors of the pairs' sentences."""
+    """Return the embeddings of the pairs' sentences."""
     vectors, first, second = _encoded(pairs, encode)
     return PairVectors(finite(vectors), first, second)
 
 
 def finite(vectors: Tensor) -> Tensor:
-    """Return vectors in double precision, with 0 for what is not finite."""
+    """Return vectors in double precision, with 0 for values that are not finite."""
     return vectors.double().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return (n, D) with rows of length 1, those shorter than `SHORTEST` excepted."""
+    """Return (n, D) with rows of length 1, except rows shorter than `SHORTEST`."""
     lengths: Tensor = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
     return vectors / lengths.clamp(min=SHORTEST)
 
 
 def _encoded(pairs: Sequence[Pair], encode: Encode) -> tuple[Tensor, Tensor, Tensor]:
-    """Return (m, D) vectors of the distinct sentences, each encoded once, and (n,) rows of the pairs' two sides."""
+    """Return (m, D) embeddings of the distinct sentences, and (n,) rows of the two sides of the pairs."""
     sides = [(one_line(pair.first), one_line(pair.second)) for pair in pairs]
     rows = {text: row for row, text in enumerate(dict.fromkeys(text for side in sides for text in side))}
     vectors = encode(list(rows))

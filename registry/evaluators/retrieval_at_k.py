@@ -1,4 +1,4 @@
-"""Retrieval: is the right answer among the candidates nearest to a query?"""
+"""Retrieval of the right answer among the candidates nearest to a query."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from registry import EVALUATORS, catalogue
-from registry.catalogue import Column, Pair, PairFile
+from registry import EVALUATORS
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.evaluators.pairs import PairEvaluator, one_line
+from registry.resources import catalog
+from registry.resources.catalog import Column, Pair, PairFile
 from registry.types import DatasetName, Encode, FileName
 
 KS = (1, 5, 10)
@@ -20,31 +21,39 @@ KS = (1, 5, 10)
 
 @EVALUATORS.register("retrieval_at_k")
 class RetrievalAtK(PairEvaluator):
-    """Find each query's right answers among all second sentences by cosine, × 100.
+    """Find each query's right answers among all second sentences by cosine similarity, × 100.
 
-    recall@k = mean over queries of |right answers among the k nearest| / |right answers|; with one right answer each,
-    the accuracy@k. mrr = mean over queries of 1 / rank of the first right answer.
+    recall@k = mean over queries of |right answers among the k nearest| / |right answers|. For queries with
+    one right answer, this is the accuracy@k. mrr = mean over queries of 1 / rank of the first right answer.
 
-    A query is a distinct first sentence; its right answers are the second sentences it is paired with, and every
-    distinct second sentence is a candidate for every query, but for the query's own text where that is no right
-    answer. Every cosine is computed, none approximated. Ties go against the model: a wrong candidate as near as a right
-    one, within 1e-6, stands before it, so a collapsed encoder finds nothing.
+    A query is a distinct first sentence. Its right answers are the second sentences of its pairs. The candidates are
+    all distinct second sentences, except the query's own text if that is not a right answer. All similarities are
+    computed, without approximation. A wrong candidate within 1e-6 of a right one is ranked before it, so a collapsed
+    encoder has score 0.
 
     Source: the standard measures of information retrieval (Manning, Raghavan and Schütze 2008, section 8.4);
     accuracy@1 of translations is Tatoeba's (Artetxe and Schwenk 2019).
-    Doubtful: whether low-scored pairs are right answers; all are unless `min_score` says which, and the second
-    sentences of the others then stay candidates.
+    Doubtful: whether pairs with a low score are right answers. All are, unless `min_score` is set. The second sentences
+    of the other pairs then remain candidates.
 
     Args:
-        dataset: Name in the data catalogue; or give `file`.
-        split: Split of it, or of the hub's; "all" joins the splits of `dataset`. Of a file, what it counts as: only
-            "dev" and the like may select.
-        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns; a relative
-            path counts from the current folder, then from $CSE_DATA. Or a data set of the hub, "hf:owner/name".
+        dataset: Data set in the catalog. Alternative to `file`.
+        split: Split of the data set or of the Hub data set, or role of the file. "all" joins the splits of `dataset`.
+            Only splits such as "dev" can select checkpoints.
+        file: Your own pairs: a .tsv, .csv, .jsonl (plain or .gz) or .parquet file with named columns. A relative path
+            is resolved against the current directory, then against $CSE_DATA. Or a Hub data set, "hf:owner/name".
         query_column: Column with the queries.
         positive_column: Column with the right answers.
-        score_column: Column with the score that `min_score` is held against.
-        min_score: Least score of a right answer; without it, every pair is one and scores are not read.
+        score_column: Column with the scores for `min_score`.
+        min_score: Minimum score of a right answer. Default: every pair is one, and scores are not read.
+
+    Example:
+        [evaluators.translations]
+        name = "retrieval_at_k"
+        dataset = "tatoeba_open"
+        split = "train"
+        query_column = "text"
+        positive_column = "translation"
     """
 
     metric: ClassVar[str] = "recall_at_1"
@@ -60,7 +69,7 @@ class RetrievalAtK(PairEvaluator):
         score_column: str = "score",
         min_score: float | None = None,
     ) -> None:
-        catalogue.require_one("retrieval_at_k", dataset, file)
+        catalog.require_one("retrieval_at_k", dataset, file)
         self.dataset = dataset or ""
         self.split = split
         self.min_score = min_score
@@ -70,10 +79,10 @@ class RetrievalAtK(PairEvaluator):
         if file is not None:
             first, second, *scored = self.columns
             self.own = PairFile(file, first, second, scored[0] if scored else None, split=split)
-            self._questions()  # a malformed file is reported before training, not after
+            self._questions()  # report a malformed file before training
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Return the recall at each k and the mean reciprocal rank."""
+        """Return the recall for each k, and the mean reciprocal rank."""
         asked = self._questions()
         rows = {text: row for row, text in enumerate(dict.fromkeys([*asked.candidates, *asked.queries]))}
         vectors = encode(list(rows))
@@ -91,7 +100,7 @@ class RetrievalAtK(PairEvaluator):
         return list(dict.fromkeys([*asked.candidates, *asked.queries]))
 
     def pairs(self) -> Sequence[Pair]:
-        """Return the pairs of the chosen columns."""
+        """Return the pairs of the selected columns."""
         if self.own is not None:
             return self.own.pairs
         return dataset_pairs(self.dataset, self.split, self.columns)
@@ -102,12 +111,12 @@ class RetrievalAtK(PairEvaluator):
 
 @dataclass(frozen=True)
 class Questions:
-    """Queries to be answered from candidates; white space is single blanks.
+    """Queries and candidates, with white space reduced to single spaces.
 
     Args:
-        queries: Distinct queries that have a right answer.
+        queries: Distinct queries with a right answer.
         candidates: Distinct second sentences of all pairs.
-        right: For each query the indices of its right answers.
+        right: Indices of the right answers for each query.
     """
 
     queries: list[str]
@@ -116,17 +125,17 @@ class Questions:
 
     @property
     def hidden(self) -> list[list[int]]:
-        """For each query the candidate that is the same text, unless it is a right answer."""
+        """For each query, the candidate with the same text unless it is a right answer."""
         at = {text: place for place, text in enumerate(self.candidates)}
         own = [(at.get(query), answers) for query, answers in zip(self.queries, self.right, strict=True)]
         return [[] if place is None or place in answers else [place] for place, answers in own]
 
 
 def questions(pairs: Sequence[Pair], min_score: float | None) -> Questions:
-    """Return what the pairs ask.
+    """Return the queries and candidates of the pairs.
 
     Raises:
-        CseError: No pair scores as high as `min_score`, or there is one candidate only.
+        CseError: If no score reaches `min_score`, or there is only one candidate.
     """
     candidates = {text: place for place, text in enumerate(dict.fromkeys(one_line(pair.second) for pair in pairs))}
     right: dict[str, set[int]] = {}
@@ -135,44 +144,59 @@ def questions(pairs: Sequence[Pair], min_score: float | None) -> Questions:
             right.setdefault(one_line(pair.first), set()).add(candidates[one_line(pair.second)])
     if not right:
         best = max(pair.score for pair in pairs)
-        raise CseError(f"no pair scores {min_score:g} or more: the highest is {best:g}", "lower `min_score`")
+        raise CseError(
+            f"retrieval_at_k: no score is min_score = {min_score:g} or more (highest: {best:g})",
+            f"set min_score = {best:g} or less",
+            code="evaluators.no_such_score",
+        )
     if len(candidates) == 1:
-        raise CseError("all pairs have the same second sentence: nothing to choose from", "add pairs with others")
+        raise CseError(
+            "retrieval_at_k: all pairs have the same second sentence",
+            "use data with at least two second sentences",
+            code="evaluators.one_candidate",
+        )
     return Questions(list(right), list(candidates), [sorted(answers) for answers in right.values()])
 
 
 def dataset_pairs(dataset: str, split: str, columns: Sequence[Column]) -> list[Pair]:
-    """Return two columns of a data set as pairs; a third one is their score.
+    """Return two columns of a data set as pairs. A third column is their score.
 
     Raises:
-        CseError: A cell is empty, or a score is not a number.
-        UnknownNameError: There is no such column.
+        CseError: If a cell is empty, or a score is not a number.
+        UnknownNameError: If a column does not exist.
     """
-    known = catalogue.entry(dataset).columns_of(split)
+    known = catalog.entry(dataset).columns_of(split)
     for column in columns:
         if column.name not in known:
             raise UnknownNameError(
                 f"dataset '{dataset}/{split}' has no column '{column.name}'.{suggestion(column.name, known)}",
-                f"give `{column.parameter}` the right name; there are {', '.join(known)}",
+                f"set `{column.parameter}` to one of {', '.join(known)}",
+                code="data.missing_column",
             )
     first, second, *scored = (column.name for column in columns)
-    rows = enumerate(catalogue.open_text(dataset, split), start=1)
+    rows = enumerate(catalog.open_text(dataset, split), start=1)
     return [_pair(f"{dataset}/{split}: row {n}", row[first], row[second], *(row[s] for s in scored)) for n, row in rows]
 
 
 def _pair(place: str, first: str, second: str, score: str = "nan") -> Pair:
     if not (first.strip() and second.strip()):
-        raise CseError(f"{place}: a sentence is empty", "use another split, or your own `file`")
+        raise CseError(
+            f"{place}: a sentence is empty", "use another split, or your own `file`", code="data.invalid_cell"
+        )
     try:
         return Pair("", float(score), first, second)
     except ValueError:
-        raise CseError(f"{place}: the score {score!r} is not a number", "give `score_column` the right name") from None
+        raise CseError(
+            f"{place}: the score '{score}' is not a number",
+            "set `score_column` to a column with numbers",
+            code="data.invalid_cell",
+        ) from None
 
 
 TIE = 1e-6
-"""Cosines this near are equal: float32 vectors of one sentence differ by about a tenth of it from batch to batch."""
+"""Tolerance of equal cosines. The float32 embeddings of a sentence in two batches differ by about a tenth of it."""
 ANSWERS, CANDIDATES = 1024, 4096
-"""Cosines computed at a time."""
+"""Maximum number of rows and columns of cosines in memory."""
 
 
 def ranks(
@@ -180,14 +204,14 @@ def ranks(
 ) -> list[list[int]]:
     """Return the ranks of each query's right answers, from 1, best first.
 
-    A wrong candidate as near as a right answer stands before it, so that a collapsed encoder finds nothing. A right
-    answer stands before those of the same query that are farther off.
+    A wrong candidate as near as a right answer is ranked before it, so a collapsed encoder has score 0. Of the right
+    answers of a query, the nearest is ranked first.
 
     Args:
         queries: (q, D)
         candidates: (c, D)
-        right: For each query the candidates that answer it, at least one.
-        hidden: For each query other candidates that are left out.
+        right: Indices of the right answers of each query, at least one.
+        hidden: Indices of excluded candidates of each query.
     """
     owner = torch.tensor([query for query, answers in enumerate(right) for _ in answers])
     answer = torch.tensor([candidate for answers in right for candidate in answers])
@@ -206,7 +230,7 @@ def _wrong_before(
     pairs: tuple[Tensor, Tensor],
     left_out: tuple[Sequence[Sequence[int]], ...],
 ) -> tuple[list[float], list[int]]:
-    """Return the cosine of each query with its answer, and how many wrong candidates are as near."""
+    """Return the cosine of each query with its answer, and the number of wrong candidates that are as near."""
     owner, answer = pairs
     distinct, row = torch.unique_consecutive(owner, return_inverse=True)
     asked = unit(queries[distinct])
@@ -224,7 +248,7 @@ def _wrong_before(
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return vectors (n, D) at length 1, in double precision; NaN counts as 0, and a vector of zeros stays."""
+    """Return (n, D) rows of length 1 in double precision. NaN counts as 0, and zero rows do not change."""
     clean = vectors.double().nan_to_num()
     length: Tensor = clean.norm(dim=1, keepdim=True)
     return clean / length.where(length > 0, 1.0)

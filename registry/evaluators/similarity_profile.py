@@ -1,4 +1,4 @@
-"""What range a model's similarities take, and how they follow the gold scores."""
+"""Range of a model's similarities, and their relation to the gold scores."""
 
 from __future__ import annotations
 
@@ -15,25 +15,31 @@ from registry.types import DatasetName, Encode
 
 @EVALUATORS.register("similarity_profile")
 class SimilarityProfile(PairEvaluator):
-    """Describe the cosines that a model gives scored pairs: their range, and their mean for each band of gold scores.
+    """Describe the cosine similarities of scored pairs: their range, and their mean for each band of gold scores.
 
-    min, max and mean of all cosines; `low` and `high` are the quantiles `tail` and 1 − `tail` (between two values in
-    proportion), and spread = high − low, which a few odd pairs do not move. Not multiplied by 100. As in `sts`, a NaN
+    min, max and mean are those of all cosines. `low` and `high` are the quantiles `tail` and 1 − `tail`, interpolated
+    linearly, and spread = high − low, which is robust to outliers. Values are not multiplied by 100. As in `sts`, NaN
     counts as 0.
 
-    For figures: "gold" and "cosine" of every pair; and of each of `bins` equally wide bands of gold scores that has
-    pairs: "bin_gold" its middle, "bin_cosine" its mean cosine, "bin_pairs" its pairs. A score between two bands belongs
-    to the upper one.
+    The series for figures are "gold" and "cosine" of every pair and, for each of `bins` equally wide bands of gold
+    scores that has pairs, "bin_gold" with its center, "bin_cosine" with its mean cosine, and "bin_pairs" with its
+    number of pairs. A score between two bands belongs to the upper one.
 
-    Source: IFCL (Xiao et al. 2023, Figure 4b), which reads off ranges, 0.75 to 0.9 for BERT and 0.35 to 0.9 for IFCL.
-    Doubtful: whether such a range is that of all pairs, `min` and `max`, or of most, `low` and `high` (`tail`); "1.3k
-    pairs" are taken to be STS-B's 1,379 test pairs (`split`).
+    Source: IFCL (Xiao et al. 2023, Figure 4b), with the ranges 0.75 to 0.9 for BERT and 0.35 to 0.9 for IFCL.
+    Doubtful: whether these ranges are those of all pairs, `min` and `max`, or of most, `low` and `high` (`tail`). "1.3k
+    pairs" is interpreted as STS-B's 1,379 test pairs (`split`).
 
     Args:
-        dataset: Name in the data catalogue, scored pairs.
-        split: Split of it; "all" joins its splits.
+        dataset: Data set of scored pairs in the catalog.
+        split: Split of the data set. "all" joins its splits.
         tail: Share of the pairs below `low`, and above `high`.
-        bins: Bands of gold scores between the lowest and the highest one.
+        bins: Number of bands between the lowest and the highest gold score.
+
+    Example:
+        [evaluators.profile]
+        name = "similarity_profile"
+        dataset = "stsb_open"
+        split = "test"
     """
 
     metric: ClassVar[str] = "spread"
@@ -69,12 +75,12 @@ class SimilarityProfile(PairEvaluator):
         }
 
     def series(self) -> Mapping[str, Sequence[float]]:
-        """Return "gold" and "cosine" of every pair; "bin_gold", "bin_cosine" and "bin_pairs" of every band."""
+        """Return the series "gold", "cosine", "bin_gold", "bin_cosine" and "bin_pairs"."""
         return self._series
 
 
 def bands(gold: Sequence[float], cosine: Sequence[float], bins: int) -> dict[str, list[float]]:
-    """Return middle, mean cosine and pairs of each band of gold scores that has any; one band where all are equal."""
+    """Return center, mean cosine and number of pairs of each band with pairs. Equal gold scores are one band."""
     lowest, width = min(gold), (max(gold) - min(gold)) / bins
     members: dict[int, list[float]] = {}
     for score, value in zip(gold, cosine, strict=True):

@@ -1,4 +1,4 @@
-"""The singular values of the embeddings: how many directions a model uses."""
+"""Singular values of the embeddings: the number of directions that a model uses."""
 
 from __future__ import annotations
 
@@ -13,32 +13,38 @@ from registry.evaluators.pairs import Counted, PairEvaluator, pair_vectors, unit
 from registry.types import DatasetName, Encode
 
 CHUNK = 4096
-"""Rows reduced at a time."""
+"""Number of rows of a chunk."""
 
 
 @EVALUATORS.register("singular_values")
 class SingularValues(PairEvaluator):
-    """Measure by its singular values how many directions the matrix of sentence embeddings uses.
+    """Measure the number of directions that the embeddings use, by the singular values of their matrix.
 
-    With σ₁ ≥ … ≥ σ_D the singular values of the matrix whose rows are the sentences, and pₖ = σₖ / Σσ:
-    effective_rank = exp(−Σ pₖ·log pₖ), between 1 and D; largest_share = p₁. A matrix of zeros has 0 and 0.
-    The figure's series "singular_values" is σₖ/σ₁.
+    With the singular values σ₁ ≥ … ≥ σ_D of the matrix of embeddings, and pₖ = σₖ / Σσ:
+    effective_rank = exp(−Σ pₖ·log pₖ), between 1 and D; largest_share = p₁. For a matrix of zeros both are 0.
+    The series "singular_values" for figures is σₖ/σ₁.
 
-    Computed in double precision from the triangle R of a QR decomposition, chunk by chunk: R has the matrix's singular
-    values, and unlike a Gram matrix keeps those far below the largest.
+    Computed in double precision from the triangle R of a QR decomposition in chunks. R has the singular values of the
+    matrix and, unlike a Gram matrix, keeps the precision of small ones.
 
-    Shapes: m sentences → (m, D) → D values; fewer distinct sentences than D give as many as there are.
+    Shapes: m sentences → (m, D) → D values, or fewer if there are fewer distinct sentences.
 
     Source: MoCoSE (2022, Figure 6) for the spectrum on STS-B; Roy and Vetterli 2007 for the effective rank.
-    Doubtful: the figure's matrix is not described further. Raw vectors here, uncentred, of every occurrence of a
-    sentence on either side (`normalise`, `centre`, `sentences`).
+    Doubtful: the matrix of the figure is not specified further. Here it contains the raw embeddings, not centered, of
+    every occurrence of a sentence on either side (`normalize`, `center`, `sentences`).
 
     Args:
-        dataset: Name in the data catalogue, scored pairs; scores are not read.
-        split: Split of it; "all" joins its splits.
-        normalise: Bring each vector to length 1 first.
-        centre: Subtract the mean vector, after `normalise`: without it, a common direction of all sentences is counted.
-        sentences: Every occurrence is a row, or each distinct sentence once.
+        dataset: Data set of scored pairs in the catalog. Scores are not used.
+        split: Split of the data set. "all" joins its splits.
+        normalize: Scale each embedding to length 1.
+        center: Subtract the mean embedding after `normalize`. Otherwise a common direction of all sentences counts.
+        sentences: Rows of the matrix: all "occurrences" of a sentence, or only "distinct" sentences.
+
+    Example:
+        [evaluators.spectrum]
+        name = "singular_values"
+        dataset = "stsb_open"
+        split = "dev"
     """
 
     metric: ClassVar[str] = "effective_rank"
@@ -49,41 +55,41 @@ class SingularValues(PairEvaluator):
         self,
         dataset: DatasetName = "stsb",
         split: str = "all",
-        normalise: bool = False,
-        centre: bool = False,
+        normalize: bool = False,
+        center: bool = False,
         sentences: Counted = "occurrences",
     ) -> None:
-        self.dataset, self.split, self.normalise, self.centre = dataset, split, normalise, centre
+        self.dataset, self.split, self.normalize, self.center = dataset, split, normalize, center
         self.sentences: Counted = sentences
         self._series: Mapping[str, Sequence[float]] = {}
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Return effective rank and the largest value's share of the sum."""
+        """Return the effective rank and the share of the largest value."""
         made = pair_vectors(self.pairs(), encode)
-        rows = unit(made.vectors) if self.normalise else made.vectors
-        values = spectrum(rows, made.counts(self.sentences), self.centre)
+        rows = unit(made.vectors) if self.normalize else made.vectors
+        values = spectrum(rows, made.counts(self.sentences), self.center)
         largest = float(values[0])
         self._series = {"singular_values": (values / largest if largest > 0 else values).tolist()}
         share = largest / float(values.sum()) if largest > 0 else 0.0
         return {"effective_rank": effective_rank(values), "largest_share": share}
 
     def series(self) -> Mapping[str, Sequence[float]]:
-        """Return "singular_values", the largest 1."""
+        """Return "singular_values", divided by the largest one."""
         return self._series
 
 
-def spectrum(rows: Tensor, counts: Tensor, centre: bool, chunk: int = CHUNK) -> Tensor:
-    """Return the singular values, largest first, of the matrix that holds row i `counts[i]` times.
+def spectrum(rows: Tensor, counts: Tensor, center: bool, chunk: int = CHUNK) -> Tensor:
+    """Return the singular values, largest first, of the matrix with row i repeated `counts[i]` times.
 
     Args:
         rows: (m, D) double.
         counts: (m,) double.
-        centre: Subtract the mean of the repeated rows.
-        chunk: Rows reduced at a time.
+        center: Subtract the mean of the repeated rows.
+        chunk: Number of rows of a chunk.
     """
-    if centre:
+    if center:
         rows = rows - (counts @ rows) / counts.sum()
-    # A row that stands n times adds as much to the Gram matrix as √n times the row.
+    # A row repeated n times adds as much to the Gram matrix as √n times the row.
     weighted = rows * counts.sqrt().unsqueeze(1)
     triangle = rows.new_zeros(0, rows.shape[1])
     for start in range(0, len(rows), chunk):
@@ -93,7 +99,7 @@ def spectrum(rows: Tensor, counts: Tensor, centre: bool, chunk: int = CHUNK) -> 
 
 
 def effective_rank(values: Tensor) -> float:
-    """Return exp of the entropy of singular values brought to sum 1; 0 where all are 0."""
+    """Return the exponential of the entropy of normalized singular values, or 0 if all are 0."""
     total = float(values.sum())
     if total == 0:
         return 0.0

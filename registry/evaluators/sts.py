@@ -1,4 +1,4 @@
-"""Semantic textual similarity: do cosines rank sentence pairs as people do?"""
+"""Semantic textual similarity: correlation of cosines with human scores."""
 
 from __future__ import annotations
 
@@ -7,48 +7,55 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from registry import EVALUATORS, catalogue
-from registry.catalogue import Column, PairFile, names_a_file
-from registry.catalogue.pairs import HUB
+from registry import EVALUATORS
 from registry.evaluators.pairs import PairEvaluator, similarities
+from registry.resources import catalog
+from registry.resources.catalog import Column, PairFile, names_a_file
+from registry.resources.catalog.pairs import HUB
 from registry.statistics import AGGREGATES, aggregates, spearman_interval
 from registry.types import DatasetName, Encode, FileName
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
-"""The English sets of every table, in the papers' order."""
+"""The seven English data sets of the papers' tables, in order."""
 
 
 @EVALUATORS.register("sts")
 class Sts(PairEvaluator):
-    """Correlate the cosines of sentence pairs with gold scores, × 100.
+    """Correlate the cosine similarities of sentence pairs with gold scores, × 100.
 
-    A data set may consist of subsets: the sources of a yearly SemEval task, the genres of STS-B. "all" correlates over
-    the pairs of all subsets together, "mean" averages the subsets' correlations, "wmean" weights them by their pairs.
-    Every result names all three; `spearman` and `pearson` repeat the chosen one.
+    A data set can consist of subsets: the sources of a yearly SemEval task, or the genres of STS-B. "all" correlates
+    over the pairs of all subsets together, "mean" averages the correlations of the subsets, "wmean" weights them by
+    their number of pairs. Every result contains all three, and `spearman` and `pearson` repeat the selected one.
 
-    `spearman_low` and `spearman_high` are the ends of its percentile bootstrap interval: ρ of `bootstrap` data sets of
-    as many pairs, drawn with replacement, from each subset by itself for "mean" and "wmean". The draws are the same
-    every time. Without resamples both equal `spearman`.
+    `spearman_low` and `spearman_high` are the ends of the percentile bootstrap interval: ρ of `bootstrap` samples of as
+    many pairs, drawn with replacement, for "mean" and "wmean" within each subset. The random numbers are the same in
+    every call. Without bootstrap both equal `spearman`.
 
-    As in SentEval, white space is reduced to single blanks and a NaN similarity counts as 0. A correlation that is
+    As in SentEval, white space is reduced to single spaces, and a NaN similarity counts as 0. A correlation that is
     undefined because one side is constant counts as 0. Each distinct sentence is encoded once.
 
     Source: SimCSE's copy of SentEval (`senteval/sts.py`); cosine without a regressor for STS-B and SICK-R as well.
-    Doubtful: which aggregate a paper prints; SimCSE and those who compare with it use "all" (methods/simcse.md §7).
+    Doubtful: the aggregate of a paper. SimCSE and papers that compare with it use "all" (methods/simcse.md §7).
 
     Args:
-        dataset: Name in the data catalogue; or give `file`.
-        split: Split of it, or of the hub's; "all" joins the splits of `dataset`. Of a file, what it counts as: only
-            "dev" and the like may select.
-        aggregate: The aggregate shown as `spearman` and `pearson`.
-        file: Pairs of your own instead: a .tsv, .csv, .jsonl (plain or .gz) or .parquet with named columns; a relative
-            path counts from the current folder, then from $CSE_DATA. Or a data set of the hub, "hf:owner/name".
-        score_column: Column of the file with the gold score: any scale, more is more alike.
+        dataset: Data set in the catalog. Alternative to `file`.
+        split: Split of the data set or of the Hub data set, or role of the file. "all" joins the splits of `dataset`.
+            Only splits such as "dev" can select checkpoints.
+        aggregate: Aggregate of `spearman` and `pearson`.
+        file: Your own pairs: a .tsv, .csv, .jsonl (plain or .gz) or .parquet file with named columns. A relative path
+            is resolved against the current directory, then against $CSE_DATA. Or a Hub data set, "hf:owner/name".
+        score_column: Column of the file with the gold score, on any scale. Higher means more similar.
         first_column: Column of the file with the first sentence.
         second_column: Column of the file with the second sentence.
-        subset_column: Column of the file that divides it into subsets; without one it is a single one.
-        bootstrap: Resamples for the confidence interval; 0 makes none.
-        level: Share of the resamples inside the interval.
+        subset_column: Column of the file with the subset. Default: a single subset.
+        bootstrap: Number of bootstrap samples for the confidence interval. With 0 no interval is computed.
+        level: Confidence level of the interval.
+
+    Example:
+        [evaluators.dev]
+        name = "sts"
+        dataset = "stsb_open"
+        split = "dev"
     """
 
     metric: ClassVar[str] = "spearman"
@@ -71,33 +78,33 @@ class Sts(PairEvaluator):
         bootstrap: Annotated[int, Field(ge=0, le=100_000)] = 0,
         level: Annotated[float, Field(ge=0.5, lt=1)] = 0.95,
     ) -> None:
-        catalogue.require_one("sts", dataset, file)
+        catalog.require_one("sts", dataset, file)
         self.dataset = dataset or ""
         self.split, self.aggregate, self.bootstrap, self.level = split, aggregate, bootstrap, level
         if file is not None:
             subset = None if subset_column is None else Column("subset_column", subset_column)
             first, second = Column("first_column", first_column), Column("second_column", second_column)
             self.own = PairFile(file, first, second, Column("score_column", score_column), subset, split)
-            self.own.scored()  # a malformed file is reported before training, not after
+            self.own.scored()  # report a malformed file before training
         self._series: Mapping[str, Sequence[float]] = {}
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:
-        """Return those of a data set of scored pairs, "name" or "name/split", of a file of pairs or of a hub's set."""
+        """Return the parameters of a data set ("name" or "name/split"), a file or a Hub data set of scored pairs."""
         if names_a_file(name) or name.startswith(HUB):
             return {"file": name}
         dataset, _, split = name.partition("/")
-        if dataset not in catalogue.names() or catalogue.entry(dataset).kind != "pairs":
+        if dataset not in catalog.names() or catalog.entry(dataset).kind != "pairs":
             return None
-        scored = "score" in catalogue.entry(dataset).columns_of(split or "test")
+        scored = "score" in catalog.entry(dataset).columns_of(split or "test")
         return {"dataset": dataset, "split": split or "test"} if scored else None
 
     def shown_metrics(self) -> tuple[str, ...]:
-        """Return both correlations, and the interval if there is one."""
+        """Return both correlations, and the interval if it is computed."""
         return ("spearman", "pearson", *(("spearman_low", "spearman_high") if self.bootstrap else ()))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Return Spearman's and Pearson's correlation in every aggregate, and the interval of the chosen Spearman's."""
+        """Return Spearman's and Pearson's correlation in every aggregate, and the interval of Spearman's."""
         pairs = self.pairs()
         subsets, gold = [pair.subset for pair in pairs], [pair.score for pair in pairs]
         predicted = similarities(pairs, encode)

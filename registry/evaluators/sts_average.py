@@ -1,4 +1,4 @@
-"""The mean over several data sets of semantic textual similarity: what some methods select a state by."""
+"""Mean over several data sets of semantic textual similarity, for the selection of checkpoints."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ from registry.types import DatasetName, Encode, Evaluator
 class StsAverage(Evaluator):
     """Average the correlations of several `sts` data sets.
 
-    spearman = (1/n) Σ spearman(data set); pearson likewise. Not rounded in between, as the papers' last columns are.
+    spearman = (1/n) Σ spearman(data set), and pearson similarly. The summands are not rounded, unlike the last columns
+    of the papers' tables.
 
-    Source: DCLR's code selects by the mean of STS-B's and SICK-R's dev sets (`avg_sts`, methods/dclr.md); MoCoSE's by
-    that of the seven test sets, which needs evaluate.allow_test_selection and marks the result (methods/mocose.md M8).
+    Source: DCLR's code selects by the mean of the dev splits of STS-B and SICK-R (`avg_sts`, methods/dclr.md). MoCoSE's
+    code selects by that of the seven test splits, which requires evaluate.allow_test_selection and marks the result
+    (methods/mocose.md M8).
 
     Args:
-        datasets: Names in the data catalogue.
-        split: The split read of each.
-        aggregate: How the subsets of one data set become one number; see `sts`.
+        datasets: Data sets of scored pairs in the catalog.
+        split: Split of each data set.
+        aggregate: Aggregate of the subsets of a data set, as in `sts`.
+
+    Example:
+        [evaluators.avg_dev]
+        name = "sts_average"
+        datasets = ["stsb", "sickr"]
+        split = "dev"
     """
 
     metric: ClassVar[str] = "spearman"
@@ -45,7 +53,7 @@ class StsAverage(Evaluator):
         return {name: sum(one[name] for one in found) / len(found) for name in self.metrics}
 
     def texts(self) -> Sequence[str]:
-        """Return the sentences of all data sets, all splits."""
+        """Return the sentences of all splits of all data sets."""
         return list(dict.fromkeys(text for part in self.parts for text in part.texts()))
 
     def fingerprints(self) -> dict[str, str]:

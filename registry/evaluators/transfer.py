@@ -1,4 +1,4 @@
-"""Transfer: what a linear classifier reads off frozen embeddings, by SentEval's protocol."""
+"""Transfer tasks: linear classifiers on frozen embeddings, by SentEval's protocol."""
 
 from __future__ import annotations
 
@@ -8,55 +8,66 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 import torch
 from pydantic import Field
 
-from registry import EVALUATORS, catalogue
+from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.classifiers import EarlyStopped, Logistic
-from registry.evaluators.protocol import Classifier, Trial, read_labelled
+from registry.evaluators.protocol import Classifier, LinearProbe, read_labeled
+from registry.resources import catalog
 from registry.types import Encode, Evaluator, Resource
 
 L2 = Annotated[float, Field(gt=0)]
 Task = Literal["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
 SEVEN: tuple[str, ...] = get_args(Task)
-"""The data sets of every table, in the papers' order."""
+"""The seven data sets of the papers' tables, in order."""
 
 
 @EVALUATORS.register("transfer")
 class Transfer(Evaluator):
     """Train linear classifiers on frozen embeddings, and return their accuracy × 100.
 
-    argmin over W, b of mean cross-entropy(softmax(Wx + b), label) + λ/2 ‖(W, b)‖², x a sentence's vector, or of a pair
-    [|u − v| ; u ∘ v], neither centred nor scaled; λ is the weight of `l2` with the best mean accuracy on held-out rows:
+    argmin over W, b of mean cross-entropy(softmax(Wx + b), label) + λ/2 ‖(W, b)‖², with x the embedding of a sentence,
+    or [|u − v| ; u ∘ v] of a pair, not centered or scaled. λ is the weight in `l2` with the best mean accuracy on
+    held-out rows:
 
-    * mr, cr, subj, mpqa: each stratified fold is the test once; λ by cross-validation within the others. `accuracy`
-      and `dev_accuracy` are means over the outer folds.
-    * trec, mrpc: λ by cross-validation on the training split, then one classifier of all of it, scored on the test
-      split.
-    * sst2: λ by the dev split, then scored on the test split; there are no folds.
+    * mr, cr, subj, mpqa: each stratified fold is the test split once, and λ is selected by cross-validation on the
+    others.
+      `accuracy` and `dev_accuracy` are means over the outer folds.
+    * trec, mrpc: λ is selected by cross-validation on the training split. One classifier of the whole training split is
+      scored on the test split.
+    * sst2: λ is selected on the dev split, and the classifier is scored on the test split, without folds.
 
-    "senteval" trains by Adam from one seed and stops early, as SentEval does: every 4 passes it looks at the held-out
-    rows, or at 5% of the training rows where there are none, and ends at the 6th look that brings no new best; the
-    best is kept. Its `dev_accuracy` is optimistic, since the same rows chose when to stop. "logistic" trains to the
-    optimum: the same for every order of the rows within a fold. Both compute all folds and all of `l2` together.
+    "senteval" trains by Adam from one seed with early stopping, as SentEval does: every 4 passes it evaluates on the
+    held-out rows, or on 5% of the training rows if no rows are held out. It stops at the 6th evaluation without a new
+    best, and keeps the best. Its `dev_accuracy` is optimistic, because early stopping uses the same rows. "logistic"
+    trains to the optimum, independently of the order of rows within a fold. Both compute all folds and all of `l2`
+    together.
 
-    Rows are sorted by number of words and label, as in SentEval, because folds depend on the order. Empty texts stay.
-    At a tie of two decimals the first of `l2` wins. Accuracies are not rounded on the way; SentEval's are.
+    Rows are sorted by number of words and label, as in SentEval, because folds depend on the order. Empty texts are
+    kept. Of equal accuracies to two decimals, the first of `l2` is selected. Unlike SentEval's, accuracies are not
+    rounded.
 
-    Shapes: vectors (n, D) or, of pairs, (n, 2D); both classifiers have a bias, which `l2` shrinks as well.
+    Shapes: embeddings (n, D), or (n, 2D) for pairs. Both classifiers have a bias, which `l2` also penalizes.
 
     Source: SentEval's `tools/validation.py` and `tools/classifier.py`, with SimCSE's settings of its test mode
     (methods/simcse.md §7).
-    Doubtful: SentEval meant to sum a batch's cross-entropy, but the `size_average = False` it sets on the finished loss
-    has no effect since torch 1.0, so that the papers' runs took the mean; to sum is, for Adam, to divide `l2` by 64.
-    Whether a paper prints test or dev accuracy: MoCoSE's code returns the latter (methods/mocose.md M14), so both are
-    told.
+    Doubtful: SentEval intended to sum the cross-entropy of a batch, but the `size_average = False` that it sets on the
+    loss has no effect since torch 1.0, so the papers' runs used the mean. For Adam, a sum is equivalent to `l2` divided
+    by 64. Whether a paper reports test or dev accuracy: MoCoSE's code returns the latter (methods/mocose.md M14), so
+    both are reported.
 
     Args:
-        task: Name in the data catalogue.
-        classifier: "senteval" for the papers' figures; "logistic" for the optimum, with two classes many times faster.
-        l2: Weights λ tried.
-        folds: Of every cross-validation, inner and outer.
-        seed: Of folds, first weights and shuffles.
-        device: Where the classifiers are trained; a GPU may round to a different last digit.
+        task: Data set in the catalog.
+        classifier: "senteval" for the papers' results. "logistic" for the optimum, much faster for two classes.
+        l2: Candidates for the weight λ.
+        folds: Number of folds of every cross-validation, inner and outer.
+        seed: Seed of folds, initial weights and shuffles.
+        device: Device for training the classifiers. On a GPU the last digit can differ.
+
+    Example:
+        [evaluators.mr]
+        name = "transfer"
+        task = "mr"
+        classifier = "logistic"
     """
 
     metric: ClassVar[str] = "accuracy"
@@ -73,7 +84,11 @@ class Transfer(Evaluator):
         device: Literal["cpu", "cuda"] = "cpu",
     ) -> None:
         if device == "cuda" and not torch.cuda.is_available():
-            raise CseError("transfer: device 'cuda' is not on this machine", "set device = 'cpu': it takes minutes")
+            raise CseError(
+                "transfer: device = 'cuda', but this machine has no CUDA device",
+                "set device = 'cpu', which takes minutes",
+                code="evaluators.no_cuda_device",
+            )
         self.task = task
         self.classifier: Classifier = Logistic() if classifier == "logistic" else EarlyStopped(seed)
         self.l2 = tuple(l2)
@@ -81,29 +96,32 @@ class Transfer(Evaluator):
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:
-        """Return those of one of its data sets, which are always read whole."""
+        """Return the parameters of a data set, which has no selectable splits."""
         task, slash, _ = name.partition("/")
         if task not in SEVEN:
             return None
         if slash:
-            raise CseError(f"'{name}': {task} has its own protocol and takes no split", f"write {task}")
+            raise CseError(
+                f"'{name}': data set {task} has a fixed protocol without a choice of split",
+                f"write {task}",
+                code="evaluators.fixed_split",
+            )
         return {"task": task}
 
     @torch.no_grad()
     def __call__(self, encode: Encode) -> dict[str, float]:
-        """Return the accuracies on test and on held-out rows."""
-        data = read_labelled(self.task)
+        """Return the accuracy on test rows and on held-out rows."""
+        data = read_labeled(self.task)
         features = data.features(encode).to(self.device)
-        found = Trial(data, features, self.classifier, self.l2, self.folds, self.seed).accuracies()
+        found = LinearProbe(data, features, self.classifier, self.l2, self.folds, self.seed).accuracies()
         return {"accuracy": found.test, "dev_accuracy": found.dev}
 
     def texts(self) -> Sequence[str]:
-        """Return every distinct sentence of the data set, of all splits."""
-        return list(dict.fromkeys(text for row in read_labelled(self.task).texts for text in row))
+        """Return every distinct sentence of all splits of the data set."""
+        return list(dict.fromkeys(text for row in read_labeled(self.task).texts for text in row))
 
     def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest, of every split."""
+        """Return "dataset/split" → content digest for every split."""
         return {
-            f"{self.task}/{split}": catalogue.fingerprint(self.task, split)
-            for split in catalogue.entry(self.task).splits
+            f"{self.task}/{split}": catalog.fingerprint(self.task, split) for split in catalog.entry(self.task).splits
         }

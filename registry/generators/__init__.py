@@ -1,1 +1,1 @@
-"""The registered generators, one component a file; found by scan."""
+"""Generators, one component in each file. Found by a scan of this package."""

@@ -1,16 +1,15 @@
-"""Meanings of the sentences of `graded_pairs`: what they can be about, and how alike two meanings are.
+"""Meanings of the sentences of `graded_pairs`, and the similarity of two meanings.
 
-The lexicon, `graded_lexicon.toml`, is small, English and German.
+The lexicon `graded_lexicon.toml` is small and contains English and German. The rules of the score were fixed before any
+encoder was evaluated:
 
-The rules of the score were set before any encoder saw a sentence:
-
-- A meaning is six slots: action (weight 3), agent (2), object (2), place (1.5), perhaps a time (0.5), and
-  polarity. A participant is a noun (4) and perhaps a quality (1): "the brave doctor".
-- A slot filled by the same concept on both sides counts fully, by two concepts of one field (doctor, nurse) `SIBLING`
-  of it, by others not at all. A slot that only one side states is a disagreement of half weight.
-- Participants that changed roles (the doctor helped the king, the king helped the doctor) count `SWAPPED` of what they
-  would count in place; the better of the two readings holds.
-- Denial of what the other sentence asserts leaves `DENIED` of the whole: same subject, opposite statement.
+- A meaning has six slots: action (weight 3), agent (2), object (2), place (1.5), an optional time (0.5), and polarity.
+  A participant has a noun (4) and an optional quality (1): "the brave doctor".
+- The same concept in a slot of both sentences counts fully. Two concepts of one field (doctor, nurse) count `SIBLING`
+  of it, and other concepts 0. A slot that only one sentence has counts as a difference of half the weight.
+- Participants with exchanged roles (the doctor helped the king, the king helped the doctor) count `SWAPPED` of their
+  similarity in the same roles. The better of the two readings is used.
+- If only one sentence is negated, the score is multiplied by `DENIED`: same subject, opposite statement.
 - The score is five times the weighted mean.
 """
 
@@ -34,14 +33,14 @@ class Concept:
 
 @dataclass(frozen=True)
 class Word(Concept):
-    """An adjective, place or time: English phrases that mean the same."""
+    """An adjective, place or time with synonymous English phrases."""
 
     english: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Noun(Word):
-    """A noun: German article and oblique form, and the kind of thing it names."""
+    """A noun with its German article, its oblique form and the kind of thing that it names."""
 
     article: str
     oblique: str
@@ -50,7 +49,7 @@ class Noun(Word):
 
 @dataclass(frozen=True)
 class Verb(Concept):
-    """A verb: English synonyms as (base, past, participle), and the kinds of thing it can be done to."""
+    """A verb with English synonyms (base, past, participle) and the kinds of its objects."""
 
     english: tuple[tuple[str, str, str], ...]
     objects: frozenset[str]
@@ -81,7 +80,7 @@ def _verb(english: str, german: str, field: str, objects: str) -> Verb:
 PEOPLE = tuple(_noun(english, german, field, "person") for english, german, field in _cells("people"))
 THINGS = tuple(_noun(english, german, field, field) for english, german, field in _cells("things"))
 VERBS = tuple(_verb(*cells) for cells in _cells("verbs"))
-# An adjective has no relatives: its field is itself.
+# An adjective has no related meanings, so it is its own field.
 PERSON_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells("person_qualities"))
 THING_QUALITIES = tuple(Word(german, german, _split(english)) for english, german in _cells("thing_qualities"))
 PLACES = tuple(Word(german, field, _split(english)) for english, german, field in _cells("places"))
@@ -100,7 +99,7 @@ AnyConcept = TypeVar("AnyConcept", bound=Concept)
 
 @dataclass(frozen=True)
 class Participant:
-    """Who acts or is acted upon."""
+    """The agent or the object of an action."""
 
     noun: Noun
     quality: Word | None
@@ -108,7 +107,7 @@ class Participant:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a sentence says, whatever its words and word order."""
+    """Meaning of a sentence, independent of its words and word order."""
 
     action: Verb
     agent: Participant
@@ -119,7 +118,7 @@ class Meaning:
 
 
 def draw_meaning(rng: random.Random) -> Meaning:
-    """Draw a meaning: a time and each quality in half of the cases, a negation in one of ten."""
+    """Draw a meaning. A time and each quality have probability 1/2, a negation 1/10."""
     action = rng.choice(VERBS)
     agent = rng.choice(PEOPLE)
     target = rng.choice([noun for noun in NOUNS if noun.kind in action.objects and noun != agent])
@@ -134,7 +133,7 @@ def draw_meaning(rng: random.Random) -> Meaning:
 
 
 def change(meaning: Meaning, slot: str, rng: random.Random) -> Meaning:
-    """Put another concept into one of `SLOTS`, in half of the cases one of the same field where there is one."""
+    """Replace the concept of one of `SLOTS`, with probability 1/2 by one of the same field if possible."""
     if slot == "place":
         return replace(meaning, place=_other(PLACES, meaning.place, rng))
     if slot == "action":
@@ -148,13 +147,13 @@ def change(meaning: Meaning, slot: str, rng: random.Random) -> Meaning:
 
 
 def omit(meaning: Meaning) -> Meaning:
-    """Leave out every slot that may be silent: the time and both qualities."""
+    """Remove the optional parts: the time and both qualities."""
     agent, target = replace(meaning.agent, quality=None), replace(meaning.object, quality=None)
     return replace(meaning, agent=agent, object=target, time=None)
 
 
 def score(first: Meaning, second: Meaning) -> float:
-    """Return how alike two meanings are, from 0 (nothing in common) to 5 (the same), by the rules above."""
+    """Return the similarity of two meanings by the rules above, from 0 (nothing in common) to 5 (the same)."""
     straight = _participant(first.agent, second.agent) + _participant(first.object, second.object)
     crossed = _participant(first.agent, second.object) + _participant(first.object, second.agent)
     parts = [
@@ -186,7 +185,6 @@ def _likeness(first: Concept, second: Concept) -> float:
 
 
 def _optional(weight: float, first: Concept | None, second: Concept | None) -> tuple[float, float]:
-    """Return the weight and the likeness of a slot that may be silent on either side."""
     if first is None and second is None:
         return 0.0, 0.0
     if first is None or second is None:

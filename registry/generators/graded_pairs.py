@@ -1,4 +1,4 @@
-"""Sentence pairs whose similarity is known by construction: meanings, written in one of eight constructions."""
+"""Sentence pairs whose similarity is known by construction, with meanings expressed in eight constructions."""
 
 from __future__ import annotations
 
@@ -22,20 +22,25 @@ KINDS = ("paraphrase", "omission", *_CHANGES, "negation", "role_swap", "unrelate
 
 @GENERATORS.register("graded_pairs")
 class GradedPairs(Generator):
-    """Make graded sentence pairs whose similarity is known by construction.
+    """Generate sentence pairs whose similarity is known by construction.
 
-    A meaning (who did what to whom, where, when, or did not) is drawn and written in one of eight constructions with
-    synonyms at random. The second sentence of a pair states the same meaning, or one that differs in a known way; the
-    gold score is the weighted overlap of the two meanings (`graded_meaning`), never a measure of their wording. Both
-    sentences draw construction and synonyms anew whatever the kind of pair, so wording carries no hint of the score.
-    Pairs come in equal numbers of eight kinds, named in the column `subset`.
+    A random meaning (who did what to whom, where and when, or did not) is expressed in one of eight constructions with
+    random synonyms. The second sentence of a pair has the same meaning, or one with a known difference. The gold score
+    is the weighted overlap of the two meanings (`graded_meaning`) and does not depend on the wording. Construction and
+    synonyms of both sentences are drawn independently of the kind of pair, so they do not reveal the score. The eight
+    kinds of pairs have the same frequency, and the column `subset` names them.
 
-    Training sentences carry a German translation with the same construction. No meaning occurs in two splits.
+    Training sentences have a German translation with the same construction. No meaning occurs in two splits.
 
     Args:
-        sentences: Rows of the split "train".
-        pairs: Rows of "dev", and of "test".
-        seed: The same seed gives the same rows on every machine.
+        sentences: Number of rows of the split "train".
+        pairs: Number of rows of each of the splits "dev" and "test".
+        seed: Random seed. The same seed gives the same rows on every machine.
+
+    Example:
+        [generator]
+        name = "graded_pairs"
+        params = { sentences = 6000, pairs = 1000 }
     """
 
     def __init__(
@@ -47,24 +52,28 @@ class GradedPairs(Generator):
         self.sentences, self.pairs, self.seed = sentences, pairs, seed
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:
-        """Yield `text` and `translation` for "train"; `subset`, `score`, `sentence1`, `sentence2` for "dev" and "test".
+        """Yield the rows of a split.
+
+        "train" has `text` and `translation`. "dev" and "test" have `subset`, `score`, `sentence1` and `sentence2`.
 
         Raises:
-            UnknownNameError: There is no such split.
+            UnknownNameError: If the split does not exist.
         """
         if split not in ("train", "dev", "test"):
-            raise UnknownNameError(f"graded_pairs has no split '{split}'.", "Use 'train', 'dev' or 'test'.")
+            raise UnknownNameError(
+                f"graded_pairs has no split '{split}'", "use 'train', 'dev' or 'test'", code="data.unknown_split"
+            )
         yield from map(dict, _made(self.sentences, self.pairs, self.seed, split))
 
     def draw(self, split: str) -> Iterator[dict[str, str]]:
-        """Yield the rows of a split as they are made."""
+        """Yield the rows of a split one by one."""
         taken: set[Meaning] = set()
         for earlier in ("test", "dev"):
             pairs = self._draw_pairs(earlier, taken)
             if split == earlier:
                 yield from pairs
                 return
-            for _ in pairs:  # later splits avoid what earlier ones say
+            for _ in pairs:  # later splits do not repeat meanings of earlier ones
                 pass
         yield from self._draw_sentences(taken)
 
@@ -101,7 +110,7 @@ class GradedPairs(Generator):
 
 @cache
 def _made(sentences: int, pairs: int, seed: int, split: str) -> list[dict[str, str]]:
-    """Return the rows of a split, made once: a second for every reader otherwise."""
+    """Return the rows of a split. Cached, because drawing takes about a second."""
     return list(GradedPairs(sentences, pairs, seed).draw(split))
 
 
@@ -114,7 +123,7 @@ def _draw_pair(kind: str, rng: random.Random) -> tuple[Meaning, Meaning]:
 
 
 def _counterpart(kind: str, first: Meaning, rng: random.Random) -> Meaning | None:
-    """Return the other meaning of a pair, or None if this kind of pair cannot start from the first."""
+    """Return the other meaning of a pair, or None if `first` does not allow this kind of pair."""
     if kind == "role_swap":
         swapped = replace(first, agent=first.object, object=first.agent)
         return swapped if first.object.noun.kind == "person" else None
@@ -210,6 +219,6 @@ def _oblique(participant: Participant, article: str, ending: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """Close the gaps that silent slots left, and write the text as a sentence."""
+    """Remove the spaces of empty slots, and write the text as a sentence."""
     closed = re.sub(r" +(,|$)", r"\1", re.sub(r" +", " ", text))
     return f"{closed[0].upper()}{closed[1:]}."

@@ -1,4 +1,4 @@
-"""Longer texts made of short ones: consecutive lines of a data set, joined."""
+"""Long texts made of short ones: consecutive lines of a data set, joined."""
 
 from __future__ import annotations
 
@@ -9,31 +9,36 @@ from typing import Annotated
 from pydantic import Field
 
 from registry import GENERATORS
-from registry.catalogue import open_text
-from registry.catalogue.entries import dataset_and_split
+from registry.resources.catalog import open_text
+from registry.resources.catalog.entries import dataset_and_split
 from registry.types import Generator
 
 
 @GENERATORS.register("joined_lines")
 class JoinedLines(Generator):
-    """Join every n consecutive lines of other data sets by blanks.
+    """Join every n consecutive lines of other data sets with spaces.
 
-    Where a data set has its sentences in the order of its documents, this gives texts that keep to their subject, but
-    not the documents themselves: a text may run over the end of one. Lines that fill no last text are left out.
+    If a data set has its sentences in the order of its documents, the lines of a text have the same subject. They are
+    not the documents themselves: a text can continue into the next document. The last incomplete text is omitted.
 
     Args:
-        sources: Data sets of text, "name" for all splits or "name/split" for one, in order.
-        lines: Lines of a text.
+        sources: Data sets of text in order, "name" for all splits or "name/split" for one.
+        lines: Number of lines of a text.
+
+    Example:
+        [generator]
+        name = "joined_lines"
+        params = { sources = ["wiki1m_prefix/train"], lines = 10 }
     """
 
     def __init__(self, sources: list[str], lines: Annotated[int, Field(ge=1)] = 10) -> None:
         self.sources, self.lines = sources, lines
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:  # noqa: ARG002 - the hook's form
-        """Yield `text`, the same whatever the split: the data sets named are not divided again.
+        """Yield `text`, the same for every split, because the sources are not divided again.
 
         Raises:
-            MissingError: One of the data sets is not on this machine and cannot be fetched.
+            MissingError: If a source is not on this machine and cannot be downloaded.
         """
         for written in self.sources:
             texts = (row["text"] for row in open_text(*dataset_and_split(written)))

@@ -1,1 +1,1 @@
-"""The registered training heads, one component a file; found by scan."""
+"""Registered training heads, one component per file."""

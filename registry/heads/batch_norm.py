@@ -1,4 +1,4 @@
-"""Batch normalisation over the rows of chosen views and of all devices, with the exact gradient. Registers nothing."""
+"""Batch normalization over the rows of selected views and all devices, with the exact gradient."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from registry.errors import CseError, suggestion
 from registry.tokens import at_least_single, copy_to_device
 
 Together = Literal["all"] | list[str] | list[list[str]]
-"""Which views share statistics: all, the views named, or several such groups; a view not named has its own."""
+"""Views that share statistics: all, the listed views, or several groups. Other views have separate statistics."""
 EPSILON = 1e-5
 MOMENTUM = 0.1
 
 
 class BatchNorm(nn.Module):
-    """y = γ·(x − mean)/√(var + 10⁻⁵) + β, the statistics those of the rows that share them; torch's `BatchNorm1d`.
+    """Batch normalization as torch's `BatchNorm1d`, with statistics over the rows of selected views.
 
-    Means and biased variances of the batch in training, running ones (momentum 0.1, unbiased) in eval mode, which each
-    forward pass in training updates, group by group. At least single precision.
+    y = γ·(x − mean)/√(var + 10⁻⁵) + β, in single precision or higher. Training uses means and biased variances of the
+    batch, and updates the running ones (momentum 0.1, unbiased) group by group. Evaluation uses the running ones.
 
     Args:
-        width: D.
+        width: Width D of the rows.
         together: Views whose rows share statistics.
-        sync: Over the rows of all devices instead of each device's own.
-        affine: Whether there are γ and β.
+        sync: Whether statistics cover the rows of all devices, or of each device.
+        affine: Whether γ and β are learned.
     """
 
     running_mean: Tensor
@@ -44,14 +44,14 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(width))
 
     def forward(self, rows: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
-        """Return (B, D), whatever the precision of `rows` in single at least.
+        """Return (B, D) in single precision or higher.
 
         Args:
-            rows: (B, D), the rows of several views below each other.
-            groups: View and its rows, in order; empty where all rows are of one view.
+            rows: (B, D) stacked rows of several views.
+            groups: View and number of rows, in order. Empty if all rows belong to one view.
 
         Raises:
-            CseError: One row has statistics of its own, or a view that shares its statistics is not here.
+            CseError: If statistics cover one row only, or a view in `together` does not exist.
         """
         exact = at_least_single(rows)
         if not self.training:
@@ -60,21 +60,22 @@ class BatchNorm(nn.Module):
         scopes = self._scopes([view for view, _ in groups])
         counts = copy_to_device(self._counts(sizes, scopes, groups).to(exact.dtype), exact.device)
         mean = self._sums(torch.split(exact, sizes), scopes) / counts
-        centred = [part - mean[scope] for part, scope in zip(torch.split(exact, sizes), scopes, strict=True)]
-        var = self._sums([part.square() for part in centred], scopes) / counts
+        centered = [part - mean[scope] for part, scope in zip(torch.split(exact, sizes), scopes, strict=True)]
+        var = self._sums([part.square() for part in centered], scopes) / counts
         self._remember(mean.detach(), (var * counts / (counts - 1)).detach())
         scale = (var + EPSILON).sqrt()
-        return self._scaled(torch.cat([part / scale[scope] for part, scope in zip(centred, scopes, strict=True)]))
+        return self._scaled(torch.cat([part / scale[scope] for part, scope in zip(centered, scopes, strict=True)]))
 
     def _scopes(self, views: Sequence[str]) -> list[int]:
-        """Return the number, counted from 0, of the statistics that each view's rows have a part in."""
+        """Return for each view the index, from 0, of its statistics."""
         if self.together == "all" or not views:
             return [0] * max(1, len(views))
         unknown = [view for shared in self.together for view in shared if view not in views]
         if unknown:
             raise CseError(
                 f"together: '{unknown[0]}' is not a view of this encoder.{suggestion(unknown[0], views)}",
-                f"name some of {', '.join(views)}",
+                f"choose from {', '.join(views[:5])}",
+                code="heads.unknown_view",
             )
         owner = {view: shared[0] for shared in self.together for view in shared}
         keys = [owner.get(view, view) for view in views]
@@ -82,7 +83,7 @@ class BatchNorm(nn.Module):
         return [order.index(key) for key in keys]
 
     def _counts(self, sizes: Sequence[int], scopes: Sequence[int], groups: Sequence[tuple[str, int]]) -> Tensor:
-        """Return (S, 1) rows behind each mean: every device has as many as this one."""
+        """Return (S, 1) number of rows of each scope. All devices have the same number."""
         devices = world_size() if self.sync else 1
         found = [0] * (max(scopes) + 1)
         for size, scope in zip(sizes, scopes, strict=True):
@@ -90,13 +91,14 @@ class BatchNorm(nn.Module):
         if min(found) < 2:
             of = f" of view '{groups[scopes.index(found.index(min(found)))][0]}'" if groups else ""
             raise CseError(
-                f"batch normalisation over one row{of}: it has no variance, and its output would be constant",
-                "set train.batch_size to 2 or more (for each device, with sync = false), or share rows by `together`",
+                f"batch normalization requires at least two rows, but has one row{of}",
+                "set train.batch_size to 2 or more (per device, with sync = false), or share statistics by `together`",
+                code="heads.batch_too_small",
             )
         return torch.tensor(found).unsqueeze(1)
 
     def _sums(self, parts: Sequence[Tensor], scopes: Sequence[int]) -> Tensor:
-        """Return (S, D): the sum of the rows of each scope, over all devices where statistics are synchronised."""
+        """Return (S, D) sums of the rows of each scope, over all devices if `sync` is true."""
         own = [
             torch.stack([p.sum(0) for p, s in zip(parts, scopes, strict=True) if s == scope]).sum(0)
             for scope in range(max(scopes) + 1)
@@ -116,7 +118,7 @@ def named(together: Together) -> Literal["all"] | list[list[str]]:
     """Return the groups of views that share statistics.
 
     Raises:
-        CseError: A view is named twice.
+        CseError: If a view appears twice.
     """
     if together == "all":
         return "all"
@@ -125,5 +127,5 @@ def named(together: Together) -> Literal["all"] | list[list[str]]:
     views = [view for group in groups for view in group]
     twice = next((view for view in views if views.count(view) > 1), None)
     if twice is not None:
-        raise CseError(f"together names view '{twice}' twice", "a view has one place: name it once")
+        raise CseError(f"together: view '{twice}' appears twice", "list each view once", code="heads.duplicate_view")
     return groups

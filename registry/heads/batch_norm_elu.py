@@ -1,4 +1,4 @@
-"""ConIsI's head, shared by its contrastive and its interactive objective."""
+"""ConIsI's head for its contrastive and its interactive objective."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ from registry.types import Encoder, Head
 
 @HEADS.register("batch_norm_elu")
 class BatchNormElu(Head):
-    """Normalise each dimension over the batch, then bend it: h = ELU(BN(Wx + b)).
+    """Normalize each dimension over the batch and apply ELU: h = ELU(BN(Wx + b)).
 
-    W from N(0, 0.02²), b zero; BN has scale and shift. Every row reaches both objectives through this one head.
-
-    Args:
-        together: Views whose rows share means and variances: a list of views, a list of such lists, or "all". A view
-            not named has its own, as when the head is called once for each.
-        sync: Over the rows of all devices, so that their number changes nothing; else over each device's own.
+    W from N(0, 0.02²), b zero. BN has scale and shift. Both objectives read the output of this one head.
 
     Shapes: (B, D) → (B, D).
 
-    Source: ConIsI (eq. 2 and 6, whose W, b and BN are the same). Doubtful and settled in methods/conisi.md: which rows
-    make the statistics (C2 → `together`), several devices (C4 → `sync`). Evaluation drops the head (C3); a batch of one
-    row, which has no variance, is refused.
+    Source: ConIsI (eq. 2 and 6, whose W, b and BN are the same). Doubtful and settled in methods/conisi.md: the rows of
+    the statistics (C2 → `together`), several devices (C4 → `sync`). Evaluation drops the head (C3). A batch of one row,
+    which has no variance, is an error.
+
+    Args:
+        together: Views whose rows share means and variances: a list of views, a list of such lists, or "all". Every
+            other view has separate statistics, as if the head were called once for each.
+        sync: Whether statistics cover the rows of all devices, so that their number has no effect, or of each device.
+
+    Example:
+        [encoders.online.heads.batch_norm_elu]
+        together = ["anchor", "positive"]
     """
 
     def __init__(self, together: Together = [], sync: bool = True) -> None:  # noqa: B006 - a declaration
@@ -37,7 +41,7 @@ class BatchNormElu(Head):
         self.sync = sync
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Make the layer; it keeps the width."""
+        """Create the layer, which keeps the width."""
         self.linear = dense_layer(width, width)
         self.norm = BatchNorm(width, self.together, self.sync)
         return width

@@ -1,4 +1,4 @@
-"""BSL's predictor: several MLPs with batch normalisation, one behind the other."""
+"""BSL's predictor: a sequence of MLPs with batch normalization."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from registry.types import Encoder, Head, Tune
 
 @HEADS.register("batch_norm_mlp")
 class BatchNormMlp(Head):
-    """Predict through n MLPs one behind the other, each U·ReLU(V·ReLU(BN(Wx + b)) + c) + d.
+    """Predict by n consecutive MLPs, each U·ReLU(V·ReLU(BN(Wx + b)) + c) + d.
 
-    W is mD × D, V mD × mD and U D × mD, all as torch initialises dense layers; BN has scale and shift. With D = 768,
+    W is mD × D, V mD × mD and U D × mD, all initialized as torch's dense layers. BN has scale and shift. With D = 768,
     n = 3 and m = 10 these are 212 million weights, twice BERT's.
 
     Shapes: (B, D) → (B, D).
@@ -26,11 +26,16 @@ class BatchNormMlp(Head):
     in methods/bsl.md: which rows share statistics (BS3, `together`).
 
     Args:
-        blocks: n.
-        expansion: m, the inner width over D.
-        together: Views whose rows share means and variances: a list of views, a list of such lists, or "all". A view
-            not named has its own, as when the head is called once for each.
-        sync: Over the rows of all devices, so that their number changes nothing; else over each device's own.
+        blocks: Number n of MLPs.
+        expansion: Ratio m of the inner width to D.
+        together: Views whose rows share means and variances: a list of views, a list of such lists, or "all". Every
+            other view has separate statistics, as if the head were called once for each.
+        sync: Whether statistics cover the rows of all devices, so that their number has no effect, or of each device.
+
+    Example:
+        [encoders.online.heads.batch_norm_mlp]
+        blocks = 1
+        expansion = 2
     """
 
     def __init__(
@@ -44,7 +49,7 @@ class BatchNormMlp(Head):
         self.blocks, self.expansion, self.together, self.sync = blocks, expansion, together, sync
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Make the layers; they keep the width."""
+        """Create the layers, which keep the width."""
         inner = self.expansion * width
         self.first, self.norm, self.second, self.third = (nn.ModuleList() for _ in range(4))
         for _ in range(self.blocks):

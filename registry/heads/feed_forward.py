@@ -1,4 +1,4 @@
-"""The projection head of SimCLR's family: two dense layers with a non-linearity between them."""
+"""SimCLR's projection head: two dense layers with a non-linearity between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from registry.types import Encoder, Head, Tune
 class FeedForward(Head):
     """Project by two dense layers: V·σ(Ux + b) + c, with `last_activation` σ(V·σ(Ux + b) + c).
 
-    Weights and biases start as torch's dense layers do: uniform in ±1/√(width before).
+    Weights and biases are initialized as torch's dense layers: uniform in ±1/√(input width).
 
     Shapes: (B, D) → (B, width).
 
@@ -25,11 +25,16 @@ class FeedForward(Head):
     dimensions; VaSCL (Zhang et al. 2022) with ReLU, without biases, to 128 dimensions.
 
     Args:
-        hidden: Width between the layers; that of what comes in if left out.
-        width: Width of what comes out; that of what comes in if left out.
-        activation: σ.
-        last_activation: Whether σ follows the second layer too.
-        bias: Whether there are b and c.
+        hidden: Width between the layers. Default: the input width.
+        width: Output width. Default: the input width.
+        activation: Activation σ.
+        last_activation: Whether σ also follows the second layer.
+        bias: Whether the layers have biases b and c.
+
+    Example:
+        [encoders.online.heads.feed_forward]
+        width = 128
+        activation = "gelu"
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class FeedForward(Head):
         self.last_activation = last_activation
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Make the layers."""
+        """Create the layers."""
         hidden, out = self.hidden or width, self.width or width
         self.first = nn.Linear(width, hidden, bias=self.bias)
         self.second = nn.Linear(hidden, out, bias=self.bias)

@@ -1,4 +1,4 @@
-"""WhitenedCSE's head: the batch whitened inside random groups of dimensions."""
+"""WhitenedCSE's head: whitening of the batch within random groups of dimensions."""
 
 from __future__ import annotations
 
@@ -18,27 +18,33 @@ from registry.types import Encoder, Head
 
 @HEADS.register("group_whitening")
 class GroupWhitening(Head):
-    """Give each view's rows mean 0 and, inside each of G groups of dimensions, covariance I.
+    """Whiten each view's rows: mean 0 and, within each of G groups of dimensions, covariance I.
 
     xᵍ ← (xᵍ − μᵍ)·U·diag(1/√(s + ε))·Uᵀ with Cᵍ = U·diag(s)·Uᵀ the covariance (divisor N) of the N rows of a view, on
-    all devices, in the D/G dimensions of group g. Groups are made of a random order of the dimensions, another one for
-    each view and step, from torch's global stream; in eval mode they are as the dimensions stand. It has no weights.
+    all devices, in the D/G dimensions of group g. In training, groups are consecutive parts of a random permutation of
+    the dimensions, sampled for each view and step from torch's global generator. Evaluation uses the original order.
+    The head has no weights.
 
-    Shapes: (B, D) → (B, D), in at least single precision.
+    Shapes: (B, D) → (B, D), in single precision or higher.
 
-    Source: WhitenedCSE (Zhuo et al. 2023, section 3.2) and its code (`ShuffledGroupWhitening`), behind which stands a
-    dense layer with tanh (`mlp`); evaluation drops both. Doubtful and settled in methods/whitenedcse.md: which rows are
-    a view (WH2), no gradient through the covariance (WH3 → `detach_statistics`), directions without variance (WH6 →
+    Source: WhitenedCSE (Zhuo et al. 2023, section 3.2) and its code (`ShuffledGroupWhitening`), followed by a dense
+    layer with tanh (`mlp`); evaluation drops both. Doubtful and settled in methods/whitenedcse.md: which rows are a
+    view (WH2), no gradient through the covariance (WH3 → `detach_statistics`), directions without variance (WH6 →
     `epsilon`).
 
     Args:
-        groups: G; it divides D.
-        shuffle: Whether dimensions are ordered at random; a single group is not.
-        detach_statistics: Whether the covariance is a constant for the gradient, as in the code; the mean never is.
-        epsilon: ε; 0 divides by what is there, as published.
+        groups: Number G of groups, a divisor of D.
+        shuffle: Whether the order of dimensions is random. It has no effect with one group.
+        detach_statistics: Whether the gradient treats the covariance as a constant, as in the code. The mean always has
+            gradient.
+        epsilon: Constant ε added to the variances. 0 is the published version.
 
     Raises:
-        CseError: G does not divide D, or a view has one row.
+        CseError: If G does not divide D, or a view has one row.
+
+    Example:
+        [encoders.online.heads.group_whitening]
+        groups = 64
     """
 
     def __init__(
@@ -53,11 +59,13 @@ class GroupWhitening(Head):
         self.detach_statistics, self.epsilon = detach_statistics, epsilon
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Check that the groups are equally large; the width stays."""
+        """Check that G divides the width, and return the same width."""
         if width % self.groups:
             near = max(count for count in range(1, min(self.groups, width) + 1) if width % count == 0)
             raise CseError(
-                f"group_whitening: groups = {self.groups} does not divide the width {width}", f"set groups = {near}"
+                f"group_whitening: groups = {self.groups} does not divide the width {width}",
+                f"set groups = {near}",
+                code="heads.indivisible_width",
             )
         return width
 
@@ -69,11 +77,15 @@ class GroupWhitening(Head):
     def _whitened(self, rows: Tensor) -> Tensor:
         count, width = len(rows) * world_size(), rows.shape[1]
         if count < 2:
-            raise CseError("group_whitening: a view of one row has no covariance", "set train.batch_size to 2 or more")
+            raise CseError(
+                "group_whitening requires at least two rows per view, but has one row",
+                "set train.batch_size to 2 or more",
+                code="heads.batch_too_small",
+            )
         with torch.autocast(rows.device.type, enabled=False):
             order = self._order(width, rows.device)
-            centred = rows[:, order] - (sum_devices(rows.sum(dim=0)) / count)[order]
-            parts = centred.view(len(rows), self.groups, -1).transpose(0, 1)
+            centered = rows[:, order] - (sum_devices(rows.sum(dim=0)) / count)[order]
+            parts = centered.view(len(rows), self.groups, -1).transpose(0, 1)
             covariance = sum_devices(parts.transpose(1, 2) @ parts) / count
             variances, directions = torch.linalg.eigh(covariance.detach() if self.detach_statistics else covariance)
             scale = (variances.clamp(min=0) + self.epsilon).rsqrt()
@@ -81,7 +93,7 @@ class GroupWhitening(Head):
             return white.transpose(0, 1).flatten(1)[:, order.argsort()]
 
     def _order(self, width: int, device: torch.device) -> Tensor:
-        """Return which dimension stands where, the same on every device: the order of numbers that all add up."""
+        """Return a permutation of the dimensions, equal on every device because random numbers are summed."""
         if not (self.shuffle and self.training):
             return torch.arange(width, device=device)
         return sum_devices(torch.rand(width, device=device)).argsort()

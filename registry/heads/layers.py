@@ -1,4 +1,4 @@
-"""Layers that several heads are made of. Registers nothing."""
+"""Shared layers of heads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from registry.types import Encoder, Head
 
 
 def dense_layer(width: int, out: int) -> nn.Linear:
-    """Return a layer with weights from N(0, 0.02²) and no bias at the start, as BERT initialises."""
+    """Return a dense layer with BERT's initialization: weights from N(0, 0.02²), bias zero."""
     layer = nn.Linear(width, out)
     nn.init.normal_(layer.weight, std=0.02)
     nn.init.zeros_(layer.bias)
@@ -19,10 +19,10 @@ def dense_layer(width: int, out: int) -> nn.Linear:
 
 
 class Dense(Head):
-    """One dense layer, `linear`, and σ: (B, D) → (B, D), unless the layer has another width.
+    """One dense layer, `linear`, and σ: (B, D) → (B, D), or another width in subclasses.
 
     Args:
-        activation: σ, tanh or the identity.
+        activation: Activation σ, tanh or the identity.
     """
 
     linear: nn.Linear
@@ -32,7 +32,7 @@ class Dense(Head):
         self.sigma = activation
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Make the layer; it keeps the width."""
+        """Create the layer, which keeps the width."""
         self.linear = dense_layer(width, width)
         return width
 
@@ -42,16 +42,16 @@ class Dense(Head):
         return output.tanh() if self.sigma == "Tanh" else output
 
     def dense(self) -> tuple[Tensor, Tensor, str]:
-        """Return the layer."""
+        """Return weight, bias and activation."""
         return self.linear.weight, self.linear.bias, self.sigma
 
 
 class FixedDense(Dense):
-    """A dense layer that was saved with a model.
+    """Dense layer saved with a model.
 
     Args:
-        weight: W, (out, width).
-        bias: b, (out,).
+        weight: Weight W, (out, width).
+        bias: Bias b, (out,).
         activation: "Tanh" or "Identity".
     """
 
@@ -61,5 +61,5 @@ class FixedDense(Dense):
         self.linear.weight, self.linear.bias = nn.Parameter(weight), nn.Parameter(bias)
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Return the layer's own width; that it takes `width` was checked when it was saved."""
+        """Return the output width. The input width was checked when the model was saved."""
         return self.linear.out_features

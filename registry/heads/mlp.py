@@ -8,11 +8,15 @@ from registry.heads.layers import Dense
 
 @HEADS.register("mlp")
 class Mlp(Dense):
-    """Bend the pooled vector once: tanh(Wx + b), W from N(0, 0.02²), b zero.
+    """Apply one dense layer with tanh: tanh(Wx + b), W from N(0, 0.02²), b zero.
 
     Shapes: (B, D) → (B, D).
 
-    Source: SimCSE's code (`MLPLayer`, `init_weights`); freshly initialised, not the checkpoint's next-sentence pooler.
+    Source: SimCSE's code (`MLPLayer`, `init_weights`), which starts from random weights, not from the checkpoint's
+    next-sentence pooler.
+
+    Example:
+        [encoders.online.heads.mlp]
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The layer that BERT has behind [CLS], as a training head."""
+"""BERT's pooler, the dense layer after [CLS], as a training head."""
 
 from __future__ import annotations
 
@@ -12,29 +12,34 @@ from torch import Tensor
 from registry import HEADS
 from registry.errors import CseError, MissingError
 from registry.heads.layers import Dense
-from registry.models import locate
+from registry.resources.models import locate
 from registry.types import Encoder
 
 _ENDINGS = ("pooler.dense.weight", "pooler.weight")
-"""How the names of the pooler's weights end: BERT, RoBERTa and their like; ALBERT."""
+"""Endings of the names of pooler weights: in BERT, RoBERTa and similar models, and in ALBERT."""
 
 
 @HEADS.register("pooler")
 class Pooler(Dense):
-    """Map the pooled vector by one dense layer that starts as the checkpoint's own pooler.
+    """Apply one dense layer with the initial weights of the checkpoint's own pooler.
 
-    Wx + b, or tanh(Wx + b) as BERT computes it.
+    Wx + b, or tanh(Wx + b) as in BERT.
 
     Shapes: (B, D) → (B, D).
 
     Source: MoCoSE's code (`MoCoSEModel`: `Linear(d, d)` on [CLS] without tanh, copied from BERT's pooler); BERT
-    (Devlin et al. 2019). Doubtful: neither tanh nor start is in MoCoSE's paper (methods/mocose.md M10, `activation`
-    and `initial`).
+    (Devlin et al. 2019). Doubtful: MoCoSE's paper specifies neither tanh nor initial weights (methods/mocose.md M10,
+    `activation` and `initial`).
 
     Args:
-        activation: "none" as MoCoSE, "tanh" as BERT.
-        initial: "checkpoint" takes the weights that next-sentence prediction trained; "random" draws W from
-            N(0, 0.02²), for checkpoints that were saved without them.
+        activation: "none" as in MoCoSE, "tanh" as in BERT.
+        initial: "checkpoint" for the weights of next-sentence prediction, or "random" with W from N(0, 0.02²), for
+            checkpoints without these weights.
+
+    Example:
+        [encoders.online.heads.pooler]
+        activation = "tanh"
+        initial = "random"
     """
 
     def __init__(
@@ -44,11 +49,11 @@ class Pooler(Dense):
         self.initial = initial
 
     def fit(self, width: int, encoder: Encoder) -> int:
-        """Make the layer; it keeps the width.
+        """Create the layer, which keeps the width.
 
         Raises:
-            CseError: The checkpoint's pooler takes another width.
-            MissingError: The checkpoint has no pooler.
+            CseError: If the checkpoint's pooler has another width.
+            MissingError: If the checkpoint has no pooler.
         """
         super().fit(width, encoder)
         if self.initial == "random":
@@ -56,8 +61,9 @@ class Pooler(Dense):
         weight, bias = checkpoint_pooler(encoder)
         if tuple(weight.shape) != (width, width):
             raise CseError(
-                f"pooler: the checkpoint's layer is {weight.shape[1]} wide, the vectors before it {width}",
-                'put pooler first among the heads, or set initial = "random"',
+                f"pooler: the checkpoint's layer expects {weight.shape[1]} dimensions, but its input has {width}",
+                'make pooler the first head, or set initial = "random"',
+                code="heads.width_mismatch",
             )
         with torch.no_grad():
             self.linear.weight.copy_(weight)
@@ -66,39 +72,41 @@ class Pooler(Dense):
 
 
 def checkpoint_pooler(encoder: Encoder) -> tuple[Tensor, Tensor]:
-    """Return weight and bias of the dense layer that the encoder's checkpoint has behind [CLS].
+    """Return weight and bias of the pooler in the encoder's checkpoint.
 
     Raises:
-        CseError: The encoder is made from no checkpoint.
-        MissingError: The checkpoint has no such layer.
+        CseError: If the encoder has no checkpoint.
+        MissingError: If the checkpoint has no pooler.
     """
     model = getattr(encoder, "model", None)
     if not isinstance(model, str):
         raise CseError(
-            f'pooler: initial = "checkpoint" needs an encoder with a checkpoint, not {type(encoder).__name__}',
+            f'pooler: initial = "checkpoint" requires an encoder with a checkpoint, not {type(encoder).__name__}',
             'set initial = "random"',
+            code="heads.no_checkpoint",
         )
-    folder = locate(model)
-    weights = _read(folder)
+    directory = locate(model)
+    weights = _read(directory)
     if weights is None:
         raise MissingError(
-            f'pooler: initial = "checkpoint", but the checkpoint of model {model!r} in {folder} has no pooler weights '
-            f"(none of its tensors ends in {' or '.join(_ENDINGS)})",
-            'set initial = "random", or use a checkpoint that was saved with its next-sentence pooler',
+            f'pooler: initial = "checkpoint", but the checkpoint of model {model!r} in {directory} has no pooler: no '
+            f"tensor name ends in {' or '.join(_ENDINGS)}",
+            'set initial = "random", or use a checkpoint with a next-sentence pooler',
+            code="heads.no_pooler",
         )
     return weights
 
 
-def _read(folder: Path) -> tuple[Tensor, Tensor] | None:
-    """Return weight and bias from the file that holds them, in single precision."""
+def _read(directory: Path) -> tuple[Tensor, Tensor] | None:
+    """Return weight and bias in single precision, or None if no file contains them."""
     from safetensors import safe_open
 
-    files = sorted(folder.glob("*.safetensors"))
+    files = sorted(directory.glob("*.safetensors"))
     for file in files:
         with safe_open(file, framework="pt") as opened:
             if (name := _weight_name(opened.keys())) is not None:
                 return opened.get_tensor(name).float(), opened.get_tensor(_bias_name(name)).float()
-    for file in () if files else sorted(folder.glob("pytorch_model*.bin")):
+    for file in () if files else sorted(directory.glob("pytorch_model*.bin")):
         content = torch.load(file, map_location="cpu", weights_only=True)
         if (name := _weight_name(content)) is not None:
             return content[name].float(), content[_bias_name(name)].float()

@@ -1,4 +1,4 @@
-"""MoCoSE's predictor: what the online side has and the target side lacks."""
+"""MoCoSE's predictor, which only the online side has."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from registry.types import Tune
 class Predictor(Projection):
     """Predict the other side's projection by n layers: n − 1 times drop(LayerNorm(Wx + b)), then tanh(Wx + b).
 
-    W from N(0, 0.02²), b zero. 0 layers leave the vector as it is. What is predicted has to be as wide as the output.
+    W from N(0, 0.02²), b zero. With 0 layers the head is the identity. The predicted embedding must have the output
+    width.
 
     Shapes: (B, D) → (B, width).
 
@@ -25,9 +26,14 @@ class Predictor(Projection):
     for a predictor on one side.
 
     Args:
-        layers: n.
-        width: Width of what comes out; that of what comes in if left out.
-        dropout: After each layer but the last.
+        layers: Number n of layers.
+        width: Output width. Default: the input width.
+        dropout: Dropout rate after each layer except the last.
+
+    Example:
+        [encoders.online.heads.predictor]
+        layers = 2
+        dropout = 0.1
     """
 
     name = "predictor"
@@ -36,12 +42,12 @@ class Predictor(Projection):
         super().__init__(layers, **projection)
 
     def parts(self, width: int, out: int) -> list[nn.Module]:
-        """Return the blocks, and a last layer with tanh."""
+        """Return the blocks, followed by a dense layer with tanh."""
         first = [part for _ in range(self.layers - 1) for part in self.block(width, width)]
         return [*first, dense_layer(width, out), nn.Tanh()]
 
     def dense(self) -> tuple[Tensor, Tensor, str] | None:
-        """Return the layer where there is but one."""
+        """Return weight, bias and activation if the head is a single layer, else None."""
         if self.layers != 1:
             return None
         only = self.network[0]

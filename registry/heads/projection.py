@@ -1,4 +1,4 @@
-"""MoCoSE's projection: dense layers with normalisation and dropout, no non-linearity."""
+"""MoCoSE's projection: dense layers with normalization and dropout, without non-linearity."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from registry.types import Encoder, Head, Tune
 
 @HEADS.register("projection")
 class Projection(Head):
-    """Project by n layers drop(LayerNorm(Wx + b)), the last of which may change the width.
+    """Project by n layers drop(LayerNorm(Wx + b)), of which the last can change the width.
 
-    W from N(0, 0.02²), b zero. 0 layers leave the vector as it is.
+    W from N(0, 0.02²), b zero. With 0 layers the head is the identity.
 
     Shapes: (B, D) → (B, width).
 
     Source: MoCoSE (2022, section 3.2; Table 4 sweeps the layers, Table 6a the width) and its code, which has one layer
-    and crashes on more; two and three are built here as its predictor builds them (methods/mocose.md §3).
+    and fails with more; two and three layers are built as those of its predictor (methods/mocose.md §3).
 
     Args:
-        layers: n.
-        width: Width of what comes out; that of what comes in if left out. The queue and a predictor behind follow it
-            (M18).
-        dropout: After each layer.
+        layers: Number n of layers.
+        width: Output width, which also applies to the queue and to a predictor after this head (M18). Default: the
+            input width.
+        dropout: Dropout rate after each layer.
+
+    Example:
+        [encoders.online.heads.projection]
+        layers = 1
+        width = 256
     """
 
     name = "projection"
@@ -44,27 +49,28 @@ class Projection(Head):
         self.layers, self.width, self.dropout = layers, width, dropout
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
-        """Make the layers.
+        """Create the layers.
 
         Raises:
-            CseError: No layer is there to change the width.
+            CseError: If `width` differs from the input width and there are no layers.
         """
         out = width if self.width is None else self.width
         if self.layers == 0 and out != width:
             raise CseError(
-                f"{self.name}: layers = 0 keeps {width} dimensions, width = {out} asks for others",
-                "leave width out, or use one layer or more",
+                f"{self.name}: width = {out} differs from the input width {width}, but layers = 0",
+                "omit width, or set layers to 1 or more",
+                code="heads.width_without_layers",
             )
         self.network = nn.Sequential(*self.parts(width, out) if self.layers else ())
         return out
 
     def parts(self, width: int, out: int) -> list[nn.Module]:
-        """Return the modules of one layer or more that make `out` dimensions of `width`."""
+        """Return the modules that map `width` to `out` dimensions, for at least one layer."""
         outs = [width] * (self.layers - 1) + [out]
         return [part for each in outs for part in self.block(width, each)]
 
     def block(self, width: int, out: int) -> list[nn.Module]:
-        """Return a dense layer, normalised and dropped; there is no non-linearity in it."""
+        """Return a dense layer, normalization and dropout."""
         return [dense_layer(width, out), nn.LayerNorm(out), nn.Dropout(self.dropout)]
 
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form

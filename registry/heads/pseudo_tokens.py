@@ -18,13 +18,13 @@ from registry.types import Encoder, Head, Tune
 
 @HEADS.register("pseudo_tokens")
 class PseudoTokens(Head):
-    """Express the pooled vector again through M learned pseudo tokens, the same number for every sentence.
+    """Re-express the pooled vector through M learned pseudo tokens, the same number for every sentence.
 
     Q = Attention(P; c),  r = Attention(c; Q),
     with c the pooled vector, P the M pseudo tokens, and Attention(x; y) BERT's multi-head self-attention with queries
-    from x, keys and values from y, without output layer, residual and normalisation. The first attention has one key,
-    so that its softmax is 1 and each row of Q is the value of c: P gets no gradient, and r depends on M through the
-    dropout of attention alone (PT1). Weights and P are drawn from N(0, 0.02²), biases are 0.
+    from x, keys and values from y, without output layer, residual and normalization. The first attention has one key,
+    so its softmax is 1 and each row of Q is the value of c: P gets no gradient, and r depends on M only through the
+    dropout of the attention (PT1). Weights and P are from N(0, 0.02²), biases are 0.
 
     Shapes: (B, D) → (B, D).
 
@@ -32,12 +32,16 @@ class PseudoTokens(Head):
     methods/pt_bert.md: the paper's pseudo tokens attend to the sentence's tokens, the code's to [CLS] (PT1).
 
     Args:
-        tokens: M.
-        attention_heads: Of both attentions; as many as the encoder's blocks have if left out.
-        dropout: Of the attention weights.
+        tokens: Number M of pseudo tokens.
+        attention_heads: Number of heads of both attentions. Default: that of the encoder's blocks.
+        dropout: Dropout rate of the attention weights.
 
     Raises:
-        CseError: The encoder does not say how many heads its blocks have, or the width cannot be divided by it.
+        CseError: If the encoder does not specify a number of heads, or the number does not divide the width.
+
+    Example:
+        [encoders.online.heads.pseudo_tokens]
+        tokens = 128
     """
 
     def __init__(
@@ -50,12 +54,21 @@ class PseudoTokens(Head):
         self.tokens, self.attention_heads, self.dropout = tokens, attention_heads, dropout
 
     def fit(self, width: int, encoder: Encoder) -> int:
-        """Make the pseudo tokens and both attentions; they keep the width."""
+        """Create the pseudo tokens and both attentions, which keep the width."""
         config = getattr(getattr(encoder, "backbone", None), "config", None)
         count = self.attention_heads or getattr(config, "num_attention_heads", None)
-        if count is None or width % count:
-            why = f"{width} dimensions cannot be divided among {count}" if count else "the encoder's blocks have none"
-            raise CseError(f"pseudo_tokens: attention_heads: {why}", "set attention_heads to a divisor of the width")
+        if count is None:
+            raise CseError(
+                "pseudo_tokens: the encoder does not specify a number of attention heads",
+                f"set attention_heads to a divisor of the width {width}",
+                code="heads.no_attention_heads",
+            )
+        if width % count:
+            raise CseError(
+                f"pseudo_tokens: attention_heads = {count} does not divide the width {width}",
+                "set attention_heads to a divisor of the width",
+                code="heads.indivisible_width",
+            )
         self.pseudo = nn.Parameter(torch.empty(self.tokens, width).normal_(std=0.02))
         self.inner = Attention(width, count, self.dropout)
         self.outer = Attention(width, count, self.dropout)
@@ -70,12 +83,12 @@ class PseudoTokens(Head):
 
 
 class Attention(nn.Module):
-    """Scaled dot-product attention of several heads, their outputs beside each other: softmax(qkᵀ/√d)·v.
+    """Multi-head scaled dot-product attention with concatenated outputs: softmax(qkᵀ/√d)·v.
 
     Args:
-        width: D.
-        heads: How many; each is D/heads = d wide.
-        dropout: Of the weights.
+        width: Width D.
+        heads: Number of heads, each with width d = D/heads.
+        dropout: Dropout rate of the attention weights.
     """
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
@@ -84,13 +97,13 @@ class Attention(nn.Module):
         self.query, self.key, self.value = (dense_layer(width, width) for _ in range(3))
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, asking: Tensor, asked: Tensor) -> Tensor:
-        """Return (B, n, D) for asking (B, n, D), or (1, n, D) where all rows ask the same, and asked (B, m, D)."""
+    def forward(self, queries: Tensor, context: Tensor) -> Tensor:
+        """Return (B, n, D) for queries (B, n, D), or (1, n, D) if shared by all rows, and context (B, m, D)."""
         query, key, value = (
             layer(rows).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for layer, rows in ((self.query, asking), (self.key, asked), (self.value, asked))
+            for layer, rows in ((self.query, queries), (self.key, context), (self.value, context))
         )
-        rate = self.dropout.p if self.training else 0.0  # a module, so that a momentum copy can be given its own rate
-        asks = query.expand(len(asked), -1, -1, -1)
-        mixed: Tensor = F.scaled_dot_product_attention(asks, key, value, dropout_p=rate)
+        rate = self.dropout.p if self.training else 0.0  # a module, so that a momentum copy can have another rate
+        query = query.expand(len(context), -1, -1, -1)
+        mixed: Tensor = F.scaled_dot_product_attention(query, key, value, dropout_p=rate)
         return mixed.transpose(1, 2).flatten(-2)

@@ -1,1 +1,1 @@
-"""Word lists shipped with cse, and readers of larger ones."""
+"""Word lists in the package, and readers of WordNet."""

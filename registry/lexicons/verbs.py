@@ -1,8 +1,8 @@
-"""English verbs and their irregular forms: read from WordNet's files, written to a table, read from the table.
+"""English verbs and their irregular forms, read from WordNet's files or from the table in the package.
+
+The table is made by
 
     python -m registry.lexicons.verbs /usr/share/wordnet > registry/lexicons/verbs_en.tsv
-
-makes the table that is shipped.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Verbs:
     """Verbs in their base form.
 
     Args:
-        irregular: Verb → its irregular forms, none for most.
+        irregular: Verb → its irregular forms. Empty for regular verbs.
     """
 
     irregular: Mapping[str, tuple[str, ...]]
 
     def past(self, word: str) -> str | None:
-        """Return the verb that a word is a past form or a past participle of."""
+        """Return the verb of a past form or past participle, or None."""
         if word in self._bases:
             return self._bases[word]
         for ending, base in (("ied", "y"), ("ed", "e"), ("ed", "")):
@@ -41,7 +41,7 @@ class Verbs:
         return None
 
     def third_person(self, word: str) -> str | None:
-        """Return the verb that a word is the third person of."""
+        """Return the verb of a third-person form, or None."""
         if word == "has":
             return "have"
         for ending, base in (("ies", "y"), ("s", ""), ("es", "")):
@@ -55,35 +55,43 @@ class Verbs:
         return {form: verb for form, verb in forms if not form.endswith(("ing", "s"))}
 
     def _strong(self, verb: str) -> bool:
-        """Whether its past is no form in -ed: "seed" is none of "see"."""
+        """Return whether the past of a verb does not end in -ed. For example, "seed" is not a form of "see"."""
         return any(not form.endswith(("ed", "ing", "s")) for form in self.irregular[verb])
 
 
 @cache
 def shipped() -> Verbs:
-    """Return the table that comes with cse: WordNet 3.0."""
+    """Return the table in the package, made from WordNet 3.0."""
     with TABLE.open(encoding="utf-8") as file:
         rows = (line.rstrip("\n").split("\t") for line in file)
         return Verbs({verb: tuple(forms.split()) for verb, forms in rows})
 
 
 def installed(folder: Path) -> Verbs:
-    """Return the verbs of the WordNet whose `index.verb` and `verb.exc` are in `folder`: single lower-case words.
+    """Return the verbs of an installed WordNet that are single lower-case words.
+
+    Args:
+        folder: Directory of `index.verb` and `verb.exc`.
 
     Raises:
-        MissingError: One of the files is not there.
-        CseError: One of them is not in WordNet's format.
+        MissingError: If a file does not exist.
+        CseError: If a file is not in WordNet's format.
     """
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise MissingError(
-            f"no WordNet in {folder}: {', '.join(missing)} missing",
-            "name the folder of index.verb (Debian: apt install wordnet-base, then /usr/share/wordnet)",
+            f"no WordNet in '{folder}': {', '.join(missing)} missing",
+            "give the directory of index.verb, on Debian /usr/share/wordnet after `apt install wordnet-base`",
+            code="lexicons.missing_file",
         )
     found: dict[str, set[str]] = {verb: set() for verb, *_ in _fields(folder / "index.verb") if WORD.fullmatch(verb)}
     for form, *verbs in _fields(folder / "verb.exc"):
         if not verbs:
-            raise CseError(f"{folder / 'verb.exc'}: {form!r} has no verb beside it", "see wndb(5WN) for the format")
+            raise CseError(
+                f"{folder / 'verb.exc'}: no verb follows '{form}'",
+                "install WordNet again: `man 5 wndb` describes the format",
+                code="lexicons.invalid_format",
+            )
         for verb in verbs:
             if verb in found and form != verb and WORD.fullmatch(form):
                 found[verb].add(form)
@@ -91,7 +99,7 @@ def installed(folder: Path) -> Verbs:
 
 
 def _fields(file: Path) -> Iterator[list[str]]:
-    """Yield the fields of each line but those of the licence, which are indented."""
+    """Yield the fields of each line. Lines of the license are indented and omitted."""
     with file.open(encoding="utf-8") as lines:
         yield from (line.split() for line in lines if line.strip() and not line.startswith("  "))
 

@@ -1,8 +1,8 @@
-"""Antonyms: read from the files of an installed WordNet, written to a table, read from the table.
+"""English antonyms, read from WordNet's files or from the table in the package.
+
+The table is made by
 
     python -m registry.lexicons.wordnet /usr/share/wordnet > registry/lexicons/antonyms_en.tsv
-
-makes the table that is shipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from registry.errors import CseError, MissingError
 TABLE = Path(__file__).with_name("antonyms_en.tsv")
 FILES = {"n": "data.noun", "v": "data.verb", "a": "data.adj", "r": "data.adv"}
 WORD = re.compile(r"[a-z]+(?:['-][a-z]+)*")
-"""Lemmas kept: one word of lower-case letters, so no names and no phrases."""
+"""Pattern of accepted lemmas: single lower-case words, without names and phrases."""
 
 Antonyms = Mapping[str, tuple[str, ...]]
 """Word → its antonyms of all parts of speech, sorted."""
@@ -27,24 +27,28 @@ Antonyms = Mapping[str, tuple[str, ...]]
 
 @cache
 def shipped() -> Antonyms:
-    """Return the table that comes with cse: WordNet 3.0."""
+    """Return the table in the package, made from WordNet 3.0."""
     with TABLE.open(encoding="utf-8") as file:
         rows = (line.rstrip("\n").split("\t") for line in file)
         return {word: tuple(opposites.split(" ")) for word, opposites in rows}
 
 
 def installed(folder: Path) -> Antonyms:
-    """Return the antonyms of the WordNet whose `data.noun`, `data.verb`, `data.adj` and `data.adv` are in `folder`.
+    """Return the antonyms of an installed WordNet.
+
+    Args:
+        folder: Directory of `data.noun`, `data.verb`, `data.adj` and `data.adv`.
 
     Raises:
-        MissingError: One of the files is not there.
-        CseError: One of them is not in WordNet's format.
+        MissingError: If a file does not exist.
+        CseError: If a file is not in WordNet's format.
     """
     missing = [name for name in FILES.values() if not (folder / name).is_file()]
     if missing:
         raise MissingError(
-            f"no WordNet in {folder}: {', '.join(missing)} missing",
-            "name the folder of data.noun (Debian: apt install wordnet-base, then /usr/share/wordnet)",
+            f"no WordNet in '{folder}': {', '.join(missing)} missing",
+            "give the directory of data.noun, on Debian /usr/share/wordnet after `apt install wordnet-base`",
+            code="lexicons.missing_file",
         )
     files = {part: (folder / name).read_bytes() for part, name in FILES.items()}
     found: defaultdict[str, set[str]] = defaultdict(set)
@@ -54,15 +58,19 @@ def installed(folder: Path) -> Antonyms:
                 found[word].add(opposite)
                 found[opposite].add(word)
     except (ValueError, IndexError, KeyError) as error:
-        raise CseError(f"{folder}: not in WordNet's format: {error}", "see wndb(5WN) for the format") from error
+        raise CseError(
+            f"files in '{folder}' are not in WordNet's format: {error}",
+            "install WordNet again: `man 5 wndb` describes the format",
+            code="lexicons.invalid_format",
+        ) from error
     return {word: tuple(sorted(opposites)) for word, opposites in sorted(found.items())}
 
 
 def _pairs(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
-    """Yield both words of every antonym pointer; it points from one word of a synset to one word of another."""
+    """Yield both words of every antonym pointer. A pointer links a word of one synset to a word of another."""
     for content in files.values():
         for line in content.split(b"\n"):
-            if b" ! " not in line or line.startswith(b"  "):  # the licence at the top is indented
+            if b" ! " not in line or line.startswith(b"  "):  # the license at the top is indented
                 continue
             words, rest = _words(line)
             for at in range(1, 4 * int(rest[0]), 4):
@@ -74,7 +82,7 @@ def _pairs(files: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _words(line: bytes) -> tuple[list[str], list[str]]:
-    """Return the words of a synset without their markers, and the fields from the number of pointers on."""
+    """Return the words of a synset without markers, and the fields from the number of pointers."""
     fields = line.decode().partition(" | ")[0].split(" ")
     end = 4 + 2 * int(fields[3], 16)
     return [word.partition("(")[0] for word in fields[4:end:2]], fields[end:]

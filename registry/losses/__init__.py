@@ -1,1 +1,1 @@
-"""The registered losses, one component a file; found by scan."""
+"""Registered losses, one component per file."""

@@ -1,4 +1,4 @@
-"""Alignment: how far apart the two views of a sentence lie on the unit sphere."""
+"""Alignment: the distance between the two views of a sentence on the unit sphere."""
 
 from __future__ import annotations
 
@@ -15,20 +15,28 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("alignment")
 class Alignment(Loss):
-    """Bring the views of a sentence together: the mean over i of ‖aᵢ − bᵢ‖^α, a and b the vectors at unit length.
+    """Minimize the distance between the unit vectors of a sentence's two views.
 
-    For α = 2 that is 2(1 − s(aᵢ,bᵢ)) with s the cosine; over the D dimensions it is divided by D, and so the mean
-    squared error of the unit vectors.
+    ℓ = (1/N)·Σᵢ ‖aᵢ − bᵢ‖^α,
+    with a and b the embeddings of the two views at unit length. For α = 2, ‖aᵢ − bᵢ‖² = 2(1 − s(aᵢ,bᵢ)), with s the
+    cosine. Divided by the D dimensions, it is the mean squared error of the unit vectors.
 
     Shapes: anchor, positive (N, D); result a scalar.
 
     Source: Wang and Isola 2020 (alignment, α = 2); InforMin-CL (Chen et al. 2022; `informin-cl/models.py`), whose two
-    terms MSE(a, b) + MSE(b, a) are this one, over dimensions, with weight 2 (methods/informin_cl.md IM1). Doubtful:
-    whether its weight is one of a mean or of a sum over dimensions (IM2, `over`).
+    terms MSE(a, b) + MSE(b, a) equal this loss over dimensions with weight 2 (methods/informin_cl.md IM1). Doubtful:
+    whether its weight belongs to a mean or a sum over dimensions (IM2, `over`).
 
     Args:
-        power: α.
-        over: What the mean is over: "sentences", or their "dimensions" too.
+        power: Exponent α of the distance.
+        over: Axes of the mean: "sentences", or "dimensions" for sentences and dimensions.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.alignment import Alignment
+        >>> views = torch.eye(3)
+        >>> round(Alignment()(views, views.roll(1, dims=0)).item(), 4)
+        2.0
     """
 
     def __init__(

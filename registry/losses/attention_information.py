@@ -1,4 +1,4 @@
-"""miCSE's regulariser: the attention weights of two views carry the same information."""
+"""miCSE's regularizer: mutual information between the attention weights of two views."""
 
 from __future__ import annotations
 
@@ -16,34 +16,41 @@ from registry.types import Loss, Tune
 
 Block = Annotated[int, Field(ge=0)]
 CLOSEST = 1e-6
-"""Least 1 − ρ²: views whose weights agree have an infinite logarithm, and nothing left to learn."""
+"""Lower bound of 1 − ρ². Without it, equal attention weights give an infinite logarithm."""
 
 
 @LOSSES.register("attention_information")
 class AttentionInformation(Loss):
-    """Raise the mutual information between the attention weights that two views of a sentence have in the same places.
+    """Maximize the mutual information between the attention weights of two views of a sentence.
 
     ℓ = −mean over blocks k, heads h and sentences i of  (qₖₕᵢ² + 10⁻⁶) · Iₖₕᵢ,   I = −½ log(1 − ρ²),
-    the information between two jointly normal variables. ρ is the correlation of log a and log a′, the weights of the
-    two views, over `samples` places (query, key) drawn at random among those where both are above 0; q is the share of
-    such places among all. Weights that dropout set to 0 are left out like those of padding; what it multiplies the
-    others by does not change ρ. Gradient goes into both views. 1 − ρ² counts as 10⁻⁶ at least.
+    with I the mutual information of two jointly normal variables. ρ is the correlation of log a and log a′, the
+    attention weights of the two views, over `samples` random places (query, key) with both weights above 0. q is
+    the share of such places among all places. Weights that dropout or padding set to 0 do not count, and the factor of
+    dropout does not change ρ. Gradient goes into both views. 1 − ρ² is at least 10⁻⁶.
 
-    The encoder keeps B·H·L² numbers for each block and view, and runs its blocks padded and uncompiled.
-
-    Args:
-        layers: k, the blocks read, counted from 0.
-        samples: Places drawn.
-        padding: Whether tokens of padding count as queries, which have weights too; left out is no.
-        fewer: What a sentence with fewer than `samples` places does: take "all" of them, or not count ("drop").
+    The encoder stores B·H·L² numbers per block and view, and runs its blocks padded and uncompiled.
 
     Shapes: attentions[k] (B, H, L, L) of both views → a scalar.
 
-    Raises:
-        CseError: The two views differ in length, so that places mean different tokens.
-
     Source: miCSE (Klein and Nabi 2023) and its code. Settled in methods/micse.md: undefined values (MI1), padding (MI2
     → `padding`), few places (MI3 → `fewer`), dropout (MI4).
+
+    Args:
+        layers: Blocks k to read, counted from 0.
+        samples: Number of sampled places.
+        padding: Whether padding tokens count as queries, which have attention weights too. Default: false.
+        fewer: Treatment of a sentence with fewer than `samples` places: "all" reads every place, "drop" skips the
+            sentence.
+
+    Raises:
+        CseError: If the views differ in length, so that the same place holds different tokens.
+
+    Example:
+        [losses.attention_information]
+        weight = 0.0005
+        layers = [2, 3]      # blocks of a small encoder, counted from 0
+        samples = 150
     """
 
     reads_hidden = False
@@ -60,11 +67,12 @@ class AttentionInformation(Loss):
         self.samples, self.padding, self.fewer = samples, bool(padding), fewer
 
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
-        """Return this device's share of the loss: the mean over devices is the loss of the whole batch."""
+        """Return the loss of this device. The mean over devices is the loss of the whole batch."""
         if anchor.tokens.length != positive.tokens.length:
             raise CseError(
-                f"attention_information: the views are {anchor.tokens.length} and {positive.tokens.length} tokens long",
-                "compare views that have the same tokens, such as one that changes nothing",
+                f"attention_information: the two views have {anchor.tokens.length} and {positive.tokens.length} tokens",
+                "use two views with the same tokens, for example views that differ only in dropout",
+                code="losses.view_length_mismatch",
             )
         first, second = (
             torch.stack([view.attentions[block] for block in self.reads_attentions]) for view in (anchor, positive)
@@ -80,23 +88,23 @@ class AttentionInformation(Loss):
         return -(value * kept).sum() / (sum_devices(kept.sum()) / world_size()).clamp(min=1)
 
     def _counted(self, view: Encoded) -> Tensor:
-        """Return (B, L, L) whether a query and a key may be drawn."""
+        """Return (B, L, L) booleans: whether a place (query, key) can be sampled."""
         real = view.tokens.mask.bool()
         both = real.unsqueeze(2) & real.unsqueeze(1)
         return torch.ones_like(both) if self.padding else both
 
     def _information(self, first: Tensor, second: Tensor, shared: Tensor) -> Tensor:
-        """Return (K, B, H): I of weights (K, B, H, L²) at places drawn among the shared ones."""
+        """Return (K, B, H): I of weights (K, B, H, L²) at places sampled from `shared`."""
         keys = torch.rand(shared.shape, device=shared.device).masked_fill(~shared, -1)
         order, chosen = keys.topk(min(self.samples, keys.shape[-1]), dim=-1)
         drawn = order >= 0
-        here, there = (_centred(weights.gather(-1, chosen), drawn) for weights in (first, second))
+        here, there = (_centered(weights.gather(-1, chosen), drawn) for weights in (first, second))
         spread = here.square().sum(-1) * there.square().sum(-1)
         squared = (here * there).sum(-1).square() / spread.clamp(min=torch.finfo(spread.dtype).tiny)
         return -0.5 * (1 - squared).clamp(min=CLOSEST).log()
 
 
-def _centred(weights: Tensor, drawn: Tensor) -> Tensor:
-    """Return (…, n) logarithms of the weights drawn, less their mean; 0 for the others."""
+def _centered(weights: Tensor, drawn: Tensor) -> Tensor:
+    """Return (…, n) centered logarithms of the sampled weights, with 0 at all other places."""
     logs = weights.masked_fill(~drawn, 1).log()
     return (logs - logs.sum(-1, keepdim=True) / drawn.sum(-1, keepdim=True).clamp(min=1)).masked_fill(~drawn, 0)

@@ -1,4 +1,4 @@
-"""SNCSE's second loss: a sentence's negation stays a little less similar than its positive."""
+"""SNCSE's second loss: a sentence's negation is slightly less similar to it than its positive."""
 
 from __future__ import annotations
 
@@ -16,21 +16,29 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("bidirectional_margin")
 class BidirectionalMargin(Loss):
-    """Hold the similarity of a soft negative within a band below that of the positive.
+    """Keep the similarity of a soft negative within a band below that of the positive.
 
-    ℓᵢ = max(0, Dᵢ + α) + max(0, −Dᵢ − β),  Dᵢ = s(zᵢ, z⁻ᵢ) − s(zᵢ, z⁺ᵢ), with s the cosine and z⁻ the soft negative:
-    nothing is lost while −β ≤ D ≤ −α. The mean over i. All three vectors get gradient.
+    ℓᵢ = max(0, Dᵢ + α) + max(0, −Dᵢ − β),  Dᵢ = s(zᵢ, z⁻ᵢ) − s(zᵢ, z⁺ᵢ),
+    with s the cosine and z⁻ the soft negative. The loss is 0 while −β ≤ D ≤ −α. The result is the mean over i. All
+    three embeddings receive gradient.
 
     Shapes: anchor, positive, soft_negative (N, D) → a scalar.
 
     Source: SNCSE (Wang et al. 2022) and its code. Settled in methods/sncse.md: no temperature (SN3), gradient (SN4).
 
     Args:
-        alpha: Least distance of the two similarities.
-        beta: Largest one.
+        alpha: Smallest difference of the two similarities.
+        beta: Largest difference of the two similarities.
 
     Raises:
-        CseError: α exceeds β.
+        CseError: If α exceeds β.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.bidirectional_margin import BidirectionalMargin
+        >>> views = torch.eye(3)
+        >>> round(BidirectionalMargin(alpha=0.1, beta=0.3)(views, views, views.roll(1, dims=0)).item(), 4)
+        0.7
     """
 
     def __init__(
@@ -41,8 +49,9 @@ class BidirectionalMargin(Loss):
         super().__init__()
         if alpha > beta:
             raise CseError(
-                f"bidirectional_margin: alpha = {alpha} exceeds beta = {beta}, and no similarity lies between",
-                "give the smaller one as alpha",
+                f"bidirectional_margin: alpha = {alpha} exceeds beta = {beta}",
+                "set alpha to at most beta",
+                code="losses.alpha_exceeds_beta",
             )
         self.alpha, self.beta = alpha, beta
 

@@ -1,4 +1,4 @@
-"""BYOL's loss: predict what a slow copy of the encoder makes of the other view; there are no negatives."""
+"""BYOL's loss, which has no negatives: predict a momentum encoder's embedding of the other view."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("bootstrap")
 class Bootstrap(Loss):
-    """Predict the target encoder's vector of each view from the online encoder's vector of the other.
+    """Predict the target encoder's embedding of each view from the online encoder's embedding of the other view.
 
-    ℓᵢ = (2 − 2·cos(q(f(aᵢ)), g(bᵢ))) + (2 − 2·cos(q(f(bᵢ)), g(aᵢ))), averaged over the batch: f the online encoder
-    with its predictor q as a head, g the target encoder, through which no gradient goes. Nothing but the difference
-    between f and g keeps all sentences from one vector: g is a momentum encoder (`ema`) without the predictor.
+    ℓᵢ = (2 − 2·cos(q(f(aᵢ)), g(bᵢ))) + (2 − 2·cos(q(f(bᵢ)), g(aᵢ))), averaged over the batch,
+    with f the online encoder, q its predictor (a head), and g the target encoder, which receives no gradient. Only the
+    difference between f and g prevents a collapse to one embedding. Use a momentum encoder (`ema`) without the
+    predictor as g.
 
     Shapes: four times (N, D); result a scalar between 0 and 8.
 
     Source: BYOL (Grill et al. 2020, eq. 2), for sentences BSL (Zhang et al. 2021, `BYOLoss.py`, methods/bsl.md).
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.bootstrap import Bootstrap
+        >>> views = torch.eye(3)
+        >>> Bootstrap()(views, views, views, views.roll(1, dims=0)).item()
+        2.0
     """
 
     steering = frozenset({"anchor_target", "positive_target"})

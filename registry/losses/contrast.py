@@ -1,6 +1,6 @@
-"""What contrastive losses share: cosines, the columns each anchor chooses among, and their weights. Registers nothing.
+"""Shared parts of contrastive losses: cosines, candidate columns of each anchor, and their weights.
 
-Shapes: N anchors; C columns: the batch's N positives, N hard negatives where there are any, K queue entries.
+Shapes: N anchors; C columns: the batch's N positives, N hard negatives if the recipe has any, K queue entries.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from registry.tokens import at_least_single
 from registry.types import Loss, Negatives, Sentences, Tune
 
 EPSILON = 1e-8
-"""Smallest norm divided by, as in SimCSE's code."""
+"""Lower bound of a norm in a division, as in SimCSE's code."""
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Return vectors of length 1 along the last axis, in at least single precision; zero vectors stay zero."""
+    """Return vectors of length 1 along the last axis, in single precision or higher. Zero vectors stay zero."""
     return F.normalize(at_least_single(vectors), dim=-1, eps=EPSILON)
 
 
@@ -32,7 +32,7 @@ def cosine_matrix(left: Tensor, right: Tensor) -> Tensor:
 
 
 def cosine_rows(left: Tensor, right: Tensor) -> Tensor:
-    """Return (…) cosines of `left` (…, D) with `right` (…, D), row by row."""
+    """Return (…) cosines of `left` (…, D) and `right` (…, D), row by row."""
     with torch.autocast(left.device.type, enabled=False):
         return (unit(left) * unit(right)).sum(dim=-1)
 
@@ -40,22 +40,23 @@ def cosine_rows(left: Tensor, right: Tensor) -> Tensor:
 Reduction = Literal["mean", "sum"]
 
 IDLE = 5
-"""Steps in a row without a negative before the user is warned; at the first step a queue is empty."""
+"""Number of consecutive steps without a negative before a warning. A queue is empty at the first step."""
 
 
 class InBatchContrast(Loss):
-    """Choose each anchor's positive among columns; how cosines become logits is what the loss that extends it says.
+    """Choice of each anchor's positive among columns. Subclasses compute the logits.
 
     Args:
-        hard_weight: Logarithm of the weight of an anchor's own hard negative; SimCSE's `hard_negative_weight`.
-        reduction: Over the anchors of the batch; over all cells where `form` is "bce_softmax".
-        in_batch: Whether other sentences of the batch, and their hard negatives, are negatives. Without them and with
-            an empty queue the positive is the only choice: the loss and its gradient are 0.
-        false_negative: φ, the cosine in `reference` above which another sentence weighs 0; None weighs all the same.
-        weight_on: What weights multiply: "exp" the exponential, so that weight 0 removes a column; "logit" the logit,
-            so that it becomes 0 and e⁰ stays in the sum.
-        positive_repels: Whether an anchor must also choose its positive among the cosines of that positive with every
-            hard negative (CoT-BERT's extended InfoNCE); left out is no. `hard_weight` holds for these too.
+        hard_weight: Logarithm of the weight of an anchor's own hard negative. SimCSE calls it `hard_negative_weight`.
+        reduction: Reduction over the anchors of the batch, or over all cells if `form` is "bce_softmax".
+        in_batch: Whether other sentences of the batch and their hard negatives are negatives. With false and an empty
+            queue, the positive is the only choice, and the loss and its gradient are 0.
+        false_negative: Threshold φ: another sentence whose cosine in the view `reference` is above φ gets weight 0.
+            Default: all sentences have the same weight.
+        weight_on: Target of the weights: "exp" multiplies the exponential, so that weight 0 removes a column. "logit"
+            multiplies the logit, so that weight 0 leaves e⁰ in the sum.
+        positive_repels: Whether each anchor's positive is also chosen among the cosines of that positive with every
+            hard negative (CoT-BERT's extended InfoNCE). `hard_weight` applies to these as well. Default: false.
         form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
     """
 
@@ -79,11 +80,11 @@ class InBatchContrast(Loss):
         self.idle = 0
 
     def logits(self, cosines: Tensor) -> Tensor:
-        """Return (N, C) logits of (N, C) cosines; the positive of row i stands in column i."""
+        """Return (N, C) logits of (N, C) cosines. The positive of row i is in column i."""
         raise NotImplementedError
 
     def made(self, anchor: Tensor, positive: Tensor) -> Tensor | None:  # noqa: ARG002 - the hook's form
-        """Return (N, M) logits of negatives that a loss makes of the batch, −inf for one that is off; None for none."""
+        """Return (N, M) logits of synthetic negatives (−inf excludes one), or None if the loss has none."""
         return None
 
     def forward(
@@ -113,24 +114,25 @@ class InBatchContrast(Loss):
         return F.cross_entropy(logits, labels, reduction=self.reduction)
 
     def notices(self) -> list[str]:
-        """Return a warning if there was nothing to compare with for several steps."""
+        """Return a warning if the loss had no negatives for several steps."""
         if self.idle < IDLE:
             return []
         self.idle = -(2**62)  # warned once
         return [
-            "a contrastive loss has in_batch = false and no queue entries: it is 0 and teaches nothing; "
-            "give the recipe a queue, or set in_batch = true"
+            "a contrastive loss is always 0: in_batch = false and the queue is empty "
+            "→ add a [queue] to the recipe, or set in_batch = true"
         ]
 
     def _trust(self, cosines: Tensor, reference: Tensor | None) -> Tensor:
-        """Return (N, N) log-weights of the positives: −inf for another sentence that `reference` finds too similar."""
+        """Return (N, N) log-weights of the positives, −inf for each false negative according to `reference`."""
         trusted = torch.zeros_like(cosines)
         if self.false_negative is None:
             return trusted
         if reference is None:
             raise CseError(
-                f"false_negative = {self.false_negative} needs a view to compare sentences by",
-                'declare [views.reference] with an encoder of its own, or map a view: views = { reference = "…" }',
+                f"false_negative = {self.false_negative} requires a view 'reference', which the recipe does not have",
+                'add [views.reference] with a separate encoder, or map another view: views = { reference = "NAME" }',
+                code="losses.no_reference_view",
             )
         similar = cosine_matrix(reference.detach(), reference.detach()) > self.false_negative
         return trusted.masked_fill(similar & ~_own(cosines), -torch.inf)
@@ -139,18 +141,19 @@ class InBatchContrast(Loss):
         return logits * log_weights.exp() if self.weight_on == "logit" else logits + log_weights
 
     def _repelled(self, anchor: Tensor, positive: Tensor, hard: Tensor | None) -> list[Tensor]:
-        """Return (N, N) cosines with the hard negatives: the anchors', and the positives' too where they repel."""
+        """Return (N, N) cosines with the hard negatives: of the anchors, and of the positives if they repel."""
         if hard is not None:
             return [cosine_matrix(view, hard) for view in ((anchor, positive) if self.positive_repels else (anchor,))]
         if self.positive_repels:
             raise CseError(
-                "positive_repels = true, and there are no hard negatives",
-                'declare [views.hard], or map a view: views = { hard = "…" }',
+                "positive_repels = true requires a view 'hard', which the recipe does not have",
+                'add [views.hard], or map another view: views = { hard = "NAME" }',
+                code="losses.no_hard_negatives",
             )
         return []
 
     def _structured(self, logits: Tensor, hard_blocks: int) -> Tensor:
-        """Weigh an anchor's own hard negative; switch other sentences of the batch off where they are no negatives."""
+        """Weight each anchor's own hard negative, and exclude other sentences unless `in_batch` is true."""
         own = _own(logits)
         for block in range(1, hard_blocks + 1):
             own_hard = _own(logits).roll(block * len(logits), dims=1)
@@ -167,13 +170,13 @@ class InBatchContrast(Loss):
 
 
 def binary_cross_entropy_of_softmax(logits: Tensor, reduction: Reduction) -> Tensor:
-    """Return the binary cross-entropy of every cell of softmax(logits): 1 is right in column i of row i, else 0.
+    """Return the binary cross-entropy of every cell of softmax(logits): label 1 in column i of row i, else 0.
 
-    log(1 − p) stays finite however near p comes to 1: for a row's largest negative it is the share of all others.
+    log(1 − p) is finite even if p is almost 1: for the largest negative of a row it is the share of all other columns.
 
     Args:
-        logits: (N, C), −inf for a column that is off; those on the diagonal are finite.
-        reduction: Over all N·C cells.
+        logits: (N, C), −inf for an excluded column. The diagonal is finite.
+        reduction: Reduction over all N·C cells.
     """
     own = _own(logits)
     log_p = logits.log_softmax(dim=1)
@@ -186,5 +189,5 @@ def binary_cross_entropy_of_softmax(logits: Tensor, reduction: Reduction) -> Ten
 
 
 def _own(cells: Tensor) -> Tensor:
-    """Return (N, C) booleans: column i of row i."""
+    """Return (N, C) booleans, true in column i of row i."""
     return torch.eye(*cells.shape, dtype=torch.bool, device=cells.device)

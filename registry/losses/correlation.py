@@ -1,4 +1,4 @@
-"""What losses over the dimensions of sentence vectors share. Registers nothing."""
+"""Shared parts of losses over the dimensions of sentence embeddings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from torch import Tensor
 from registry.tokens import at_least_single
 
 EPSILON = 1e-5
-"""Added to each variance, as torch's batch normalisation does."""
+"""Added to each variance, as torch's batch normalization does."""
 
 
-def standardised(vectors: Tensor) -> Tensor:
-    """Return (N, D) with mean 0 and variance 1 in each dimension, of N rows; a constant dimension becomes 0."""
+def standardized(vectors: Tensor) -> Tensor:
+    """Return (N, D) vectors with mean 0 and variance 1 per dimension. A constant dimension becomes 0."""
     exact = at_least_single(vectors)
-    centred = exact - exact.mean(0)
-    return centred / (centred.square().mean(0) + EPSILON).sqrt()
+    centered = exact - exact.mean(0)
+    return centered / (centered.square().mean(0) + EPSILON).sqrt()
 
 
 def cross_correlation(left: Tensor, right: Tensor) -> Tensor:
-    """Return (D, D) C, C_kl the correlation of dimension k of `left` (N, D) with dimension l of `right` (N, D)."""
+    """Return C (D, D), with C_kl the correlation of dimension k of `left` (N, D) with dimension l of `right` (N, D)."""
     with torch.autocast(left.device.type, enabled=False):
-        return standardised(left).T @ standardised(right) / len(left)
+        return standardized(left).T @ standardized(right) / len(left)

@@ -1,4 +1,4 @@
-"""Decorrelation: each dimension of one view goes with the same dimension of the other, and with no other."""
+"""Decorrelation: each dimension of one view correlates only with the same dimension of the other view."""
 
 from __future__ import annotations
 
@@ -14,20 +14,27 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("decorrelation")
 class Decorrelation(Loss):
-    """Bring the cross-correlation of the two views' dimensions near the identity.
+    """Move the cross-correlation of the two views' dimensions towards the identity matrix.
 
     ℓ = Σₖ (Cₖₖ − 1)² + λ·Σₖ Σₗ≠ₖ Cₖₗ²,  Cₖₗ = (1/N)·Σᵢ ẑᵢₖ ẑ⁺ᵢₗ,
-    with ẑ and ẑ⁺ the two views' vectors, each dimension with mean 0 and variance 1 over the N rows of the batch on all
-    devices (torch's batch normalisation without scale and shift: 10⁻⁵ is added to the biased variance). It is a sum
-    over D² cells, so that its weight depends on the width of what it is given. There are no negatives.
+    with ẑ and ẑ⁺ the two views' embeddings, each dimension with mean 0 and variance 1 over the N rows of the batch on
+    all devices (torch's batch normalization without scale and shift: 10⁻⁵ is added to the biased variance). The sum has
+    D² cells, so its scale depends on the width of the embeddings. The loss has no negatives.
 
     Shapes: anchor, positive (N, D); result a scalar.
 
     Source: Barlow Twins (Zbontar et al. 2021) in the form of SCD (Klein and Nabi 2022, `scd/models.py`, cl_forward,
-    methods/scd.md), which weighs it by 0.005225.
+    methods/scd.md), which weights it by 0.005225.
 
     Args:
-        off_diagonal: λ, the weight of different dimensions.
+        off_diagonal: Weight λ of pairs of different dimensions.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.decorrelation import Decorrelation
+        >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+        >>> round(Decorrelation(off_diagonal=0.012)(views, views.flip(1)).item(), 3)
+        2.024
     """
 
     def __init__(self, off_diagonal: Annotated[float, Field(ge=0), Tune(1e-3, 0.1, log=True)] = 0.012) -> None:

@@ -1,4 +1,4 @@
-"""DenoSent's second loss: the sentence vector must give back a sentence whose token vectors are all but dropped."""
+"""DenoSent's second loss: reconstruct a sentence from its embedding and heavily dropped token vectors."""
 
 from __future__ import annotations
 
@@ -11,38 +11,47 @@ from torch import Tensor, nn
 from registry import LOSSES, Tune
 from registry.distributed import sum_devices, world_size
 from registry.errors import CseError
-from registry.losses.masked_language_modelling import MaskedLanguageModelling
+from registry.losses.masked_language_modeling import MaskedLanguageModeling
 from registry.tokens import Encoded
 from registry.types import Encoder, Loss
 
 
 @LOSSES.register("denoising")
 class Denoising(Loss):
-    """Predict every token of a sentence from its dropped token vectors and a sentence vector.
+    """Predict every token of a sentence from its dropped token vectors and a sentence embedding.
 
     ℓ = −1/Σₗ mₗ Σₗ mₗ log softmax( P(T(drop(e), z))ₗ )[xₗ],
-    with e what enters the encoder's blocks, without gradient, T a transformer decoder without causal mask whose
-    cross-attention has the sentence vector z for its only key and value, P the masked language model's head over the
-    encoder's word embeddings, and m 1 for the places that count; the sums go over the batch, on all devices. The
-    decoder is trained, and kept in checkpoints of the run only.
-
-    Args:
-        encoder: The encoder of the views; the word embeddings of P are its own.
-        layers: Of T.
-        attention_heads: Of each of its attentions.
-        noise: Rate at which e is dropped.
-        feed_forward: Width of its feed-forward layers.
-        dropout: Rate within T.
-        places: m: "all" real tokens, or the "text" of the sentence without template and special tokens.
-        initial: P at first, as `masked_language_modelling` takes it.
+    with e the input of the encoder's blocks, without gradient, T a transformer decoder without causal mask whose
+    cross-attention has the sentence embedding z as its only key and value, P the prediction head of a masked language
+    model over the encoder's word embeddings, and m 1 for the counted places. The sums are over the batch on all
+    devices. The decoder is trained. Only checkpoints of the run contain it.
 
     Shapes: sentence (B, D), embeddings (B, L, D) → scores (B, L, V) → a scalar.
 
     Source: DenoSent (Wang et al. 2024) and its code. Doubtful and settled in methods/denosent.md: DN1 `noise`, DN2
     which view is the target, DN5 `places`, DN6 `feed_forward` and `dropout`.
 
+    Args:
+        encoder: Encoder of the views, whose word embeddings P uses.
+        layers: Number of layers of T.
+        attention_heads: Number of heads of each attention of T.
+        noise: Dropout rate of e.
+        feed_forward: Width of the feed-forward layers of T.
+        dropout: Dropout rate inside T.
+        places: Counted places m: "all" real tokens, or only the "text" of the sentence, without template and special
+            tokens.
+        initial: Initial weights of P, as in `masked_language_modeling`.
+
     Raises:
-        CseError: Sentence and token vectors have different widths, or the heads do not divide them.
+        CseError: If sentence embeddings and token vectors differ in width, or `attention_heads` does not divide it.
+
+    Example:
+        [losses.denoising]
+        weight = 7.0
+        layers = 2
+        feed_forward = 768
+        noise = 0.825
+        views = { target = "positive" }
     """
 
     reads_hidden = False
@@ -60,25 +69,36 @@ class Denoising(Loss):
         initial: Literal["checkpoint_or_fresh", "checkpoint", "fresh"] = "checkpoint_or_fresh",
     ) -> None:
         super().__init__()
-        if encoder.dim != encoder.width or encoder.width % attention_heads:
+        if encoder.dim != encoder.width:
             raise CseError(
-                f"denoising: sentence vectors are {encoder.dim} wide, token vectors {encoder.width}, for "
-                f"{attention_heads} attention heads",
-                "use heads that keep the width of the token vectors, and a number of attention heads that divides it",
+                f"denoising: sentence embeddings have {encoder.dim} dimensions, token vectors {encoder.width}",
+                "use heads that keep the width of the token vectors",
+                code="losses.width_mismatch",
+            )
+        if encoder.width % attention_heads:
+            raise CseError(
+                f"denoising: attention_heads = {attention_heads} does not divide {encoder.width}, the width of the "
+                "token vectors",
+                "set attention_heads to a divisor of the width, such as 1",
+                code="losses.indivisible_width",
             )
         self.noise, self.places = noise, places
-        self.language = MaskedLanguageModelling(encoder, initial)
+        self.language = MaskedLanguageModeling(encoder, initial)
         block = nn.TransformerDecoderLayer(encoder.width, attention_heads, feed_forward, dropout, batch_first=True)
         self.decoder = nn.TransformerDecoder(block, layers)
-        for weights in self.decoder.parameters():  # the layers are copies of one
+        for weights in self.decoder.parameters():  # all layers are copies of the first
             if weights.ndim > 1:
                 nn.init.xavier_uniform_(weights)
 
     def forward(self, anchor: Encoded, target: Encoded) -> Tensor:
-        """Return the loss of the batch: the target's tokens, given the anchor's sentence vector."""
+        """Return the loss of the batch: the target's tokens given the anchor's embedding."""
         tokens = target.tokens
         if self.places == "text" and tokens.text is None:
-            raise CseError('denoising: places = "text" needs a template', 'set places = "all", or give the view one')
+            raise CseError(
+                'denoising: places = "text" requires a view with a template',
+                'set places = "all", or set `template` for the target view',
+                code="losses.no_template",
+            )
         noised = F.dropout(target.embeddings.detach(), self.noise, self.training)
         states = self.decoder(noised, anchor.sentence.unsqueeze(1), tgt_key_padding_mask=tokens.mask == 0)
         counted = (tokens.mask if self.places == "all" or tokens.text is None else tokens.text) == 1
@@ -88,5 +108,5 @@ class Denoising(Loss):
         return total * world_size() / sum_devices(counted.sum()).clamp(min=1)
 
     def notices(self) -> list[str]:
-        """Warn once that P is a fresh one because the checkpoint has none."""
+        """Return a warning, once, if the checkpoint has no prediction head."""
         return self.language.notices()

@@ -1,4 +1,4 @@
-"""Contrast over dimensions instead of sentences, as in SimCSE++."""
+"""SimCSE++'s contrast over dimensions instead of sentences."""
 
 from __future__ import annotations
 
@@ -16,19 +16,27 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("dimension_contrast")
 class DimensionContrast(Loss):
-    """Pick for each dimension of one view the same dimension among all of the other view.
+    """Select for each dimension of one view the same dimension among all dimensions of the other view.
 
-    ℓ = −(1/D)·Σₖ log( e^{Cₖₖ/T} / Σₗ e^{Cₖₗ/T} ),  C as in `decorrelation`: the (D, D) cross-correlation of the views'
-    dimensions over the N rows of the batch on all devices.
+    ℓ = −(1/D)·Σₖ log( e^{Cₖₖ/T} / Σₗ e^{Cₖₗ/T} ),
+    with C as in `decorrelation`: the (D, D) cross-correlation of the views' dimensions over the N rows of the batch on
+    all devices.
 
     Shapes: anchor, positive (N, D); result a scalar.
 
     Source: SimCSE++ (Xu et al. 2023, DCL; `simcse/models_vicreg.py`, methods/simcse_pp.md). Doubtful: T is 5 in the
-    names of the authors' scripts and 10 in a file of theirs (SP3, `temperature`); they divide by the rows of a device
-    (SP5).
+    names of the authors' scripts and 10 in one of their files (SP3, `temperature`); the authors divide by the rows of
+    one device (SP5).
 
     Args:
-        temperature: T, divides the correlations.
+        temperature: Divisor T of the correlations.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.dimension_contrast import DimensionContrast
+        >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+        >>> round(DimensionContrast(temperature=1.0)(views, views).item(), 3)
+        0.313
     """
 
     def __init__(self, temperature: Annotated[float, Field(gt=0), Tune(0.1, 20.0, log=True)] = 5.0) -> None:

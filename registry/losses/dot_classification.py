@@ -1,4 +1,4 @@
-"""Contrastive tension: is it one sentence twice or two? Asked of the dot product of two encoders' vectors."""
+"""Contrastive Tension: classify pairs as same or different sentence by the dot product of two encoders' embeddings."""
 
 from __future__ import annotations
 
@@ -16,24 +16,32 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("dot_classification")
 class DotClassification(Loss):
-    """Tell pairs of the same sentence from pairs of two by binary cross-entropy of the sigmoid of the dot product.
+    """Classify pairs as the same or different sentences by the sigmoid of their dot product.
 
-    ℓ = Σ₊ −log σ(xᵢ·yᵢ) + Σ₋ −log(1 − σ(xᵢ·yⱼ)), x the anchor's and y the positive's vectors as they are: no
-    normalisation, no temperature. Which pairs there are says `pairs`; with "all", row i is one positive pair and makes
-    K negative ones with rows i + 1 … i + K, counted round the batch (fewer where it has no K + 1 rows).
+    ℓ = Σ₊ −log σ(xᵢ·yᵢ) + Σ₋ −log(1 − σ(xᵢ·yⱼ)),
+    the binary cross-entropy, with x the anchor's and y the positive's embeddings, without normalization and
+    temperature. `pairs` defines the pairs. With "all", row i forms one positive pair, and K negative pairs with rows i
+    + 1 … i + K, modulo the batch size (fewer if the batch has less than K + 1 rows).
 
     Shapes: anchor, positive (N, D); result a scalar.
 
     Source: CT (Carlsson et al. 2021, section 3) and its code (`Training.py`, `ContrastiveTensionModel.py`,
-    methods/ct.md). Doubtful: sentences of negative pairs are in no other pair there (CT2, `pairs`); mean in the
-    authors' code, sum in sentence-transformers (CT3, `reduction`). Dot products of un-normalised vectors are in the
-    hundreds (CT5): losses are computed in single precision at least.
+    methods/ct.md). Doubtful: in the code, sentences of negative pairs are in no other pair (CT2, `pairs`); mean in the
+    authors' code, sum in sentence-transformers (CT3, `reduction`). Dot products of unnormalized embeddings are in the
+    hundreds (CT5), so the loss is computed in single precision or higher.
 
     Args:
-        negatives: K, negative pairs for each positive one.
-        pairs: "all" uses each row for both. "separate", as the authors compose a batch, lets the first N/(K+1) rows
-            (one at least) be positive pairs only, and pairs each of the others with the next of them.
-        reduction: "mean" over all pairs, or "sum".
+        negatives: Number K of negative pairs per positive pair.
+        pairs: "all" uses each row for both kinds. "separate", as in the authors' batches, uses the first N/(K+1) rows
+            (at least one) for positive pairs only, and pairs each of the other rows with the next of them.
+        reduction: Reduction over all pairs: "mean" or "sum".
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.dot_classification import DotClassification
+        >>> views = torch.eye(3)
+        >>> round(DotClassification(negatives=1)(views, views).item(), 4)
+        0.5032
     """
 
     def __init__(
@@ -49,13 +57,14 @@ class DotClassification(Loss):
         """Return the loss of the batch.
 
         Raises:
-            CseError: A batch of fewer than three rows is to be divided.
+            CseError: If `pairs` is "separate" and the batch has fewer than three rows.
         """
         rows, apart = len(anchor), self.pairs == "separate"
         if apart and rows < 3:
             raise CseError(
-                f'pairs = "separate" needs a positive and two more sentences, and the batch has {rows}',
-                'set train.batch_size to 3 or more, or pairs to "all"',
+                f'dot_classification: pairs = "separate" requires at least 3 sentences, but the batch has {rows}',
+                'set train.batch_size to 3 or more, or pairs = "all"',
+                code="losses.batch_too_small",
             )
         same = max(1, rows // (self.negatives + 1)) if apart else rows
         first, second = (anchor[same:], positive[same:]) if apart else (anchor, positive)

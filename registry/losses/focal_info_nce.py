@@ -1,4 +1,4 @@
-"""Focal-InfoNCE: InfoNCE whose pairs weigh themselves by their own similarity."""
+"""Focal-InfoNCE: InfoNCE with pairs weighted by their own similarity."""
 
 from __future__ import annotations
 
@@ -14,27 +14,37 @@ from registry.losses.contrast import InBatchContrast
 
 @LOSSES.register("focal_info_nce")
 class FocalInfoNCE(InBatchContrast):
-    """Pick each anchor's positive as InfoNCE does, with hard pairs stressed and doubtful positives held back.
+    """Select each anchor's positive as `info_nce` does, with pairs weighted by their own similarity.
 
     ℓᵢ = −log( e^{s⁺²/τ} / ( e^{s⁺²/τ} + Σ wₖ e^{sₖ(sₖ+m)/τ} ) ),
-    with s⁺ = s(hᵢ,h⁺ᵢ), s the cosine, and k over everything that is no positive of i: the other sentences' positives,
-    hard negatives, and the queue's entries, be they earlier sentences or noise, each with its weight w. A negative
-    counts for more than in InfoNCE where s > 1 − m or s < 0. The factors s and s + m carry gradient.
+    with s⁺ = s(hᵢ,h⁺ᵢ), s the cosine, and k over every column except the positive of i: the other sentences' positives,
+    hard negatives, and queue entries (earlier sentences or noise), each with its weight w. A negative has more weight
+    than in InfoNCE if s > 1 − m or s < 0. The factors s and s + m carry gradient.
 
     Shapes: anchor, positive, hard (N, D); reference (N, D'), without gradient; negatives (K, D) and (K,), K may be 0;
     result a scalar.
 
     Source: Focal-InfoNCE (Hou and Li 2023, eq. 2; its code agrees), methods/focal_infonce.md.
-    Doubtful: the paper states τ = 0.7 for BERT and 0.5 for RoBERTa; its Table 4 sweeps 0.03 to 0.1 and finds its own
-    results again at 0.07 and 0.05, so the stated values are ten times too large (F1). Eq. 3 sums over the batch, the
-    code averages (`reduction`, F7). Eq. 4 prints (2/τ)(s+m)·p for the gradient of a negative; it is ((2s+m)/τ)·p, so
-    that negatives are drawn to s = −m/2 and not below it (F8). Being even, s⁺² drives a positive below 0 on to −1;
-    `clamp` holds it at 0, where it gets no gradient. From a pre-trained start s⁺ is about 0.85.
+    Doubtful: the paper states τ = 0.7 for BERT and 0.5 for RoBERTa; its Table 4 sweeps 0.03 to 0.1 and reproduces its
+    own results at 0.07 and 0.05, so the stated values are ten times too large (F1). Eq. 3 sums over the batch, the
+    code averages (`reduction`, F7). Eq. 4 gives (2/τ)(s+m)·p for the gradient of a negative; the correct value is
+    ((2s+m)/τ)·p, so that negatives move towards s = −m/2 and not below it (F8). As s⁺² is even, it moves a positive
+    below 0 towards −1; `clamp` holds s⁺ at 0, where the gradient is 0. With a pre-trained encoder, s⁺ starts at about
+    0.85.
 
     Args:
-        temperature: Divides the modulated cosines; 0.07 for BERT, 0.05 for RoBERTa.
-        margin: m: negatives more similar than 1 − m are stressed.
-        clamp: Take a negative s⁺ as 0: for fresh weights or strong augmentation, where positives may start below 0.
+        temperature: Divisor τ of the modulated cosines: 0.07 for BERT, 0.05 for RoBERTa.
+        margin: Margin m: negatives with a similarity above 1 − m get more weight.
+        clamp: Whether a negative s⁺ counts as 0. Use it with random weights or strong augmentation, if positives may
+            start below 0.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.focal_info_nce import FocalInfoNCE
+        >>> from registry.types import Negatives
+        >>> views = torch.eye(3)
+        >>> round(FocalInfoNCE(temperature=1.0)(views, views, Negatives.none(views)).item(), 4)
+        0.5514
     """
 
     def __init__(

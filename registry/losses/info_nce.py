@@ -1,4 +1,4 @@
-"""InfoNCE over in-batch, hard and queued negatives: SimCSE's loss, IFCL's two, DCLR's and ArcCSE's."""
+"""InfoNCE with in-batch, hard and queued negatives: the loss of SimCSE, IFCL, DCLR and ArcCSE."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from registry.losses.contrast import InBatchContrast
 
 @LOSSES.register("info_nce")
 class InfoNCE(InBatchContrast):
-    """Pick each anchor's positive among the positives of the batch and the queue's entries.
+    """Select each anchor's positive among the positives of the batch, hard negatives and queue entries.
 
     ℓᵢ = −log( e^{s(hᵢ,h⁺ᵢ)/τ} / ( Σⱼ wᵢⱼ e^{s(hᵢ,h⁺ⱼ)/τ} + Σⱼ e^{s(hᵢ,h⁻ⱼ)/τ + ω·[i=j]} + Σₘ pₘ e^{s(hᵢ,Hₘ)/τ} ) ),
-    with s the cosine, h⁻ hard negatives and H the queue's entries weighted by p; the mean over i. Computed as the
-    cross-entropy of the logits [s(h,h⁺)/τ + log w | s(h,h⁻)/τ + ω·I | s(h,H)/τ + log p], in at least single precision.
-    w is 1, but 0 for a false negative: a sentence j ≠ i that the view `reference` finds nearer to i than φ.
-    With an angular margin m, s(hᵢ,h⁺ᵢ) = cos θ is cos(θ + m) in both places; beyond θ = π − m, where that would rise
-    again, it goes on as cos θ + cos m − 1.
+    with s the cosine, h⁻ hard negatives and H the queue entries weighted by p. The result is the mean over i, computed
+    as the cross-entropy of the logits [s(h,h⁺)/τ + log w | s(h,h⁻)/τ + ω·I | s(h,H)/τ + log p], in single precision or
+    higher. w is 1, except for false negatives: it is 0 for a sentence j ≠ i whose cosine with i in the view `reference`
+    exceeds φ. With an angular margin m, cos(θ + m) replaces s(hᵢ,h⁺ᵢ) = cos θ in both places. Beyond θ = π − m, where
+    cos(θ + m) would rise again, cos θ + cos m − 1 replaces it.
 
     Shapes: anchor, positive, hard (N, D); reference (N, D'), without gradient; negatives (K, D) and (K,), K may be 0;
     result a scalar.
@@ -33,13 +33,21 @@ class InfoNCE(InBatchContrast):
     (methods/arccse.md); CoT-BERT (Zhang et al. 2024), with `positive_repels`, which adds Σⱼ e^{s(h⁺ᵢ,h⁻ⱼ)/τ + ω·[i=j]}
     to the sum (methods/cot_bert.md).
     Doubtful: IFCL's Algorithm 1 and DCLR's code multiply the logit by the weight, IFCL's eq. 6 the exponential
-    (`weight_on`, A13). DCLR's code scores every cell by itself (`form`). IFCL's eq. 9 sums over the batch; `reduction`
-    switches from the usual mean to it (A9). MoCoSE's eq. 3 has the queue alone for negatives, its code the batch as
-    well (`in_batch`, methods/mocose.md M2).
+    (`weight_on`, A13). DCLR's code scores every cell separately (`form`). IFCL's eq. 9 sums over the batch; `reduction`
+    switches from the usual mean to the sum (A9). MoCoSE's eq. 3 has only queue entries as negatives, its code the batch
+    as well (`in_batch`, methods/mocose.md M2).
 
     Args:
-        temperature: Divides the cosines; small values stress the hardest negatives.
-        angular_margin: m in degrees, added to the angle between anchor and positive; left out is none.
+        temperature: Divisor τ of the cosines. Small values put more weight on the hardest negatives.
+        angular_margin: Margin m in degrees, added to the angle between anchor and positive. Default: no margin.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.info_nce import InfoNCE
+        >>> from registry.types import Negatives
+        >>> views = torch.eye(3)
+        >>> round(InfoNCE(temperature=1.0)(views, views, Negatives.none(views)).item(), 4)
+        0.5514
     """
 
     def __init__(
@@ -60,7 +68,7 @@ class InfoNCE(InBatchContrast):
 
 
 def _turned(cosines: Tensor, margin: float) -> Tensor:
-    """Return cos(θ + margin) of cos θ. At θ = 0, where the sine has no gradient, it counts as a constant."""
+    """Return cos(θ + margin) of cos θ. At θ = 0, where the sine has no gradient, the sine is a constant."""
     squares = 1 - cosines.square()
     apart = squares > torch.finfo(cosines.dtype).eps
     sines = torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0)

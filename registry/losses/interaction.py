@@ -1,4 +1,4 @@
-"""ConIsI's second objective: tell a sentence read with itself from a sentence read with another."""
+"""ConIsI's second objective: distinguish a sentence paired with itself from a sentence paired with another one."""
 
 from __future__ import annotations
 
@@ -14,21 +14,34 @@ from registry.types import Encoder, Loss, Sentences
 
 @LOSSES.register("interaction")
 class Interaction(Loss):
-    """Score a sentence paired with itself above the same sentence paired with a different one.
+    """Rank a sentence paired with itself above the same sentence paired with a different one.
 
-    r = W₃h + b₃,  ℓᵢ = −log( e^{rᵢʸ} / (e^{rᵢʸ} + e^{rᵢᶻ}) ) = log(1 + e^{rᵢᶻ − rᵢʸ}), the mean over i. Vectors are not
-    normalised, there is no temperature, and gradient reaches both pairs.
-
-    Args:
-        encoder: Whose sentence vectors are read: their width is W₃'s.
-        head: What W₃ gives: "scalar" one score a pair, whose b₃ cancels; "elementwise" D scores, ℓ in each and their
-            mean; "two_class" two logits, and the cross-entropy of "same" and "different", averaged over the 2N pairs.
+    r = W₃h + b₃,  ℓᵢ = −log( e^{rᵢʸ} / (e^{rᵢʸ} + e^{rᵢᶻ}) ) = log(1 + e^{rᵢᶻ − rᵢʸ}),
+    averaged over i, with y the pair of equal sentences and z the pair of different ones. Embeddings are not normalized,
+    the loss has no temperature, and gradient reaches both pairs.
 
     Shapes: same, different (N, D); result a scalar.
 
     Source: ConIsI (eq. 6 to 9; W₂ and BN₂, shared with the contrastive objective, are the encoder's head
     `batch_norm_elu`). Doubtful and settled in methods/conisi.md: eq. 7 makes r D wide, eq. 8 needs a scalar, and the
-    text speaks of binary classification (C1 → `head`).
+    text describes binary classification (C1 → `head`).
+
+    Args:
+        encoder: Encoder of the views. Its embedding width is the input width of W₃.
+        head: Output of W₃: "scalar" is one score per pair, and b₃ cancels. "elementwise" is D scores, with the mean of
+            ℓ over them. "two_class" is two logits, with the cross-entropy of "same" and "different" averaged over the
+            2N pairs.
+
+    Example:
+        [views.repeated]
+        augment = [{ name = "pair", partner = "self" }]
+
+        [views.composed]
+        augment = [{ name = "pair", partner = "other" }]
+
+        [losses.interaction]
+        weight = 0.1
+        views = { same = "repeated", different = "composed" }
     """
 
     def __init__(self, encoder: Encoder, head: Literal["scalar", "elementwise", "two_class"] = "scalar") -> None:

@@ -1,4 +1,4 @@
-"""Mutual information between a sentence's vector and the features of its tokens: what IS-BERT maximises."""
+"""IS-BERT's loss: mutual information between a sentence's embedding and the features of its tokens."""
 
 from __future__ import annotations
 
@@ -17,30 +17,39 @@ from registry.types import Loss
 
 @LOSSES.register("jensen_shannon_information")
 class JensenShannonInformation(Loss):
-    """Tell a sentence's own tokens from those of the batch's other sentences, by their local features.
+    """Distinguish a sentence's own tokens from the tokens of the batch's other sentences by their local features.
 
     ℓ = 1/(T·(B − 1)) Σ_{i,l} Σ_{j≠i} (softplus(r_ilj) − log 2) − 1/T Σ_{i,l} (log 2 − softplus(−r_ili)),
-    with r_ilj = f_il·s_j, s the sentence vectors, and f the local features at the T real tokens l of sentences i,
-    special ones among them. −ℓ is the Jensen-Shannon estimate of the mutual information between the two. The authors
+    with r_ilj = f_il·s_j, s the sentence embeddings, and f the local features at the T real tokens l of sentences i,
+    including special tokens. −ℓ is the Jensen-Shannon estimate of the mutual information between the two. The authors
     write softplus(−r) + r for softplus(r), which is the same number. A batch of one sentence has no first term.
 
-    Shapes: hidden (B, L, D), sentence (B, D) → a scalar; the features must be as wide as the sentence vectors.
+    Shapes: hidden (B, L, D), sentence (B, D) → a scalar. Features and sentence embeddings have the same width.
 
     Source: IS-BERT (Zhang et al. 2020, section 3.2) and its code (`MutualInformationLoss.py`); Deep InfoMax (Hjelm et
-    al. 2019). Doubtful and settled in methods/is_bert.md: what the negatives are divided by (IS1).
+    al. 2019). Doubtful and settled in methods/is_bert.md: the divisor of the negatives (IS1).
+
+    Example:
+        [encoders.online]
+        name = "convolutional"
+        model = "mini_en"
+        pooling = "mean"
+
+        [losses.jensen_shannon_information]
     """
 
     def forward(self, anchor: Encoded) -> Tensor:
-        """Return this device's share of the loss: the mean over devices is the loss of the whole batch.
+        """Return the loss of this device. The mean over devices is the loss of the whole batch.
 
         Raises:
-            CseError: Features and sentence vectors differ in width.
+            CseError: If features and sentence embeddings differ in width.
         """
         if anchor.hidden.shape[-1] != anchor.sentence.shape[-1]:
             raise CseError(
-                f"jensen_shannon_information: token features are {anchor.hidden.shape[-1]} wide, sentence vectors "
-                f"{anchor.sentence.shape[-1]}: they have no dot product",
-                "give the view's encoder no heads, or heads that keep the width",
+                f"jensen_shannon_information: token features have {anchor.hidden.shape[-1]} dimensions, sentence "
+                f"embeddings {anchor.sentence.shape[-1]}",
+                "remove the heads of the view's encoder, or use heads that keep the width",
+                code="losses.width_mismatch",
             )
         real = anchor.tokens.mask.to(anchor.hidden.dtype)
         rows, before = len(real), rank() * len(real)

@@ -1,4 +1,4 @@
-"""NT-Xent: both views' sentences are anchors, and negatives come from both."""
+"""NT-Xent: the sentences of both views are anchors and negatives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from registry.types import Loss, Negatives, Sentences
 
 
 class SymmetricContrast(Loss):
-    """What losses share that take sentences of both sides of a pair as anchors. Registers nothing.
+    """Base class of losses in which the sentences of both sides of a pair are anchors.
 
     Args:
-        temperature: Divides the cosines.
-        reduction: "sum_of_means" adds the means over each view's N anchors; "mean" and "sum" go over all 2N.
+        temperature: Divisor τ of the cosines.
+        reduction: "sum_of_means" adds the means over each view's N anchors. "mean" and "sum" reduce all 2N anchors.
     """
 
     def __init__(
@@ -47,17 +47,25 @@ class SymmetricContrast(Loss):
 
 @LOSSES.register("nt_xent")
 class NTXent(SymmetricContrast):
-    """Pick each sentence's other view among both views of the batch and the queue's entries.
+    """Select each sentence's other view among both views of the batch and the queue entries.
 
     ℓᵢ = −log( e^{s(zᵢ,zᵢ')/τ} / ( Σⱼ≠ᵢ e^{s(zᵢ,zⱼ)/τ} + Σₘ pₘ e^{s(zᵢ,Hₘ)/τ} ) ),
-    with z the 2N sentence vectors of both views below each other, i' the row of i's other view, s the cosine and H the
-    queue's entries weighted by p. Row i has N columns of the other view and N − 1 of its own: itself is left out.
+    with z the 2N stacked embeddings of both views, i' the row of i's other view, s the cosine and H the queue entries
+    weighted by p. Row i has N columns of the other view and N − 1 columns of the same view.
 
     Shapes: anchor, positive (N, D); negatives (K, D) and (K,), K may be 0; result a scalar.
 
     Source: SimCLR (Chen et al. 2020, eq. 1); ConSERT (Yan et al. 2021, `AdvCLSoftmaxLoss.py`, methods/consert.md).
-    Doubtful: ConSERT adds up the means of the two directions, SimCLR averages over all 2N rows, half as much
+    Doubtful: ConSERT adds the means of the two directions, SimCLR averages over all 2N rows, which is half as much
     (`reduction`).
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.nt_xent import NTXent
+        >>> from registry.types import Negatives
+        >>> views = torch.eye(3)
+        >>> round(NTXent(temperature=1.0, reduction="mean")(views, views, Negatives.none(views)).item(), 4)
+        0.9048
     """
 
     def forward(self, anchor: Sentences, positive: Sentences, negatives: Negatives) -> Tensor:

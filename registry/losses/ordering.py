@@ -1,4 +1,4 @@
-"""ArcCSE's triplets: a sentence is nearer to a version that lost little of it than to one that lost more."""
+"""ArcCSE's triplet loss: a sentence is closer to a lightly masked version than to a heavily masked one."""
 
 from __future__ import annotations
 
@@ -15,18 +15,26 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("ordering")
 class Ordering(Loss):
-    """Keep one view of a sentence nearer to it than another: the mean over i of max(0, s(aᵢ,farᵢ) − s(aᵢ,nearᵢ) + m).
+    """Keep one view of a sentence closer to it than another view.
 
-    s is the cosine, or minus the angle in radians.
+    ℓ = mean over i of max(0, s(aᵢ,farᵢ) − s(aᵢ,nearᵢ) + m),
+    with s the cosine, or minus the angle in radians.
 
     Shapes: anchor, near, far (N, D); result a scalar.
 
-    Source: ArcCSE (Zhang et al. 2022), whose paper was not read (methods/arccse.md). Doubtful: the margin and what is
-    compared (AR1, `margin`, `by`).
+    Source: ArcCSE (Zhang et al. 2022), whose paper was not read (methods/arccse.md). Doubtful: the margin and the
+    compared quantity (AR1, `margin`, `by`).
 
     Args:
-        margin: m.
-        by: What says how near two vectors are.
+        margin: Margin m.
+        by: Similarity s of two embeddings: "cosine", or "angle" for minus the angle.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.ordering import Ordering
+        >>> views = torch.eye(3)
+        >>> round(Ordering(margin=0.1)(views, views, views.roll(1, dims=0)).item(), 4)
+        0.0
     """
 
     def __init__(
@@ -45,5 +53,5 @@ class Ordering(Loss):
         cosines = cosine_rows(left, right)
         if self.by == "cosine":
             return cosines
-        limit = 1 - torch.finfo(cosines.dtype).eps  # at ±1 the angle has no finite gradient
+        limit = 1 - torch.finfo(cosines.dtype).eps  # the gradient of the angle is infinite at ±1
         return -cosines.clamp(-limit, limit).acos()

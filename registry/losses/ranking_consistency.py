@@ -1,4 +1,4 @@
-"""RankCSE's ranking consistency: both views must rank the sentences of the batch alike."""
+"""RankCSE's ranking consistency: both views rank the sentences of the batch in the same way."""
 
 from __future__ import annotations
 
@@ -16,20 +16,28 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("ranking_consistency")
 class RankingConsistency(Loss):
-    """Bring together how near the sentences of the batch are to a sentence by one view and by the other.
+    """Align the similarities of a sentence to the batch between the two views.
 
-    Mean over i of JS(pᵢ, qᵢ) = KL(pᵢ ‖ mᵢ)/2 + KL(qᵢ ‖ mᵢ)/2 with mᵢ = (pᵢ + qᵢ)/2, pᵢ the softmax over j of
-    s(hᵢ,h⁺ⱼ)/τ, qᵢ that of s(h⁺ᵢ,hⱼ)/τ and s the cosine; j runs over the whole batch, i included.
+    ℓ = mean over i of JS(pᵢ, qᵢ) = KL(pᵢ ‖ mᵢ)/2 + KL(qᵢ ‖ mᵢ)/2,
+    with mᵢ = (pᵢ + qᵢ)/2, pᵢ the softmax over j of s(hᵢ,h⁺ⱼ)/τ, qᵢ that of s(h⁺ᵢ,hⱼ)/τ and s the cosine. j runs over
+    the whole batch, including i.
 
     Shapes: anchor, positive (N, D); result a scalar.
 
-    Source: RankCSE (Liu et al. 2023) as a community implementation has it (perceptiveshawty/RankCSE,
-    `rankcse/models.py`, methods/rankcse.md). Doubtful: log m is bounded from below by 10⁻⁷ there, and the logarithm of
-    a probability is never that large, so that the term is minus the mean entropy of p and q (RK1, `divergence`).
+    Source: RankCSE (Liu et al. 2023) in a community implementation (perceptiveshawty/RankCSE, `rankcse/models.py`,
+    methods/rankcse.md). Doubtful: that code has 10⁻⁷ as the lower bound of log m, which every log-probability is below,
+    so that the term is minus the mean entropy of p and q (RK1, `divergence`).
 
     Args:
-        temperature: τ.
-        divergence: "js", or "released": 10⁻⁷ in place of log m.
+        temperature: Divisor τ of the cosines.
+        divergence: "js", or "released" with 10⁻⁷ in place of log m.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.ranking_consistency import RankingConsistency
+        >>> views = torch.eye(3)
+        >>> round(RankingConsistency(temperature=1.0)(views, views.roll(1, dims=0)).item(), 4)
+        0.0874
     """
 
     def __init__(

@@ -14,28 +14,35 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("ranking_distillation")
 class RankingDistillation(Loss):
-    """Order the sentences of the batch by their nearness to each sentence as one or two teachers order them.
+    """Rank the sentences of the batch by similarity to each sentence in the order of one or two teachers.
 
-    Student S_ij = s(hᵢ,h⁺ⱼ)/τ₂, teachers T_ij = α·s(tᵢ,tⱼ) + (1 − α)·s(uᵢ,uⱼ), s the cosine, j ≠ i. By `form`, the mean
-    over i of
-    "list_net": −Σⱼ softmaxⱼ(T/τ₃)ᵢⱼ · log softmaxⱼ(S)ᵢⱼ, the cross-entropy of what comes first in the list;
-    "list_mle": −Σₖ log( e^{S_iπ(k)} / Σ_{l≥k} e^{S_iπ(l)} ) / (length of the list), the likelihood of the teachers'
-    order π by Plackett and Luce. Equal scores of the teachers keep the batch's order.
+    Student S_ij = s(hᵢ,h⁺ⱼ)/τ₂, teachers T_ij = α·s(tᵢ,tⱼ) + (1 − α)·s(uᵢ,uⱼ), s the cosine, j ≠ i. `form` selects the
+    mean over i of
+    "list_net": −Σⱼ softmaxⱼ(T/τ₃)ᵢⱼ · log softmaxⱼ(S)ᵢⱼ, the cross-entropy of the first item of the list;
+    "list_mle": −Σₖ log( e^{S_iπ(k)} / Σ_{l≥k} e^{S_iπ(l)} ) / (length of the list), the Plackett-Luce likelihood of the
+    teachers' order π. Equal scores of the teachers keep the batch's order.
 
     Shapes: anchor, positive (N, D); teacher (N, D'), second_teacher (N, D''), without gradient; result a scalar.
 
-    Source: RankCSE (Liu et al. 2023) as a community implementation has it (perceptiveshawty/RankCSE,
-    `rankcse/models.py`, methods/rankcse.md); ListNet (Cao et al. 2007), ListMLE (Xia et al. 2008). Doubtful: a
-    sentence's own pair is in ListMLE's lists there and not in ListNet's (RK3, `diagonal`); sum or mean over a list
-    (RK5, `reduction`); τ₃ is τ₂/2 by its README and τ₂ by its trainer (RK9, `teacher_temperature`).
+    Source: RankCSE (Liu et al. 2023) in a community implementation (perceptiveshawty/RankCSE, `rankcse/models.py`,
+    methods/rankcse.md); ListNet (Cao et al. 2007), ListMLE (Xia et al. 2008). Doubtful: that code includes a sentence's
+    own pair in ListMLE's lists and not in ListNet's (RK3, `diagonal`); sum or mean over a list (RK5, `reduction`); τ₃
+    is τ₂/2 in its README and τ₂ in its trainer (RK9, `teacher_temperature`).
 
     Args:
-        form: What is made of an order.
-        temperature: τ₂.
-        teacher_temperature: τ₃, of "list_net" alone; τ₂/2 if left out.
-        mix: α, the first teacher's share where there are two.
+        form: Objective of the ranking: "list_net" or "list_mle".
+        temperature: Divisor τ₂ of the student's cosines.
+        teacher_temperature: Divisor τ₃ of the teachers' cosines, for "list_net" only. Default: τ₂/2.
+        mix: Share α of the first of two teachers.
         diagonal: Whether a sentence's own pair is in its list.
-        reduction: Over a list's places for "list_mle": "mean", or "sum" as a likelihood is.
+        reduction: Reduction over the places of a list in "list_mle": "mean", or "sum" as in a likelihood.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.ranking_distillation import RankingDistillation
+        >>> views = torch.eye(3)
+        >>> round(RankingDistillation(temperature=1.0)(views, views, teacher=views).item(), 4)
+        0.6931
     """
 
     steering: ClassVar[frozenset[str]] = frozenset({"teacher", "second_teacher"})
@@ -59,13 +66,13 @@ class RankingDistillation(Loss):
     ) -> Tensor:
         """Return the loss of the batch."""
         student = self._lists(cosine_matrix(anchor, positive)) / self.temperature
-        wanted = self._lists(_among(teacher))
+        target = self._lists(_among(teacher))
         if second_teacher is not None:
-            wanted = self.mix * wanted + (1 - self.mix) * self._lists(_among(second_teacher))
+            target = self.mix * target + (1 - self.mix) * self._lists(_among(second_teacher))
         if self.form == "list_net":
-            first = (wanted / self.teacher_temperature).softmax(dim=1)
+            first = (target / self.teacher_temperature).softmax(dim=1)
             return -(first * student.log_softmax(dim=1)).sum(dim=1).mean()
-        ordered = student.gather(1, wanted.argsort(dim=1, descending=True, stable=True))
+        ordered = student.gather(1, target.argsort(dim=1, descending=True, stable=True))
         left = ordered.flip(1).logcumsumexp(dim=1).flip(1)
         total = (left - ordered).sum(dim=1).mean()
         return total if self.reduction == "sum" else total / max(1, student.shape[1])
@@ -75,10 +82,10 @@ class RankingDistillation(Loss):
         n = len(cosines)
         if self.diagonal:
             return cosines
-        # Behind the first cell, every (N + 1)th is one of the diagonal.
+        # After the first cell, every (N + 1)th cell is on the diagonal.
         return cosines.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
 
 
 def _among(vectors: Tensor) -> Tensor:
-    """Return (N, N) cosines of a teacher's vectors, without gradient."""
+    """Return (N, N) cosines of a teacher's embeddings, without gradient."""
     return cosine_matrix(vectors.detach(), vectors.detach())

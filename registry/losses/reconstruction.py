@@ -1,4 +1,4 @@
-"""TSDAE's loss: a decoder that sees nothing but the sentence vector writes the sentence again."""
+"""TSDAE's loss: reconstruct a sentence with a decoder that reads only the sentence embedding."""
 
 from __future__ import annotations
 
@@ -11,33 +11,44 @@ from torch import Tensor, nn
 from registry import LOSSES
 from registry.encoders.backbone import modes_kept
 from registry.errors import CseError
-from registry.losses.masked_language_modelling import MaskedLanguageModelling
+from registry.losses.masked_language_modeling import MaskedLanguageModeling
 from registry.tokens import Encoded
 from registry.types import Encoder, Loss
 
 
 @LOSSES.register("reconstruction")
 class Reconstruction(Loss):
-    """Predict each token of the whole sentence from those before it and the sentence vector of a damaged copy.
+    """Predict each token of a sentence from the tokens before it and the embedding of a damaged copy.
 
-    ℓ = −1/T Σᵢ Σₗ log p(xᵢ,ₗ₊₁ | xᵢ,₀ … xᵢ,ₗ, hᵢ), over the T tokens of all devices, [SEP] too, but each first one.
-    The decoder is the encoder itself, its embeddings, blocks and word vectors, with causal attention; behind each
-    block's attention stands a fresh cross-attention whose one key and value is h. A prediction head
-    (`masked_language_modelling`) gives the scores. Dropout is on in training, as in the encoder.
+    ℓ = −1/T Σᵢ Σₗ log p(xᵢ,ₗ₊₁ | xᵢ,₀ … xᵢ,ₗ, hᵢ),
+    over the T tokens of all devices, including [SEP] and except the first of each sentence. The decoder is the encoder
+    itself (embeddings, blocks and word vectors) with causal attention. A fresh cross-attention, whose only key and
+    value is h, follows the attention of each block. A prediction head (`masked_language_modeling`) computes the scores.
+    Dropout is active in training, as in the encoder.
 
-    The view `whole` is encoded like any other, of which only what its embedding layer gives is read.
-
-    Args:
-        encoder: The encoder of both views, whose weights the decoder shares.
-        initial: The prediction head at first, as in `masked_language_modelling`.
+    The view `whole` is encoded like any other view, but the loss reads only the output of its embedding layer.
 
     Shapes: damaged.sentence (B, D), whole.tokens (B, L) → scores (T, V) → a scalar.
 
-    Raises:
-        CseError: The encoder's blocks are not BERT's, or its sentence vectors have another width than its states.
-
-    Source: TSDAE (Wang, Reimers and Gurevych 2021, section 3), with all weights shared but those of cross-attention;
+    Source: TSDAE (Wang, Reimers and Gurevych 2021, section 3), with all weights shared except those of cross-attention;
     its code in sentence-transformers. Settled in methods/tsdae.md: padding of the decoder (TS3).
+
+    Args:
+        encoder: Encoder of both views, whose weights the decoder shares.
+        initial: Initial prediction head, as in `masked_language_modeling`.
+
+    Raises:
+        CseError: If the encoder's blocks differ from BERT's, or sentence embeddings and states differ in width.
+
+    Example:
+        [views.damaged]
+        [[views.damaged.augment]]
+        name = "delete_words"
+        rate = 0.6
+
+        [views.whole]
+
+        [losses.reconstruction]
     """
 
     reads_hidden = False
@@ -52,20 +63,22 @@ class Reconstruction(Loss):
         blocks = getattr(getattr(backbone, "encoder", None), "layer", ())
         if not blocks or not all(hasattr(block, "feed_forward_chunk") for block in blocks):
             raise CseError(
-                f"reconstruction: {type(encoder).__name__} has no blocks that a decoder can share",
-                'name a "transformer" encoder of the BERT family',
+                f"reconstruction: a decoder cannot share the blocks of encoder {type(encoder).__name__}",
+                'use an encoder of type "transformer" with a model of the BERT family',
+                code="losses.no_transformer_blocks",
             )
         self._backbone = (backbone,)  # in a tuple: not a sub-module
         self.cross = nn.ModuleList(_cross_attention(block, backbone.config) for block in blocks)
-        self.predict = MaskedLanguageModelling(encoder, initial)
+        self.predict = MaskedLanguageModeling(encoder, initial)
 
     def forward(self, damaged: Encoded, whole: Encoded) -> Tensor:
         """Return the loss of the batch."""
         if damaged.sentence.shape[1] != whole.embeddings.shape[2]:
             raise CseError(
-                f"reconstruction: sentence vectors are {damaged.sentence.shape[1]} wide, the decoder's states "
-                f"{whole.embeddings.shape[2]}",
-                "let the view go through the encoder without heads that change the width",
+                f"reconstruction: sentence embeddings have {damaged.sentence.shape[1]} dimensions, the decoder's "
+                f"states {whole.embeddings.shape[2]}",
+                "remove the heads that change the width",
+                code="losses.width_mismatch",
             )
         tokens = whole.tokens
         states = self._decoded(whole.embeddings, damaged.sentence)
@@ -75,15 +88,15 @@ class Reconstruction(Loss):
         return value
 
     def notices(self) -> list[str]:
-        """Warn once that the prediction head is a fresh one because the checkpoint has none."""
+        """Return a warning, once, if the checkpoint has no prediction head."""
         return self.predict.notices()
 
     def _decoded(self, states: Tensor, vectors: Tensor) -> Tensor:
-        """Return (B, L, D) last states of the decoder; a token sees itself and those before it.
+        """Return (B, L, D) last states of the decoder, with causal attention.
 
         Args:
-            states: (B, L, D) what enters its first block.
-            vectors: (B, D) what cross-attention reads.
+            states: (B, L, D) input of the first block.
+            vectors: (B, D) embeddings for the cross-attention.
         """
         backbone = self._backbone[0]
         length = states.shape[1]
@@ -97,7 +110,7 @@ class Reconstruction(Loss):
 
 
 def _cross_attention(block: Any, config: Any) -> nn.Module:
-    """Return a fresh cross-attention of the kind of a block's own attention."""
+    """Return a fresh cross-attention of the same type as a block's attention."""
     made: nn.Module = type(block.attention)(config, is_cross_attention=True)
     for part in made.modules():
         if isinstance(part, nn.Linear):

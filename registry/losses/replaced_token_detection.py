@@ -1,4 +1,4 @@
-"""DiffCSE's second loss: the sentence vector must tell which tokens of an edited copy a language model replaced."""
+"""DiffCSE's second loss: detect, given the sentence embedding, the tokens that a language model replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.pooling import needs_all_states, pool
 from registry.errors import CseError, MissingError
 from registry.masking import Masking, Rate, Share
-from registry.models import load_language_model, load_model
+from registry.resources.models import load_language_model, load_model
 from registry.tokens import Encoded, Tokens, attention_mask
 from registry.types import Component, Encoder, Loss, ModelName
 from registry.vocabulary import HubVocabulary
@@ -24,31 +24,39 @@ from registry.vocabulary import HubVocabulary
 
 @LOSSES.register("replaced_token_detection")
 class ReplacedTokenDetection(Loss):
-    """Find, given the sentence vector, the tokens that a frozen language model replaced.
+    """Detect the tokens that a frozen language model replaced, given the sentence embedding.
 
     x″ = argmax G(mask(x)), x″₀ = [CLS];  r_l = [x″_l ≠ x_l];  ℓ = 1/(2NL) Σ CE( D(x″, h)_l, r_l ),
-    with G the generator, without gradient, and D a second encoder whose first token vector is h, the sentence vector of
-    the unedited sentence, with gradient. Both copies of a sentence are hidden by themselves.
-
-    Args:
-        generator: Masked language model G; its tokenizer must give the encoder's ids.
-        discriminator: Checkpoint D starts from; it is trained, and kept in checkpoints of the run only.
-        encoder: The encoder of the two views.
-        masking: How many tokens that are no special ones are hidden.
-        mask_share: Of the hidden, how many become [MASK].
-        random_share: Of the hidden, how many become a random id; the rest stay.
-        decode: What G puts in: its "argmax", or a "sample" from its distribution.
-        edit: Where: at "all" places, hidden or not, or at "masked_only".
-        condition: h: the sentence vector after the heads ("projected"), or the one before them ("pooled").
-        pads: Whether padding counts, as not replaced.
-        generator_head: G's scores: those of the "checkpoint"'s head, or the product of its last layer and its word
-            "embeddings", for a checkpoint that has no head.
-        generator_dropout: Whether G's dropout is on in training.
+    with G the generator, without gradient, and D a second encoder whose first token vector is h, the embedding of the
+    original sentence, with gradient. The two copies of a sentence are masked independently.
 
     Shapes: tokens (B, L) and sentence (B, D) of two views → 2B rows, scores (2B, L, 2) → a scalar.
 
     Source: DiffCSE (Chuang et al. 2022) §3 and its code. Doubtful and settled in methods/diffcse.md: D1 `decode`, D2
-    `edit`, D3 `pads`, D4 `condition`, D5 `generator_dropout`. The defaults are the released code's.
+    `edit`, D3 `pads`, D4 `condition`, D5 `generator_dropout`. The defaults are those of the released code.
+
+    Args:
+        generator: Masked language model G. Its tokenizer must give the same ids as the encoder's.
+        discriminator: Initial checkpoint of D. D is trained, and only checkpoints of the run contain it.
+        encoder: Encoder of the two views.
+        masking: Share of masked tokens among those that are not special tokens.
+        mask_share: Share of masked tokens that become [MASK].
+        random_share: Share of masked tokens that become a random id. The others are unchanged.
+        decode: Replacement by G: its "argmax", or a "sample" of its distribution.
+        edit: Places of the replacements: "all" places, or "masked_only".
+        condition: Embedding h: after the heads ("projected"), or before them ("pooled").
+        pads: Whether padding counts, as not replaced.
+        generator_head: Scores of G: "checkpoint" for its prediction head, or "embeddings" for the product of last layer
+            and word embeddings, for a checkpoint without a head.
+        generator_dropout: Whether G uses dropout in training.
+
+    Example:
+        [losses.replaced_token_detection]
+        weight = 0.005
+        generator = "mini_en"
+        generator_head = "embeddings"
+        discriminator = "mini_en"
+        masking = 0.3
     """
 
     def __init__(
@@ -82,7 +90,7 @@ class ReplacedTokenDetection(Loss):
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
         """Return the loss of the batch."""
         tokens = Tokens.stack({"anchor": anchor.tokens, "positive": positive.tokens})
-        tokens = tokens.padded_to(_longest(tokens))  # padding counts, so all devices need the same
+        tokens = tokens.padded_to(_longest(tokens))  # padding counts, so all devices need the same length
         edited, replaced = self.edited(tokens)
         scores = self.discriminator(edited, torch.cat([self._condition(anchor), self._condition(positive)]))
         counted = torch.ones_like(replaced) if self.pads else tokens.mask == 1
@@ -93,7 +101,7 @@ class ReplacedTokenDetection(Loss):
 
     @torch.no_grad()
     def edited(self, tokens: Tokens) -> tuple[Tokens, Tensor]:
-        """Return the tokens as the generator would have them, and (B, L) which of them are other than they were."""
+        """Return the tokens with the generator's replacements, and (B, L) booleans of replaced places."""
         ids, hidden = self.masking.hide(tokens)
         scores = self.generator(ids, tokens)
         if self.decode == "argmax":
@@ -107,7 +115,7 @@ class ReplacedTokenDetection(Loss):
         return replace(tokens, ids=found * tokens.mask), (found != tokens.ids) & real
 
     def report(self) -> dict[str, float]:
-        """Return how many real tokens the last batch had replaced, and how many of either kind were recognised."""
+        """Return the share of replaced tokens in the last batch, and the accuracy for replaced and original tokens."""
         replaced, kept, found, left = self._counts.tolist()
         return {
             "replaced": replaced / max(1.0, replaced + kept),
@@ -117,8 +125,8 @@ class ReplacedTokenDetection(Loss):
 
     @torch.no_grad()
     def _count(self, scores: Tensor, replaced: Tensor, real: Tensor) -> None:
-        said = scores.argmax(dim=-1) == 1
-        groups = (replaced, ~replaced & real, replaced & said, ~replaced & real & ~said)
+        detected = scores.argmax(dim=-1) == 1
+        groups = (replaced, ~replaced & real, replaced & detected, ~replaced & real & ~detected)
         self._counts = torch.stack([group.sum() for group in groups])
 
     def _condition(self, view: Encoded) -> Tensor:
@@ -128,33 +136,34 @@ class ReplacedTokenDetection(Loss):
 
 
 def _longest(tokens: Tokens) -> int:
-    """Return the length of the batch over all devices; several of them wait for each other here."""
+    """Return the length of the longest batch of all devices, which wait for each other."""
     if world_size() == 1:
         return tokens.length
     return int(all_devices(torch.full((1,), tokens.length, device=tokens.ids.device)).max())
 
 
 def _pooling(encoder: Encoder) -> Any:
-    """Return how the encoder pools, where its last layer is all that takes.
+    """Return the pooling of the encoder.
 
     Raises:
-        CseError: It pools otherwise.
+        CseError: If the pooling reads more than the last layer.
     """
     pooling = getattr(encoder, "pooling", None)
     if pooling is None or needs_all_states(pooling):
         raise CseError(
-            f'replaced_token_detection: condition = "pooled" reads the last layer, but the encoder pools {pooling!r}',
+            f'replaced_token_detection: condition = "pooled" requires a pooling of the last layer, not {pooling!r}',
             'set condition = "projected", or pooling = "cls" or "mean"',
+            code="losses.unsupported_pooling",
         )
     return pooling
 
 
 class Discriminator(nn.Module):
-    """A whole second encoder with two scores a token: original, replaced.
+    """A complete second encoder with two scores per token: original and replaced.
 
     Args:
-        model: Checkpoint it starts from.
-        pads: Whether the scores of padding are wanted too; else they mean nothing.
+        model: Initial checkpoint.
+        pads: Whether padding gets valid scores.
     """
 
     def __init__(self, model: str, pads: bool = True) -> None:
@@ -169,23 +178,25 @@ class Discriminator(nn.Module):
         self.train()
 
     def require_width(self, width: int) -> None:
-        """Check that sentence vectors can stand among its token vectors.
+        """Check that sentence embeddings have the width of the token vectors.
 
         Raises:
-            CseError: Their widths differ.
+            CseError: If the widths differ.
         """
         if width != self.width:
             raise CseError(
-                f"sentence vectors are {width} wide, the token vectors of discriminator {self.model!r} {self.width}",
-                "name a discriminator of the encoder's width, or heads that keep the width",
+                f"replaced_token_detection: sentence embeddings have {width} dimensions, token vectors of "
+                f"discriminator {self.model!r} {self.width}",
+                "set discriminator to a model of the encoder's width, or use heads that keep the width",
+                code="losses.width_mismatch",
             )
 
     def forward(self, tokens: Tokens, first: Tensor) -> Tensor:
-        """Return (B, L, 2).
+        """Return (B, L, 2) scores.
 
         Args:
-            tokens: What is judged.
-            first: (B, W) stands in the first place, as it is: after the embedding layer's norm and dropout.
+            tokens: Tokens to classify.
+            first: (B, W) vectors for the first place, inserted after the embedding layer's norm and dropout.
         """
         vectors = self.dropout(split.embed_layer(self.backbone, tokens))
         vectors = torch.cat([first.to(vectors.dtype).unsqueeze(1), vectors[:, 1:]], dim=1)
@@ -195,15 +206,16 @@ class Discriminator(nn.Module):
 
 
 class FrozenGenerator(Component, nn.Module):
-    """Scores of every id at every place; never trained, loaded by name, left out of checkpoints.
+    """Scores of every id at every place. It is not trained, loaded by name, and excluded from checkpoints.
 
     Args:
-        model: A masked language model.
-        head: "checkpoint" uses its own prediction head, "embeddings" the product of last layer and word embeddings.
-        dropout: Whether its dropout is on while the rest trains.
+        model: Masked language model.
+        head: "checkpoint" for its own prediction head, or "embeddings" for the product of last layer and word
+            embeddings.
+        dropout: Whether it uses dropout in training.
 
     Raises:
-        MissingError: The head is to come from the checkpoint, which has none.
+        MissingError: If `head` is "checkpoint" and the checkpoint has no prediction head.
     """
 
     stateful: ClassVar[bool] = False
@@ -213,8 +225,9 @@ class FrozenGenerator(Component, nn.Module):
         loaded, complete = load_language_model(model)
         if head == "checkpoint" and not complete:
             raise MissingError(
-                f"generator {model!r} has no prediction head: what it predicts would be random",
-                'name a masked language model, or set generator_head = "embeddings" to decode by its word embeddings',
+                f"replaced_token_detection: generator {model!r} has no prediction head",
+                'set generator to a masked language model, or set generator_head = "embeddings"',
+                code="losses.no_prediction_head",
             )
         self.model = model
         self.dropout = dropout
@@ -226,24 +239,26 @@ class FrozenGenerator(Component, nn.Module):
         self.train()
 
     def train(self, mode: bool = True) -> FrozenGenerator:
-        """Follow the training only where dropout is wanted."""
+        """Set training mode if `dropout` is true, else evaluation mode."""
         return super().train(mode and self.dropout)
 
     @torch.no_grad()
     def forward(self, ids: Tensor, tokens: Tokens) -> Tensor:
-        """Return (B, L, V).
+        """Return (B, L, V) scores.
 
         Args:
-            ids: (B, L) partly hidden.
-            tokens: Their mask and segments.
+            ids: (B, L) partly masked ids.
+            tokens: Tokens with the mask and segments of the ids.
 
         Raises:
-            CseError: There are more tokens than it has positions.
+            CseError: If there are more tokens than positions.
         """
         if tokens.length > self.longest:
             raise CseError(
-                f"generator {self.model!r} takes {self.longest} tokens, the batch has {tokens.length}",
-                f"--set data.max_length={self.longest}, or another generator",
+                f"replaced_token_detection: generator {self.model!r} takes at most {self.longest} tokens, but the "
+                f"batch has {tokens.length}",
+                f"add --set data.max_length={self.longest}, or use another generator",
+                code="losses.too_many_tokens",
             )
         segments = {"token_type_ids": tokens.types} if self.segments else {}
         found = self.network(input_ids=ids, attention_mask=attention_mask(tokens.mask), **segments)
@@ -255,25 +270,29 @@ class FrozenGenerator(Component, nn.Module):
 
 
 def _positions(config: Any) -> int:
-    """Return the most tokens a model takes; the RoBERTa family counts positions from the padding id on."""
+    """Return the maximum number of tokens of a model. The RoBERTa family counts positions from the padding id."""
     offset = int(config.pad_token_id or 0) + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
     return int(config.max_position_embeddings) - offset
 
 
 def require_same_ids(model: str, encoder: Encoder) -> None:
-    """Check that a model gives every token the id that the encoder gives it.
+    """Check that a model and the encoder give every token the same id.
 
-    Digests of whole tokenizers would refuse DistilBERT beside BERT: they differ in segments, not in ids.
+    Digests of whole tokenizers would reject DistilBERT for BERT, which differ in segments, not in ids.
 
     Raises:
-        CseError: It does not.
+        CseError: If the ids differ.
     """
-    theirs, ours = HubVocabulary(model), encoder.vocabulary
-    own = getattr(ours, "tokenizer", None)
-    same = theirs.fingerprint == ours.fingerprint if own is None else theirs.tokenizer.get_vocab() == own.get_vocab()
+    other, own = HubVocabulary(model), encoder.vocabulary
+    tokenizer = getattr(own, "tokenizer", None)
+    if tokenizer is None:
+        same = other.fingerprint == own.fingerprint
+    else:
+        same = other.tokenizer.get_vocab() == tokenizer.get_vocab()
     if not same:
         raise CseError(
-            f"model {model!r} ({theirs.size} ids) and the encoder {getattr(encoder, 'model', '')!r} ({ours.size} ids) "
-            "have different vocabularies: replaced tokens would be other words",
-            "name a model with the encoder's own tokenizer, such as distilbert-base-uncased for bert-base-uncased",
+            f"replaced_token_detection: model {model!r} ({other.size} ids) and encoder "
+            f"{getattr(encoder, 'model', '')!r} ({own.size} ids) have different vocabularies",
+            "use a model with the encoder's tokenizer, such as distilbert-base-uncased for bert-base-uncased",
+            code="losses.vocabulary_mismatch",
         )

@@ -1,4 +1,4 @@
-"""SG-OPT's loss: the sentence vector must agree with every layer of a frozen copy of its encoder."""
+"""SG-OPT's loss: align the sentence embedding with every layer of a frozen copy of its encoder."""
 
 from __future__ import annotations
 
@@ -20,26 +20,37 @@ from registry.types import Encoder, Loss, Negatives, Tune
 
 @LOSSES.register("self_guided")
 class SelfGuided(Loss):
-    """Pick, for each sentence and layer, the layer's vector of the same sentence among those of all other sentences.
+    """Select, for each sentence and layer, the layer's vector of the same sentence among those of all other sentences.
 
-    ℓᵢₖ = −log( e^{s(cᵢ,vᵢₖ)/T} / ( e^{s(cᵢ,vᵢₖ)/T} + Σ_{j≠i} Σₘ e^{s(cᵢ,vⱼₘ)/T} ) ), the mean over i and k,
-    with c the sentence vectors of the trained encoder, vₖ layer k of a frozen copy behind the heads of the trained one,
-    and s the cosine. The three simpler objectives of the paper draw one layer v a sentence:
-    "nt_xent" is NT-Xent over the 2N rows of c and v; "opt1" has c alone as anchors, Σ_{j≠i} e^{s(cᵢ,cⱼ)/T} +
-    e^{s(cᵢ,vⱼ)/T} beside the positive; "opt2" leaves out s(cᵢ,cⱼ).
+    ℓᵢₖ = −log( e^{s(cᵢ,vᵢₖ)/T} / ( e^{s(cᵢ,vᵢₖ)/T} + Σ_{j≠i} Σₘ e^{s(cᵢ,vⱼₘ)/T} ) ), averaged over i and k,
+    with c the embeddings of the trained encoder, vₖ layer k of a frozen copy followed by the heads of the trained
+    encoder, and s the cosine. The three simpler objectives of the paper sample one layer v per sentence. "nt_xent" is
+    NT-Xent over the 2N rows of c and v. "opt1" has only c as anchors, and Σ_{j≠i} e^{s(cᵢ,cⱼ)/T} + e^{s(cᵢ,vⱼ)/T} in
+    addition to the positive. "opt2" omits s(cᵢ,cⱼ).
 
     Shapes: anchor.sentence (B, D), frozen.layers (B, K, D′) → (N, D), (N, K, D) from all devices → a scalar.
 
     Source: SG-OPT (Kim, Yoo and Lee 2021, sections 3.1 and 3.2) and its code (`loss.py`). Doubtful and settled in
-    methods/sg_opt.md: the heads act on the copy's vectors too, and learn from both (SG3).
+    methods/sg_opt.md: the heads also transform the copy's vectors, and learn from both (SG3).
 
     Args:
-        encoder: The trained encoder, whose heads act on the copy's vectors.
-        objective: "sg_opt", or one of the simpler ones.
-        temperature: T.
+        encoder: Trained encoder, whose heads also transform the copy's vectors.
+        objective: "sg_opt", or one of the simpler objectives.
+        temperature: Divisor T of the cosines.
 
     Raises:
-        CseError: The encoder of the view `frozen` gives no layers.
+        CseError: If the encoder of the view `frozen` returns no layers.
+
+    Example:
+        [encoders.frozen]
+        name = "frozen_copy"
+        of = "online"
+
+        [views.frozen]
+        encoder = "frozen"
+
+        [losses.self_guided]
+        temperature = 0.01
     """
 
     reads_hidden = False
@@ -58,8 +69,9 @@ class SelfGuided(Loss):
         """Return the loss of the batch."""
         if frozen.layers is None:
             raise CseError(
-                "self_guided: the encoder of view 'frozen' gives no vectors of its layers",
-                "let the view go through an encoder of type 'frozen_copy'",
+                "self_guided: the encoder of view 'frozen' returns no vectors of its layers",
+                'set the encoder of the view to one with name = "frozen_copy"',
+                code="losses.no_layers",
             )
         layers = frozen.layers
         if self.objective != "sg_opt":

@@ -1,4 +1,4 @@
-"""InfoCSE's second loss: the sentence vector must help a small network to restore hidden tokens."""
+"""InfoCSE's second loss: restore masked tokens with a small network that reads the sentence embedding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from registry import LOSSES
 from registry.encoders import backbone as split
 from registry.encoders.blocks import run_blocks
 from registry.errors import CseError
-from registry.losses.masked_language_modelling import MaskedLanguageModelling
+from registry.losses.masked_language_modeling import MaskedLanguageModeling
 from registry.masking import Masking, Rate, Share
 from registry.tokens import Encoded, Tokens
 from registry.types import Component, Encoder, Loss
@@ -22,29 +22,36 @@ from registry.types import Component, Encoder, Loss
 
 @LOSSES.register("side_language_model")
 class SideLanguageModel(Loss):
-    """Restore hidden tokens from the states of a lower, frozen layer and the sentence vector of the whole sentence.
+    """Restore masked tokens from the states of a lower, frozen layer and the embedding of the whole sentence.
 
     g = F(mask(x)), g₀ = h;  u = T(g);  ℓ = −1/|M| Σ_{(i,l) ∈ M} log softmax( E·LayerNorm(gelu(W u_il + b)) + c )[x_il],
-    with F the encoder's lower layers as they were before training, without gradient and dropout, h the sentence vector
-    of x before the heads, with gradient, T some trained transformer layers, M the hidden places of the batch on all
-    devices, and E trained word embeddings of this loss alone. Both copies of a sentence are hidden by themselves.
-
-    Args:
-        encoder: The encoder of the two views.
-        frozen_layers: Layers of F.
-        trained_layers: Layers of T, with fresh weights from N(0, σ²), σ the encoder's own initial deviation.
-        masking: How many tokens that are no special ones are hidden.
-        mask_share: Of the hidden, how many become [MASK].
-        random_share: Of the hidden, how many become a random id; the rest stay.
-        initial: W, b, c and the norm at first, as in `masked_language_modelling`.
+    with F the encoder's lower layers with their initial weights, without gradient and dropout, h the embedding of x
+    before the heads, with gradient, T some trained transformer layers, M the masked places of the batch on all devices,
+    and E separate trained word embeddings. The two copies of a sentence are masked independently.
 
     Shapes: tokens (B, L) and sentence (B, D) of two views → 2B rows, scores (|M|, V) → a scalar.
 
-    Raises:
-        CseError: The encoder has no layers of its own, or fewer than `frozen_layers`.
-
     Source: InfoCSE (Wu et al. 2022) and its code. Settled in methods/infocse.md: the term is tiny (IN1, its `weight`),
-    F stays as it was (IN2), T starts from random weights (IN4).
+    F is constant (IN2), T starts from random weights (IN4).
+
+    Args:
+        encoder: Encoder of the two views.
+        frozen_layers: Number of layers of F.
+        trained_layers: Number of layers of T, with initial weights from N(0, σ²), σ the encoder's initial deviation.
+        masking: Share of masked tokens among those that are not special tokens.
+        mask_share: Share of masked tokens that become [MASK].
+        random_share: Share of masked tokens that become a random id. The others are unchanged.
+        initial: Initial W, b, c and LayerNorm, as in `masked_language_modeling`.
+
+    Raises:
+        CseError: If the encoder has no transformer layers, or fewer than `frozen_layers`.
+
+    Example:
+        [losses.side_language_model]
+        weight = 1e-5
+        frozen_layers = 2
+        trained_layers = 1
+        masking = 0.4
     """
 
     reads_hidden = False
@@ -64,14 +71,15 @@ class SideLanguageModel(Loss):
         count = len(getattr(getattr(backbone, "encoder", None), "layer", ()))
         if count < max(1, frozen_layers):
             raise CseError(
-                f"side_language_model: frozen_layers = {frozen_layers}, but {type(encoder).__name__} has {count} "
-                "layers of its own",
-                f"set frozen_layers to at most {count}" if count else 'name a "transformer" encoder of the BERT family',
+                f"side_language_model: frozen_layers = {frozen_layers}, but encoder {type(encoder).__name__} has "
+                f"{count} transformer layers",
+                f"set frozen_layers to at most {count}" if count else 'use an encoder of type "transformer"',
+                code="losses.too_few_layers",
             )
         self.masking = Masking.of("side_language_model", encoder.vocabulary, masking, mask_share, random_share)
         self.frozen = FrozenLayers(backbone, frozen_layers)
         self.trained = fresh_layers(backbone, trained_layers)
-        self.restore = MaskedLanguageModelling(encoder, initial, tied=False)
+        self.restore = MaskedLanguageModeling(encoder, initial, tied=False)
 
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
         """Return the loss of the batch."""
@@ -82,9 +90,10 @@ class SideLanguageModel(Loss):
         first = torch.cat([anchor.before_heads, positive.before_heads]).to(states.dtype)
         if first.shape[1] != states.shape[2]:
             raise CseError(
-                f"side_language_model: sentence vectors are {first.shape[1]} wide, the states of its layers "
-                f"{states.shape[2]}",
-                "let the views go through the encoder that the loss names",
+                f"side_language_model: sentence embeddings have {first.shape[1]} dimensions, the states of its "
+                f"layers {states.shape[2]}",
+                "set `encoder` of the loss to the encoder of its views",
+                code="losses.width_mismatch",
             )
         states = torch.cat([first.unsqueeze(1), states[:, 1:]], dim=1)
         (states,) = run_blocks(self.trained, states, tokens.mask, all_states=False)
@@ -92,16 +101,16 @@ class SideLanguageModel(Loss):
         return value
 
     def notices(self) -> list[str]:
-        """Warn once that the prediction head is a fresh one because the checkpoint has none."""
+        """Return a warning, once, if the checkpoint has no prediction head."""
         return self.restore.notices()
 
 
 class FrozenLayers(Component, nn.Module):
-    """The lower layers of a transformers model as they are now; never trained, left out of checkpoints.
+    """Frozen copy of the lower layers of a transformers model. It is not trained, and excluded from checkpoints.
 
     Args:
-        backbone: The model, which is copied.
-        layers: How many; 0 is the embedding layer alone.
+        backbone: Model to copy.
+        layers: Number of layers. 0 keeps only the embedding layer.
     """
 
     stateful: ClassVar[bool] = False
@@ -113,21 +122,21 @@ class FrozenLayers(Component, nn.Module):
         self.requires_grad_(False).train()
 
     def train(self, mode: bool = True) -> FrozenLayers:  # noqa: ARG002 - dropout stays off
-        """Stay in eval mode."""
+        """Stay in evaluation mode."""
         return super().train(False)
 
     @torch.no_grad()
     def forward(self, tokens: Tokens) -> Tensor:
-        """Return (B, L, D)."""
+        """Return (B, L, D) states."""
         (states,) = run_blocks(self.backbone, split.embed_layer(self.backbone, tokens), tokens.mask, all_states=False)
         return states
 
 
 def fresh_layers(backbone: Any, layers: int) -> Any:
-    """Return a transformers model of fresh blocks, built as those of `backbone`, without an embedding layer."""
+    """Return a transformers model of random blocks with the architecture of `backbone`, without embedding layer."""
     made = copy.deepcopy(backbone)
     made.embeddings, made.embeddings_project = nn.Identity(), nn.Identity()
-    # All blocks read how to attend from the configuration of their model, which is switched while rows are packed.
+    # All blocks read the attention type from the configuration of their model, which changes while rows are packed.
     blocks = [copy.deepcopy(backbone.encoder.layer[0], {id(backbone.config): made.config}) for _ in range(layers)]
     made.encoder.layer = nn.ModuleList(blocks)
     deviation = float(backbone.config.initializer_range)

@@ -1,4 +1,4 @@
-"""The cosine of two views: minimised, it pushes them apart."""
+"""SCD's self-contrast: the cosine of two views, which minimization moves apart."""
 
 from __future__ import annotations
 
@@ -14,17 +14,25 @@ from registry.types import Loss, Pooled
 
 @LOSSES.register("similarity")
 class Similarity(Loss):
-    """Make the two views of a sentence less similar; with a negative weight in the recipe, more.
+    """Minimize the similarity of the two views of a sentence, or maximize it with a negative `weight` in the recipe.
 
-    ℓ = (1/N)·Σᵢ s(hᵢ,h⁺ᵢ)/τ, with s the cosine and h, h⁺ the vectors before the training heads. By itself it turns each
-    pair into opposites: another loss has to hold them together.
+    ℓ = (1/N)·Σᵢ s(hᵢ,h⁺ᵢ)/τ,
+    with s the cosine and h, h⁺ the embeddings before the training heads. Without another loss that aligns the views, it
+    turns each pair into opposites.
 
     Shapes: anchor, positive (N, D′) before the heads; result a scalar.
 
     Source: SCD (Klein and Nabi 2022, `scd/models.py`, cl_forward, methods/scd.md), its self-contrast.
 
     Args:
-        temperature: τ, divides the cosines.
+        temperature: Divisor τ of the cosines.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.similarity import Similarity
+        >>> views = torch.eye(3)
+        >>> round(Similarity(temperature=0.5)(views, views).item(), 4)
+        2.0
     """
 
     def __init__(self, temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.05) -> None:

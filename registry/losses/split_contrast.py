@@ -1,4 +1,4 @@
-"""Contrast whose positive pairs and negative pairs come from different views, as in SimCSE++."""
+"""SimCSE++'s contrast, with positive pairs and negative pairs from different views."""
 
 from __future__ import annotations
 
@@ -15,21 +15,28 @@ from registry.types import Loss, Sentences
 
 @LOSSES.register("split_contrast")
 class SplitContrast(Loss):
-    """Pick each sentence's own pair of views among it and the pairs of different sentences within a third view.
+    """Select each sentence's own pair of views among it and the pairs of different sentences in a third view.
 
-    ℓᵢ = −log( e^{p·s(hᵢ,h⁺ᵢ)/τ} / ( e^{p·s(hᵢ,h⁺ᵢ)/τ} + Σⱼ≠ᵢ e^{s(oᵢ,oⱼ)/τ} ) ), the mean over i, with s the cosine
-    and o the third view, into which gradient goes as well. There the sentences have no dropout (a view with
-    `dropout = 0.0`): its noise makes positives, and only disturbs negatives.
+    ℓᵢ = −log( e^{p·s(hᵢ,h⁺ᵢ)/τ} / ( e^{p·s(hᵢ,h⁺ᵢ)/τ} + Σⱼ≠ᵢ e^{s(oᵢ,oⱼ)/τ} ) ), averaged over i,
+    with s the cosine and o the third view, which also receives gradient. The third view has no dropout (`dropout = 0.0`
+    of a view): the noise of dropout creates positives, but only disturbs negatives.
 
     Shapes: anchor, positive, undropped (N, D); result a scalar.
 
     Source: SimCSE++ (Xu et al. 2023, off-dropout; `simcse/models_re.py`, methods/simcse_pp.md). Doubtful: p multiplies
-    the positive's logit wherever it stands (SP4, `positive_share`); the code hides j = i with −103 in the exponent,
-    here it does not exist (SP2).
+    the positive's logit in numerator and denominator (SP4, `positive_share`); the code hides j = i with −103 in the
+    exponent, this implementation excludes it (SP2).
 
     Args:
-        temperature: τ, divides the cosines.
-        positive_share: p.
+        temperature: Divisor τ of the cosines.
+        positive_share: Factor p of the positive's logit.
+
+    Example:
+        >>> import torch
+        >>> from registry.losses.split_contrast import SplitContrast
+        >>> views = torch.eye(3)
+        >>> round(SplitContrast(temperature=1.0)(views, views, views).item(), 4)
+        0.5514
     """
 
     def __init__(

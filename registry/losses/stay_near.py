@@ -1,4 +1,4 @@
-"""A regulariser: an encoder's weights stay near those it started with."""
+"""Regularizer that keeps an encoder's weights close to their initial values."""
 
 from __future__ import annotations
 
@@ -14,19 +14,28 @@ from registry.types import Encoder, Head, Loss
 
 @LOSSES.register("stay_near")
 class StayNear(Loss):
-    """Keep every trained weight tensor of an encoder near its value before training.
+    """Keep every trained weight tensor of an encoder close to its initial value.
 
-    ℓ = Σ_p ‖θ_p − θ_p⁰‖₂ over the encoder's trained tensors p but those of its heads, which start from random values;
-    with `power = 2` the sum of squares. At the start the value is 0, and so is the gradient. It takes no view.
+    ℓ = Σ_p ‖θ_p − θ_p⁰‖₂ over the encoder's trained tensors p, except those of its heads, which start from random
+    values. With `power = 2` it is the sum of squares. At the start the value and the gradient are 0. The loss reads no
+    view.
 
     Shapes: a scalar.
 
-    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code; with squares L2-SP (Li et al. 2018).
+    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code; with squares, `L2-SP` (Li et al. 2018).
     Doubtful: the paper squares, the code does not (`power`, methods/sg_opt.md SG2).
 
     Args:
-        encoder: Whose weights stay near their start.
+        encoder: Encoder with the regularized weights.
         power: 1 for the norms, 2 for their squares.
+
+    Raises:
+        CseError: If all trained weights of the encoder belong to its heads.
+
+    Example:
+        [losses.stay_near]
+        weight = 0.1
+        encoder = "online"
     """
 
     def __init__(self, encoder: Encoder, power: Literal[1, 2] = 1) -> None:
@@ -37,8 +46,9 @@ class StayNear(Loss):
         trained = {name: p for name, p in encoder.named_parameters() if p.requires_grad and id(p) not in of_heads}
         if not trained:
             raise CseError(
-                "stay_near: the encoder has no trained weights but its heads'",
-                "name an encoder that is trained, or remove the loss",
+                "stay_near: the encoder has no trained weights except those of its heads",
+                "set `encoder` to a trained encoder, or remove the loss",
+                code="losses.no_trained_weights",
             )
         self._encoder = (encoder,)  # in a tuple: not a sub-module
         self._names = tuple(trained)  # not the weights themselves: a move to another device may replace them

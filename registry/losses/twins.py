@@ -1,4 +1,4 @@
-"""IFCL's twins loss: keep the identical twin closer than the fraternal one, by the distance their inputs have."""
+"""IFCL's twins loss: the identical twin is closer than the fraternal twin by the distance of their inputs."""
 
 from __future__ import annotations
 
@@ -21,32 +21,43 @@ Similarity = Annotated[float, Field(ge=-1, le=1), Tune(0.0, 1.0)]
 
 @LOSSES.register("twins")
 class Twins(Loss):
-    """Hold the gap between identical and fraternal twin at the gap of their token embeddings.
+    """Match the gap between identical and fraternal twin to the gap of their token embeddings.
 
     ℓᵢ = | e^{s(hᵢ,h⁺ᵢ)} − e^{s(hᵢ,h⁻ᵢ)} − Mᵢ |,  Mᵢ = e^{s(yᵢ,y⁺ᵢ)} − e^{s(yᵢ,y⁻ᵢ)},
     with s the cosine, h⁺ the identical twin, h⁻ the fraternal twin (a positive, despite the sign), y the token
-    embeddings after augmentation and dropout. No temperature; M carries no gradient; at the kink the subgradient is 0.
+    embeddings after augmentation and dropout. There is no temperature, M carries no gradient, and the subgradient at
+    the kink is 0.
 
     Shapes: sentence (B, D) and embeddings (B, L, W) of three views, L may differ between them; result a scalar.
 
     Source: IFCL (Xiao et al. 2023, eq. 8).
-    Doubtful: how a sentence's token embeddings become one similarity is not said. `margin_similarity` "flat" compares
-    them as one vector over the anchor's real tokens; for two dropout masks its expectation is 1 − rate, the ω the paper
-    lists (A2). ω = 0.85 / 0.80 enters no equation; `margin` "fixed" is the reading in which it does: M = e^ω_a − e^ω_b
-    (A4). Eq. 9 sums over the batch; `reduction` switches to that (A9).
+    Doubtful: the paper does not define the similarity of two sentences' token embeddings. `margin_similarity` "flat"
+    compares them as one vector over the anchor's real tokens; for two dropout masks its expectation is 1 − rate, the ω
+    the paper lists (A2). ω = 0.85 / 0.80 is in no equation; `margin` "fixed" is the reading that uses it: M = e^ω_a −
+    e^ω_b (A4). Eq. 9 sums over the batch; `reduction` switches to the sum (A9).
 
     Args:
-        margin: Whether M is computed from the data, or is `fixed_margin` for every sentence.
-        margin_similarity: "flat" and "mean_pool" compare one vector a sentence, concatenated or averaged over the
-            anchor's real tokens; "token_mean" averages the cosines of single tokens; "cls" takes the first token's.
-        fixed_margin: M where `margin` is "fixed"; e^0.85 − e^0.80 unless given.
-        reduction: Over the sentences of the batch, on each device by itself.
-        omega_a: Similarity of the identical twins' inputs of which M is made where `margin` is "fixed", with `omega_b`
-            and instead of `fixed_margin`.
-        omega_b: The same of the fraternal twins.
+        margin: Margin M: computed from the "data", or "fixed" to `fixed_margin` for every sentence.
+        margin_similarity: Similarity s of token embeddings: "flat" and "mean_pool" compare one vector per sentence,
+            concatenated or averaged over the anchor's real tokens. "token_mean" averages the cosines of single tokens.
+            "cls" is the cosine of the first tokens.
+        fixed_margin: Value of M if `margin` is "fixed". Default: e^0.85 − e^0.80.
+        reduction: Reduction over the sentences of the batch, on each device separately.
+        omega_a: Similarity of the identical twins' inputs. With `omega_b` and `margin` "fixed", it replaces
+            `fixed_margin`.
+        omega_b: Similarity of the fraternal twins' inputs.
 
     Raises:
-        CseError: One ω is given without the other, or where M is computed from the data.
+        CseError: If only one of `omega_a` and `omega_b` is set, or M is computed from the data.
+
+    Example:
+        [views.fraternal]
+        [[views.fraternal.augment]]
+        name = "repeat_words"
+
+        [losses.twins]
+        margin_similarity = "flat"
+        views = { identical = "positive" }
     """
 
     reads_hidden = False
@@ -65,8 +76,9 @@ class Twins(Loss):
             fixed_margin = exp(omega_a) - exp(omega_b)
         elif omega_a is not None or omega_b is not None:
             raise CseError(
-                'twins: omega_a and omega_b make M together, and where margin = "fixed"',
-                'give both, with margin = "fixed"',
+                f'twins: omega_a = {omega_a} and omega_b = {omega_b} require each other and margin = "fixed"',
+                'set both, and margin = "fixed"',
+                code="losses.incomplete_omega",
             )
         self.margin, self.margin_similarity, self.fixed_margin = margin, margin_similarity, fixed_margin
         self.reduction = reduction
@@ -97,7 +109,7 @@ class Twins(Loss):
 
 
 def _real(view: Encoded, anchor: Encoded) -> Tensor:
-    """Return (B, L, W) the view's embeddings at the anchor's real tokens, zero elsewhere and where it has none."""
+    """Return (B, L, W) embeddings of the view at the anchor's real tokens, and 0 at all other places."""
     vectors = at_least_single(view.embeddings) * view.tokens.mask.unsqueeze(-1)
     length = anchor.tokens.length
     fitted = F.pad(vectors, (0, 0, 0, max(0, length - vectors.shape[1])))[:, :length]

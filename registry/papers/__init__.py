@@ -1,4 +1,4 @@
-"""The papers' tables as printed, what others measured, and how much of it our recipes answer. Light: no torch."""
+"""Tables of papers, results of reproductions, and the recipes that reproduce them. Does not import torch."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ def load(key: str) -> PaperTables:
     """Return the tables and figures of one paper.
 
     Raises:
-        UnknownNameError: No such paper; the message suggests the nearest.
+        UnknownNameError: If it does not exist. The message suggests the closest name.
     """
     if key not in names():
         raise UnknownNameError(
-            f"unknown paper '{key}'.{suggestion(key, names())}", f"the papers here are: {', '.join(names())}"
+            f"unknown paper '{key}'.{suggestion(key, names())}",
+            f"use one of {', '.join(names())}",
+            code="papers.unknown",
         )
     with (_HERE / f"{key}.toml").open("rb") as file:
         return PaperTables.model_validate({"key": key, **tomllib.load(file)})
@@ -44,18 +46,18 @@ def load(key: str) -> PaperTables:
 
 @dataclass(frozen=True)
 class Counts:
-    """Printed cells by what answers them.
+    """Numbers of reported cells by the recipe or study that reproduces them.
 
     Args:
-        tables: Tables.
-        cells: Cells in which something stands.
-        recipe: Cells that a recipe answers as it stands, or whose setting a recipe holds.
-        study: Cells that a study answers.
-        data: Cells whose number a data set of the catalogue holds.
-        reasons: Reason why nothing answers → cells, the most frequent first.
-        figures: Experiments that are only drawn.
-        drawn: Those of them that a study or a recipe draws, all that they show.
-        partly: Those that are drawn in part.
+        tables: Number of tables.
+        cells: Number of cells that are not empty.
+        recipe: Number of cells that a recipe reproduces, or whose setting a recipe contains.
+        study: Number of cells that a study reproduces.
+        data: Number of cells whose value is a property of a data set in the catalog.
+        reasons: Reason why cells are not reproduced → number of cells, the most frequent first.
+        figures: Number of figures.
+        drawn: Number of figures that a study or recipe reproduces completely.
+        partly: Number of figures that are reproduced in part.
     """
 
     tables: int
@@ -70,12 +72,12 @@ class Counts:
 
     @property
     def reason(self) -> int:
-        """Cells for which only a reason is given."""
+        """Number of cells that are not reproduced."""
         return sum(self.reasons.values())
 
 
 def count(papers: Iterable[PaperTables]) -> Counts:
-    """Return the counts over the tables and figures of some papers."""
+    """Return the counts over the tables and figures of papers."""
     held = list(papers)
     tables = [table for paper in held for table in paper.tables.values()]
     answers = [table.answer(row, column.name) for table in tables for row, column in table.printed()]
@@ -89,6 +91,6 @@ def count(papers: Iterable[PaperTables]) -> Counts:
         data=kinds["data"],
         reasons=dict(Counter(answer.text for answer in answers if answer.kind == "reason").most_common()),
         figures=len(figures),
-        drawn=sum(figure.unanswered is None and figure.lacks is None for figure in figures),
+        drawn=sum(figure.not_reproduced_because is None and figure.lacks is None for figure in figures),
         partly=sum(figure.lacks is not None for figure in figures),
     )

@@ -1,4 +1,4 @@
-"""What others measured: their runs of our recipes' methods, and the field's public hand-kept leaderboard."""
+"""Results of other groups: reproductions of the methods, and the public community leaderboard."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _LEADERBOARD = Path(__file__).with_name("field_leaderboard.tsv")
 
 
 class Reproduction(PaperModel):
-    """Runs of one recipe's method by somebody else.
+    """Runs of one recipe's method by another group.
 
     Args:
-        recipe: Our recipe of the same method.
-        paper: What the runs reproduce, in words.
-        score: Evaluator as in the papers' columns; "avg" is the mean of the seven English STS sets.
-        mean: Of the runs.
-        low: Smallest.
-        high: Largest.
-        n: How many runs.
-        std: Sample standard deviation, where the values or the source give it.
-        values: Each run's, where the source gives them.
-        source: Where it was published.
-        note: How the runs differ from the recipe, and what is doubtful.
+        recipe: Recipe of the same method.
+        paper: Result that the runs reproduce, in words.
+        score: Evaluator, as in the columns of papers. "avg" is the mean of the seven English STS sets.
+        mean: Mean score of the runs.
+        low: Lowest score.
+        high: Highest score.
+        n: Number of runs.
+        std: Sample standard deviation, if the values or the source contain it.
+        values: Scores of the runs, if the source contains them.
+        source: Publication.
+        note: Differences from the recipe, and doubts.
     """
 
     recipe: str
@@ -60,20 +60,20 @@ class Reproduction(PaperModel):
 
 @cache
 def reproductions() -> tuple[Reproduction, ...]:
-    """Return every reproduction, one a score, in the file's order."""
+    """Return all reproductions, one for each score, in the order of the file."""
     with _RUNS.open("rb") as file:
         sources = tomllib.load(file)["runs"]
     return tuple(one for source in sources for one in _runs_of(source))
 
 
 def distribution(recipe: str, score: str = AVERAGE) -> Reproduction | None:
-    """Return the largest set of runs of a recipe's method that somebody else published, if any did."""
+    """Return the largest published set of runs of a recipe's method, or None."""
     found = [one for one in reproductions() if (one.recipe, one.score) == (recipe, score)]
     return max(found, key=lambda one: one.n, default=None)
 
 
 def _runs_of(source: dict[str, Any]) -> list[Reproduction]:
-    """Return the reproductions that one source published, one for each score."""
+    """Return the reproductions of one source, one for each score."""
     scores = source.pop("scores", {})
     values = _floats(source.pop("values", ()))
     made = []
@@ -96,16 +96,16 @@ class FieldRow:
     """One method on one encoder.
 
     Args:
-        encoder: As the list says it, such as "BERT-base".
-        method: As the list says it.
+        encoder: Encoder in the list, such as "BERT-base".
+        method: Method in the list.
         cells: Evaluator → Spearman × 100.
-        spreads: Evaluator, or "avg" → ± as listed; empty where none is.
-        avg: As listed.
+        spreads: Evaluator, or "avg" → standard deviation in the list. Empty if the list has none.
+        avg: Average in the list.
         avg_recomputed: Mean of the cells.
-        recipe: Our recipe that answers it.
-        score: Key under which our evaluators report the row's scores, where it is not the list's.
-        unanswered: Why no recipe answers it.
-        note: What is doubtful about the row.
+        recipe: Recipe that reproduces the row.
+        score: Key of the scores in the evaluators, if it differs from that of the list.
+        not_reproduced_because: Reason why no recipe reproduces the row.
+        note: Doubts about the row.
     """
 
     encoder: str
@@ -116,28 +116,28 @@ class FieldRow:
     avg_recomputed: float
     recipe: str = ""
     score: str = "spearman"
-    unanswered: str = ""
+    not_reproduced_because: str = ""
     note: str = ""
 
     @property
     def answer(self) -> Answer | None:
-        """What answers it; None while neither a recipe nor a reason is known."""
+        """Recipe that reproduces the row, or the reason why it is not reproduced, or None if both are unknown."""
         if self.recipe:
             return Answer("recipe", self.recipe)
-        return Answer("reason", self.unanswered) if self.unanswered else None
+        return Answer("reason", self.not_reproduced_because) if self.not_reproduced_because else None
 
 
 @cache
 def field_rows() -> tuple[FieldRow, ...]:
-    """Return the rows in the list's order: by encoder, then by average."""
+    """Return the rows of the community leaderboard, by encoder and average."""
     with _LEADERBOARD.open(encoding="utf-8", newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
         return tuple(_row(line) for line in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def _row(line: dict[str, str]) -> FieldRow:
-    names = ("encoder", "method", "recipe", "score", "unanswered", "note")
-    encoder, method, recipe, score, unanswered, note = (line.pop(name) or "" for name in names)
+    names = ("encoder", "method", "recipe", "score", "not_reproduced_because", "note")
+    encoder, method, recipe, score, not_reproduced_because, note = (line.pop(name) or "" for name in names)
     avg, _, spread = line.pop("avg").partition("±")
     scores = {name: cell.partition("±") for name, cell in line.items()}
     cells = {name: float(value) for name, (value, _, _) in scores.items()}
@@ -151,6 +151,6 @@ def _row(line: dict[str, str]) -> FieldRow:
         avg_recomputed=round(sum(cells.values()) / len(cells), 2),
         recipe=recipe,
         score=score or "spearman",
-        unanswered=unanswered,
+        not_reproduced_because=not_reproduced_because,
         note=note,
     )

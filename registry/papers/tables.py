@@ -1,4 +1,4 @@
-"""A paper: citation, tables as printed, experiments it draws, what is doubtful, and what answers each cell."""
+"""Reported tables and figures of papers, with doubts and the recipes that reproduce them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 AVERAGE = "avg"
-"""Stands where an evaluator's name would: the mean of the row's other evaluators, each rounded to two decimals.
+"""Pseudo-evaluator for the mean of the other evaluators in the row, each rounded to two decimals.
 
-In a table that scores nothing else it is the mean of the seven English STS sets.
+In a table without other scores, it is the mean of the seven English STS sets.
 """
 
 Doubt = Literal[
@@ -19,9 +19,8 @@ Doubt = Literal[
     "test_selected", "transductive", "rerun", "text_only", "disagrees", "not_reproducible", "unused", "wording",
 ]  # fmt: skip
 
-
 OTHER_QUANTITY: frozenset[Doubt] = frozenset({"other_aggregate", "other_metric", "other_split"})
-"""Doubts that leave our score beside a printed one and comparable with none."""
+"""Doubts that make a measured score not comparable with the reported one."""
 
 
 def _split(cells: Any) -> Any:
@@ -36,18 +35,18 @@ Printed = Annotated[tuple[str, ...], BeforeValidator(_split)]
 
 
 class PaperModel(BaseModel):
-    """Base of everything that is read from the papers' files: frozen, unknown keys refused."""
+    """Base class for data in the files of papers. Rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What stands beside one printed cell.
+    """Reproduction of one reported cell.
 
     Args:
-        kind: A recipe as it stands, a study, a data set of the catalogue, or nothing but a reason.
-        text: The recipe's, study's or data set's name, or the reason.
+        kind: Recipe, study or data set that reproduces the cell, or the reason why none does.
+        text: Name of the recipe, study or data set, or the reason.
     """
 
     kind: Literal["recipe", "study", "data", "reason"]
@@ -58,17 +57,17 @@ class Column(PaperModel):
     """One column.
 
     Args:
-        name: Heading as printed.
-        evaluator: What our recipes call the same score, `avg` for the row's mean.
-        score: Key under which that evaluator reports it, where it is not the table's.
-        metric: What the numbers are, where it is not the table's.
-        of: The column whose cells this one prints the differences of, and
-        minus: the row that they are taken to.
-        setting: Dotted path of a recipe, in a table of settings.
-        checkpoint: Key of the configuration of the checkpoint that a recipe starts from, in a table of settings.
-        held_by: The recipe that holds a table's settings.
-        dataset: The data set of the catalogue that holds it, in a table of data.
-        unanswered: Why no run gives this column.
+        name: Heading in the paper.
+        evaluator: Evaluator with the same score, or `avg` for the mean of the row.
+        score: Key of the score in that evaluator, if it differs from that of the table.
+        metric: Metric, if it differs from that of the table.
+        of: Column whose differences this column contains.
+        minus: Row that is subtracted. Requires `of`.
+        setting: Dotted key of a recipe, in a table of settings.
+        checkpoint: Key in the configuration of a recipe's checkpoint, in a table of settings.
+        held_by: Recipe with the settings of the table.
+        dataset: Data set of the catalog, in a table of data.
+        not_reproduced_because: Reason why no run reproduces the column.
     """
 
     name: str
@@ -81,18 +80,18 @@ class Column(PaperModel):
     checkpoint: str | None = None
     held_by: str | None = None
     dataset: str | None = None
-    unanswered: str | None = None
+    not_reproduced_because: str | None = None
 
 
 class Flag(PaperModel):
     """Something doubtful about a cell, a row or the whole table.
 
     Args:
-        kind: What sort of doubt.
-        note: What is doubtful, in words.
-        row: The row; None for the whole table.
-        column: The column; None for the whole row.
-        implied: The value the rest of the paper implies, where there is one.
+        kind: Kind of doubt.
+        note: Explanation.
+        row: Row, or None for the whole table.
+        column: Column, or None for the whole row.
+        implied: Value that the rest of the paper implies, or None.
     """
 
     kind: Doubt
@@ -103,22 +102,22 @@ class Flag(PaperModel):
 
 
 class Row(PaperModel):
-    """One printed row.
+    """One row.
 
     Args:
-        cells: As printed, in column order, "-" where nothing stands.
-        std: Standard deviations printed beside them, in the same way; empty where the paper prints none.
-        bold: Headings of the cells printed in bold.
-        encoder: What the row was computed with.
-        language: Language of the scores, where it differs from the table's.
-        data: What it was trained on.
-        mark: Sign printed beside the name.
-        recipe: Our recipe that answers it, as it stands.
-        score: Key under which our evaluators report the row's scores, where it is not the table's or the column's.
-        setting: Dotted path of a recipe, in a table of settings.
-        held_by: The recipe that holds a table's settings, or column → the recipe.
-        split: Split of the columns' data sets that holds it, in a table of data; all of them if left out.
-        unanswered: Why nothing answers it.
+        cells: Reported values in the order of the columns, "-" for an empty cell.
+        std: Reported standard deviations in the same form. Empty if the paper reports none.
+        bold: Headings of the cells in bold.
+        encoder: Encoder of the row.
+        language: Language of the scores, if it differs from that of the table.
+        data: Training data.
+        mark: Sign after the name in the paper.
+        recipe: Recipe that reproduces the row.
+        score: Key of the scores in the evaluators, if it differs from that of the table and the column.
+        setting: Dotted key of a recipe, in a table of settings.
+        held_by: Recipe with the settings, or column → recipe.
+        split: Split of the data sets of the columns, in a table of data. Default: all splits.
+        not_reproduced_because: Reason why the row is not reproduced.
     """
 
     cells: Printed
@@ -133,42 +132,42 @@ class Row(PaperModel):
     setting: str | None = None
     held_by: str | dict[str, str] | None = None
     split: str | None = None
-    unanswered: str | None = None
+    not_reproduced_because: str | None = None
 
     @model_validator(mode="after")
     def _one_answer(self) -> Self:
-        if self.recipe is not None and self.unanswered is not None:
-            raise ValueError("a row names either the recipe that answers it or, as `unanswered`, why none does")
+        if self.recipe is not None and self.not_reproduced_because is not None:
+            raise ValueError("a row has either `recipe` or `not_reproduced_because`")
         return self
 
     @property
     def numbers(self) -> tuple[float | None, ...]:
-        """The cells as numbers, None where nothing was printed."""
+        """Cells as numbers, None for an empty cell."""
         return _numbers(self.cells)
 
     @property
     def spreads(self) -> tuple[float | None, ...]:
-        """The standard deviations as numbers, None where nothing was printed."""
+        """Standard deviations as numbers, None for an empty cell."""
         return _numbers(self.std or ("-",) * len(self.cells))
 
 
 class Table(PaperModel):
-    """One printed table.
+    """One table.
 
     Args:
-        number: Its number in the paper.
-        place: Where it stands, if it is not a table of the paper.
-        caption: What it shows, in our words.
-        kind: Scores of models, settings they were trained with, or facts about data.
-        metric: What the numbers are.
-        score: Key under which our evaluators report that metric.
-        aggregate: How several subsets become one number, where that matters.
-        varied: What differs from row to row.
+        number: Number in the paper.
+        place: Place in the paper, if it is not a numbered table.
+        caption: Caption in the words of this project.
+        kind: Contents: scores of models, settings of their training, or properties of data.
+        metric: Metric of the numbers.
+        score: Key of the metric in the evaluators.
+        aggregate: Aggregation of subsets, if it is relevant.
+        varied: Difference between the rows.
         language: Language of the scores.
-        study: The study that computes it: every cell, but those of a row or column that says why not.
-        columns: In printed order.
-        rows: Name → row, in printed order; spelt without the paper's typography.
-        flags: Everything doubtful.
+        study: Study that reproduces all cells, except those with `not_reproduced_because`.
+        columns: Columns in the order of the paper.
+        rows: Name → row in the order of the paper. Names have no typography.
+        flags: Doubts.
     """
 
     number: int | None = None
@@ -194,12 +193,12 @@ class Table(PaperModel):
             if row.std and len(row.std) != len(row.cells):
                 raise ValueError(f"row '{name}' has {len(row.std)} standard deviations for {len(row.cells)} cells")
             if unknown := set(row.bold) - headings:
-                raise ValueError(f"row '{name}': bold names no column: {sorted(unknown)}")
+                raise ValueError(f"row '{name}': bold contains unknown columns: {sorted(unknown)}")
         for flag in self.flags:
             if flag.row is not None and flag.row not in self.rows:
-                raise ValueError(f"a flag names no row: '{flag.row}'")
+                raise ValueError(f"a flag has an unknown row: '{flag.row}'")
             if flag.column is not None and flag.column not in headings:
-                raise ValueError(f"a flag names no column: '{flag.column}'")
+                raise ValueError(f"a flag has an unknown column: '{flag.column}'")
         return self
 
     @model_validator(mode="after")
@@ -207,47 +206,47 @@ class Table(PaperModel):
         headings = {column.name for column in self.columns}
         for name, row in self.rows.items():
             if isinstance(row.held_by, dict) and (unknown := set(row.held_by) - headings):
-                raise ValueError(f"row '{name}': held_by names no column: {sorted(unknown)}")
+                raise ValueError(f"row '{name}': held_by contains unknown columns: {sorted(unknown)}")
         for column in self.columns:
             if (column.of is None) != (column.minus is None):
-                raise ValueError(f"column '{column.name}': `of` and `minus` go together")
+                raise ValueError(f"column '{column.name}': `of` and `minus` require each other")
             if column.of is not None and (column.of not in headings or column.minus not in self.rows):
-                raise ValueError(f"column '{column.name}': `of` names a column and `minus` a row of the table")
+                raise ValueError(f"column '{column.name}': `of` must be a column and `minus` a row of the table")
         return self
 
     @model_validator(mode="after")
     def _answered_or_explained(self) -> Self:
         if (self.number is None) == (self.place is None):
-            raise ValueError("a table has either its number in the paper or, as `place`, where else it stands")
+            raise ValueError("a table has either `number` or `place`")
         for row, column in self.printed():
             if self._answer(self.rows[row], column) is None:
                 raise ValueError(
-                    f"row '{row}', column '{column.name}': name the recipe, the study or the data set that answers it "
-                    "or, as `unanswered`, why none does"
+                    f"row '{row}', column '{column.name}': set the recipe, study or data set that reproduces it, or "
+                    "`not_reproduced_because`"
                 )
         return self
 
     @property
     def title(self) -> str:
-        """How a heading names it."""
+        """Name for headings."""
         return f"Table {self.number}" if self.place is None else self.place
 
     def printed(self) -> Iterator[tuple[str, Column]]:
-        """Yield row and column of every cell in which something stands."""
+        """Yield row and column of all cells that are not empty."""
         for name, row in self.rows.items():
             for column, number in zip(self.columns, row.numbers, strict=True):
                 if number is not None:
                     yield name, column
 
     def answer(self, row: str, column: str) -> Answer:
-        """Return what stands beside one printed cell."""
+        """Return the reproduction of one reported cell."""
         found = self._answer(self.rows[row], next(c for c in self.columns if c.name == column))
         if found is None:
-            raise KeyError(f"nothing is printed in row '{row}', column '{column}'")
+            raise KeyError(f"the cell in row '{row}', column '{column}' is empty")
         return found
 
     def _answer(self, row: Row, column: Column) -> Answer | None:
-        if reason := row.unanswered or column.unanswered:
+        if reason := row.not_reproduced_because or column.not_reproduced_because:
             return Answer("reason", reason)
         if self.kind == "settings":
             by_column = row.held_by.get(column.name) if isinstance(row.held_by, dict) else row.held_by
@@ -263,12 +262,8 @@ class Table(PaperModel):
         return Answer("recipe", row.recipe) if row.recipe is not None else None
 
     def score_of(self, column: Column, row: str | None = None) -> str:
-        """Return the key under which the column's evaluator reports it; of a row, where that has one of its own."""
+        """Return the key of the score in the column's evaluator. That of the row takes precedence."""
         return (self.rows[row].score if row in self.rows else None) or column.score or self.score
-
-    def metric_of(self, column: Column) -> str:
-        """Return what the column's numbers are."""
-        return column.metric or self.metric
 
     def values(self, row: str) -> dict[str, float | None]:
         """Return heading → number of one row."""
@@ -279,22 +274,22 @@ class Table(PaperModel):
         return tuple(flag for flag in self.flags if flag.row == row)
 
     def cell_doubts(self, row: str, column: str) -> tuple[Flag, ...]:
-        """Return every flag that bears on one cell: its own, its row's, its column's and the whole table's."""
+        """Return the flags of one cell, its row, its column and the table."""
         return tuple(flag for flag in self.flags if flag.row in (None, row) and flag.column in (None, column))
 
     def comparable(self, row: str, column: str) -> bool:
-        """Return whether our score is the quantity that is printed: by metric, split, aggregate and sample size."""
-        other = OTHER_QUANTITY - ({"other_aggregate"} if self.rows[row].score else set())  # ours then is that aggregate
+        """Return whether a measured score has the metric, split and aggregation of the reported one."""
+        other = OTHER_QUANTITY - ({"other_aggregate"} if self.rows[row].score else set())  # `score` is that aggregate
         return not any(flag.kind in other for flag in self.cell_doubts(row, column))
 
 
 class Quoted(PaperModel):
-    """A number that the text quotes of a figure.
+    """A number of a figure that the text quotes.
 
     Args:
-        what: What it is.
-        value: As quoted.
-        high: The other end, where a range is quoted.
+        what: Meaning of the number.
+        value: Quoted value.
+        high: Upper end of a quoted range.
     """
 
     what: str
@@ -303,19 +298,19 @@ class Quoted(PaperModel):
 
 
 class Figure(PaperModel):
-    """One experiment that the paper draws.
+    """One figure.
 
     Args:
-        number: Its number in the paper, such as "4c".
-        caption: What it shows, in our words.
-        x: What the horizontal axis is.
-        y: What the vertical axis is.
-        quoted: Numbers that the text gives.
-        note: What a reader must know before comparing.
-        study: The study that draws ours.
-        recipes: Recipes whose runs draw it, where no training differs.
-        lacks: What of it ours does not draw.
-        unanswered: Why nothing does.
+        number: Number in the paper, such as "4c".
+        caption: Caption in the words of this project.
+        x: Quantity on the horizontal axis.
+        y: Quantity on the vertical axis.
+        quoted: Numbers in the text.
+        note: Information that is necessary for a comparison.
+        study: Study that reproduces the figure.
+        recipes: Recipes that reproduce the figure without further training.
+        lacks: Part of the figure that is not reproduced.
+        not_reproduced_because: Reason why the figure is not reproduced.
     """
 
     number: str
@@ -327,32 +322,32 @@ class Figure(PaperModel):
     study: str | None = None
     recipes: tuple[str, ...] = ()
     lacks: str | None = None
-    unanswered: str | None = None
+    not_reproduced_because: str | None = None
 
     @model_validator(mode="after")
     def _one_answer(self) -> Self:
-        if sum(map(bool, (self.study, self.recipes, self.unanswered))) != 1:
-            raise ValueError("a figure names the study or the recipes that draw it or, as `unanswered`, why none does")
+        if sum(map(bool, (self.study, self.recipes, self.not_reproduced_because))) != 1:
+            raise ValueError("a figure has exactly one of `study`, `recipes` and `not_reproduced_because`")
         return self
 
     @property
     def answers(self) -> tuple[Answer, ...]:
-        """What draws ours."""
+        """Reproductions of the figure."""
         if self.recipes:
             return tuple(Answer("recipe", recipe) for recipe in self.recipes)
-        return (Answer("study", self.study) if self.study else Answer("reason", self.unanswered or ""),)
+        return (Answer("study", self.study) if self.study else Answer("reason", self.not_reproduced_because or ""),)
 
 
 class PaperTables(PaperModel):
-    """One paper: its citation, every table as printed, and every experiment that it only draws.
+    """One paper with its tables and figures.
 
     Args:
-        key: File name under `registry/papers/`, and `paper.key` in recipes.
-        short: How a heading names it.
-        citation: Authors, title, where and when.
-        url: Where to read it.
-        tables: Identifier → table, in printed order.
-        figures: Identifier → figure, in printed order; diagrams of a method are left out.
+        key: File name in `registry/papers/`, and `paper.key` in recipes.
+        short: Name for headings.
+        citation: Authors, title, venue and year.
+        url: Address of the paper.
+        tables: Identifier → table, in the order of the paper.
+        figures: Identifier → figure with results, in the order of the paper.
     """
 
     key: str

@@ -1,1 +1,1 @@
-"""The registered queues, one component a file; found by scan."""
+"""Registered queues, one component per file."""

@@ -1,4 +1,4 @@
-"""A plain first-in, first-out queue of negatives, as MoCo and MoCoSE use it for sentences."""
+"""First-in, first-out queue of negatives, as in MoCo and MoCoSE."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from registry.types import ViewName
 
 @QUEUES.register("fifo")
 class Fifo(RollingQueue):
-    """Serve the latest sentence vectors of a view as negatives, all with weight 1.
+    """Return the latest embeddings of a view as negatives with weight 1.
 
-    The vectors of a step enter after the optimiser's step, in batch order; beyond `length` the oldest row goes first,
-    so half a batch may stay. Stored detached, with unit length, in single precision, on every device the same. `part`
-    serves some of them by age; while the queue fills, of those it has.
+    The embeddings of a step are appended after the optimizer's step, in batch order. Beyond `length` the oldest row is
+    removed first, so half of a batch can remain. They are stored detached, with unit length, in single precision, and
+    equal on every device. `part` selects some of the stored entries by age.
 
     Shapes: negatives (K, D) with K ≤ length rows, zero log-weights (K,).
 
     Source: MoCoSE (2022, section 3.3 and Algorithm 1; Table 8 for the oldest half of a queue twice as long, its
     notebook for the other parts), MoCo (He et al. 2020).
-    Doubtful: MoCoSE's code starts with twice the initial entries the paper says and for three steps exceeds `length`;
-    here the queue starts with `initial`, grows to `length` and never beyond (methods/mocose.md M5).
+    Doubtful: MoCoSE's code starts with twice the initial entries of the paper and exceeds `length` for three steps;
+    this queue starts with `initial` entries and never exceeds `length` (methods/mocose.md M5).
 
     Args:
-        initial: Random unit vectors that the queue starts with and that leave first; MoCoSE uses 128.
-        part: Which entries are served: "all", the "oldest", the "newest", those in the "middle" of the row by age, or
-            from both "ends" of it alike.
-        served: Most entries served where `part` is not "all"; half the length if left out.
+        initial: Number of random unit vectors at the start, which are removed first. MoCoSE uses 128.
+        part: Entries to return: "all", the "oldest", the "newest", those in the "middle" by age, or the same number
+            from both "ends".
+        served: Maximum number of returned entries if `part` is not "all". Default: half of `length`.
+
+    Example:
+        [queue]
+        name = "fifo"
+        view = "positive"
+        length = 512
     """
 
     def __init__(
@@ -43,14 +49,23 @@ class Fifo(RollingQueue):
         **rolling: Any,
     ) -> None:
         super().__init__(view, **rolling)
-        if served is not None and (part == "all" or served > self.length):
-            why = 'part = "all" serves every entry' if part == "all" else f"length = {self.length}"
-            raise CseError(f"queue: served = {served}, but {why}", "choose a part, and serve at most `length` entries")
+        if served is not None and part == "all":
+            raise CseError(
+                f'queue: served = {served} has no effect with part = "all"',
+                'omit served, or set part = "oldest" or "newest"',
+                code="queues.served_without_part",
+            )
+        if served is not None and served > self.length:
+            raise CseError(
+                f"queue: served = {served} exceeds length = {self.length}",
+                f"set served to at most {self.length}",
+                code="queues.served_exceeds_length",
+            )
         self.part = part
         self.served = self.length if part == "all" else served or max(1, self.length // 2)
 
     def chosen(self, rows: Tensor) -> Tensor:
-        """Return the rows served, of (K, …) ordered from the oldest to the newest."""
+        """Return the selected rows of (K, …) in the same order, from the oldest to the newest."""
         held = len(rows)
         count = min(self.served, held)
         if self.part == "ends":

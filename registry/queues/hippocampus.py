@@ -1,4 +1,4 @@
-"""IFCL's hippocampus queue: a queue whose entries fade as they grow old."""
+"""IFCL's hippocampus queue: the weight of its entries decreases with age."""
 
 from __future__ import annotations
 
@@ -15,25 +15,33 @@ from registry.types import ViewName
 
 @QUEUES.register("hippocampus")
 class Hippocampus(RollingQueue):
-    """Serve the latest sentence vectors of a view as negatives that are forgotten with age.
+    """Return the latest embeddings of a view as negatives that are forgotten with age.
 
-    pₘ = 1 − λ·ageₘ, where age counts the steps since the entry was stored: 1 for the previous batch, 2 for the one
-    before. An entry whose weight is not positive is switched off (−inf). For full batches of N this is the paper's
-    pₘ = 1 − λ·⌈m/N⌉, m = 1…M from the newest; an age for each row keeps it right after short batches and for lengths
-    that are no multiple of N. Stored detached, with unit length, in single precision, on every device the same.
+    pₘ = 1 − λ·ageₘ,
+    where age is the number of steps since the entry was stored: 1 for the previous batch, 2 for the one before. An
+    entry with a weight of 0 or less is excluded (−inf). For full batches of N this is the paper's pₘ = 1 − λ·⌈m/N⌉, m =
+    1…M from the newest. An age for each row also handles short batches and lengths that are not multiples of N. Entries
+    are stored detached, with unit length, in single precision, and equal on every device.
 
     Shapes: negatives (K, D) with K ≤ length rows, log-weights log p (K,).
 
     Source: IFCL (Xiao et al. 2023, section 3.2, eq. 4 and 5; λ and length of its English model).
-    Doubtful: whether m counts from the newest entry (Figure 3, the default) or the oldest (`order`, A10); with which
-    entries training starts (`initial`, A11).
+    Doubtful: whether m counts from the newest entry (Figure 3, the default) or the oldest (`order`, A10); the initial
+    entries (`initial`, A11).
 
     Args:
-        view: The view whose vectors are stored; the anchor in IFCL (A12).
-        length: Most entries kept.
-        forgetting_rate: λ: the weight an entry loses at each step.
-        order: The end of the queue that keeps the largest weight; "oldest_first" mirrors the ages.
-        initial: "random" starts with `length` random unit vectors, stored as one batch before the first step.
+        view: View whose embeddings are stored, the anchor in IFCL (A12).
+        length: Maximum number of entries.
+        forgetting_rate: Decrease λ of an entry's weight per step.
+        order: End of the queue with the largest weight. "oldest_first" reverses the ages.
+        initial: "empty", or "random" for `length` random unit vectors, stored as one batch before the first step.
+
+    Example:
+        [queue]
+        name = "hippocampus"
+        view = "anchor"
+        length = 416
+        forgetting_rate = 0.002
     """
 
     def __init__(
@@ -49,9 +57,9 @@ class Hippocampus(RollingQueue):
         self.order = order
 
     def log_weights(self, ages: Tensor) -> Tensor:
-        """Return log p of entries of these ages; −inf where p is not positive."""
+        """Return log p of entries of these ages, −inf if p is not positive."""
         if self.order == "oldest_first" and len(ages):
             ages = ages.max() + 1 - ages
         weights = 1 - self.forgetting_rate * ages
-        # λ·age = 1 may miss 1 by a rounding of single precision: such an entry is off, not faint.
+        # λ·age = 1 may round to slightly less than 1 in single precision. Such an entry is excluded.
         return torch.where(weights > 1e-6, weights.clamp(min=1e-6).log(), -torch.inf)

@@ -1,4 +1,4 @@
-"""DCLR's noise: negatives made for each step where few sentences lie."""
+"""DCLR's noise: negatives generated for each step in regions with few sentences."""
 
 from __future__ import annotations
 
@@ -16,30 +16,37 @@ from registry.types import Encoder, Negatives, Queue, Step, ViewName
 
 @QUEUES.register("noise")
 class Noise(Queue):
-    """Serve random vectors, moved to where they disturb the batch most, as negatives of weight 1.
+    """Return random vectors, moved to where they disturb the batch most, as negatives with weight 1.
 
     z ~ N(0, I), then `steps` times z ← z + ρ·g/‖g‖, where g is the gradient, with respect to z, of
     mean over i of −log( e^{s(hᵢ,h⁺ᵢ)/τ} / ( Σⱼ e^{s(hᵢ,h⁺ⱼ)/τ} + Σₖ e^{s(hᵢ,zₖ)/τ} ) ),
-    with s the cosine and h, h⁺ the batch's vectors, detached; ‖g‖ is taken for each vector by itself, and a vector
-    without a gradient stays. The draw is the step's, from the generator that all devices share. Served with unit
-    length, detached; nothing is kept over steps.
+    with s the cosine and h, h⁺ the batch's embeddings, detached. ‖g‖ is the norm per vector, and a vector without
+    gradient does not move. The random numbers come from the step's generator, which all devices share. The vectors have
+    unit length, are detached, and are not stored over steps.
 
     Shapes: negatives (⌊times·N⌋, D), at least one row, or (count, D); zero log-weights.
 
     Source: DCLR (Zhou et al. 2022; `simcse/models.py`, cl_vat_forward), methods/dclr.md; GS-InfoNCE (Wu et al. 2022;
-    `gsInfoNCE/models.py`), which moves nothing (`steps = 0`) and draws a fixed `count`, methods/gs_infonce.md.
-    Doubtful: the code puts a vector that becomes NaN, where g = 0, at the origin, where its cosine counts as 0; here it
-    stays where it was drawn (N5). Moves of 10⁻³ hardly turn a vector of norm √D: at D = 768 four of them do so by less
-    than 0.01° (N6).
+    `gsInfoNCE/models.py`), which moves no vector (`steps = 0`) and samples a fixed `count`, methods/gs_infonce.md.
+    Doubtful: the code puts a vector that becomes NaN, where g = 0, at the origin, with cosine 0; this implementation
+    does not move it (N5). Moves of 10⁻³ hardly rotate a vector of norm √D: at D = 768 four moves rotate it by less than
+    0.01° (N6).
 
     Args:
-        view: The anchors.
-        positive: The view that holds their positives.
-        times: Noise vectors for each sentence of the batch, on all devices together.
-        steps: Moves up the gradient; 0 leaves the noise as drawn.
-        rate: ρ, the length of a move.
-        temperature: τ of the objective climbed.
-        count: Noise vectors of a step, whatever the size of the batch; `times` decides if left out.
+        view: View of the anchors.
+        positive: View of the positives.
+        times: Number of noise vectors per sentence of the batch, on all devices together.
+        steps: Number of moves along the gradient. 0 keeps the sampled vectors.
+        rate: Length ρ of a move.
+        temperature: Divisor τ of the cosines in the objective.
+        count: Number of noise vectors per step, independent of the batch size. Default: determined by `times`.
+
+    Example:
+        [queue]
+        name = "noise"
+        times = 1.0
+        steps = 4
+        rate = 1e-3
     """
 
     def __init__(
@@ -58,11 +65,11 @@ class Noise(Queue):
         self.served = torch.zeros(0, 0)
 
     def bind(self, encoder: Encoder) -> None:
-        """Take the width of the encoder's sentence vectors."""
+        """Store the width of the encoder's embeddings."""
         self.served = torch.zeros(0, encoder.dim)
 
     def observe(self, step: Step) -> None:
-        """Draw this step's noise and move it."""
+        """Sample the noise of this step and move it."""
         views = (step.sentences(view).float() for view in (self.view, self.positive))
         anchors, positives = (F.normalize(vectors, dim=-1, eps=1e-8) for vectors in views)
         count = self.count or max(1, int(self.times * len(anchors)))
@@ -74,7 +81,7 @@ class Noise(Queue):
             self.served = F.normalize(noise, dim=-1, eps=1e-8)
 
     def negatives(self) -> Negatives:
-        """Return the step's noise; none before the first step."""
+        """Return the noise of this step, empty before the first step."""
         return Negatives(self.served, self.served.new_zeros(len(self.served)))
 
     def _gradient(self, noise: Tensor, anchors: Tensor, positives: Tensor) -> Tensor:
@@ -89,6 +96,6 @@ class Noise(Queue):
 
 
 def _direction(gradient: Tensor) -> Tensor:
-    """Return rows of length 1, rows of zeros where there is no gradient; squares of tiny values would vanish."""
+    """Return rows of length 1, or zeros without gradient. Scaling first keeps squares of tiny values above 0."""
     largest = gradient.abs().amax(dim=-1, keepdim=True)
     return F.normalize(torch.where(largest > 0, gradient / largest, 0.0), dim=-1, eps=1e-8)

@@ -1,4 +1,4 @@
-"""Contract checks that any component must pass, ours and a plug-in's alike.
+"""Contract checks that every component must pass, also those of plug-ins.
 
     from registry import LOSSES
     from registry.testing import Materials, check
@@ -6,7 +6,7 @@
     def test_contract():
         check(LOSSES["my_loss"], Materials(values={"losses/my_loss": {"size": 3}}))
 
-They say that a component fits in, not that its numbers are right: that takes a value test of its own.
+They check that a component is compatible, not that its numbers are correct. Write a separate test of its values.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ CHECKS: dict[str, Callable[[Entry[Any], Materials], None]] = {
     "losses": check_loss,
     "queues": check_queue,
 }
-"""Kind → what its components must satisfy beyond their declaration."""
+"""Kind → check of a component, in addition to its declaration."""
 
 
 def check(entry: Entry[Any], materials: Materials | None = None) -> None:
     """Check one registered component against the contract of its kind.
 
     Args:
-        entry: As a registry returns it.
-        materials: What to build it from; needed where a parameter has no default or a model is loaded.
+        entry: Entry in the registry.
+        materials: Values of its parameters. Required if a parameter has no default, or the component loads a model.
 
     Raises:
-        ContractError: The first promise that is broken.
+        ContractError: If a check fails. The message names component, file and check.
     """
     materials = materials or Materials()
     check_declaration(entry, materials)
@@ -54,15 +54,19 @@ def check(entry: Entry[Any], materials: Materials | None = None) -> None:
 
 
 def check_declaration(entry: Entry[Any], materials: Materials) -> None:
-    """Check summary line, documentation of every parameter and of no other, and that defaults validate."""
+    """Check that the docstring has a summary and describes all parameters, and that defaults are valid."""
     first, _, rest = (inspect.getdoc(entry.cls) or "").partition("\n")
     require(entry, first.endswith(".") and len(first) <= 120, "the docstring's first line is one sentence, ≤ 120 long")
-    require(entry, not rest or rest.startswith("\n"), "the docstring's first line stands alone")
+    require(entry, not rest or rest.startswith("\n"), "the docstring's first line is followed by an empty line")
     parameters, described = set(entry.parameters.model_fields), set(documented(entry.cls))
-    require(entry, parameters <= described, f"Args does not describe {sorted(parameters - described)}")
+    require(
+        entry,
+        parameters <= described,
+        f"describes all parameters in Args, not only some: add {sorted(parameters - described)}",
+    )
     require(entry, described <= parameters, f"Args describes {sorted(described - parameters)}, which do not exist")
     defaults = {name: f.get_default() for name, f in entry.parameters.model_fields.items() if not f.is_required()}
     try:
         entry.parameters(**{**defaults, **materials.arguments(entry)})
     except ValidationError as error:
-        require(entry, False, f"its defaults do not validate: {describe(error)}")
+        require(entry, False, f"its defaults are valid: {describe(error)}")

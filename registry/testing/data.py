@@ -1,7 +1,7 @@
-"""Contracts of components that read or make data: evaluators and generators.
+"""Contracts of evaluators and generators.
 
-Evaluators: the metrics they announce, finite and the same every time, of data that can be traced. Generators: rows of
-text, the same every time, and a score for every pair.
+Evaluators return their declared metrics as finite numbers, deterministically, with digests of their data. Generators
+return the same rows of text in each call, and a score for each pair.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ MANY = 50
 
 
 def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
-    """Check what an evaluator returns for an encoder that sees words only."""
+    """Check the scores of an evaluator for a bag-of-words encoder."""
     evaluator: Evaluator = materials.build(entry)
     require(entry, evaluator.metric in evaluator.metrics, "shows one of its metrics")
-    require(entry, set(evaluator.shown_metrics()) <= set(evaluator.metrics), "shows nothing but its metrics")
+    require(entry, set(evaluator.shown_metrics()) <= set(evaluator.metrics), "shows only its metrics")
     _check_suites(entry)
     first, second = (evaluator(PlainEncode(_sum_of_words)) for _ in range(2))
-    require(entry, set(first) == set(evaluator.metrics), f"returns what it announces, not {sorted(first)}")
+    require(entry, set(first) == set(evaluator.metrics), f"returns its declared metrics, not {sorted(first)}")
     require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
-    require(entry, first == second, "returns the same for the same vectors")
+    require(entry, first == second, "returns the same for the same embeddings")
     series = evaluator.series()
-    require(entry, all(math.isfinite(v) for of in series.values() for v in of), "gives figures finite numbers")
+    require(entry, all(math.isfinite(v) for of in series.values() for v in of), "returns finite numbers for figures")
     digests = evaluator.fingerprints()
     require(entry, all("/" in name and digest for name, digest in digests.items()), "names data as dataset/split")
-    require(entry, digests == evaluator.fingerprints(), "has the same fingerprints every time")
+    require(entry, digests == evaluator.fingerprints(), "returns the same fingerprints in each call")
 
 
 def _check_suites(entry: Entry[Evaluator]) -> None:
@@ -47,7 +47,7 @@ def _check_suites(entry: Entry[Evaluator]) -> None:
 
 
 def _sum_of_words(sentences: Sequence[str]) -> Tensor:
-    """Return the sum of fixed random vectors of each sentence's words."""
+    """Return the sums of fixed random vectors of the words."""
     cache: dict[str, Tensor] = {}
     rows = []
     for sentence in sentences:
@@ -58,12 +58,12 @@ def _sum_of_words(sentences: Sequence[str]) -> Tensor:
 
 
 def check_generator(entry: Entry[Generator], materials: Materials) -> None:
-    """Check the first rows of each split a data set made by a generator has."""
+    """Check the first rows of each split."""
     for split in ("train", "dev", "test"):
         first, second = (list(islice(materials.build(entry).rows(split), MANY)) for _ in range(2))
-        require(entry, bool(first) and first == second, f"makes the same rows of '{split}' every time")
+        require(entry, bool(first) and first == second, f"returns the same rows of '{split}' in each call")
         columns = {frozenset(row) for row in first}
-        require(entry, len(columns) == 1, f"gives every row of '{split}' the same columns")
-        require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"makes texts or scored pairs in '{split}'")
+        require(entry, len(columns) == 1, f"returns the same columns for all rows of '{split}'")
+        require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"returns texts or scored pairs in '{split}'")
         cells = [cell for row in first for cell in row.values()]
-        require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"makes one-line cells in '{split}'")
+        require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"returns one-line cells in '{split}'")

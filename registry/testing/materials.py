@@ -1,4 +1,4 @@
-"""What contract checks build components from, and feed them with."""
+"""Parameters and inputs for contract checks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder
 
 MODELS = ("model", "generator", "discriminator")
-"""Parameters that name a checkpoint."""
+"""Names of parameters whose value is a checkpoint."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SENTENCES = (
@@ -31,14 +31,16 @@ SENTENCES = (
 
 
 class ContractError(AssertionError):
-    """A component does not keep a promise of its kind."""
+    """A component that violates the contract of its kind."""
 
 
 def require(entry: Entry[Any], kept: bool, promise: str) -> None:
-    """Raise unless a promise is kept.
+    """Raise `ContractError` with component, file and promise, if the promise is not kept.
 
-    Raises:
-        ContractError: It is not; the message names component, file and promise.
+    Args:
+        entry: Component.
+        kept: Whether it keeps the promise.
+        promise: Required behavior, as a verb phrase.
     """
     if not kept:
         raise ContractError(f"{entry.kind}/{entry.name} ({entry.file}:{entry.line}): {promise}")
@@ -46,13 +48,17 @@ def require(entry: Entry[Any], kept: bool, promise: str) -> None:
 
 @dataclass(frozen=True)
 class Materials:
-    """What components are built from.
+    """Values of parameters for contract checks.
 
     Args:
-        model: Directory of a small transformers checkpoint: the value of every parameter called `model`, `generator` or
+        model: Directory of a small transformers checkpoint, the value of the parameters `model`, `generator` and
             `discriminator`.
-        values: "kind/name" → values of a component's parameters, where defaults do not do.
-        identity: "augmenters/name" → values at which that augmenter changes nothing.
+        values: "kind/name" → values of a component's parameters instead of its defaults.
+        identity: "augmenters/name" → values with which the augmenter changes nothing.
+
+    Example:
+        >>> Materials(values={"losses/my_loss": {"size": 3}}).values["losses/my_loss"]["size"]
+        3
     """
 
     model: Path | None = None
@@ -61,16 +67,16 @@ class Materials:
 
     @cached_property
     def encoder(self) -> Encoder:
-        """The encoder that components refer to or are bound to: the registered "transformer" with `model`."""
+        """Encoder for components that require one: the "transformer" with `model`."""
         if self.model is None:
-            raise ContractError("this component works with an encoder: give Materials a `model` directory")
+            raise ContractError("the component requires an encoder: set the `model` directory of Materials")
         return ENCODERS["transformer"].build({"model": str(self.model)})
 
     def arguments(self, entry: Entry[Any], more: Mapping[str, Any] = NOTHING) -> dict[str, Any]:
-        """Return values for `entry`: those given for it, the model, and a view name where one is asked for.
+        """Return values of the parameters of `entry`.
 
         Raises:
-            ContractError: A parameter without default has no value.
+            ContractError: If a parameter without default has no value.
         """
         fields = entry.parameters.model_fields
         values: dict[str, Any] = {r.parameter: "anchor" for r in entry.references if r.kind == "view"}
@@ -78,21 +84,22 @@ class Materials:
             values |= {name: str(self.model) for name in MODELS if name in fields}
         values |= {**self.values.get(f"{entry.kind}/{entry.name}", NOTHING), **more}
         missing = [name for name, about in fields.items() if about.is_required() and name not in values]
-        require(entry, not missing, f"give Materials values for {', '.join(missing)}")
+        require(entry, not missing, f"has a value for each parameter: add {', '.join(missing)} to Materials")
         return values
 
     def build(self, entry: Entry[Any], more: Mapping[str, Any] = NOTHING) -> Any:
-        """Return the component, made from `arguments` and the encoder."""
+        """Return the component, built from `arguments` and the encoder."""
         names = [r.parameter for r in entry.references if r.kind == "encoder"]
         values = {**self.arguments(entry, more), **dict.fromkeys(names, "online")}
         return entry.build(values, {"online": self.encoder} if names else {})
 
 
 class OneStep:
-    """A training step whose views have given sentence vectors.
+    """A training step whose views have the given sentence embeddings.
 
     Args:
-        vectors: (N, D): what every view's sentences are.
+        vectors: (N, D) sentence embeddings of every view.
+        index: Number of finished steps.
     """
 
     def __init__(self, vectors: Tensor, index: int = 0) -> None:
@@ -104,7 +111,7 @@ class OneStep:
         self.views: dict[str, Encoded] = {"anchor": self._encoded(index)}
 
     def _encoded(self, index: int) -> Encoded:
-        """Return what a view's encoder made, of two made-up tokens a sentence."""
+        """Return the encoded view with two random tokens per sentence."""
         ids = 5 + draw(index, len(self.vectors), 2).abs().mul(10).long()
         ones = torch.ones_like(ids)
         tokens = Tokens(ids, ones, torch.zeros_like(ids), torch.arange(2).expand_as(ids))
@@ -112,32 +119,32 @@ class OneStep:
         return Encoded(self.vectors, states, states, tokens)
 
     def gradient(self, view: str) -> Tensor:
-        """Return ones of the shape of the view's token vectors."""
+        """Return ones with the shape of the view's token embeddings."""
         return torch.ones_like(self.embedded[view].vectors)
 
     def sentences(self, view: str) -> Tensor:  # noqa: ARG002 - every view is the same
-        """Return the given vectors."""
+        """Return the given embeddings."""
         return self.vectors
 
 
 class WidthOnly(Encoder):
-    """An encoder of which only the widths are known; its vectors are a fixed function of the token ids."""
+    """An encoder without weights, whose embeddings are a fixed function of the token IDs."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = self.width = dim
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """Return a wave for each id."""
+        """Return a sine wave for each ID."""
         return torch.sin(tokens.ids.unsqueeze(-1) * torch.arange(1.0, self.width + 1))
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Return the sum over real tokens."""
+        """Return the sum over tokens without padding."""
         return Encoded((embeddings * tokens.mask.unsqueeze(-1)).sum(dim=1), embeddings, embeddings, tokens)
 
 
 def draw(seed: int, *shape: int) -> Tensor:
-    """Return normal numbers that depend on `seed` alone."""
+    """Return normal random numbers for a seed."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -146,15 +153,15 @@ class PlainEncode:
     """An `Encode` without views.
 
     Args:
-        vectors: Returns (n, D) vectors of n sentences.
+        vectors: Function that returns (n, D) embeddings of n sentences.
     """
 
     vectors: Callable[[Sequence[str]], Tensor]
 
     def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return the vectors."""
+        """Return the embeddings."""
         return self.vectors(sentences)
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:  # noqa: ARG002 - a protocol
-        """Return the vectors of the first column."""
+        """Return the embeddings of the first column."""
         return self(next(iter(columns.values())))

@@ -1,10 +1,12 @@
-"""Contracts of the components of a training step: augmenters, encoders, heads, losses and queues.
+"""Contracts of augmenters, encoders, heads, losses and queues.
 
-Augmenters: rows stay rows, shapes fit each other, and the same random state gives the same change. Encoders: widths, no
-influence of padding and of other rows, and evaluation without dropout; one that is fitted when it is scored need not
-take part in training, so only its evaluation is checked. Heads: width, finite values, gradient to input and weights.
-Losses: a finite scalar, gradient into every view, or into the encoder's weights where there is none, no dependence on
-the order of rows. Queues: length, detached rows, checkpoints, and the same contents on every device.
+- Augmenters keep rows and compatible shapes, and are deterministic for a random state.
+- Encoders have the declared widths, ignore padding and other rows, and use no dropout in evaluation. For encoders that
+  are fitted before evaluation, only the evaluation is checked.
+- Heads have the declared width, finite values, and gradients of input and weights.
+- Losses return a finite scalar with a gradient for every view, or for the encoder's weights if they have no view, and
+  ignore the order of rows.
+- Queues respect their length, have no gradients, support checkpoints, and have equal contents on all devices.
 """
 
 from __future__ import annotations
@@ -28,21 +30,21 @@ MAX_LENGTH = 16
 ROWS, TOKENS, DIM, LAYERS = 6, 5, 8, 3
 ENTRIES, QUEUE_LENGTH = 4, 7
 STEP_ROWS = (3, 3, 2, 3, 1)
-"""Rows a step: no divisor of the length, and short batches."""
+"""Number of rows in each step: not divisors of the length, and with short batches."""
 
 Views = Mapping[str, Encoded]
 
 
 def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
-    """Check the levels an augmenter acts on and, where a value is given at which it does nothing, that it does so."""
+    """Check an augmenter, and that it changes nothing with the values in `materials.identity`."""
     acts = any(getattr(entry.cls, hook) is not getattr(Augmenter, hook) for hook in HOOKS)
-    require(entry, acts, f"acts on some level: overrides one of {', '.join(HOOKS)}")
+    require(entry, acts, f"acts on a level: overrides one of {', '.join(HOOKS)}")
     first, second = (_perturbed(entry, materials) for _ in range(2))
     require(entry, first[0] == second[0], "changes text the same way for the same random state")
-    require(entry, len(first[0]) == len(SENTENCES), "keeps one sample a row")
+    require(entry, len(first[0]) == len(SENTENCES), "keeps one sample per row")
     for _, embedded in (first, second):
         _check_augmented_shapes(entry, embedded)
-    require(entry, _same_vectors(first[1], second[1]), "changes vectors the same way for the same random state")
+    require(entry, _same_vectors(first[1], second[1]), "changes embeddings the same way for the same random state")
     values = materials.identity.get(f"{entry.kind}/{entry.name}")
     if values is not None:
         texts, embedded = _perturbed(entry, materials, values)
@@ -50,13 +52,13 @@ def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
         tokens = vocabulary.pad(vocabulary.ids(SENTENCES, MAX_LENGTH))
         plain = Embedded(tokens, materials.encoder.embed(tokens))
         unchanged = texts == [Sample(text) for text in SENTENCES] and _same_vectors(embedded, plain)
-        require(entry, unchanged, f"changes nothing at {dict(values)}")
+        require(entry, unchanged, f"changes nothing with {dict(values)}")
 
 
 def _perturbed(
     entry: Entry[Augmenter], materials: Materials, values: Mapping[str, Any] = NOTHING
 ) -> tuple[list[Sample], Embedded]:
-    """Return what becomes of the sentences, and of their tokens and vectors, under a fresh augmenter."""
+    """Return the sentences and the token embeddings after a new augmenter."""
     encoder = materials.encoder
     augmenter: Augmenter = materials.build(entry, values)
     augmenter.bind(encoder)
@@ -73,7 +75,7 @@ def _perturbed(
 
 
 def _side(augmenter: Augmenter) -> dict[str, Tokens]:
-    """Return the second column an augmenter reads, if it does."""
+    """Return the tokens of the second column of an augmenter, if it reads one."""
     if augmenter.column is None or augmenter.vocabulary is None:
         return {}
     other = augmenter.vocabulary.ids([f"{text} {SENTENCES[0]}" for text in reversed(SENTENCES)], MAX_LENGTH)
@@ -84,13 +86,13 @@ def _check_augmented_shapes(entry: Entry[Augmenter], embedded: Embedded) -> None
     tokens, vectors = embedded.tokens, embedded.vectors
     shape = (len(SENTENCES), tokens.length)
     shapes = {tuple(t.shape) for t in (tokens.ids, tokens.mask, tokens.types, tokens.positions, vectors[..., 0])}
-    require(entry, shapes == {shape}, f"leaves ids, mask, types, positions and vectors (B, L) alike, not {shapes}")
-    require(entry, bool(tokens.mask.any(dim=1).all()), "leaves every sentence a token")
-    require(entry, vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all()), "leaves vectors finite")
+    require(entry, shapes == {shape}, f"keeps ids, mask, types, positions and embeddings at (B, L), not {shapes}")
+    require(entry, bool(tokens.mask.any(dim=1).all()), "keeps a token of every sentence")
+    require(entry, vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all()), "returns finite embeddings")
 
 
 def _same_vectors(left: Embedded, right: Embedded) -> bool:
-    """Whether two results are equal where there are tokens."""
+    """Return whether two results are equal, except at padding."""
     if not torch.equal(left.tokens.mask, right.tokens.mask):
         return False
     real = left.tokens.mask.bool()
@@ -106,7 +108,7 @@ def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
         _check_fit(entry, encoder)
     else:
         _check_encoded_shapes(entry, encoder, tokens)
-    _check_represent(entry, encoder, tokens)
+    _check_evaluation(entry, encoder, tokens)
     _check_rows(entry, encoder, tokens)
 
 
@@ -114,28 +116,30 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
     encoder.eval()
     longer = tokens.padded_to(tokens.length + 5)
     turned = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES[::-1], MAX_LENGTH))
-    ways: dict[str, Callable[[Tokens], Tensor]] = {"represent": encoder.represent}
+    ways: dict[str, Callable[[Tokens], Tensor]] = {"encode_for_eval": encoder.encode_for_eval}
     if encoder.fits == "never":
         ways["sentence"] = lambda given: encoder.encode(given, encoder.embed(given)).sentence
     for name, of in ways.items():
         plain = of(tokens)
-        # A fitted encoder stretches narrow directions: differences are relative to its largest number.
+        # A fitted encoder scales narrow directions up: differences are relative to its largest number.
         largest = 1.0 if encoder.fits == "never" else max(1.0, float(plain.detach().abs().max()))
-        near = 1e-5 * largest if encoder.continuous else 0.02  # of length 1: some pairs of fifty ranks have changed
+        near = 1e-5 * largest if encoder.continuous else 0.02  # of length 1: some of fifty ranks have changed
         padded, reversed_ = of(longer), of(turned).flip(0)
-        require(entry, torch.allclose(plain, padded, atol=near), f"gives the same `{name}` however much is padded")
-        require(entry, torch.allclose(plain, reversed_, atol=near), f"gives the same `{name}` in any row order")
+        require(entry, torch.allclose(plain, padded, atol=near), f"returns the same `{name}` with more padding")
+        require(entry, torch.allclose(plain, reversed_, atol=near), f"returns the same `{name}` in any order of rows")
 
 
 def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
     vocabulary, before = encoder.vocabulary, torch.get_rng_state()
-    encode = PlainEncode(lambda sentences: encoder.represent(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH))))
+    encode = PlainEncode(
+        lambda sentences: encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
+    )
     encoder.fit(encode, SENTENCES)
     first = encode(SENTENCES)
-    require(entry, bool(first.isfinite().all()), "represents finite vectors once it is fitted")
+    require(entry, bool(first.isfinite().all()), "returns finite embeddings after `fit`")
     encoder.fit(encode, SENTENCES)
-    require(entry, torch.equal(first, encode(SENTENCES)), "is fitted to the same sentences in the same way")
-    require(entry, torch.equal(before, torch.get_rng_state()), "leaves the training's random numbers alone")
+    require(entry, torch.equal(first, encode(SENTENCES)), "is fitted deterministically")
+    require(entry, torch.equal(before, torch.get_rng_state()), "does not change the random state of training")
 
 
 def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
@@ -150,30 +154,34 @@ def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Token
         # Squared cosines with a fixed direction: a plain sum is constant behind a layer norm.
         value = (encoded.sentence @ torch.linspace(-1, 1, encoder.dim)).square().sum()
         gradients = torch.autograd.grad(value, trained, allow_unused=True) if value.requires_grad else ()
-        require(entry, any(g is not None and bool(g.any()) for g in gradients), "sends gradient to its weights")
+        require(entry, any(g is not None and bool(g.any()) for g in gradients), "has a gradient of its weights")
 
 
-def _check_represent(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
+def _check_evaluation(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
     encoder.train()
-    first, second = (encoder.represent(tokens) for _ in range(2))
-    require(entry, torch.equal(first, second), "represents without dropout, in training mode too")
-    require(entry, encoder.training, "is in training mode again after `represent`")
-    require(entry, not first.requires_grad and len(first) == tokens.rows, "represents (B, …) without gradient")
+    first, second = (encoder.encode_for_eval(tokens) for _ in range(2))
+    require(entry, torch.equal(first, second), "has no dropout in `encode_for_eval`, also in training mode")
+    require(entry, encoder.training, "is in training mode after `encode_for_eval`")
+    require(
+        entry,
+        not first.requires_grad and len(first) == tokens.rows,
+        "returns (B, …) without gradient",
+    )
 
 
 def check_head(entry: Entry[Head], materials: Materials) -> None:
-    """Check a head behind the encoder of `materials`, for one view and for two views below each other."""
+    """Check a head of the encoder in `materials`, for one view and for two concatenated views."""
     head: Head = materials.build(entry)
     width = materials.encoder.dim
     out = head.fit(width, materials.encoder)
     for groups in ((), (("anchor", ROWS // 2), ("positive", ROWS // 2))):
         pooled = draw(1, ROWS, width).requires_grad_()
         made = head(pooled, groups)
-        require(entry, made.shape == (ROWS, out), "returns (B, the width that `fit` announces)")
+        require(entry, made.shape == (ROWS, out), "returns (B, the width that `fit` returned)")
         require(entry, bool(torch.isfinite(made).all()), "returns finite values")
         trained = [p for p in head.parameters() if p.requires_grad]
         found = torch.autograd.grad((made @ torch.linspace(-1, 1, out)).square().sum(), [pooled, *trained])
-        require(entry, all(bool(g.isfinite().all()) and bool(g.any()) for g in found[:1]), "sends gradient through")
+        require(entry, all(bool(g.isfinite().all()) and bool(g.any()) for g in found[:1]), "has an input gradient")
         require(entry, all(bool(g.isfinite().all()) for g in found), "has finite gradients")
     _check_head_evaluation(entry, head, width)
 
@@ -181,20 +189,20 @@ def check_head(entry: Entry[Head], materials: Materials) -> None:
 def _check_head_evaluation(entry: Entry[Head], head: Head, width: int) -> None:
     head.eval()
     pooled = draw(2, ROWS, width)
-    require(entry, torch.equal(head(pooled, ()), head(pooled, ())), "draws nothing in eval mode")
+    require(entry, torch.equal(head(pooled, ()), head(pooled, ())), "is deterministic in eval mode")
     dense = head.dense()
     if dense is not None:
         weight, bias, activation = dense
         plain = pooled @ weight.T + bias
         same = torch.allclose(plain.tanh() if activation == "Tanh" else plain, head(pooled, ()), atol=1e-6)
-        require(entry, same, "computes what `dense` says")
+        require(entry, same, "computes the layer that `dense` returns")
 
 
 def check_loss(entry: Entry[Loss], materials: Materials) -> None:
-    """Check a loss with and without a queue, with and without its optional inputs."""
+    """Check a loss with and without a queue and its optional inputs."""
     loss = materials.build(entry)
     if all(i.kind == "negatives" for i in entry.inputs):
-        _check_regulariser(entry, materials)
+        _check_regularizer(entry, materials)
         return
     dim = materials.encoder.dim if entry.references else DIM
     required = [i.name for i in entry.inputs if i.kind != "negatives" and not i.optional]
@@ -207,9 +215,9 @@ def check_loss(entry: Entry[Loss], materials: Materials) -> None:
         _check_value(entry, loss, collapsed, _negatives(0, dim), reach=False)
 
 
-def _check_regulariser(entry: Entry[Loss], materials: Materials) -> None:
-    """Check a loss that takes no view on weights that have moved since it was built."""
-    materials = replace(materials)  # with an encoder of its own, since its weights are changed
+def _check_regularizer(entry: Entry[Loss], materials: Materials) -> None:
+    """Check a loss without views on weights that changed after it was built."""
+    materials = replace(materials)  # with a separate encoder, because its weights are changed
     loss = materials.build(entry)
     trained = [parameter for parameter in materials.encoder.parameters() if parameter.requires_grad]
     with torch.no_grad():
@@ -219,7 +227,7 @@ def _check_regulariser(entry: Entry[Loss], materials: Materials) -> None:
     require(entry, value.shape == () and bool(torch.isfinite(value)), "returns a finite scalar")
     found = [g for g in torch.autograd.grad(value, trained, allow_unused=True) if g is not None]
     require(entry, all(bool(g.isfinite().all()) for g in found), "has finite gradients")
-    require(entry, any(bool(g.any()) for g in found), "sends gradient into the encoder's weights")
+    require(entry, any(bool(g.any()) for g in found), "has a gradient of the encoder's weights")
 
 
 def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives, reach: bool = True) -> None:
@@ -233,9 +241,9 @@ def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negati
         require(entry, all(bool(torch.isfinite(g).all()) for g in gradients), f"has finite gradients {what}")
         reached = any(bool(g.any()) for g in gradients)
         if name in loss.steering:
-            require(entry, not reached, f"sends no gradient into '{name}', which only steers, {what}")
+            require(entry, not reached, f"has no gradient of '{name}', which is in `steering`, {what}")
         else:
-            require(entry, reached or not reach, f"sends gradient into '{name}' {what}")
+            require(entry, reached or not reach, f"has a gradient of '{name}' {what}")
     loss.eval()
     permuted = {name: _rows(view, [3, 0, 5, 1, 4, 2]) for name, view in leaves.items()}
     here, there = (_call(entry, loss, chosen, negatives) for chosen in (leaves, permuted))
@@ -261,7 +269,7 @@ def _view(seed: int, dim: int, attentions: Sequence[int]) -> Encoded:
     mask[1, 3:] = 0
     positions = torch.arange(TOKENS).expand(ROWS, TOKENS)
     ids = 5 + draw(seed, ROWS, TOKENS).abs().long()
-    hidden = (positions == 2) & (mask == 1)  # as an augmenter hides tokens
+    hidden = (positions == 2) & (mask == 1)  # as an augmenter masks tokens
     targets = torch.where(hidden, 6, -100)
     tokens = Tokens(ids, mask, torch.zeros_like(mask), positions, targets=targets)
     vectors = draw(seed + 100, ROWS, TOKENS, dim)
@@ -285,7 +293,7 @@ def _tensors(view: Encoded) -> list[Tensor]:
 
 
 def _with(view: Encoded, tokens: Tokens, tensors: Sequence[Tensor]) -> Encoded:
-    """Return the view with other tokens and other values of `_tensors`."""
+    """Return the view with other tokens and tensors."""
     sentence, embeddings, hidden, layers, *weights = tensors
     attentions = dict(zip(view.attentions, weights, strict=True))
     return Encoded(sentence, embeddings, hidden, tokens, layers=layers, attentions=attentions)
@@ -302,12 +310,12 @@ def _rows(view: Encoded, order: list[int]) -> Encoded:
 
 def _negatives(entries: int, dim: int) -> Negatives:
     weights = torch.linspace(0.5, 1.0, entries)
-    weights[:1] = 0.0  # an entry that is switched off
+    weights[:1] = 0.0  # a disabled entry
     return Negatives(torch.nn.functional.normalize(draw(7, entries, dim), dim=-1), weights.log())
 
 
 def check_queue(entry: Entry[Queue], materials: Materials) -> None:
-    """Check a queue while it fills, when it overflows, and across a checkpoint."""
+    """Check a queue while it fills, when it is full, and with a checkpoint."""
     short = {"length": QUEUE_LENGTH} if "length" in entry.parameters.model_fields else {}
     queue, twin = (_bound(entry, materials, seed, short) for seed in (0, 1))
     _check_served(entry, queue.negatives(), short)
@@ -318,10 +326,14 @@ def check_queue(entry: Entry[Queue], materials: Materials) -> None:
         copied = before.vectors.clone()
         for each in (queue, twin):
             each.after_step(_queue_step(step, size))
-        require(entry, torch.equal(before.vectors, copied), "leaves alone what it served: the step's graph holds it")
+        require(
+            entry,
+            torch.equal(before.vectors, copied),
+            "does not change entries that it returned",
+        )
         _check_served(entry, queue.negatives(), short)
-        require(entry, len(queue.negatives().vectors) > 0, "serves what it has before it is full")
-    require(entry, _same_entries(queue, twin), "holds the same whatever the global random state: devices must agree")
+        require(entry, len(queue.negatives().vectors) > 0, "returns its entries before it is full")
+    require(entry, _same_entries(queue, twin), "does not depend on the global random state")
     _check_checkpoint(entry, queue, _bound(entry, materials, 2, short))
 
 
@@ -335,24 +347,24 @@ def _bound(entry: Entry[Queue], materials: Materials, seed: int, values: dict[st
 
 def _check_served(entry: Entry[Queue], held: Negatives, values: dict[str, Any]) -> None:
     count = len(held.vectors)
-    require(entry, held.vectors.shape == (count, DIM), "serves vectors (K, D), D the encoder's")
-    require(entry, held.log_weights.shape == (count,), "serves one log-weight an entry")
-    require(entry, count <= values.get("length", count), "never holds more than `length`")
+    require(entry, held.vectors.shape == (count, DIM), "returns vectors (K, D) with the width D of the encoder")
+    require(entry, held.log_weights.shape == (count,), "returns one log-weight per entry")
+    require(entry, count <= values.get("length", count), "has at most `length` entries")
     detached = not held.vectors.requires_grad and not held.log_weights.requires_grad
-    require(entry, detached, "serves detached entries")
+    require(entry, detached, "returns entries without gradient")
     weights = held.log_weights
     valid = bool(torch.isfinite(held.vectors).all()) and not bool((weights.isnan() | (weights == torch.inf)).any())
-    require(entry, valid, "serves finite vectors, and log-weights that are finite or −inf")
+    require(entry, valid, "returns finite vectors, and log-weights that are finite or −inf")
 
 
 def _check_checkpoint(entry: Entry[Queue], queue: Queue, fresh: Queue) -> None:
-    """Check that what is kept survives; a queue without `length` keeps nothing and makes its entries each step."""
+    """Check that a checkpoint contains the entries. A queue without `length` keeps none between steps."""
     fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
-    require(entry, queue.length is None or _same_entries(queue, fresh), "survives state_dict")
+    require(entry, queue.length is None or _same_entries(queue, fresh), "has its entries in state_dict")
     for each in (queue, fresh):
         each.observe(_queue_step(50, 2))
         each.after_step(_queue_step(50, 2))
-    require(entry, _same_entries(queue, fresh), "goes on from a checkpoint as if there had been none")
+    require(entry, _same_entries(queue, fresh), "continues from a checkpoint without a difference")
 
 
 def _queue_step(index: int, rows: int) -> OneStep:

@@ -1,1 +1,1 @@
-"""Texts shipped with cse, and how they were chosen."""
+"""Texts in the package, and the script that selects them."""

@@ -1,8 +1,10 @@
-"""The texts that come with cse, chosen from the catalogue's larger sets.
+"""Selection of the texts in the package from larger data sets of the catalog.
 
-    CSE_DATA=FOLDER python -m registry.texts.selection registry/texts
+The files are made by
 
-writes the files that are shipped, and says on stderr how many sentences were left out.
+    CSE_DATA=DIRECTORY python -m registry.texts.selection registry/texts
+
+which also reports on stderr how many sentences were excluded.
 """
 
 from __future__ import annotations
@@ -13,32 +15,32 @@ import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from registry import catalogue
+from registry.resources import catalog
 
 PAIRS = 12_000
-"""Training pairs that are shipped, of 58,763."""
+"""Number of training pairs in the package, of 58,763."""
 
 OPEN = ("answers-forums", "answer-answer", "images", "track5.en-en")
-"""Files of STS-B whose texts are CC BY-SA: questions and answers of Stack Exchange, captions of images."""
+"""Files of STS-B with the license CC BY-SA: questions and answers of Stack Exchange, and image captions."""
 
 Row = Sequence[str]
 
 
 def open_pairs(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of STS-B (subset, score, two sentences) whose texts are free to copy, in their order."""
+    """Return the rows of STS-B (subset, score, two sentences) with an open license, in order."""
     return [row for row in rows if row[0] in OPEN]
 
 
 def training_pairs(rows: Iterable[Row], evaluated: Collection[str], count: int = PAIRS) -> tuple[list[Row], int]:
-    """Return `count` of the rows (text, translation), in their order, and how many were refused.
+    """Return the selected rows (text, translation) in order, and the number of excluded rows.
 
-    Those whose text has the smallest SHA-256 are taken: a sample that anybody draws again. Sentences that are
-    evaluated on are refused first.
+    Evaluated sentences are excluded first. Of the others, those with the smallest SHA-256 are selected, which is a
+    reproducible sample.
 
     Args:
-        rows: Of the whole set.
-        evaluated: Sentences of the evaluation sets, as `plain` writes them.
-        count: How many to take.
+        rows: Rows of the whole set.
+        evaluated: Sentences of the evaluation sets, normalized by `plain`.
+        count: Number of rows to select.
     """
     every = list(rows)
     kept = [row for row in every if plain(row[0]) not in evaluated]
@@ -47,24 +49,24 @@ def training_pairs(rows: Iterable[Row], evaluated: Collection[str], count: int =
 
 
 def plain(sentence: str) -> str:
-    """Return a sentence in lower case and without punctuation: what makes two of them equal."""
+    """Return a sentence in lower case and without punctuation, for comparison."""
     letters = (letter if letter.isalnum() else " " for letter in sentence.lower())
     return " ".join("".join(letters).split())
 
 
 def main(folder: Path) -> None:
-    """Write the files below `folder`."""
-    scored = {split: open_pairs(catalogue.locate("stsb", split).rows()) for split in ("dev", "test")}
+    """Write the files to a directory."""
+    scored = {split: open_pairs(catalog.locate("stsb", split).rows()) for split in ("dev", "test")}
     for split, rows in scored.items():
-        write(folder / f"stsb_open_{split}.tsv", catalogue.PAIR_COLUMNS, rows)
+        write(folder / f"stsb_open_{split}.tsv", catalog.PAIR_COLUMNS, rows)
     evaluated = {plain(sentence) for rows in scored.values() for row in rows for sentence in row[2:]}
-    rows, refused = training_pairs(catalogue.locate("tatoeba_en_de", "train").rows(), evaluated)
+    rows, refused = training_pairs(catalog.locate("tatoeba_en_de", "train").rows(), evaluated)
     write(folder / "tatoeba_open.tsv.gz", ("text", "translation"), rows)
-    sys.stderr.write(f"tatoeba_open: {refused} sentences left out that are evaluated on\n")
+    sys.stderr.write(f"tatoeba_open: {refused} sentences excluded because they are evaluated\n")
 
 
 def write(path: Path, columns: Row, rows: Iterable[Row]) -> None:
-    """Write a table with a header; the same rows are the same bytes, packed or not."""
+    """Write a table with a header. The same rows give the same bytes, also with gzip."""
     content = "".join("\t".join(row) + "\n" for row in (columns, *rows)).encode()
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 

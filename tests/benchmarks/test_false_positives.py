@@ -10,10 +10,11 @@ from scipy import stats
 
 from benchmarks.false_positives import EVERY, compared, limits, looked, metrics, p_value, rows, running, separate, shows
 from cse_cli.analysis.compare import Comparison, MetricComparison, judge
+from cse_cli.analysis.score import correct_row, score_against_number
 from cse_cli.core.identity import Mode
-from cse_cli.core.multiple import correct_named, correct_row, correct_together, judge_together
+from cse_cli.core.multiple import correct_named, correct_together, judge_together
 from cse_cli.core.plans import SeedPlan
-from cse_cli.core.stats import LEVEL, beside_number, compare_paired, score_against_number
+from cse_cli.core.stats import LEVEL, beside_number, compare_paired
 
 MOST = 0.06
 

@@ -49,7 +49,7 @@ def test_a_part_without_time_does_not_lose_the_others(tmp_path: Path, monkeypatc
     found = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
     assert done.returncode == 1
     assert found["ok"] is False
-    assert {part["state"] for part in found["parts"].values()} == {"no time left for it"}
+    assert {part["state"] for part in found["parts"].values()} == {"skipped: no time left"}
     assert set(found["parts"]) == set(PARTS)
 
 
@@ -72,9 +72,9 @@ def test_the_summary_tells_states_apart(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))["parts"]
     assert {name: part["state"] for name, part in found.items()} == {
         "good": "ok",
-        "late": "time was up",
+        "late": "timed out",
         "broken": "failed",
-        "silent": "wrote nothing",
+        "silent": "no output",
         "tests": "ok",
     }
     assert found["good"]["found"]["value"] == 1

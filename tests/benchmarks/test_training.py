@@ -14,8 +14,8 @@ from benchmarks.training import agreement, material, memory
 from benchmarks.training.__main__ import main
 from benchmarks.training.agreement import Agreement
 from benchmarks.training.clock import Clock
+from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting
-from benchmarks.training.ours import Ours
 from benchmarks.training.plain import Plain
 from benchmarks.training.timing import alternate, counted
 
@@ -37,7 +37,7 @@ def test_a_plain_loop_has_our_losses(setting: Setting) -> None:
     found = agreement.compare(setting, 3, ["plain"])
     assert found.holds
     assert found.largest <= 1e-6
-    first, *_, last = found.losses["ours"]
+    first, *_, last = found.losses["cse"]
     assert 0 < last < first  # it trains, and the loss is far from log 16, where all sentences would look alike
     assert first < 2.7
 
@@ -55,14 +55,14 @@ def test_another_temperature_is_found_out(setting: Setting) -> None:
 
 
 def test_differences_are_relative_to_our_losses() -> None:
-    found = Agreement({"ours": [2.0, 4.0], "other": [2.0, 4.000002], "third": [2.0, 4.1]})
+    found = Agreement({"cse": [2.0, 4.0], "other": [2.0, 4.000002], "third": [2.0, 4.1]})
     assert found.differences["other"] == [0.0, pytest.approx(5e-7, rel=1e-3)]
     assert found.largest == pytest.approx(0.025)
     assert not found.holds
 
 
 def test_ways_see_the_same_sentences_turn_after_turn(setting: Setting) -> None:
-    ours = Ours(setting, total=4)
+    ours = CseSteps(setting, total=4)
     plain = Plain(setting, ours.batches, 4)
     turns = [(ours.steps(2), plain.steps(2)) for _ in range(2)]
     for one, other in turns:
@@ -102,7 +102,7 @@ def test_the_work_of_a_product_is_counted() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", ["simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en"])
 def test_every_recipe_of_the_table_takes_steps(setting: Setting, recipe: str) -> None:
-    one = Ours(setting, recipe)
+    one = CseSteps(setting, recipe)
     losses = one.steps(2)
     one.close()
     assert len(losses) == 2
@@ -127,10 +127,10 @@ def test_a_whole_run_writes_both_documents(tmp_path: Path, monkeypatch: pytest.M
     assert main([*turns, *ways, *where, *more]) == 0
     found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
     assert found["agreement"]["holds"] is True
-    assert [way["name"] for way in found["peers"][0]["ways"]] == ["ours", "plain loop"]
+    assert [way["name"] for way in found["peers"][0]["ways"]] == ["cse", "plain loop"]
     assert all(way["wall_median"] > 0 and way["gigaflop"] > 0 for way in found["peers"][0]["ways"])
     assert 0 < found["peers"][0]["tokens"]["padding"] < 0.6
-    assert [way["name"] for way in found["variants"]["ways"]] == ["as it is", "train.clip_norm=0.5"]
+    assert [way["name"] for way in found["variants"]["ways"]] == ["default", "train.clip_norm=0.5"]
     text = page.read_text(encoding="utf-8")
     assert "the same." in text
     assert "| plain loop |" in text
@@ -139,7 +139,7 @@ def test_a_whole_run_writes_both_documents(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.process
 def test_memory_is_that_of_a_new_process(setting: Setting) -> None:
     held = bytearray(2**30)  # of this process, which getrusage would count as the other's too
-    found = memory.of("ours", setting)
+    found = memory.of("cse", setting)
     assert 100 < found["before"] <= found["process"] < 1024
     assert len(held) == 2**30
 

@@ -26,9 +26,7 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_signal_that_an_import_makes_another_error_of_ends_the_program_as_itself(
-    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signal_during_an_import(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     def run() -> None:
         try:
             signal.raise_signal(number)
@@ -42,15 +40,15 @@ def test_a_signal_that_an_import_makes_another_error_of_ends_the_program_as_itse
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_signal_that_a_finaliser_swallows_comes_again_and_nothing_is_printed(
+def test_signal_during_a_finalizer(
     number: signal.Signals, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    class Finalised:
+    class Finalized:
         def __del__(self) -> None:
             signal.raise_signal(number)
 
     def run() -> None:
-        del [Finalised()][0]
+        del [Finalized()][0]
         time.sleep(10)
         raise AssertionError("it went on")
 

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, printed_tables
+from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, reported_tables
 from cse_cli.analysis.leaderboard_view import print_tables
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
 from cse_cli.jobs.view import print_results
-from cse_cli.runs.listing import Summary
+from cse_cli.runs.index import read_run
 from cse_cli.runs.view import print_runs
-from cse_cli.tuning.view import print_confirmation, print_search, print_searches
+from cse_cli.tuning.view import print_search, print_searches, print_verification
 from tests.cse_cli.analysis.leaderboard_runs import mini, tables
 from tests.cse_cli.analysis.leaderboard_runs import result as ran
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.evaluation.test_view import scored
-from tests.cse_cli.jobs.running import exit_code_of
-from tests.cse_cli.tuning.searches import confirmation, search
-from tests.records import result
+from tests.cse_cli.tuning.searches import search, verification
+from tests.support.command import exit_code_of
+from tests.support.records import recorded, result
 
 WIDTH = 80
 SHOWN = dict.fromkeys(("stsb_dev", *STS_TASKS), "spearman")
@@ -88,14 +87,14 @@ def test_leaderboard(shown):
 
 
 def test_leaderboard_without_runs(shown):
-    out = shown(lambda: print_tables(printed_tables(LeaderboardQuery())))
+    out = shown(lambda: print_tables(reported_tables(LeaderboardQuery())))
     assert out.startswith("bert-base (en)")
     assert "cse run ifcl_en" in map(str.rstrip, out.split("\n"))
 
 
-def test_the_field_s_list_with_runs(shown):
-    out = shown(lambda: print_tables(tables([ran(seed, 70.0 + seed) for seed in range(3)], field=True)))
-    assert "BERT-base: the field's list" in out
+def test_the_community_leaderboard_with_runs(shown):
+    out = shown(lambda: print_tables(tables([ran(seed, 70.0 + seed) for seed in range(3)], community=True)))
+    assert "BERT-base: community leaderboard" in out
     assert "RankCSE_listMLE" in out
     assert "mirror_bert_drophead_en" in out
 
@@ -107,7 +106,7 @@ def test_every_printed_table(shown):
 
 def test_evaluate_beside_the_papers(shown):
     asked = parse_tasks("sts,transfer,geometry")
-    papers = printed_tables(LeaderboardQuery(encoder="bert-base"))[:1]
+    papers = reported_tables(LeaderboardQuery(encoder="bert-base"))[:1]
     out = shown(lambda: print_scores(scored(asked, "bert-base-uncased", "3f2a"), asked, papers))
     assert "IFCL-BERT" in out
 
@@ -117,17 +116,14 @@ def test_compare(shown, home):
         record("mini/simcse_en", seed, noise=1.5)
         record("mini/ifcl_en", seed, noise=1.0)
     out = shown(lambda: exit_code_of("compare", "mini/simcse_en", "mini/ifcl_en", "--bootstrap", "100"))
-    assert out.startswith("avg, against mini/simcse_en: mini/ifcl_en is better by ")
+    assert out.startswith("avg, compared with mini/simcse_en: mini/ifcl_en is better by ")
 
 
-def test_runs(shown):
-    long = Summary(
-        run_id="3f2a81c0" * 4, recipe="mini/cross/simcse_en_with_a_long_name", seed="4294967295", status="FINISHED",
-        dev=70.123, test=61.2, gain=-12.3, started=datetime(2026, 11, 22, tzinfo=UTC), seconds=123456.7,
-        note="selected on test data", name="a name that was given", group="mini/simcse_en", experiment="0f" * 8,
-        changed=("train.steps=10", "no queue"), tags={"for": "x"},
-    )  # fmt: skip
-    assert "61.20" in shown(lambda: print_runs([long]))
+def test_runs(shown, home):
+    about = {"name": "a name that was given", "changes": ("train.steps=10", "no queue"), "tags": {"for": "x"}}
+    long = result(recipe="mini/cross/simcse_en_with_a_long_name", seed=4294967295, seconds=123456.7, test_selected=True)
+    run = read_run(recorded(long, **about).run_id)
+    assert "62.00" in shown(lambda: print_runs([run]))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +136,8 @@ def test_listings(shown, command):
 
 
 def test_tune(shown):
-    found = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9)))
+    found = search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.2, 12.9)))
     assert "trial" in shown(lambda: print_search(found))
     assert "gain" in shown(lambda: print_searches([found]))
-    assert found.confirmation is not None
-    assert "p = " in shown(lambda: print_confirmation(found, found.confirmation))
+    assert found.verification is not None
+    assert "p = " in shown(lambda: print_verification(found, found.verification))

@@ -13,7 +13,7 @@ from tests.fake_hub.content import SHARED, make
 from tests.fake_hub.server import FakeHub
 
 ROWS = 2_000
-"""Lines of wiki1m_for_simcse.txt in tests; the catalogue counts a million."""
+"""Lines of wiki1m_for_simcse.txt in tests; the catalog counts a million."""
 
 
 @pytest.fixture(scope="session")
@@ -42,16 +42,16 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
     With 0.3 s for a try and 0.7 s for all, 3 of 104 tests failed on two cores with 15 processes ready to run.
     """
-    for name, seconds in {"READ_TIMEOUT": 1.0, "SILENCE": 30.0, "SECOND_PATIENCE": 10.0, "FIRST_PAUSE": 0.01}.items():
-        monkeypatch.setattr(f"registry.transfer.{name}", seconds)
+    for name, seconds in {"READ_TIMEOUT": 1.0, "SILENCE": 30.0, "FIRST_PAUSE": 0.01}.items():
+        monkeypatch.setattr(f"registry.resources.download.{name}", seconds)
 
 
 @contextmanager
 def impatient() -> Iterator[None]:
     """Give a server up in 0.7 s: one that is to be given up."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, seconds in {"READ_TIMEOUT": 0.3, "SILENCE": 0.7, "SECOND_PATIENCE": 0.1}.items():
-            patch.setattr(f"registry.transfer.{name}", seconds)
+        for name, seconds in {"READ_TIMEOUT": 0.3, "SILENCE": 0.7}.items():
+            patch.setattr(f"registry.resources.download.{name}", seconds)
         yield
 
 
@@ -59,8 +59,7 @@ def use(hub: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process and its children ask `hub`, with the cache in `home`, and no models or data elsewhere."""
     from huggingface_hub import close_session, constants
 
-    from registry import hub as ours
-    from registry import transfer
+    from registry.resources import hub as ours
 
     for name in ("CSE_DATA", "CSE_MODELS", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_TOKEN", "HF_HUB_CACHE"):
         monkeypatch.delenv(name, raising=False)
@@ -73,7 +72,7 @@ def use(hub: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(home / "hub"))
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(transfer, "_silent_hosts", set())
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)  # it sends a request of its own
     ours.forget()
     ours.pin({})
     ours.unreachable.cache_clear()

@@ -6,7 +6,7 @@
 
 CONTENT holds models/OWNER/NAME/…, datasets/OWNER/NAME/…, raw/… (files of other addresses, served below /raw/) and
 aliases.json ("legacy" -> "owner/name"). Answered as the hub does: / · /api/{models,datasets}/ID, .../revision/REV and
-.../tree/REV (pages of `PAGE` rows) · [/datasets]/ID/resolve/REV/FILE (files above 1 MB or of an LFS suffix are
+.../tree/REV · [/datasets]/ID/resolve/REV/FILE (files above 1 MB or of an LFS suffix are
 redirected to /cdn/SHA256 on another host name) · /api/repos/create, /api/models/ID/preupload/main and .../commit/main,
 which write below CONTENT; legacy names are redirected with 307. Every repository exists at
 "main", at a commit made from its content, and at any other 40 hex digits that are asked for, so that pinned commits
@@ -41,9 +41,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
-
-PAGE = 1000
-"""Rows of one page of a listing."""
 
 _LFS = re.compile(r"\.(safetensors|bin|gz|parquet|tar|onnx|h5|msgpack)$")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -100,12 +97,12 @@ class Repo:
             return self.main
         return revision if revision and _COMMIT.fullmatch(revision) else None
 
-    def about(self, commit: str) -> dict[str, Any]:
+    def about(self, commit: str, blobs: bool) -> dict[str, Any]:
         return {
             "_id": self.main[:24], "id": self.id, "modelId": self.id, "author": self.id.partition("/")[0],
             "sha": commit, "lastModified": _DATE, "createdAt": _DATE, "private": False, "gated": False,
             "disabled": False, "downloads": 1, "likes": 1, "tags": [],
-            "siblings": [{"rfilename": name} for name in self.files],
+            "siblings": [_sibling(file) if blobs else {"rfilename": name} for name, file in self.files.items()],
         }  # fmt: skip
 
     def tree(self) -> list[dict[str, Any]]:
@@ -117,6 +114,13 @@ class Repo:
                 row["lfs"] = {"oid": file.sha256, "size": file.size, "pointerSize": 134}
             rows.append(row)
         return rows
+
+
+def _sibling(file: File) -> dict[str, Any]:
+    about: dict[str, Any] = {"rfilename": file.name, "size": file.size, "blobId": file.git_sha1}
+    if file.lfs:
+        about["lfs"] = {"sha256": file.sha256, "size": file.size, "pointerSize": 134}
+    return about
 
 
 class FakeHub:
@@ -253,7 +257,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         full = f"{path}?{parts.query}" if path.startswith("/cdn/") else path
         rule = self.hub.fault(method, full)
-        notes = [self.headers.get("Range", ""), "authorised" if self.headers.get("Authorization") else ""]
+        notes = [self.headers.get("Range", ""), "authorized" if self.headers.get("Authorization") else ""]
         self.hub.log.append(" ".join(filter(None, [time.strftime("%H:%M:%S"), method, full, *notes, str(rule or "")])))
         if not self.refuse(rule):
             self.serve(method, path, parts.query, rule)
@@ -307,12 +311,8 @@ class Handler(BaseHTTPRequestHandler):
             return self.error(404, f"Invalid rev id: {revision}", {"X-Error-Code": "RevisionNotFound"})
         headers = {"Content-Type": "application/json"}
         if what != "tree":
-            return self.answer(200, json.dumps(repo.about(commit)).encode(), headers)
-        rows, start = repo.tree(), int((re.findall(r"cursor=(\d+)", query) or ["0"])[0])
-        if start + PAGE < len(rows):
-            here = f"{self.hub.endpoint}/api/{kind}/{id}/tree/{commit}"
-            headers["Link"] = f'<{here}?recursive=true&cursor={start + PAGE}>; rel="next"'
-        return self.answer(200, json.dumps(rows[start : start + PAGE]).encode(), headers)
+            return self.answer(200, json.dumps(repo.about(commit, "blobs" in query)).encode(), headers)
+        return self.answer(200, json.dumps(repo.tree()).encode(), headers)
 
     def resolve(self, kind: str, id: str, revision: str, name: str, method: str, rule: Fault) -> None:
         repo = self.repo(kind, id)

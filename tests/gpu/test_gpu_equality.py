@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.gpu import equality
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")]
 
@@ -28,11 +28,11 @@ def test_first_ten_losses_on_a_gpu(recipe: str, plain: Small) -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_tiny_training_on_a_gpu_ends_with_finite_losses(precision: str, tmp_path: Path) -> None:
     from benchmarks.training import material
-    from benchmarks.training.ours import Ours
+    from benchmarks.training.cse_steps import CseSteps
 
     text, parallel = material.write_text("generated", tmp_path, 100)
     model = material.write_model("tiny", tmp_path / "model", None, text, 0.1)
-    one = Ours(material.Setting(model, text, parallel, 16, precision=precision, device="cuda"), "simcse_en")
+    one = CseSteps(material.Setting(model, text, parallel, 16, precision=precision, device="cuda"), "simcse_en")
     losses = one.steps(4)
     one.close()
     assert all(0 < loss < 10 for loss in losses)

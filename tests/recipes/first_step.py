@@ -16,7 +16,7 @@ from cse_cli.training.step import StepState
 from registry.tokens import Tokens
 from registry.types import Negatives
 from tests.registry.losses.literal import cells, cross_entropy
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 
 def experiment(parts: Small, name: str, *more: str) -> Experiment:

@@ -12,10 +12,10 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
-from registry import catalogue
+from registry.resources import catalog
 from tests.registry.heads.test_batch_norm_mlp import literal
 from tests.registry.losses.literal import cosine
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 
 def experiment(parts: Small, *more: str) -> Experiment:
@@ -35,7 +35,7 @@ def test_the_authors_settings():
     train, online = recipe.train, recipe.encoders["online"]
     assert (train.batch_size, train.learning_rate, train.epochs, recipe.data.max_length) == (64, 1e-4, 1, 64)
     assert (train.schedule, train.weight_decay, train.clip_norm, train.epsilon) == ("linear", 0.0, 1.0, 1e-6)
-    steps = catalogue.entry("nli").splits["train"].rows // 64
+    steps = catalog.entry("nli").splits["train"].rows // 64
     assert (train.warmup_steps, train.evaluate_every) == (math.ceil(steps * 0.1), int(steps * 0.1))
     assert online.heads["predictor"].params == {"blocks": 3, "expansion": 10, "together": [], "sync": True}
     target = recipe.encoders["target"].params

@@ -7,11 +7,11 @@ import torch
 from transformers import AutoModel
 
 from cse_cli.recipe.load import load
-from registry import catalogue
+from registry.resources import catalog
 from tests.recipes.first_step import experiment, info_nce, step_of
 from tests.registry.losses.literal import cosine
 
-NEAREST = ["views.hard.augment.0.neighbours=1", "views.hard.augment.0.limit=30"]
+NEAREST = ["views.hard.augment.0.neighbors=1", "views.hard.augment.0.limit=30"]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ NEAREST = ["views.hard.augment.0.neighbours=1", "views.hard.augment.0.limit=30"]
 def test_the_authors_settings(name, values):
     recipe = load(name).recipe
     switch, near = (recipe.views[view].augment[0].params for view in ("positive", "hard"))
-    assert values == (recipe.train.learning_rate, near["neighbours"], switch["rate"], switch["draw"])
+    assert values == (recipe.train.learning_rate, near["neighbors"], switch["rate"], switch["draw"])
     assert (recipe.train.batch_size, recipe.data.max_length, near["max_length"], near["skip"]) == (512, 32, 32, 0)
     assert recipe.data.dataset == (near["dataset"],) == ("wiki1m",)
     loss = recipe.losses["info_nce"].params
@@ -51,7 +51,7 @@ def test_the_first_step_by_transformers(parts, name, model):
         return torch.stack([(weight @ pooled(ids) + bias).tanh() for ids in rows])
 
     vocabulary = made.scored.vocabulary
-    corpus = [row["text"] for _, row in zip(range(30), catalogue.open_text("graded_pairs", "train"), strict=False)]
+    corpus = [row["text"] for _, row in zip(range(30), catalog.open_text("graded_pairs", "train"), strict=False)]
     corpus = list(dict.fromkeys(corpus))
     vectors = [pooled(ids).tolist() for ids in vocabulary.ids(corpus, 32)]
     anchor = step.batch["anchor"]

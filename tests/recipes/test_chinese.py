@@ -23,11 +23,11 @@ def test_both_tasks_are_scored(name):
         assert evaluators[label].name == "sts"
         assert (evaluators[label].params["dataset"], evaluators[label].params["split"]) == (dataset, split)
     if load(name).recipe.train.steps != 0:
-        assert load(name).recipe.evaluate.select == "cstsb_dev.spearman"
+        assert load(name).recipe.evaluate.metric_for_best_model == "cstsb_dev.spearman"
         assert evaluators["cstsb_dev"].params["split"] == "dev"
 
 
-def test_every_row_of_table_3_has_a_recipe_that_scores_its_columns():
+def test_every_row_of_table_3_has_a_recipe_with_its_columns():
     table = papers.load("ifcl").tables["chinese"]
     assert len(table.rows) == 5
     for name, row in table.rows.items():
@@ -62,9 +62,9 @@ def test_the_twins_of_figure_4a_have_the_rates_of_table_6():
 
 
 def test_the_sentences_to_translate_are_those_scored():
-    from registry import catalogue
+    from registry.resources import catalog
 
     for name in ("stsb", "cstsb"):
-        generator = catalogue.entry(f"{name}_test_text").generator
+        generator = catalog.entry(f"{name}_test_text").generator
         assert generator is not None
         assert generator.sources == ((name, "test"),)

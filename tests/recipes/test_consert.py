@@ -14,9 +14,9 @@ from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
-from registry import catalogue
-from tests.shrunken import Small
-from tests.tiny import sentences
+from registry.resources import catalog
+from tests.support.shrunken import Small
+from tests.support.tiny import sentences
 
 EVERY = [
     '{name="token_cutoff",rate=0.3,at_least=1}', '{name="feature_cutoff",rate=0.2}', '{name="span_cutoff",rate=0.3}',
@@ -55,7 +55,7 @@ def test_the_authors_scripts(name, values):
         recipe.encoders["online"].params.get("dropout"),
         recipe.train.seed,
     )
-    steps = catalogue.entry("sts_text").splits["train"].rows // recipe.train.batch_size * recipe.train.epochs
+    steps = catalog.entry("sts_text").splits["train"].rows // recipe.train.batch_size * recipe.train.epochs
     assert recipe.train.warmup_steps == math.floor(steps / 10)
 
 
@@ -103,7 +103,7 @@ def test_none_of_it_is_active_at_evaluation(parts):
     encode = SentenceEncoder(made.scored, choose("cpu"), 4, 64, made.plans)
     texts = sentences(6)
     tokens = made.scored.vocabulary.pad(made.scored.vocabulary.ids(texts, 64))
-    plain = made.scored.represent(tokens)
+    plain = made.scored.encode_for_eval(tokens)
     for seed in (1, 2):
         torch.manual_seed(seed)
         assert torch.allclose(encode(texts), plain, atol=1e-5)

@@ -12,7 +12,7 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 MILESTONES = (500, 1000, 1500, 2000)
 
@@ -32,7 +32,7 @@ def test_the_authors_settings():
     recipe = load("ct_en").recipe
     train, loss = recipe.train, recipe.losses["dot_classification"].params
     assert (train.batch_size, train.optimizer, train.learning_rate, train.clip_norm) == (16, "rmsprop", 1e-5, 0)
-    assert (train.milestones, train.rates) == (MILESTONES, (8e-6, 6e-6, 4e-6, 2e-6))
+    assert (train.milestones, train.learning_rates) == (MILESTONES, (8e-6, 6e-6, 4e-6, 2e-6))
     assert loss == {"negatives": 7, "pairs": "separate", "reduction": "mean"}
     assert recipe.data.max_length == 75
     assert [e.params["dropout"] for e in recipe.encoders.values()] == [0.0, 0.0]

@@ -13,8 +13,8 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
-from tests.shrunken import Small
-from tests.tiny import sentences
+from tests.support.shrunken import Small
+from tests.support.tiny import sentences
 
 VIEWS = ("anchor_1", "near_1", "near_1_too", "anchor_2", "near_2", "near_2_too")
 RECIPES = ("declutr_en_roberta", "mini/declutr_en")
@@ -74,7 +74,7 @@ def test_the_losses_of_the_first_step(parts, tmp_path, name):
 
     encoder = made.scored
     vectors, scores = {}, []
-    head = made.method.losses["masked_language_modelling"].head
+    head = made.method.losses["masked_language_modeling"].head
     for view in VIEWS:
         tokens = step.embedded[view].tokens  # of the anchors, some hidden
         states = encoder.backbone(tokens.ids, attention_mask=tokens.mask).last_hidden_state.detach()
@@ -85,7 +85,7 @@ def test_the_losses_of_the_first_step(parts, tmp_path, name):
                 made_scores = head(states[row, place], encoder.backbone.embeddings.word_embeddings.weight)
                 scores.append(-made_scores.log_softmax(0)[tokens.targets[row, place]].item())
     assert len(scores) > 4
-    assert losses["masked_language_modelling"] == pytest.approx(sum(scores) / len(scores), abs=1e-9)
+    assert losses["masked_language_modeling"] == pytest.approx(sum(scores) / len(scores), abs=1e-9)
 
     rows = [*vectors["anchor_1"], *vectors["anchor_2"]]
     for k in (1, 2):

@@ -10,7 +10,7 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 
 def experiment(parts: Small, *more: str) -> Experiment:
@@ -46,13 +46,13 @@ def test_the_authors_settings(name, values):
     assert recipe.views["anchor"].augment == recipe.views["queued"].augment == ()
 
 
-def test_the_positive_is_longer_and_the_queued_view_is_the_sentence_itself(parts):
+def test_positive_is_longer_and_queued_view_unchanged(parts):
     batch = batches_of(experiment(parts, "views.positive.augment.0.rate=1.0")).batch(0)
     assert torch.equal(batch["anchor"].ids, batch["queued"].ids)
     assert batch["positive"].mask.sum() > batch["anchor"].mask.sum()
 
 
-def test_the_queue_holds_what_the_momentum_encoder_makes_without_dropout(parts):
+def test_queue_holds_momentum_embeddings_without_dropout(parts):
     made = experiment(parts)
     made.method.train()
     batches = batches_of(made)
@@ -74,7 +74,7 @@ def test_the_queue_holds_what_the_momentum_encoder_makes_without_dropout(parts):
     assert not held.log_weights.any()
 
 
-def test_the_copy_starts_as_the_pretrained_encoder_with_the_same_head(parts):
+def test_copy_starts_as_pretrained_encoder_with_same_head(parts):
     """The authors' copy starts from random weights; ES4."""
     made = experiment(parts, "encoders.online.dropout=0.0")
     tokens = batches_of(made).batch(0)["queued"]

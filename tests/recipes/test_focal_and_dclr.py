@@ -71,7 +71,7 @@ def test_cells_of_tables_4_and_5(temperature, margin):
 
 
 @pytest.mark.parametrize("name", ["dclr_en", "dclr_en_large", "focal_infonce_dclr_en", "mini/dclr_en"])
-def test_the_complementary_model_costs_no_gradient_and_never_moves(name, parts):
+def test_complementary_model_has_no_gradient_and_is_constant(name, parts):
     changed, dropped = parts.options(load(name).recipe)
     loss = next(iter(load(name).recipe.losses))
     made = resolve(load(name, [*changed, f"losses.{loss}.false_negative=0.0"], dropped).recipe, seed=1)

@@ -27,7 +27,7 @@ def test_the_authors_scripts(name, values):
     train, smoothed = recipe.train, recipe.losses["smoothed_info_nce"]
     assert (train.batch_size, train.learning_rate, train.precision) == values
     assert (train.epochs, train.evaluate_every, recipe.data.max_length) == (1, 125, 32)
-    assert smoothed.params == {"temperature": 0.05, "neighbours": 16, "attention_temperature": 2.0, "buffer": 1024}
+    assert smoothed.params == {"temperature": 0.05, "neighbors": 16, "attention_temperature": 2.0, "buffer": 1024}
     assert recipe.queue is not None
     assert recipe.queue.params["length"] == smoothed.params["buffer"]
     assert not recipe.losses["info_nce"].queue
@@ -44,7 +44,7 @@ def test_the_weight_is_constant_or_rises_as_the_authors_formula():
 
 
 def test_the_first_steps_by_hand(parts):
-    made = experiment(parts, "is_cse_en", "losses.smoothed_info_nce.neighbours=3", "losses.smoothed_info_nce.buffer=6")
+    made = experiment(parts, "is_cse_en", "losses.smoothed_info_nce.neighbors=3", "losses.smoothed_info_nce.buffer=6")
     layer, earlier = made.scored.heads["mlp"].linear, []
     for index in range(3):
         step = step_of(made, index)

@@ -19,9 +19,9 @@ from cse_cli.training.step import StepState
 from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import pairs
-from tests.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
+from tests.support.command import cse
+from tests.support.shrunken import pairs
+from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -158,10 +158,10 @@ def test_recipes_without_training_score(name, parts, home, capsys):
     plain = AutoModelEncoder(**values)
     texts = sentences(4)
     tokens = plain.vocabulary.pad(plain.vocabulary.ids(texts, 32))
-    torch.testing.assert_close(again.represent(tokens), plain.represent(tokens), rtol=0, atol=0)
+    torch.testing.assert_close(again.encode_for_eval(tokens), plain.encode_for_eval(tokens), rtol=0, atol=0)
 
 
-def test_a_decoder_without_dropout_layers_refuses_a_rate_of_a_view(tmp_path):
+def test_decoder_without_dropout_layers_rejects_a_view_rate(tmp_path):
     encoder = f'encoders.online={{ name = "auto_model", model = "{tiny_llama(tmp_path)}" }}'
     recipe = load("mini/simcse_en", [encoder, "views.positive.dropout=0.2"], ["encoders.online"]).recipe
     with pytest.raises(CseError, match=r"views\.positive\.dropout = 0\.2, but encoder 'online' has no dropout layer"):

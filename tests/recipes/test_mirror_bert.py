@@ -12,9 +12,9 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
-from registry import catalogue
+from registry.resources import catalog
 from tests.registry.losses.literal import cosine
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 EVERY = "views.positive.augment.0.shortest=0"
 
@@ -41,7 +41,7 @@ def test_the_authors_scripts(name, rates):
     assert recipe.data.max_length == 50
     assert recipe.losses["nt_xent"].params == {"temperature": 0.04, "reduction": "mean"}
     assert recipe.views["anchor"].augment == ()
-    assert catalogue.entry("stsb_train_text").splits["train"].rows >= train.steps * train.batch_size
+    assert catalog.entry("stsb_train_text").splits["train"].rows >= train.steps * train.batch_size
 
 
 def test_the_first_step_by_hand(parts):

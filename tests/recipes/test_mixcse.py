@@ -17,7 +17,7 @@ def test_the_authors_script(name, rate):
     train, loss = recipe.train, recipe.losses["mixed_info_nce"].params
     assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (64, rate, 1, 125)
     assert (loss["temperature"], loss["share"], loss["mixtures"]) == (0.05, 0.2, "all")
-    assert (loss["off"], loss["normalise"]) == ("zero", False)
+    assert (loss["off"], loss["normalize"]) == ("zero", False)
     assert set(recipe.losses) == {"mixed_info_nce"}
 
 
@@ -30,6 +30,6 @@ def test_the_first_step_by_hand(parts, name, mixed):
     rows = step.views["anchor"].sentence.tolist()
     assert rows == step.views["positive"].sentence.tolist()  # no dropout: both views are alike
     total = 0.0
-    for a, more in zip(rows, mixtures(mixed, rows, rows, 0.2, 0.05, normalise=False, off="zero"), strict=True):
+    for a, more in zip(rows, mixtures(mixed, rows, rows, 0.2, 0.05, normalize=False, off="zero"), strict=True):
         total += math.log(sum(math.exp(x) for x in [*(cosine(a, b) / 0.05 for b in rows), *more])) - 1 / 0.05
     assert found == pytest.approx(total / len(rows), abs=1e-6)

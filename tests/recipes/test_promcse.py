@@ -22,7 +22,7 @@ from tests.registry.encoders.test_prefixed import by_hand
 def test_the_authors_settings(name, values):
     """The README and `run_unsup_example.sh`."""
     recipe = load(name).recipe
-    encoder, train, language = recipe.encoders["online"], recipe.train, recipe.losses.get("masked_language_modelling")
+    encoder, train, language = recipe.encoders["online"], recipe.train, recipe.losses.get("masked_language_modeling")
     found = (encoder.params["length"], train.batch_size, train.learning_rate, language and language.weight)
     assert found == values
     assert (encoder.params["pooling"], encoder.params["head_at_eval"], list(encoder.heads)) == ("cls", False, ["mlp"])

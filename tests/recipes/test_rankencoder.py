@@ -9,14 +9,14 @@ import pytest
 from scipy.stats import spearmanr
 
 from cse_cli.recipe.load import load
-from registry import catalogue
+from registry.resources import catalog
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
 
 
 def test_the_authors_settings():
     recipe = load("rankencoder_en").recipe
-    train, loss, ranked = recipe.train, recipe.losses["neighbour_ranks"], recipe.encoders["ranked"].params
+    train, loss, ranked = recipe.train, recipe.losses["neighbor_ranks"], recipe.encoders["ranked"].params
     assert (train.batch_size, train.learning_rate, train.evaluate_every, train.seed) == (64, 3e-5, 125, 61507)
     assert (loss.weight, loss.params["low"], loss.params["high"], loss.params["limit"]) == (0.05, 0.5, 0.9999, 10000)
     assert (ranked["share"], ranked["limit"]) == (0.9, 10000)
@@ -28,12 +28,12 @@ def test_the_authors_settings():
 @pytest.mark.parametrize("name", ["rankencoder_en", "mini/rankencoder_en"])
 def test_the_first_step_by_hand(parts, name):
     low, high = 0.0, 0.9999
-    made = experiment(parts, name, f"losses.neighbour_ranks.low={low}")
+    made = experiment(parts, name, f"losses.neighbor_ranks.low={low}")
     step = step_of(made)
     losses = made.method(step)
     place = -1 if name.startswith("mini/") else None
     vocabulary = made.method.encoder("base").vocabulary
-    texts = [row["text"] for row in islice(catalogue.open_text("graded_pairs", "train"), 30)]
+    texts = [row["text"] for row in islice(catalog.open_text("graded_pairs", "train"), 30)]
 
     def finished(tokens):
         cls, means = layers_of(parts, tokens)
@@ -50,4 +50,4 @@ def test_the_first_step_by_hand(parts, name):
             errors += [(cosine(a, b) - r) ** 2] if low <= r <= high else []
     assert losses["info_nce"].item() == pytest.approx(contrast, abs=1e-6)
     assert 0 < len(errors) < 16
-    assert losses["neighbour_ranks"].item() == pytest.approx(sum(errors) / len(errors), abs=1e-6)
+    assert losses["neighbor_ranks"].item() == pytest.approx(sum(errors) / len(errors), abs=1e-6)

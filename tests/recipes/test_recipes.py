@@ -10,7 +10,7 @@ from cse_cli.core.formatting import to_toml
 from cse_cli.data.check import check_file, recipe_files
 from cse_cli.recipe.load import load
 from registry import papers
-from tests.chosen import one_of_each
+from tests.support.chosen import one_of_each
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 FILES = sorted(FOLDER.rglob("*.toml"))
@@ -63,7 +63,7 @@ def test_selection_is_on_a_dev_split():
     for name in NAMES:
         evaluate = load(name).recipe.evaluate
         assert not evaluate.allow_test_selection, name
-        assert evaluate.select is None or "dev" in evaluate.select, name
+        assert evaluate.metric_for_best_model is None or "dev" in evaluate.metric_for_best_model, name
 
 
 @pytest.mark.parametrize("key", papers.names())

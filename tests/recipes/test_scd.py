@@ -26,7 +26,7 @@ def test_the_authors_command(name):
     assert (repel.weight, repel.params) == (1.0, {"temperature": 0.05})
     assert (decorrelate.weight, decorrelate.params) == (0.005225, {"off_diagonal": 0.012})
     assert recipe.data.max_length == 32
-    assert recipe.evaluate.select == "sickr_dev.spearman"
+    assert recipe.evaluate.metric_for_best_model == "sickr_dev.spearman"
 
 
 def test_the_first_step_by_hand(parts):
@@ -49,7 +49,7 @@ def test_the_first_step_by_hand(parts):
     assert made.method.objective(losses).item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_views_differ_by_their_rates_and_the_repelling_term_by_passes_the_projector(parts):
+def test_views_differ_by_rate_and_repulsion_skips_projector(parts):
     made = experiment(parts, "scd_en", NARROW, "views.positive.dropout=0.9")
     step = step_of(made)
     losses = made.method(step)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cse_cli.recipe.load import load
-from registry import catalogue
+from registry.resources import catalog
 from tests.recipes.first_step import experiment, layers_of, projected, step_of
 from tests.registry.losses.literal import cosine
 
@@ -27,10 +27,8 @@ def test_the_authors_settings(name):
 
 
 def test_the_text_is_all_of_stsb():
-    splits = catalogue.entry("stsb").splits
-    assert catalogue.entry("stsb_text").splits["train"].rows == 2 * sum(
-        splits[s].rows for s in ("train", "dev", "test")
-    )
+    splits = catalog.entry("stsb").splits
+    assert catalog.entry("stsb_text").splits["train"].rows == 2 * sum(splits[s].rows for s in ("train", "dev", "test"))
 
 
 @pytest.mark.parametrize("name", ["sg_opt_en", "mini/sg_opt_en"])

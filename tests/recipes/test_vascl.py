@@ -10,16 +10,16 @@ import torch
 from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
-from tests.registry.losses.neighbourhood import contrast, hardest, moved_by, neighbours, project, unit
+from tests.registry.losses.neighborhood import contrast, hardest, moved_by, neighbors, project, unit
 
 
 @pytest.mark.parametrize("name", ["vascl_en", "vascl_en_roberta", "vascl_en_roberta_large"])
 def test_the_authors_script(name):
     recipe = load(name).recipe
-    train, loss = recipe.train, recipe.losses["virtual_neighbours"].params
+    train, loss = recipe.train, recipe.losses["virtual_neighbors"].params
     assert (train.batch_size, train.learning_rate, train.head_learning_rate) == (1024, 5e-6, 100 * 5e-6)
     assert (train.optimizer, train.steps, train.evaluate_every) == ("adam", 100, 100)
-    assert (loss["neighbours"], loss["epsilon"], loss["temperature"], loss["detached"]) == (16, 15.0, 0.05, True)
+    assert (loss["neighbors"], loss["epsilon"], loss["temperature"], loss["detached"]) == (16, 15.0, 0.05, True)
     assert recipe.losses["nt_xent"].params == {"temperature": 0.05, "reduction": "mean"}
     assert recipe.encoders["online"].params["pooling"] == "mean"
     assert recipe.data.max_length == 32
@@ -40,14 +40,14 @@ def test_the_first_step_by_hand(parts, name):
         below = sum(math.exp(cosine(row, other) / 0.05) for j, other in enumerate(both) if j != i)
         total -= math.log(math.exp(1 / 0.05) / below) / 8
     assert losses["nt_xent"].item() == pytest.approx(total, abs=1e-6)
-    near, epsilon = neighbours(rows, 3), 1.0 if name.startswith("mini/") else 15.0
+    near, epsilon = neighbors(rows, 3), 1.0 if name.startswith("mini/") else 15.0
     moved = project(made.scored, moved_by(rows, hardest(made.scored, rows, first, near, epsilon, 0.05), epsilon))
     expected = (contrast(plain, moved, near, 0.05) + contrast(moved, plain, near, 0.05)) / 2
-    assert losses["virtual_neighbours"].item() == pytest.approx(expected, abs=1e-6)
+    assert losses["virtual_neighbors"].item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_second_loss_trains_the_head_alone(parts):
     made = experiment(parts, "vascl_en")
-    made.method(step_of(made))["virtual_neighbours"].backward()
+    made.method(step_of(made))["virtual_neighbors"].backward()
     found = {name for name, p in made.method.named_parameters() if p.grad is not None and p.grad.any()}
     assert found == {f"encoders.online.heads.feed_forward.{layer}.weight" for layer in ("first", "second")}

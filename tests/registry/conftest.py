@@ -1,21 +1,24 @@
-"""A catalogue of a test's own, and a network that it fills."""
+"""A catalog of a test's own, and a network that it fills."""
 
 from __future__ import annotations
 
 import shutil
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from registry import hub, paths, transfer
-from registry.catalogue import entries
+from registry import paths
 from registry.errors import MissingError
+from registry.resources import hub
+from registry.resources.catalog import entries
 
 HEAD = """
 title = "Toy"
 kind = "{kind}"
 language = "en"
-licence = "none"
+license = "none"
 citation = "nobody"
 columns = {columns}
 """
@@ -23,7 +26,7 @@ columns = {columns}
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
-    """A catalogue of its own: write(name, body) adds an entry, and CSE_DATA is a folder of the test's."""
+    """A catalog of its own: write(name, body) adds an entry, and CSE_DATA is a folder of the test's."""
     folder = tmp_path / "entries"
     folder.mkdir()
     monkeypatch.setattr(entries, "FOLDER", folder)
@@ -74,13 +77,25 @@ class Network:
         return self.downloaded / where
 
     def download(self, url, target, *, label="", repair=""):
-        self.asked.append(url)
-        path = self.published / url.removeprefix("https://")
+        return Copied(self, url, target)
+
+
+@dataclass
+class Copied:
+    """A `Download` that copies what was published at its address."""
+
+    network: Network
+    url: str
+    target: Path
+
+    def run(self):
+        self.network.asked.append(self.url)
+        path = self.network.published / self.url.removeprefix("https://")
         if not path.is_file():
-            raise MissingError(f"{url}: 404")
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+            raise MissingError(f"{self.url}: 404")
+        if not self.target.exists():
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, self.target)
 
 
 @pytest.fixture
@@ -89,6 +104,6 @@ def network(tmp_path, monkeypatch):
     made = Network(tmp_path / "network")
     monkeypatch.setattr(hub, "cached", made.cached)
     monkeypatch.setattr(hub, "fetch", made.fetch)
-    monkeypatch.setattr(transfer, "download", made.download)
+    monkeypatch.setattr(sys.modules["registry.resources.catalog.find"], "Download", made.download)
     monkeypatch.setattr(paths, "downloads", lambda: made.downloaded / "addresses")
     return made

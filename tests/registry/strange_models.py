@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from registry.models import PRETRAINED
+from registry.resources.models import PRETRAINED
 
 DEEP = "[" * 100_000 + "]" * 100_000
 TRACE = "executed"
@@ -159,7 +159,7 @@ STRANGE: dict[str, Callable[[Path], None]] = {
     "unknown architecture": changed(model_type="unheard_of"),
     "architecture of a number": changed(model_type=3),
     "architecture of a list": changed(model_type=["bert"]),
-    "quantised by nobody": changed(quantization_config={"quant_method": "nobody"}),
+    "quantized by nobody": changed(quantization_config={"quant_method": "nobody"}),
     "attention by nobody": changed(_attn_implementation="nobody"),
     "another's shape": changed(intermediate_size=64),
     "configuration of a list": text("config.json", "[]"),

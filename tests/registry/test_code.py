@@ -11,7 +11,7 @@ import pytest
 
 from registry import LOSSES
 from registry.code import _used_by, code_digest, modules_digest
-from registry.errors import CseError
+from tests.support.errors import refuses
 
 LOSS = '''
 """A loss."""
@@ -78,7 +78,7 @@ class Plug:
 def plug(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     yield Plug(tmp_path)
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("plug", "lonely", "neighbour")]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("plug", "lonely", "neighbor")]:
         del sys.modules[name]
 
 
@@ -165,11 +165,11 @@ def test_imports_for_type_checkers_do_not_count(plug):
 
 
 def test_a_helper_next_to_a_single_module_counts(plug, tmp_path):
-    (tmp_path / "neighbour.py").write_text("x = 1\n")
-    (tmp_path / "lonely.py").write_text("import json, neighbour\nclass Lonely: pass\n")
+    (tmp_path / "neighbor.py").write_text("x = 1\n")
+    (tmp_path / "lonely.py").write_text("import json, neighbor\nclass Lonely: pass\n")
     lonely = importlib.import_module("lonely").Lonely
     before = code_digest(lonely)
-    (tmp_path / "neighbour.py").write_text("x = 22\n")
+    (tmp_path / "neighbor.py").write_text("x = 22\n")
     assert code_digest(lonely) != before
 
 
@@ -218,7 +218,7 @@ def test_modules_have_a_digest_and_must_exist(plug):
     before = modules_digest(["plug"])
     plug.write("unused.py", "x = 2\n")
     assert modules_digest(["plug"]) != before
-    with pytest.raises(CseError, match=r"plug\.gone"):
+    with refuses("code.missing_module", "plug.gone"):
         modules_digest(["plug.gone"])
 
 
@@ -227,5 +227,5 @@ def test_modules_that_fetch_do_not_count():
     from registry.code import _find
 
     used = {line.partition(" ")[0] for line in _used_by(_find(ENCODERS["transformer"].cls.__module__))}
-    assert {"registry.encoders.transformer", "registry.models"} <= used
-    assert not {"registry.hub", "registry.transfer", "registry.errors"} & used
+    assert {"registry.encoders.transformer", "registry.resources.models"} <= used
+    assert not {"registry.resources.hub", "registry.resources.download", "registry.errors"} & used

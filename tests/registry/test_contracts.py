@@ -7,8 +7,8 @@ import pytest
 
 from registry import REGISTRIES
 from registry.testing import CHECKS, Materials, check
-from tests import labelled, mteb_task
-from tests.tiny import tiny_bert, word_vectors
+from tests.support import labeled, mteb_task
+from tests.support.tiny import tiny_bert, word_vectors
 
 HERE = Path(__file__).parent
 ENTRIES = [entry for each in REGISTRIES for entry in each]
@@ -16,7 +16,7 @@ NAMES = [f"{entry.kind}/{entry.name}" for entry in ENTRIES]
 
 VALUES = {
     "augmenters/edit_tokens": {"edit": "delete"},
-    "augmenters/nearest_sentence": {"dataset": "graded_pairs", "limit": 30, "neighbours": 3},
+    "augmenters/nearest_sentence": {"dataset": "graded_pairs", "limit": 30, "neighbors": 3},
     # Its dropout does not follow eval(); what it trains is the embedding layer it shares.
     "encoders/ema": {"dropout": 0.0, "share": ["embeddings"], "target_gradient": "embeddings"},
     "encoders/flow": {"fit_on": "graded_pairs", "limit": 200},
@@ -44,15 +44,15 @@ VALUES = {
     "generators/joined_lines": {"sources": ["tatoeba_open/train"], "lines": 3},
     "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
     # As many entries as a batch has rows, so that it begins with the first.
-    "losses/smoothed_info_nce": {"neighbours": 3, "buffer": 6},
+    "losses/smoothed_info_nce": {"neighbors": 3, "buffer": 6},
     # Every pair is fitted, however alike.
-    "losses/neighbour_ranks": {"dataset": "graded_pairs", "limit": 20, "low": -1.0, "high": 1.0},
+    "losses/neighbor_ranks": {"dataset": "graded_pairs", "limit": 20, "low": -1.0, "high": 1.0},
     # Nothing mixed in of the next row, so that the order of rows cannot matter.
     "losses/mixed_info_nce": {"share": 1.0},
     # Nothing dropped, so that the order of rows cannot matter.
     "losses/denoising": {"layers": 1, "noise": 0.0, "dropout": 0.0, "feed_forward": 8},
     # No random direction, so that the order of rows cannot matter; the gradient reaches the encoder.
-    "losses/virtual_neighbours": {"neighbours": 3, "epsilon": 0.0, "detached": False},
+    "losses/virtual_neighbors": {"neighbors": 3, "epsilon": 0.0, "detached": False},
     # Nothing hidden, so that chance plays no part and the order of rows cannot matter.
     "losses/replaced_token_detection": {"masking": 0.0, "generator_head": "embeddings"},
     # Everything hidden, for the same reason; the tiny encoder has two layers.
@@ -103,9 +103,9 @@ def materials(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def few_labelled(monkeypatch):
-    """Serve labelled sentences, which no generator makes."""
-    labelled.serve(monkeypatch)
+def few_labeled(monkeypatch):
+    """Serve labeled sentences, which no generator makes."""
+    labeled.serve(monkeypatch)
 
 
 def test_every_registered_component_is_checked():
@@ -142,7 +142,7 @@ def asserting_tests(file):
     return found
 
 
-def test_parameters_that_name_models_data_or_files_are_declared_so():
+def test_resource_parameters_are_annotated():
     """What a run needs is known from them before its first download."""
     named = ("model", "dataset", "datasets", "file", "translations", "generator", "discriminator", "fit_on")
     undeclared = [

@@ -8,9 +8,10 @@ from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import values
 from cse_cli.recipe.study import load_study
-from registry import EVALUATORS, catalogue, papers
-from registry.models import known
+from registry import EVALUATORS, papers
 from registry.papers import AVERAGE, Answer, Figure, Quoted, Table
+from registry.resources import catalog
+from registry.resources.models import known
 
 TABLES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).tables]
 STUDIED = [(key, identifier) for key, identifier in TABLES if papers.load(key).tables[identifier].study]
@@ -71,7 +72,7 @@ def held(table, row, column, found):
     return values(found)[table.rows[row].setting or column.setting]
 
 
-def test_recipes_hold_the_settings_that_are_printed():
+def test_recipes_hold_the_settings_that_are_reported():
     """A misprint is held as what the rest of the paper implies."""
     checked = 0
     for key, identifier in TABLES:
@@ -88,13 +89,13 @@ def test_recipes_hold_the_settings_that_are_printed():
 
 
 def rows_of(answer):
-    """How many rows the catalogue has of "name/split", or of all splits of "name"; none of a split it lacks."""
+    """How many rows the catalog has of "name/split", or of all splits of "name"; none of a split it lacks."""
     name, _, split = answer.partition("/")
-    splits = catalogue.entry(name).splits
+    splits = catalog.entry(name).splits
     return sum(part.rows for key, part in splits.items() if split in ("", key))
 
 
-def test_the_catalogue_counts_the_pairs_that_are_printed():
+def test_the_catalog_counts_the_pairs_that_are_reported():
     """Pairs of each split, and both sentences of all pairs; ConSERT's code also reads pairs that nobody scored."""
     table = papers.load("conisi").tables["data_sizes"]
     implied = {(f.row, f.column): f.implied for f in table.flags if f.implied}
@@ -111,10 +112,10 @@ def test_the_catalogue_counts_the_pairs_that_are_printed():
 
 
 @pytest.mark.data
-def test_gold_scores_of_the_pairs_that_are_printed():
+def test_gold_scores_of_the_pairs_that_are_reported():
     table = papers.load("conisi").tables["samples"]
     gold = {}
-    for pair in catalogue.read_pairs("sts12", "test"):
+    for pair in catalog.read_pairs("sts12", "test"):
         gold.setdefault(" | ".join(one.lower().replace(".", " .") for one in (pair.first, pair.second)), pair.score)
     for row, column in table.printed():
         assert table.answer(row, column.name) == Answer("data", "sts12/test")
@@ -144,10 +145,11 @@ def test_figures_are_those_that_the_papers_draw():
 
 
 @pytest.mark.parametrize(
-    "answers", [{}, {"study": "s", "recipes": ["r"]}, {"recipes": ["r"], "unanswered": "why"}, {"recipes": []}]
+    "answers",
+    [{}, {"study": "s", "recipes": ["r"]}, {"recipes": ["r"], "not_reproduced_because": "why"}, {"recipes": []}],
 )
 def test_a_figure_has_one_answer(answers):
-    with pytest.raises(ValueError, match="the study or the recipes that draw it"):
+    with pytest.raises(ValueError, match="`study`, `recipes` and `not_reproduced_because`"):
         Figure(number="1", caption="", x="", y="", **answers)
 
 
@@ -155,10 +157,11 @@ def test_what_answers_a_cell():
     table = Table.model_validate({
         "number": 1, "caption": "", "metric": "m", "varied": "", "study": "studies/s",
         "columns": [
-            {"name": "A", "evaluator": "a", "score": "other", "metric": "n"}, {"name": "B", "unanswered": "why"},
+            {"name": "A", "evaluator": "a", "score": "other", "metric": "n"},
+            {"name": "B", "not_reproduced_because": "why"},
         ],
         "rows": {
-            "r": {"cells": "1 2", "recipe": "x", "score": "own"}, "q": {"cells": "1 -", "unanswered": "no"},
+            "r": {"cells": "1 2", "recipe": "x", "score": "own"}, "q": {"cells": "1 -", "not_reproduced_because": "no"},
             "p": {"cells": "- 3"},
         },
     })  # fmt: skip
@@ -169,7 +172,6 @@ def test_what_answers_a_cell():
     assert [table.score_of(c) for c in table.columns] == ["other", "spearman"]
     assert [table.score_of(c, "r") for c in table.columns] == ["own", "own"]
     assert table.score_of(table.columns[0], "p") == "other"
-    assert [table.metric_of(c) for c in table.columns] == ["n", "m"]
     alone = table.model_copy(update={"study": None})
     assert alone.answer("r", "A") == Answer("recipe", "x")
 
@@ -184,7 +186,7 @@ def test_what_answers_a_number_about_data():
     assert table.answer("q", "A") == Answer("data", "stsb")
 
 
-def test_what_answers_a_setting_that_each_column_has_in_a_recipe_of_its_own():
+def test_settings_with_one_recipe_per_column():
     table = Table.model_validate({
         "number": 1, "caption": "", "metric": "settings", "varied": "", "kind": "settings",
         "columns": [{"name": "A", "held_by": "x"}, {"name": "B", "held_by": "y"}],
@@ -217,7 +219,7 @@ def model(found, encoder):
 
 
 @pytest.mark.parametrize("row", FIELD, ids=lambda row: f"{row.encoder} {row.method}")
-def test_a_listed_row_names_a_recipe_that_scores_it_on_its_encoder(row):
+def test_a_listed_row_has_a_recipe_with_its_encoder(row):
     found = recipe(row.recipe)
     assert all(row.score in metrics(found)[name] for name in row.cells)
     if row.method == "GloVe(avg.)":  # it stands among the rows of BERT base, and reads no such model
@@ -231,7 +233,7 @@ def test_every_listed_row_is_answered():
     """By a recipe of its own or a reason; a method without either is one of those that are known to be open."""
     listed = papers.field_rows()
     assert len({row.recipe for row in FIELD}) == len(FIELD) >= 89
-    assert not [row for row in FIELD if row.unanswered]
+    assert not [row for row in FIELD if row.not_reproduced_because]
     assert {row.method for row in listed if row.answer is None} <= OPEN
     reasons = {row.method for row in listed if row.answer is not None and row.answer.kind == "reason"}
     assert reasons == {

@@ -42,7 +42,7 @@ def test_the_largest_distribution_is_the_reference():
     assert papers.distribution("simcse_en", "mr") is None
 
 
-def test_every_reproduction_has_a_source_and_a_recipe_that_scores_it():
+def test_every_reproduction_has_a_source_and_a_recipe():
     for found in papers.reproductions():
         assert found.source.startswith("https://")
         assert found.score == papers.AVERAGE or found.score in load(found.recipe).recipe.evaluators
@@ -65,7 +65,7 @@ def test_a_crooked_reproduction_is_refused(changes, message):
         Reproduction(**{**right, "values": (74.0, 76.0), **changes})
 
 
-def test_exactly_eight_listed_averages_are_not_the_mean_of_their_row():
+def test_eight_listed_averages_are_not_the_mean_of_their_row():
     wrong = set()
     for row in papers.field_rows():
         mean = sum(row.cells.values()) / 7

@@ -5,16 +5,16 @@ import pickle
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.masking import Masking
 from registry.tokens import Pieces, Sample, Tokens
 from registry.vocabulary import HubVocabulary
 from tests.registry.test_vocabulary_pairs import byte_level_roberta
-from tests.tiny import tiny_bert
+from tests.support.errors import refuses
+from tests.support.tiny import tiny_bert
 
 BERT = 'This sentence of "{text}" means {mask}.'
 ROBERTA = "This sentence : ' {text} ' means {mask}."
-TEXTS = ["A cat sees the dog.", "", "the unfinished", "Colourless green ideas sleep furiously"]
+TEXTS = ["A cat sees the dog.", "", "the unfinished", "Colorless green ideas sleep furiously"]
 
 
 def by_hand(vocabulary, template, text):
@@ -23,12 +23,12 @@ def by_hand(vocabulary, template, text):
     return vocabulary.tokenizer(whole)["input_ids"]
 
 
-def test_ids_are_those_of_the_string_built_by_hand_for_a_bert_tokenizer():
+def test_ids_are_those_of_the_whole_string_for_bert():
     vocabulary = HubVocabulary("mini_en", BERT)
     assert vocabulary.ids(TEXTS, 64) == [by_hand(vocabulary, BERT, text) for text in TEXTS]
 
 
-def test_ids_are_those_of_the_string_built_by_hand_for_a_byte_level_tokenizer(tmp_path):
+def test_ids_are_those_of_the_whole_string_for_byte_level(tmp_path):
     vocabulary = HubVocabulary(str(byte_level_roberta(tmp_path)), ROBERTA)
     texts = [text for text in TEXTS if text]
     assert vocabulary.ids(texts, 64) == [by_hand(vocabulary, ROBERTA, text) for text in texts]
@@ -82,7 +82,7 @@ def test_stacking_and_padding_keep_the_places():
     assert torch.equal(mixed.text[1], mixed.mask[1])
 
 
-def test_a_vocabulary_with_a_template_travels_and_has_a_fingerprint_of_its_own():
+def test_a_vocabulary_with_a_template_is_pickled():
     vocabulary = HubVocabulary("mini_en", BERT)
     again = pickle.loads(pickle.dumps(vocabulary))
     assert again.ids(TEXTS, 16) == vocabulary.ids(TEXTS, 16)
@@ -99,29 +99,26 @@ def test_no_word_of_the_template_is_hidden():
 
 
 @pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        ("This means {mask}.", "has no gap for the sentence"),
-        ('"{text}" or {text}', "has a space before one gap and none before another"),
-    ],
+    "template",
+    ["This means {mask}.", '"{text}" or {text}'],
 )
-def test_templates_that_cannot_be_filled_are_refused(template, message):
-    with pytest.raises(CseError, match=message):
+def test_invalid_templates_are_rejected(template):
+    with refuses("vocabulary.invalid_template", template, "{text}"):
         HubVocabulary("mini_en", template)
 
 
 def test_a_pair_has_no_place_in_a_template():
-    with pytest.raises(CseError, match="a template takes one sentence"):
+    with refuses("vocabulary.pair_in_template"):
         HubVocabulary("mini_en", BERT).assemble([Pieces((7,), (8,))])
 
 
 def test_a_view_may_not_drop_the_mask_that_the_encoder_reads():
-    with pytest.raises(CseError, match=r"has no \{mask\}"):
+    with refuses("vocabulary.invalid_template", "{mask}"):
         HubVocabulary("mini_en", BERT).with_template("{text} .")
 
 
 def test_a_tokenizer_without_a_mask_token_says_so(tmp_path):
     vocabulary = HubVocabulary(str(tiny_bert(tmp_path)), BERT)
     vocabulary.tokenizer.mask_token = None
-    with pytest.raises(CseError, match="has no mask token for the template"):
+    with refuses("vocabulary.no_mask", BERT):
         vocabulary.ids(["a cat"], 16)

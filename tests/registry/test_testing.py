@@ -16,7 +16,7 @@ from registry.queues.noise import Noise
 from registry.testing import ContractError, Materials, check
 from registry.tokens import Encoded
 from registry.types import Augmenter, Encoder, Evaluator, Generator, Loss, Negatives, Queue, Sentences
-from tests.tiny import tiny_bert
+from tests.support.tiny import tiny_bert
 
 BASES = {
     "augmenters": Augmenter,
@@ -61,8 +61,8 @@ class Good(Loss):
     ("doc", "promise"),
     [
         ("Lack a full stop", "one sentence"),
-        ("Run on.\n    into a second line.\n\n    Args:\n        scale: A.", "stands alone"),
-        ("Keep silent about a parameter.", "does not describe ['scale']"),
+        ("Run on.\n    into a second line.\n\n    Args:\n        scale: A.", "followed by an empty line"),
+        ("Keep silent about a parameter.", "add ['scale']"),
         ("Tell of too much.\n\n    Args:\n        scale: A.\n        more: B.", "describes ['more']"),
     ],
 )
@@ -84,7 +84,7 @@ def test_defaults():
         def forward(self, anchor: Sentences) -> Tensor:
             return anchor.mean()
 
-    refused(entry_of("losses", Bad), "defaults do not validate")
+    refused(entry_of("losses", Bad), "its defaults are valid")
 
 
 def test_steering():
@@ -96,7 +96,7 @@ def test_steering():
         def forward(self, anchor: Sentences, reference: Sentences) -> Tensor:
             return (anchor * reference).mean()
 
-    refused(entry_of("losses", Bad), "sends no gradient into 'reference', which only steers")
+    refused(entry_of("losses", Bad), "no gradient of 'reference', which is in `steering`")
 
 
 def test_missing_values():
@@ -114,7 +114,7 @@ def test_missing_values():
             return anchor.mean()
 
     entry = entry_of("losses", Bad)
-    refused(entry, "give Materials values for size")
+    refused(entry, "add size to Materials")
     check(entry, Materials(values={"losses/bad": {"size": 3}}))
 
 
@@ -153,14 +153,14 @@ def detaches(self, anchor: Encoded) -> Tensor:
 @pytest.mark.parametrize(
     ("forward", "promise"),
     [
-        (forgets_a_view, "sends gradient into 'positive' with anchor, positive"),
-        (forgets_an_optional, "sends gradient into 'hard' with anchor, hard"),
+        (forgets_a_view, "gradient of 'positive' with anchor, positive"),
+        (forgets_an_optional, "gradient of 'hard' with anchor, hard"),
         (needs_a_queue, "finite scalar with anchor and 0 queue entries"),
         (mixes_in_dead_entries, "finite scalar with anchor and 4 queue entries"),
         (depends_on_order, "does not depend on the order of rows"),
         (returns_a_row, "finite scalar"),
         (dies_of_collapse, "finite scalar"),
-        (detaches, "sends gradient into 'anchor'"),
+        (detaches, "gradient of 'anchor'"),
     ],
 )
 def test_losses(forward, promise):
@@ -227,20 +227,20 @@ class OwnNoise(Noise):
 
 def test_a_queue_that_keeps_nothing():
     OwnNoise.__doc__ = Noise.__doc__
-    refused(entry_of("queues", OwnNoise), "whatever the global random state")
+    refused(entry_of("queues", OwnNoise), "global random state")
     check(QUEUES["noise"])
 
 
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [
-        (TooLong, "never holds more than `length`"),
-        (Attached, "serves detached entries"),
-        (Overwrites, "leaves alone what it served"),
-        (Forgetful, "survives state_dict"),
-        (Ageless, "survives state_dict"),
+        (TooLong, "at most `length` entries"),
+        (Attached, "entries without gradient"),
+        (Overwrites, "does not change entries that it returned"),
+        (Forgetful, "entries in state_dict"),
+        (Ageless, "entries in state_dict"),
         (Impatient, "before it is full"),
-        (Personal, "whatever the global random state"),
+        (Personal, "global random state"),
         (Misweighs, "finite or −inf"),
     ],
 )
@@ -284,11 +284,11 @@ class Explodes(Augmenter):
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [
-        (Idle, "acts on some level"),
-        (Drops, "one sample a row"),
-        (Random, "changes vectors the same way"),
-        (Lengthens, "(B, L) alike"),
-        (Silences, "every sentence a token"),
+        (Idle, "acts on a level"),
+        (Drops, "one sample per row"),
+        (Random, "changes embeddings the same way"),
+        (Lengthens, "positions and embeddings at (B, L)"),
+        (Silences, "a token of every sentence"),
         (Explodes, "finite"),
     ],
 )
@@ -303,11 +303,11 @@ def test_augmenters_that_claim_to_do_nothing(materials):
 
     entry = entry_of("augmenters", Shifts)
     check(entry, materials)
-    refused(entry, "changes nothing at {}", Materials(materials.model, identity={"augmenters/bad": {}}))
+    refused(entry, "changes nothing with {}", Materials(materials.model, identity={"augmenters/bad": {}}))
 
 
 def test_augmenters_need_a_model():
-    with pytest.raises(ContractError, match="give Materials a `model`"):
+    with pytest.raises(ContractError, match="set the `model`"):
         check(entry_of("augmenters", type("Shout", (Augmenter,), {"on_text": lambda s, x, r: x})))
 
 
@@ -317,19 +317,19 @@ class SeesPadding(TransformerEncoder):
         return Encoded(encoded.hidden.mean(dim=1), encoded.embeddings, encoded.hidden, tokens)
 
 
-class SeesNeighbours(TransformerEncoder):
-    def represent(self, tokens):
-        return super().represent(tokens) * torch.arange(1.0, tokens.rows + 1).unsqueeze(1)
+class SeesNeighbors(TransformerEncoder):
+    def encode_for_eval(self, tokens):
+        return super().encode_for_eval(tokens) * torch.arange(1.0, tokens.rows + 1).unsqueeze(1)
 
 
 class StaysQuiet(TransformerEncoder):
-    def represent(self, tokens):
+    def encode_for_eval(self, tokens):
         self.eval()
-        return super().represent(tokens)
+        return super().encode_for_eval(tokens)
 
 
 class StaysLoud(TransformerEncoder):
-    def represent(self, tokens):
+    def encode_for_eval(self, tokens):
         with torch.no_grad():
             return self.encode(tokens, self.embed(tokens)).sentence
 
@@ -348,12 +348,12 @@ class WrongWidth(TransformerEncoder):
 @pytest.mark.parametrize(
     ("cls", "promise"),
     [
-        (SeesPadding, "the same `sentence` however much is padded"),
-        (SeesNeighbours, "the same `represent` in any row order"),
-        (StaysQuiet, "training mode again"),
-        (StaysLoud, "without dropout"),
+        (SeesPadding, "the same `sentence` with more padding"),
+        (SeesNeighbors, "the same `encode_for_eval` in any order of rows"),
+        (StaysQuiet, "is in training mode after"),
+        (StaysLoud, "no dropout in"),
         (WrongWidth, "(B, L, width)"),
-        (Cut, "sends gradient to its weights"),
+        (Cut, "gradient of its weights"),
     ],
 )
 def test_encoders(cls, promise, materials):
@@ -374,11 +374,11 @@ class Counts(Evaluator):
     ("changes", "promise"),
     [
         ({"metric": "other"}, "shows one of its metrics"),
-        ({"scores": {"score": 1.0, "more": 2.0}}, "returns what it announces"),
+        ({"scores": {"score": 1.0, "more": 2.0}}, "returns its declared metrics"),
         ({"scores": {"score": float("nan")}}, "finite floats"),
         ({"scores": {"score": torch.ones(())}}, "finite floats"),
         ({"fingerprints": lambda self: {"data": ""}}, "names data as dataset/split"),
-        ({"shown_metrics": lambda self: ("other",)}, "shows nothing but its metrics"),
+        ({"shown_metrics": lambda self: ("other",)}, "shows only its metrics"),
         ({"suites": {"mine": ("one",)}}, "has parameters for its task 'one'"),
         (
             {"suites": {"mine": ("one",)}, "parameters_for": classmethod(lambda cls, name: {"size": name})},

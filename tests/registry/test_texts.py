@@ -1,4 +1,4 @@
-"""The texts that come with the package: what they hold, and that they are chosen as said."""
+"""The texts in the package: their contents and selection."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from registry import catalogue
-from registry.catalogue.find import SHIPPED
+from registry.resources import catalog
+from registry.resources.catalog.find import SHIPPED
 from registry.texts import selection
 from registry.texts.selection import open_pairs, plain, training_pairs
 
 
 def test_pairs_are_of_the_files_that_are_free_to_copy():
-    pairs = {split: catalogue.read_pairs("stsb_open", split) for split in ("dev", "test")}
+    pairs = {split: catalog.read_pairs("stsb_open", split) for split in ("dev", "test")}
     assert {split: Counter(pair.subset for pair in read) for split, read in pairs.items()} == {
         "dev": {"answers-forums": 375, "images": 250, "track5.en-en": 125},
         "test": {"answer-answer": 254, "images": 250, "track5.en-en": 125},
@@ -24,10 +24,10 @@ def test_no_training_sentence_is_scored():
     scored = {
         plain(sentence)
         for split in ("dev", "test")
-        for pair in catalogue.read_pairs("stsb_open", split)
+        for pair in catalog.read_pairs("stsb_open", split)
         for sentence in (pair.first, pair.second)
     }
-    rows = list(catalogue.open_text("tatoeba_open"))
+    rows = list(catalog.open_text("tatoeba_open"))
     assert len(rows) == selection.PAIRS
     assert all(row["text"] and row["translation"] for row in rows)
     assert not scored & {plain(row["text"]) for row in rows}
@@ -36,23 +36,23 @@ def test_no_training_sentence_is_scored():
 def test_what_is_shipped_goes_before_a_file_of_the_same_name(tmp_path, monkeypatch):
     monkeypatch.setenv("CSE_DATA", str(tmp_path))
     (tmp_path / "stsb_open_dev.tsv").write_text("subset\tscore\tsentence1\tsentence2\n")
-    origin, source = catalogue.find("stsb_open", "dev")
+    origin, source = catalog.find("stsb_open", "dev")
     assert (origin, source.paths) == ("package", (SHIPPED / "stsb_open_dev.tsv",))
-    assert catalogue.fetch("stsb_open", "dev", force=True).paths == source.paths
-    origin, both = catalogue.find("stsb_open", "all")
+    assert catalog.fetch("stsb_open", "dev", force=True).paths == source.paths
+    origin, both = catalog.find("stsb_open", "all")
     assert (origin, both.scanned[0]) == ("package", 750 + 629)
 
 
-def test_who_made_them_is_said_beside_them():
+def test_the_readme_names_the_sources():
     said = (SHIPPED / "README.md").read_text(encoding="utf-8")
     for words in ("tatoeba.org", "www.manythings.org/anki", "CC BY 2.0 France", "CC BY-SA 4.0", "Stack Exchange"):
         assert words in said
     assert {path.name for path in SHIPPED.iterdir() if path.suffix in (".tsv", ".gz")} == {
-        split.shipped for name in catalogue.names() for split in catalogue.entry(name).splits.values() if split.shipped
+        split.shipped for name in catalog.names() for split in catalog.entry(name).splits.values() if split.shipped
     }
 
 
-def test_sentences_are_drawn_by_their_digest_and_keep_their_order():
+def test_sentences_are_selected_by_digest_in_their_order():
     rows = [(f"sentence number {number}", "x") for number in range(50)]
     drawn, refused = training_pairs(rows, {plain("Sentence number 7!")}, count=20)
     assert refused == 1
@@ -67,7 +67,7 @@ def test_sentences_are_drawn_by_their_digest_and_keep_their_order():
 @pytest.mark.data
 def test_the_same_bytes_are_made_again(tmp_path, capsys):
     selection.main(tmp_path)
-    assert capsys.readouterr().err == "tatoeba_open: 0 sentences left out that are evaluated on\n"
+    assert capsys.readouterr().err == "tatoeba_open: 0 sentences excluded because they are evaluated\n"
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert made == {name: (SHIPPED / name).read_bytes() for name in made}
     assert len(made) == 3

@@ -49,7 +49,7 @@ class Everything(BaseModel):
         ({"word": "no"}, "word: nobody says no"),
         ({"flag": 1}, "flag: should be true or false, not 1"),
         ({"inner": {"rate": 0.0}}, "inner.rate: should be greater than 0, not 0.0"),
-        ({"inner": {"rte": 1.0}}, "inner.rte: there is no such key"),
+        ({"inner": {"rte": 1.0}}, "inner.rte: is not a valid key"),
         ({"inner": 3}, "inner: should be a table, not 3"),
     ],
 )

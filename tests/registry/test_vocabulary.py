@@ -3,10 +3,11 @@ import pickle
 import pytest
 import torch
 
-from registry.errors import CseError, MissingError
+from registry.errors import MissingError
 from registry.tokens import Sample
 from registry.vocabulary import HubVocabulary
-from tests.tiny import tiny_bert, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import tiny_bert, tiny_roberta
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def roberta(tmp_path):
 # Ids of the tiny vocabularies: five specials, then "a" 5, "the" 6, "cat" 7, "dog" 8, …, "runs" 16.
 
 
-def test_single_sentences_have_specials_and_are_truncated_to_the_length_with_them(bert, roberta):
+def test_sentences_with_special_tokens_are_truncated(bert, roberta):
     assert bert.ids(["the cat runs", "", "The DOG"], 32) == [[2, 6, 7, 16, 3], [2, 3], [2, 6, 8, 3]]
     assert bert.ids(["the cat runs"], 4) == [[2, 6, 7, 3]]
     assert roberta.ids(["the cat runs"], 32) == [[0, 6, 7, 16, 2]]
@@ -116,7 +117,7 @@ def test_decode_shows_the_specials(bert):
 
 def test_a_tokenizer_without_backend_is_refused(bert):
     vars(bert)["tokenizer"] = object()
-    with pytest.raises(CseError, match="no tokenizers backend"):
+    with refuses("vocabulary.slow_tokenizer", "tokenizer.json"):
         bert.ids(["a"], 8)
 
 

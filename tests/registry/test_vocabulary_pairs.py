@@ -9,7 +9,7 @@ from transformers import RobertaConfig, RobertaTokenizer
 
 from registry.tokens import Sample
 from registry.vocabulary import HubVocabulary
-from tests.tiny import tiny_bert, tiny_roberta
+from tests.support.tiny import tiny_bert, tiny_roberta
 
 LONG = "the cat sees a dog under the tree and the dog sees the cat on the house " * 4
 PAIRS = [
@@ -59,7 +59,7 @@ def test_robertas_own_class_has_two_separators_and_one_segment(tmp_path):
     assert tokens.types.tolist() == [[0] * 6]
 
 
-def test_cut_before_pairing_a_sentence_stands_there_twice_as_it_stands_alone(vocabulary):
+def test_a_sentence_paired_with_itself_is_truncated_equally(vocabulary):
     [single] = vocabulary.pieces([Sample(LONG)], 32)
     [pair] = vocabulary.pieces([Sample(LONG, LONG)], 32)
     assert len(single.first) == 30

@@ -28,7 +28,7 @@ SYNSETS: dict[str, dict[str, tuple[str, list[Word], list[Pointer]]]] = {
     "r": {"up": ("r", ["up"], [("!", "r", "down", 1, 1)]), "down": ("r", ["down"], [("!", "r", "up", 1, 1)])},
 }
 FILES = {"a": "data.adj", "n": "data.noun", "v": "data.verb", "r": "data.adv"}
-LICENCE = "  1 A licence stands at the top, indented, ! and all.  \n  2 It is no synset.  \n"
+LICENSE = "  1 A license stands at the top, indented, ! and all.  \n  2 It is no synset.  \n"
 
 
 def write_wordnet(folder: Path) -> Path:
@@ -36,7 +36,7 @@ def write_wordnet(folder: Path) -> Path:
     places: dict[tuple[str, str], int] = {}
     for _ in range(2):  # the lines' lengths do not depend on the offsets, which the first round finds
         for part, synsets in SYNSETS.items():
-            content = LICENCE
+            content = LICENSE
             for key, (kind, words, pointers) in synsets.items():
                 places[part, key] = len(content)
                 content += _line(places, part, key, kind, words, pointers)

@@ -12,7 +12,7 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, STS_TASKS, write_series
 from cse_cli.recipe.load import load
 from registry.statistics import correlations
-from tests.records import recorded, result
+from tests.support.records import recorded, result
 
 PAIRS = 80
 START = datetime(2026, 11, 21, tzinfo=UTC)

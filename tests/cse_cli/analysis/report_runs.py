@@ -1,35 +1,45 @@
-"""A page with one of everything, and what a browser would see of a page."""
+"""A report with hostile texts in every place, and a parser for what a browser shows of a page."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
-from cse_cli.analysis.pages import Code, Facts, Page, Picture, Remarks, Section, Words
+from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.core.tables import Cell, Row, Table
 
-EVIL = 'a|b <script>alert("x")</script> *c* `d` [e](f) _g_ $h$ snake_case &lt;'
+EVIL = 'a|b <script>alert("x")</script> *c* `d` [e](f) _g_ $h$ snake_case &lt; {{ title }}'
 SVG = b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg" width="237.6pt" height="100pt"></svg>'
+FIGURE = SavedFigure("wide one", EVIL, SVG)
 
 
-def page() -> Page:
-    table = Table(EVIL, ("n", EVIL), (Row(EVIL, (Cell("3"), Cell(EVIL, strong=True)), "ours"),), (EVIL,))
-    parts = (
-        Words(EVIL),
-        Remarks((EVIL, "1. one", "- two")),
-        Facts({"name": EVIL}),
-        Code(f"x = 1\n```\n{EVIL}", "toml", folded=EVIL),
-        Code("cse run x", "console"),
-        table,
-        Picture("curve", EVIL, SVG),
-        Picture("wide one", "second", SVG.replace(b"237.6", b"475.2")),
-    )
-    return Page(EVIL, "of a run", (Section(EVIL, parts),))
+def evil_report() -> Report:
+    table = Table(EVIL, ("n", EVIL), (Row(EVIL, (Cell("3"), Cell(EVIL, strong=True))),), (EVIL,))
+    study = SimpleNamespace(name=EVIL, title=EVIL, description=EVIL, recipe=EVIL, seed_list=[0])
+    values = {
+        "study": study,
+        "runs": SimpleNamespace(cells=[1], missing=list),
+        "finished": 1,
+        "paper": EVIL,
+        "sources": [(EVIL, f"x = 1\n```\n{EVIL}")],
+        "first": EVIL,
+        "recipe": EVIL,
+        "scores": [table, (EVIL, "1. one", "- two")],
+        "reproduces": True,
+        "figures": [FIGURE],
+        "cells": table,
+        "environment": {EVIL: EVIL},
+        "packages": [EVIL],
+        "fingerprints": {EVIL: "d"},
+        "commands": "cse run x",
+    }
+    return Report(EVIL, "report_study.md.j2", values, [FIGURE])
 
 
 class Seen(HTMLParser):
     """Reads a page: its visible text, what it loads, and whether every element is closed."""
 
-    VOID = ("meta", "link", "img", "br", "input")
+    VOID = ("meta", "link", "img", "br", "input", "hr")
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -50,7 +60,8 @@ class Seen(HTMLParser):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
-        assert self.open.pop() == tag
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
 
     def handle_data(self, data):
         self.text.append(data)

@@ -14,14 +14,14 @@ def own(seed, dev, test=60.0, before=(45.0, 50.0), **changes):
     values = {
         "scores": {"own_dev": {"spearman": dev}, "own": {"spearman": test}},
         "untrained": {"own_dev": {"spearman": before[0]}, "own": {"spearman": before[1]}},
-        "select": "own_dev.spearman",
+        "metric_for_best_model": "own_dev.spearman",
     }
     return mini(seed, **{**values, **changes})
 
 
 def ours(results, **query):
     (table,) = tables(results, **query)
-    return [row for row in table.rows if row.source == "ours"]
+    return [row for row in table.rows if row.source == "measured"]
 
 
 def test_best_of_is_the_best_on_dev_not_the_newest():
@@ -59,15 +59,15 @@ def test_several_test_sets_have_an_average_that_ranks():
         return own(seed, 60.0, scores=scores, **changes)
 
     (table,) = tables([two(0, 90.0, 10.0, recipe="a", recipe_hash="a" * 16), two(0, 60.0, 60.0, recipe="b")])
-    rows = [row for row in table.rows if row.source == "ours"]
+    rows = [row for row in table.rows if row.source == "measured"]
     assert table.columns == ("own_dev", "one", "two", "Avg")
     assert [(row.recipe, row.scores["Avg"].mean) for row in rows] == [("b", 60.0), ("a", 50.0)]
 
 
-def test_with_only_the_selecting_metric_nothing_is_ranked_or_judged():
-    alone = {"scores": {"dev": {"spearman": 60.0}}, "select": "dev.spearman"}
+def test_a_selecting_metric_does_not_rank_or_judge():
+    alone = {"scores": {"dev": {"spearman": 60.0}}, "metric_for_best_model": "dev.spearman"}
     worse = [mini(seed, **alone, recipe="a", recipe_hash="a" * 16) for seed in range(3)]
-    better = [mini(seed, 80.0 + seed, select="dev.spearman", recipe="b") for seed in range(3)]
+    better = [mini(seed, 80.0 + seed, metric_for_best_model="dev.spearman", recipe="b") for seed in range(3)]
     rows = ours([*better, *worse])
     assert [row.recipe for row in rows] == ["a", "b"]
     assert {score.marks for row in rows for score in row.scores.values()} == {()}
@@ -75,7 +75,7 @@ def test_with_only_the_selecting_metric_nothing_is_ranked_or_judged():
 
 
 def test_without_a_selecting_metric_no_configuration_is_chosen():
-    plain = {"scores": {"own": {"spearman": 60.0}}, "untrained": {}, "select": None}
+    plain = {"scores": {"own": {"spearman": 60.0}}, "untrained": {}, "metric_for_best_model": None}
     rows = ours([mini(0, **plain, recipe_hash="b" * 16), mini(0, **plain, recipe_hash="c" * 16)])
     assert sorted(row.recipe_hash[0] for row in rows) == ["b", "c"]
     assert {row.configurations for row in rows} == {1}

@@ -12,8 +12,8 @@ import pytest
 from cse_cli.core.identity import Plan
 from cse_cli.core.results import STS_TASKS
 from tests.cse_cli.analysis.recorded import record
-from tests.cse_cli.jobs.running import cse
-from tests.records import recorded
+from tests.support.command import cse, refused
+from tests.support.records import recorded
 
 A, B, C = "mini/simcse_en", "mini/ifcl_en", "mini/mocose_en"
 MADE = datetime(2026, 11, 21, tzinfo=UTC)
@@ -23,13 +23,6 @@ def document(capsys, *arguments: str) -> dict:
     code, out, err = cse("compare", *arguments, "--bootstrap", "200", "--json", capsys=capsys)
     assert (code, err) == (0, "")
     return json.loads(out)
-
-
-def refused(capsys, *arguments: str) -> str:
-    code, out, err = cse("compare", *arguments, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    return err
 
 
 def two(seeds=(0, 1, 2)) -> None:
@@ -73,8 +66,8 @@ def test_the_verdict_on_the_average_comes_first(capsys):
     assert found["primary"] == "avg"
     average = found["metrics"][-1]
     sentence, _, others = found["headline"].partition(". ")
-    assert sentence == f"avg, against {A}: " + average["verdict"].replace("B is", f"{B} is")
-    assert others == "Primary metric: avg; the 7 others are corrected together by Holm's procedure"
+    assert sentence == f"avg, compared with {A}: " + average["verdict"].replace("B is", f"{B} is")
+    assert others == "Primary metric: avg; the 7 other metrics are corrected together by Holm's procedure"
     _, out, _ = cse("compare", A, B, "--bootstrap", "200", capsys=capsys)
     assert out.split("\n")[0] == found["headline"]
 
@@ -85,7 +78,7 @@ def test_without_the_seven_sets_the_verdict_is_on_the_test_score(capsys):
     assert document(capsys, A, B)["comparisons"][0]["primary"] == "stsb.spearman"
 
 
-def test_the_metric_that_selects_states_is_shown_and_never_judges(capsys):
+def test_the_selecting_metric_is_shown_and_not_tested(capsys):
     for seed in range(4):
         for recipe in (A, B):
             record(
@@ -102,21 +95,21 @@ def test_the_metric_that_selects_states_is_shown_and_never_judges(capsys):
     assert "better" not in comparison["headline"]
 
 
-@pytest.mark.parametrize(("better", "colour"), [(B, "32"), (A, "31")])
-def test_green_is_better_and_red_is_worse(capsys, monkeypatch, better, colour):
+@pytest.mark.parametrize(("better", "color"), [(B, "32"), (A, "31")])
+def test_green_is_better_and_red_is_worse(capsys, monkeypatch, better, color):
     for seed in range(4):
         for recipe in (A, B):
             scores = {"stsb": {"spearman": 60.0 + seed + (5.0 + seed / 10) * (recipe == better)}}
-            record(recipe, seed, evaluators=(), scores=scores, select="dev.spearman")
+            record(recipe, seed, evaluators=(), scores=scores, metric_for_best_model="dev.spearman")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
     _, out, _ = cse("compare", A, B, capsys=capsys)
-    assert out.startswith(f"\x1b[1;{colour}mstsb.spearman, against {A}: {B} is ")
-    other = {"32": "31", "31": "32"}[colour]
+    assert out.startswith(f"\x1b[1;{color}mstsb.spearman, compared with {A}: {B} is ")
+    other = {"32": "31", "31": "32"}[color]
     assert f"\x1b[{other}m" not in out
-    assert "green: the second is better" in out
+    assert "green: the second method is better" in out
 
 
 def test_only_what_differs_in_the_recipes(capsys):
@@ -131,7 +124,7 @@ def test_seed_and_prose_are_no_difference(capsys):
     first, second = record(A, 0), record(A, 0, overrides=['title="Other"'])
     assert document(capsys, first, second)["changes"] == []
     _, out, _ = cse("compare", first, second, capsys=capsys)
-    assert "nothing but seed and prose" in out
+    assert "differ only in seed" in out
     assert "no difference in the one seed" in out
 
 
@@ -158,7 +151,7 @@ def test_other_text_weights_or_code_of_one_name(capsys, part, first, second, key
     assert found == ([] if key is None else [{"key": key, "values": ["ab" * 4, "cd" * 4]}])
 
 
-def test_another_model_in_the_recipe_needs_no_line_for_its_weights(capsys):
+def test_another_model_has_no_line_for_its_weights(capsys):
     record(A, 0, weights={"encoders.online": "ab" * 32})
     record(A, 1, weights={"encoders.online": "ab" * 32})
     other = record(
@@ -175,7 +168,7 @@ def test_unpaired_seeds_are_named_and_left_out(capsys):
     assert comparison["seeds"] == [0, 1]
     assert comparison["left_out"] == {"A": [7], "B": [9]}
     _, out, _ = cse("compare", A, B, capsys=capsys)
-    assert "left out, as the other has none: seed 7 of A" in out
+    assert "only A has seed 7" in out
 
 
 def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
@@ -188,14 +181,14 @@ def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
     assert {one["finding"] for one in comparison["metrics"]} == {"one_seed", "selecting"}
 
 
-def test_a_changed_recipe_falls_back_to_its_last_runs_and_says_so(capsys):
+def test_a_changed_recipe_uses_its_last_runs(capsys):
     record(A, 0, recipe_hash="b" * 16)
     record(A, 1, recipe_hash="c" * 16)
     record(B, 1)
     found = document(capsys, A, B)
     assert found["sides"][0]["seeds"] == [1]
     assert (
-        "A: no run of the recipe's settings today has finished: the runs of 2026-11-21 are used, hash cccccccc"
+        "A: no run with the current settings has finished: using the runs of 2026-11-21, hash cccccccc"
         in found["notes"]
     )
 
@@ -205,7 +198,7 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     record(B, 0, asked="gone/recipe")
     found = document(capsys, A, "gone/recipe")
     assert found["sides"][1]["name"] == "gone/recipe"
-    assert any(note.startswith("B: its recipe is not found: the runs of 2026-11-21") for note in found["notes"])
+    assert any(note.startswith("B: the recipe does not exist: using the runs of 2026-11-21") for note in found["notes"])
 
 
 @pytest.mark.exhaustive
@@ -222,7 +215,7 @@ def test_each_with_the_first_or_every_two(capsys):
         smallest = min(tests, key=lambda test: test["p"])
         assert smallest["p_adjusted"] == pytest.approx(min(1, len(tests) * smallest["p_anytime"]))
     _, out, _ = cse("compare", A, B, C, capsys=capsys)
-    assert "2 comparisons share the 5 %" in out
+    assert "2 comparisons and their intervals share the 5 %" in " ".join(out.split())
 
 
 def plan(*seeds: int, made: datetime = MADE) -> Plan:
@@ -244,7 +237,7 @@ def test_a_recorded_plan_is_one_t_test(capsys):
     assert (comparison["mode"], over["p_adjusted"], over["level"]) == ("planned", over["p"], 0.05)
     assert "(3 seeds, planned, p " in comparison["metrics"][0]["verdict"]
     assert document(capsys, A, B, "--planned", "3")["comparisons"][0]["mode"] == "planned"
-    assert "has a plan of 3 seeds" in refused(capsys, A, B, "--planned", "2")
+    assert refused("compare", A, B, "--planned", "2").code == "compare.wrong_plan"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +268,7 @@ def test_the_test_waits_for_the_planned_seeds(capsys):
         assert [one["over_seeds"][name] for name in ("p_adjusted", "low", "seeds_needed")] == [None] * 3
     assert "3 of 5 planned seeds are finished; the test waits for the others" in comparison["headline"]
     assert any(f"`cse run {B} --seeds 0,1,2,3,7`" in note for note in found["notes"])
-    assert "has a plan of 5 seeds" in refused(capsys, A, B, "--planned", "3")
+    assert refused("compare", A, B, "--planned", "3").code == "compare.wrong_plan"
 
 
 def test_one_incomplete_method_makes_the_comparison_wait(capsys):
@@ -293,8 +286,8 @@ def test_a_plan_given_at_analysis_time_is_called_assumed(capsys):
     over = comparison["metrics"][0]["over_seeds"]
     assert (found["assumed_plan"], comparison["mode"], over["p_adjusted"]) == (3, "assumed", over["p"])
     assert "assumed plan, given at analysis time, not recorded" in comparison["headline"]
-    assert "share 3 seeds" in refused(capsys, A, B, "--planned", "5")
-    assert "share 3 seeds" in refused(capsys, A, B, "--planned", "2")
+    assert refused("compare", A, B, "--planned", "5").code == "compare.wrong_plan"
+    assert "share 3 seeds" in str(refused("compare", A, B, "--planned", "2"))
 
 
 def test_seeds_of_other_experiments_are_named(capsys):
@@ -342,7 +335,7 @@ def test_what_pairing_gains_is_one_line(capsys):
     assert f"pairing by seed, stsb.spearman: correlation of the scores over seeds +{over['correlation']:.2f}" in out
 
 
-def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys):
+def test_no_metric_is_tested_without_a_primary_difference(capsys):
     for seed, change in enumerate((0.3, -0.2, 0.1)):
         shared = {task: {"spearman": 60.0 + seed} for task in STS_TASKS}
         record(A, seed, scores=shared, keep=False)
@@ -353,7 +346,7 @@ def test_where_the_primary_metric_shows_no_difference_no_other_is_tested(capsys)
     (last,) = [one for one in comparison["metrics"] if one["metric"].startswith(f"{STS_TASKS[-1]}.")]
     assert last["over_seeds"]["p"] < 1e-4
     assert {one["finding"] for one in comparison["metrics"]} == {"undecided"}
-    assert comparison["headline"].endswith("; as it shows no difference, the 7 others are not tested")
+    assert comparison["headline"].endswith("it shows no difference, so the 7 other metrics are not tested")
 
 
 def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
@@ -377,14 +370,14 @@ def test_the_same_every_time(capsys):
     assert document(capsys, A, B) == document(capsys, A, B)
 
 
-def test_runs_from_before_pairs_were_kept_are_compared_over_seeds_alone(capsys):
+def test_runs_without_pairs_are_compared_over_seeds(capsys):
     old = [record(A, seed, noise=1.5 + seed, keep=False) for seed in (0, 1)]
     for seed in (0, 1):
         record(B, seed)
     (comparison,) = document(capsys, A, B)["comparisons"]
     for one in comparison["metrics"]:
         assert one["on_pairs"] is None
-        assert f"run {old[0][:8]} kept no numbers of single pairs" in one["pairs_note"]
+        assert f"run {old[0][:8]} recorded no sentence pairs" in one["pairs_note"]
         assert one["over_seeds"]["p"] is not None
         assert one["more_is_better"]
     _, out, _ = cse("compare", A, B, capsys=capsys)
@@ -399,7 +392,7 @@ def test_one_seed_without_pairs_is_left_out_of_them_only(capsys):
     (one,) = document(capsys, A, B, "--metric", "stsb")["comparisons"][0]["metrics"]
     assert one["over_seeds"]["seeds"] == [0, 1, 2]
     assert [seed["seed"] for seed in one["on_pairs"]["of_seeds"]] == [0, 1]
-    assert one["pairs_note"].startswith("seed 2 left out: run ")
+    assert one["pairs_note"].startswith("without seed 2: run ")
 
 
 def test_other_data_are_not_compared_pair_by_pair(capsys):
@@ -407,7 +400,7 @@ def test_other_data_are_not_compared_pair_by_pair(capsys):
     record(B, 0, fingerprints={"stsb/test": "e" * 64})
     metrics = {one["metric"]: one for one in document(capsys, A, B)["comparisons"][0]["metrics"]}
     assert metrics["stsb.spearman"]["on_pairs"] is None
-    assert metrics["stsb.spearman"]["pairs_note"] == "the data of stsb are not the same in both"
+    assert metrics["stsb.spearman"]["pairs_note"] == "the runs used different data for stsb"
     assert metrics["avg"]["on_pairs"] is None
     assert metrics["sickr.spearman"]["on_pairs"] is not None
 
@@ -417,85 +410,43 @@ def test_a_score_that_is_not_one_correlation_is_not_resampled(capsys):
     record(A, 0, evaluators=["stsb"], scores=scores)
     record(B, 0, evaluators=["stsb"])
     (one,) = document(capsys, A, B)["comparisons"][0]["metrics"]
-    assert one["pairs_note"] == "not Spearman's correlation over all pairs together"
+    assert one["pairs_note"] == "it is not Spearman's correlation over all pairs together"
 
 
 def test_a_metric_of_unknown_direction_is_only_higher(capsys):
     for recipe, value in ((A, 2.0), (B, 3.0)):
-        record(recipe, 0, evaluators=(), scores={"spectrum": {"effective_rank": value}}, select=None)
+        record(recipe, 0, evaluators=(), scores={"spectrum": {"effective_rank": value}}, metric_for_best_model=None)
     (one,) = document(capsys, A, B)["comparisons"][0]["metrics"]
     assert not one["more_is_better"]
     assert "B is 1.00 higher" in one["verdict"]
 
 
-def test_the_table_has_every_part(capsys):
-    two()
-    code, out, err = cse("compare", A, B, capsys=capsys)
-    assert (code, err) == (0, "")
-    for text in (
-        "A  mini/simcse_en, 3 runs, seeds 0–2, mini_en, hash ",
-        "stsb_dev.spearman selected the states that are scored: optimistic, and not tested",
-        "encoders.online.freeze:  A []  B [embeddings]",
-        "B against A: mini/ifcl_en against mini/simcse_en, seeds 0–2",
-        "On the same sentence pairs",
-        "In words",
-        "3 seeds cannot give less than p = 0.25",
-    ):
-        assert text in out
-    assert "\x1b" not in out
-    assert "train.seed" not in out
-
-
-def test_fewer_than_two_is_an_error(capsys):
-    assert "two to 26 runs or recipes; one is given" in refused(capsys, A)
-
-
-def test_an_unknown_name_suggests_the_nearest(capsys):
-    two((0,))
-    told = refused(capsys, A, "mini/ifcl_eng")
-    assert "'mini/ifcl_eng' is neither a recipe nor a run. Did you mean 'mini/ifcl_en'" in told
-    assert "cse runs ls" in told
-
-
 def test_without_any_store_nothing_is_made(capsys, home, monkeypatch, tmp_path):
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "none"))
-    assert "no finished run of recipe 'mini/simcse_en'" in refused(capsys, A, B)
-    assert "neither a recipe nor a run" in refused(capsys, "abc123", "def456")
+    assert refused("compare", A, B).code == "compare.no_finished_run"
+    assert refused("compare", "abc123", "def456").code == "compare.unknown_method"
     assert not (tmp_path / "none").exists()
-
-
-def test_no_seed_in_common(capsys):
-    record(A, 0)
-    record(B, 1)
-    told = refused(capsys, A, B)
-    assert f"no seed in common: {A} has 0 and {B} has 1" in told
-    assert f"`cse run {B} --seed 0`" in told
 
 
 def test_no_metric_in_common(capsys):
     record(A, 0, evaluators=["stsb"])
     record(B, 0, evaluators=["sickr"])
-    assert f"no metric in common: {A} has stsb and {B} has sickr" in refused(capsys, A, B)
-    assert "share no seed that has 'sickr.spearman' in both" in refused(capsys, A, B, "--metric", "sickr")
-
-
-def test_a_seed_that_did_not_run(capsys):
-    two()
-    assert "no finished run of mini/ifcl_en with seed 9; seeds that finished: 0, 1, 2" in refused(capsys, A, f"{B}@9")
-
-
-def test_a_run_with_itself(capsys):
-    two()
-    assert "a run cannot be compared with itself" in refused(capsys, A, f"{A}@1")
+    error = refused("compare", A, B)
+    assert error.code == "compare.no_shared_metric"
+    assert f"{A} has stsb and {B} has sickr" in str(error)
+    assert "'sickr.spearman'" in str(refused("compare", A, B, "--metric", "sickr"))
 
 
 def test_an_unknown_metric(capsys):
     two((0,))
-    told = refused(capsys, A, B, "--metric", "stsb.spearmann")
-    assert "no run has metric 'stsb.spearmann'. Did you mean 'stsb.spearman'" in told
+    error = refused("compare", A, B, "--metric", "stsb.spearmann")
+    assert error.code == "compare.unknown_metric"
+    assert "Did you mean 'stsb.spearman'" in str(error)
 
 
 def test_a_run_that_did_not_finish(capsys):
     two((0,))
     failed = recorded(end="failed", recipe=A).run_id
-    assert f"run {failed[:8]} has no scores to compare: FAILED" in refused(capsys, A, failed)
+    error = refused("compare", A, failed)
+    assert error.code == "compare.no_finished_run"
+    assert f"{failed[:8]} has no scores: FAILED" in str(error)

@@ -9,19 +9,19 @@ from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, table
 
 def scored(seed, test, dev, **changes):
     scores = {"stsb_dev": {"spearman": dev}, **{task: {"spearman": test} for task in STS_TASKS}}
-    return result(seed, **{"scores": scores, "select": "stsb_dev.spearman", **changes})
+    return result(seed, **{"scores": scores, "metric_for_best_model": "stsb_dev.spearman", **changes})
 
 
 def row(block, name):
-    (found,) = [row for row in block.rows if row.name == name or (row.recipe == name and row.source == "ours")]
+    (found,) = [row for row in block.rows if row.name == name or (row.recipe == name and row.source == "measured")]
     return found
 
 
-def test_a_run_stands_beside_every_paper_that_prints_its_encoder_and_no_other():
+def test_a_table_has_every_paper_with_the_encoder():
     (block,) = tables([scored(0, 77.0, 80.0)])
     printed = [row for row in block.rows if row.source == "paper"]
     assert (block.encoder, block.language) == ("bert-base", "en")
-    assert {paper for row in printed for paper in (place.split(" Table")[0] for place in row.printed)} >= {
+    assert {paper for row in printed for paper in (place.split(" Table")[0] for place in row.reported_in)} >= {
         "IFCL", "MoCoSE", "Focal-InfoNCE", "ConIsI",
     }  # fmt: skip
     assert {row.model for row in printed} == {"bert-base"}
@@ -31,12 +31,12 @@ def test_a_run_stands_beside_every_paper_that_prints_its_encoder_and_no_other():
 def test_rows_that_papers_copy_from_each_other_are_one():
     (block,) = tables([scored(0, 77.0, 80.0)])
     (simcse,) = [row for row in block.rows if "Avg" in row.scores and row.scores["Avg"].mean == 76.25]
-    assert set(simcse.printed) == {"ConIsI Table 4", "IFCL Table 1", "MoCoSE Table 1"}
-    (own,) = [row for row in block.rows if row.printed == ("Focal-InfoNCE Table 2",) and row.recipe == "simcse_en"]
+    assert set(simcse.reported_in) == {"ConIsI Table 4", "IFCL Table 1", "MoCoSE Table 1"}
+    (own,) = [row for row in block.rows if row.reported_in == ("Focal-InfoNCE Table 2",) and row.recipe == "simcse_en"]
     assert own.scores["Avg"].mean == 75.68
 
 
-def test_rows_are_ranked_by_the_average_and_have_the_dev_score_first():
+def test_rows_are_ranked_by_average_and_dev_is_first():
     (block,) = tables([scored(0, 77.0, 80.0)])
     assert block.columns == ("dev", "STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
     averages = [row.scores["Avg"].mean for row in block.rows if "Avg" in row.scores]
@@ -45,7 +45,7 @@ def test_rows_are_ranked_by_the_average_and_have_the_dev_score_first():
     assert "stsb_dev.spearman" in block.remarks[0]
 
 
-def test_the_configuration_shown_is_the_best_by_dev_though_another_tests_higher():
+def test_the_best_configuration_by_dev_is_shown():
     better_on_test = [scored(seed, 79.0, 80.0, recipe_hash="b" * 16) for seed in range(2)]
     better_on_dev = [scored(seed, 77.0, 81.0) for seed in range(2)]
     (block,) = tables([*better_on_test, *better_on_dev])
@@ -54,13 +54,13 @@ def test_the_configuration_shown_is_the_best_by_dev_though_another_tests_higher(
     assert ours.scores["Avg"].mean == pytest.approx(77.0)
 
 
-def test_one_lucky_seed_does_not_stand_before_a_mean_over_several():
+def test_several_seeds_precede_one_lucky_seed():
     lucky = scored(0, 77.0, 85.0, recipe_hash="b" * 16)
     (block,) = tables([lucky, *(scored(seed, 77.0, 80.0) for seed in range(2))])
     assert row(block, "ifcl_en").seeds == (0, 1)
 
 
-def test_what_the_file_no_longer_says_does_not_stand_before_what_it_says():
+def test_current_settings_precede_stale_ones():
     old = [scored(seed, 77.0, 85.0, recipe_hash="b" * 16) for seed in range(2)]
     new = [scored(seed, 77.0, 80.0) for seed in range(2)]
     (block,) = tables([*old, *new], lambda r: "current" if r.recipe_hash[0] == "a" else "changed")
@@ -71,13 +71,13 @@ def test_what_the_file_no_longer_says_does_not_stand_before_what_it_says():
 def test_all_configurations_of_a_recipe_that_is_asked_for():
     ran = [scored(0, 77.0, 80.0), scored(0, 77.0, 81.0, recipe_hash="b" * 16), scored(0, 70.0, 80.0, recipe="other")]
     (block,) = tables(ran, recipe="ifcl_en")
-    assert sorted(row.recipe_hash[0] for row in block.rows if row.source == "ours") == ["a", "b"]
+    assert sorted(row.recipe_hash[0] for row in block.rows if row.source == "measured") == ["a", "b"]
 
 
 def test_a_state_chosen_on_test_data_never_stands_for_its_recipe():
     picked = [scored(seed, 90.0, 99.0, recipe_hash="b" * 16, test_selected=True) for seed in range(2)]
     (block,) = tables([*picked, *(scored(seed, 77.0, 80.0) for seed in range(2))])
-    ours = {row.recipe_hash[0]: row for row in block.rows if row.source == "ours"}
+    ours = {row.recipe_hash[0]: row for row in block.rows if row.source == "measured"}
     assert ours["a"].scores["Avg"].marks == ("below",) or ours["a"].scores["Avg"].marks == ("within",)
     assert ours["b"].scores["Avg"].marks == ("test-selected",)
     assert not any(score.significant for score in ours["b"].scores.values())
@@ -105,7 +105,7 @@ def test_doubts_are_marked_in_the_place_of_a_comparison():
     assert score.difference == pytest.approx(10.0 - 71.57)
 
 
-def test_a_misprint_is_shown_as_printed_and_compared_with_what_was_meant():
+def test_a_misprint_is_compared_with_the_intended_value():
     focal = PaperRow(key="focal_infonce", table="sts", row="SimCSE-BERT-base + Focal")
     (block,) = tables([scored(0, 75.0, 80.0, recipe="focal_infonce_en", paper=focal)])
     printed = row(block, "SimCSE-BERT-base + Focal").scores["STS14"]
@@ -121,11 +121,14 @@ def test_what_others_measured_is_a_row_with_its_spread():
     assert fifty.recipe == "simcse_en"
 
 
-def test_an_encoder_of_no_paper_starts_with_itself_before_training():
+def test_an_unknown_encoder_starts_with_its_untrained_row():
     scores = {task: {"spearman": 50.0} for task in STS_TASKS}
-    ran = [mini(seed, scores=scores | {"dev": {"spearman": 60.0 + seed}}, select="dev.spearman") for seed in range(3)]
+    ran = [
+        mini(seed, scores=scores | {"dev": {"spearman": 60.0 + seed}}, metric_for_best_model="dev.spearman")
+        for seed in range(3)
+    ]
     (block,) = tables(ran)
-    assert [row.source for row in block.rows] == ["untrained", "ours"]
+    assert [row.source for row in block.rows] == ["untrained", "measured"]
     assert block.encoder == "mini_en"
     assert block.rows[0].scores["dev"].mean == 45.0
     assert block.rows[1].scores["dev"].difference == pytest.approx(16.0)
@@ -144,13 +147,13 @@ def test_recipes_that_read_the_encoder_alike_share_its_row():
     assert [row.scores["STS-B"].mean for row in untrained] == [45.0, 47.0]
 
 
-def test_runs_that_score_what_no_paper_prints_stand_in_a_table_of_their_own():
+def test_unreported_evaluators_have_a_separate_table():
     (block,) = tables([mini(seed, scores={"own": {"accuracy": 60.0}}, untrained={}) for seed in range(2)])
     assert block.columns == ("own",)
     assert block.rows[0].scores["own"].mean == 60.0
 
 
-def test_alignment_and_uniformity_stand_with_the_paper_that_prints_them_ranked_by_spearman():
+def test_alignment_and_uniformity_are_ranked_by_spearman():
     plane = {"plane": {"alignment": 0.1, "uniformity": -2.0}}
     ran = [scored(0, 77.0, 80.0), scored(1, 77.0, 80.0)]
     ran = [one.model_copy(update={"scores": one.scores | plane}) for one in ran]
@@ -176,5 +179,5 @@ def test_an_unknown_encoder_suggests_the_nearest():
 def test_a_run_with_another_model_stands_with_that_model():
     (block,) = tables([scored(0, 60.0, 70.0, model="mini_en")], lambda _: "other_model")
     assert block.encoder == "mini_en"
-    assert [row.source for row in block.rows] == ["ours"]
+    assert [row.source for row in block.rows] == ["measured"]
     assert "stale" in block.rows[0].scores["Avg"].marks

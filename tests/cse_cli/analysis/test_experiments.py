@@ -11,8 +11,8 @@ from cse_cli.analysis.runs import find_methods
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
-from registry.errors import CseError
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables, written
+from tests.support.errors import refuses
 
 DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 TEXTS = {"text": "1f914d36" * 8}, {"text": "5cfa3ca1" * 8}
@@ -34,7 +34,7 @@ def pair(parts, **changes):
 
 def ours(results, status_of=current, **query):
     found = tables(results, status_of, **query)
-    return [row for table in found for row in table.rows if row.source == "ours"]
+    return [row for table in found for row in table.rows if row.source == "measured"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,9 @@ def test_a_copy_shares_the_row_and_both_are_named(tmp_path):
     (row,) = ours([of(path, seed, finished=DATES[seed]) for seed, path in enumerate(paths)], None)
     assert (row.recipe, row.copies, row.seeds) == ("one", ("two",), (0, 1))
     text = written("csv", [of(path, seed) for seed, path in enumerate(paths)], None)
-    assert {line["recipe"] for line in csv.DictReader(io.StringIO(text)) if line["source"] == "ours"} == {"one, two"}
+    assert {line["recipes"] for line in csv.DictReader(io.StringIO(text)) if line["source"] == "measured"} == {
+        "one, two"
+    }
 
 
 def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
@@ -202,7 +204,7 @@ def test_a_recipe_of_another_machine_is_the_one_of_its_name():
 
 def test_a_file_that_is_gone_is_not_compared_with_another(tmp_path):
     (row,) = ours([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
-    assert any("no recipe of this name" in note for note in row.notes)
+    assert any("no recipe with this name" in note for note in row.notes)
 
 
 def test_compare_takes_the_newest_experiment_and_names_the_other(tmp_path):
@@ -222,5 +224,5 @@ def test_compare_takes_the_newest_experiment_and_names_the_other(tmp_path):
 
 def test_compare_refuses_a_run_with_itself(tmp_path):
     path = write(tmp_path / "a")
-    with pytest.raises(CseError, match="cannot be compared with itself"):
+    with refuses("compare.same_run"):
         find_methods([path, path], [of(path, run_id="a")])

@@ -15,8 +15,8 @@ from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
 from registry.encoders import blocks
 from registry.encoders.transformer import TransformerEncoder
-from tests.chosen import distinct, these, trains
-from tests.shrunken import small
+from tests.support.chosen import distinct, these, trains
+from tests.support.shrunken import small
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "mini"
 SOME = ("mini/ifcl_en", "mini/mocose_en")
@@ -31,7 +31,7 @@ CHANGED = {
     "mini/scd_en": ["losses.decorrelation.weight=1e-4"],
 }
 """Recipe → what is changed: between views that are alike, where dropout is off, ArcCSE's angle of 0 has no gradient;
-SCD's projector normalises over eight rows, and its steps are so large that the rounding of the first, 2e-13, is 1e-9 at
+SCD's projector normalizes over eight rows, and its steps are so large that the rounding of the first, 2e-13, is 1e-9 at
 the third."""
 STEPS = 3
 
@@ -46,13 +46,13 @@ def built(recipe: str, folder: Path, way: str) -> Experiment:
         places = [place for place, part in enumerate(made.augment) if FGSM in part.params]
         changes += [f"views.{view}.augment.{place}.{FGSM}=0.001" for place in places]  # its own changes no gradient
     if WAYS[way]:
-        changes.append(f"train.rows_at_once={WAYS[way]}")
+        changes.append(f"train.mini_batch_size={WAYS[way]}")
     one = resolve(load(recipe, [*changes, "train.batch_size=8"], dropped).recipe, seed=5)
     for module in one.method.double().train().modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         if way == "padded" and isinstance(module, TransformerEncoder):
-            module.expect(hidden_read=True, rows_at_once=None)
+            module.expect(hidden_read=True, mini_batch_size=None)
     return one
 
 
@@ -83,7 +83,7 @@ def gradients(recipe: str, folder: Path, way: str, patch: pytest.MonkeyPatch) ->
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", these(SOME, METHODS))
-def test_every_layout_gives_the_losses_and_gradients_of_the_padded_one(
+def test_every_layout_gives_the_losses_of_the_padded_one(
     recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "home"))

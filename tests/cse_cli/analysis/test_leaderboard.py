@@ -17,19 +17,19 @@ from tests.cse_cli.analysis.leaderboard_runs import current, mini, planned, resu
 
 
 def ours(lines, table="sts_en"):
-    return [row for row in lines if row.source == "ours" and row.table == table]
+    return [row for row in lines if row.source == "measured" and row.table == table]
 
 
-def test_our_row_stands_below_the_row_it_answers_and_all_printed_rows_are_there():
+def test_your_row_is_below_the_one_it_reproduces():
     lines = [row for row in rows([result()], current) if row.table == "sts_en"]
     names = [(row.source, row.name) for row in lines]
-    assert names[names.index(("paper", "IFCL-BERT base")) + 1] == ("ours", "IFCL, English")
+    assert names[names.index(("paper", "IFCL-BERT base")) + 1] == ("measured", "IFCL, English")
     assert len([1 for source, _ in names if source == "paper"]) == len(papers.load("ifcl").tables["sts_en"].rows)
 
 
 def test_a_recipe_answers_every_row_that_names_it():
     lines = rows([result()], current)
-    assert {row.answers for row in lines if row.source == "ours"} == {"IFCL-BERT base", "IFCL base"}
+    assert {row.reproduces for row in lines if row.source == "measured"} == {"IFCL-BERT base", "IFCL base"}
 
 
 def test_tables_without_our_runs_are_left_out_unless_asked_for():
@@ -63,16 +63,16 @@ def test_average_needs_all_seven():
     assert "STS13" in row.scores
 
 
-def test_a_table_of_averages_alone_shows_the_average_of_the_seven():
+def test_a_table_of_averages_has_the_mean_of_seven():
     row = PaperRow(key="conisi", table="sts", row="ConIsI-s-BERT-base")
     lines = rows([result(recipe="conisi_s_en", paper=row)], current, paper="conisi")
     (beside,) = ours(lines, table="ablation")
-    assert beside.answers == "ConIsI-s-BERT-base"
+    assert beside.reproduces == "ConIsI-s-BERT-base"
     assert {column: score.mean for column, score in beside.scores.items()} == {"Avg": pytest.approx(70.0)}
     assert beside.scores["Avg"].difference == pytest.approx(70.0 - 78.30)
 
 
-def test_one_seed_has_no_spread_is_marked_and_is_never_significant():
+def test_one_seed_is_marked_and_never_significant():
     (row,) = ours(rows([result(0, 10.0)], current))
     assert row.scores["STS12"].std is None
     assert not row.scores["STS12"].significant
@@ -100,7 +100,7 @@ def test_the_last_run_of_a_seed_counts_once():
     assert row.scores["STS12"].mean == 50.0
 
 
-def test_different_hashes_are_different_rows_and_the_stale_one_is_marked():
+def test_different_hashes_are_different_rows():
     lines = rows(
         [result(0), result(1, recipe_hash="b" * 16)], lambda r: "current" if r.recipe_hash[0] == "a" else "changed"
     )
@@ -110,7 +110,7 @@ def test_different_hashes_are_different_rows_and_the_stale_one_is_marked():
 
 def test_a_recipe_without_a_file_is_marked():
     (row,) = ours(rows([result()], lambda _: "missing"))
-    assert any("no recipe of this name" in note for note in row.notes)
+    assert any("no recipe with this name" in note for note in row.notes)
 
 
 def test_test_selected_runs_are_marked_and_never_significant():
@@ -120,15 +120,15 @@ def test_test_selected_runs_are_marked_and_never_significant():
     assert not any(score.significant for score in row.scores.values())
 
 
-def test_a_mini_recipe_stands_beside_no_paper_but_below_its_untrained_encoder():
+def test_a_mini_recipe_is_below_its_untrained_encoder():
     (table,) = tables([mini(0, 60.0), mini(1, 62.0)])
     lines = table.rows
-    assert [(row.source, row.paper) for row in lines] == [("untrained", None), ("ours", None)]
+    assert [(row.source, row.paper) for row in lines] == [("untrained", None), ("measured", None)]
     assert lines[0].scores["dev"].mean == 45.0
     assert lines[1].scores["dev"].difference == pytest.approx(16.0)
 
 
-def test_gains_over_the_untrained_encoder_are_compared_seed_by_seed():
+def test_gains_over_untrained_are_tested_seed_by_seed():
     def own(seed, score, before):
         return mini(seed, scores={"own": {"spearman": score}}, untrained={"own": {"spearman": before}})
 
@@ -140,7 +140,7 @@ def test_gains_over_the_untrained_encoder_are_compared_seed_by_seed():
 
 def test_without_an_untrained_score_there_is_no_difference():
     (table,) = tables([result(paper=None, recipe="own", untrained={})])
-    (row,) = [row for row in table.rows if row.source == "ours"]
+    (row,) = [row for row in table.rows if row.source == "measured"]
     assert row.scores["STS12"].difference is None
     assert row.scores["Avg"].mean == 70.0
 
@@ -158,7 +158,7 @@ def answering():
 
 
 @pytest.mark.parametrize("name", answering())
-def test_a_recipe_and_the_row_it_answers_name_each_other_and_share_scores(name):
+def test_a_recipe_and_its_row_name_each_other(name):
     recipe = load(name).recipe
     table = papers.load(recipe.paper.key).tables[recipe.paper.table]
     assert table.rows[recipe.paper.row].recipe == name
@@ -204,11 +204,11 @@ def test_status_of_a_recipe():
 def test_a_run_with_another_model_answers_no_printed_row():
     (table,) = tables([result(model="mini_en")], lambda _: "other_model")
     (row,) = table.rows
-    assert (row.source, row.paper, row.answers) == ("ours", None, None)
+    assert (row.source, row.paper, row.reproduces) == ("measured", None, None)
     assert any("stale" in note for note in row.notes)
 
 
-def test_a_changed_recipe_is_shown_but_its_difference_is_never_marked():
+def test_a_changed_recipe_has_no_significant_difference():
     (row,) = ours(rows([result(seed, 20.0 + seed / 100) for seed in range(3)], lambda _: "changed"))
     assert row.scores["STS12"].difference < -50
     assert not row.scores["STS12"].significant

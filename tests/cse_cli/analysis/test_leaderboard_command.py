@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from cse_cli.analysis import command
 from cse_cli.analysis.leaderboard import FinishedRuns
 from cse_cli.core.identity import Identity
-from registry.errors import CseError, UnknownNameError
+from registry.errors import UnknownNameError
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
+from tests.support.errors import refuses
 
 
 @pytest.fixture
@@ -37,10 +38,10 @@ def shown(done):
 
 
 def ours(done):
-    return {row["recipe"] for table in shown(done) for row in table["rows"] if row["source"] == "ours"}
+    return {row["recipe"] for table in shown(done) for row in table["rows"] if row["source"] == "measured"}
 
 
-def test_without_runs_the_papers_rows_are_shown_with_the_command_that_fills_ours(run):
+def test_without_runs_reported_rows_have_their_commands(run):
     done = run()
     assert done.exit_code == 0
     assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
@@ -50,8 +51,8 @@ def test_without_runs_the_papers_rows_are_shown_with_the_command_that_fills_ours
     assert "no runs yet: cse run " in done.stdout
     assert " ifcl_en " in done.stdout
     assert done.stderr.split("\n") == [
-        "no finished run yet: these are the papers' own numbers",
-        "  → `cse run quickstart` makes one in about two minutes",
+        "no finished runs yet: showing published results",
+        "  → run `cse run quickstart` (about two minutes)",
         "",
     ]
 
@@ -66,35 +67,31 @@ def test_without_runs_the_filters_hold_too(run):
     assert shown(run("--format", "json", "--recipe", "ifcl_en")) == []
 
 
-def test_the_field_s_list_needs_no_runs(run):
-    done = run("--format", "json", "--field")
+def test_the_community_list_needs_no_runs(run):
+    done = run("--format", "json", "--community")
     assert [table["encoder"] for table in shown(done)] == ["bert-base", "bert-large", "roberta-base", "roberta-large"]
-    assert {table["kind"] for table in shown(done)} == {"field"}
-    assert {row["source"] for table in shown(done) for row in table["rows"]} == {"field"}
-    assert not [row for table in shown(run("--format", "json")) for row in table["rows"] if row["source"] == "field"]
+    assert {table["kind"] for table in shown(done)} == {"community"}
+    assert {row["source"] for table in shown(done) for row in table["rows"]} == {"community"}
+    assert not [
+        row for table in shown(run("--format", "json")) for row in table["rows"] if row["source"] == "community"
+    ]
 
 
-def test_the_field_s_list_beside_runs_on_an_encoder_that_it_does_not_have(run):
-    found = shown(run("--format", "json", "--field", results=[result(), mini()]))
-    assert [table["kind"] for table in found] == ["field"] * 4 + ["encoder"]
-    assert ours(run("--format", "json", "--field", results=[result(), mini()])) == {"ifcl_en", "mini/ifcl_en"}
+def test_the_community_list_with_an_unlisted_encoder(run):
+    found = shown(run("--format", "json", "--community", results=[result(), mini()]))
+    assert [table["kind"] for table in found] == ["community"] * 4 + ["encoder"]
+    assert ours(run("--format", "json", "--community", results=[result(), mini()])) == {"ifcl_en", "mini/ifcl_en"}
 
 
-def test_filters_of_the_field_s_list(run):
+def test_filters_of_the_community_list(run):
     def encoders(*arguments):
-        return [table["encoder"] for table in shown(run("--format", "json", "--field", *arguments, results=found))]
+        return [table["encoder"] for table in shown(run("--format", "json", "--community", *arguments, results=found))]
 
     found = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" * 16, paper=None, model="zh")]
     assert encoders("--encoder", "roberta-large") == ["roberta-large"]
     assert encoders("--encoder", "mini_en") == ["mini_en"]
     assert encoders("--recipe", "ifcl_en") == ["bert-base"]
     assert encoders("--language", "zh") == ["zh"]
-
-
-def test_the_field_s_list_is_no_paper_s_table(run):
-    with pytest.raises(CseError, match="--field shows the field's public list") as told:
-        run("--field", "--table", "ifcl/1")
-    assert "leave one of them out" in told.value.next_action
 
 
 def test_filters(run):
@@ -110,7 +107,7 @@ def test_a_papers_own_tables(run):
     assert [(table["paper"], table["table"], table["kind"]) for table in one] == [("ifcl", "ablation", "table")]
     every = shown(run("--format", "json", "--paper", "ifcl", results=[result()]))
     assert {table["table"] for table in every} >= {"sts_en"}
-    assert all(any(row["source"] == "ours" for row in table["rows"]) for table in every)
+    assert all(any(row["source"] == "measured" for row in table["rows"]) for table in every)
 
 
 def test_the_rows_of_one_encoder_in_a_papers_table(run):
@@ -142,10 +139,10 @@ def test_a_page_is_written_and_nothing_else(run, tmp_path):
         (("--paper", "iflc"), "Did you mean 'ifcl'"),
         (("--encoder", "bert-bse"), "Did you mean 'bert-base'"),
         (("--recipe", "mini/simcse_enn"), "Did you mean 'mini/simcse_en'"),
-        (("--recipe", "nothing.toml"), "no run and no recipe is called 'nothing.toml'"),
-        (("--language", "xx"), "neither a run nor a printed row has language 'xx'"),
+        (("--recipe", "nothing.toml"), "--recipe 'nothing.toml'"),
+        (("--language", "xx"), "--language 'xx'"),
         (("--paper", ""), "unknown paper ''"),
-        (("--table", "ifcl/²"), "unknown table '²'"),
+        (("--table", "ifcl/²"), "no table '²'"),
     ],
 )
 def test_unknown_names_suggest_the_nearest(run, arguments, error):
@@ -155,21 +152,21 @@ def test_unknown_names_suggest_the_nearest(run, arguments, error):
 
 def test_a_folder_is_no_page(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(CseError, match=r"'\.' cannot be written: Is a directory"):
+    with refuses("leaderboard.cannot_write", "Is a directory"):
         run("--html", "", results=[result()])
 
 
 def test_a_figure_is_refused_with_what_draws_it(run):
-    with pytest.raises(CseError, match="is a figure") as told:
+    with refuses("leaderboard.figure", "ifcl/fig4c") as caught:
         run("--table", "ifcl/fig4c")
-    assert "cse run studies/ifcl_fig4c" in told.value.next_action
+    assert "cse run studies/ifcl_fig4c" in caught.value.next_action
 
 
 @pytest.mark.process
 def test_it_imports_neither_torch_nor_a_tracker(home):
     code = (
         "import sys; from cse_cli.analysis.leaderboard import *; from cse_cli.analysis.leaderboard_view import *; "
-        "print_tables(score_tables(read_finished_runs(), LeaderboardQuery(field=True))); "
+        "print_tables(score_tables(read_finished_runs(), LeaderboardQuery(community=True))); "
         "print([name for name in ('torch', 'mlflow', 'sqlalchemy', 'transformers', 'matplotlib', 'pandas', "
         "'scipy.stats') if name in sys.modules], file=sys.stderr)"
     )
@@ -187,4 +184,4 @@ def test_pooled_settings_are_asked_for(run):
 
 
 def shown_rows(done):
-    return [row for table in shown(done) for row in table["rows"] if row["source"] == "ours"]
+    return [row for table in shown(done) for row in table["rows"] if row["source"] == "measured"]

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from cse_cli.analysis.leaderboard_view import WRITERS, legend_lines
+from cse_cli.analysis.leaderboard_files import WRITERS
+from cse_cli.analysis.leaderboard_view import legend_lines
 from cse_cli.core.identity import Identity
 from cse_cli.core.tables import escape_latex
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, planned, result, tables, written
@@ -71,7 +72,7 @@ def test_a_doubtful_difference_is_never_bold(results, status_of):
 def test_the_legend_explains_every_mark_that_occurs_and_no_other():
     told = legend_lines(tables(NEAR), "bold")
     assert [line[0] for line in told[:-1]] == ["±", "≈", "▼", "?"]
-    assert "only where above or below" in told[-1]
+    assert told[-1] == "bold: a statistically significant difference"
 
 
 def test_markdown_escapes_bars():
@@ -82,7 +83,7 @@ def test_csv_has_one_line_a_cell():
     shown = tables([result(0), result(1, 71.0)])
     read = list(csv.DictReader(io.StringIO(WRITERS["csv"](shown))))
     assert len(read) == sum(len(row.scores) for block in shown for row in block.rows)
-    (cell,) = [c for c in read if c["source"] == "ours" and c["column"] == "STS12"]
+    (cell,) = [c for c in read if c["source"] == "measured" and c["column"] == "STS12"]
     assert (cell["encoder"], cell["n"], float(cell["mean"]), float(cell["reference"])) == (
         "bert-base", "2", 70.5, 71.57,
     )  # fmt: skip
@@ -91,9 +92,9 @@ def test_csv_has_one_line_a_cell():
 
 def test_json_is_one_versioned_document():
     document = json.loads(written("json", [result()]))
-    assert document["schema_version"] == 3
+    assert document["schema_version"] == 4
     (table,) = document["tables"]
-    (row,) = [r for r in table["rows"] if r["source"] == "ours"]
+    (row,) = [r for r in table["rows"] if r["source"] == "measured"]
     assert row["scores"]["STS12"]["difference"] == pytest.approx(-1.57)
     assert row["scores"]["STS12"]["marks"] == ["single seed"]
 
@@ -123,7 +124,7 @@ def test_latex_escapes_what_it_would_read_as_commands():
 
 
 def test_every_printed_name_can_be_written_in_latex():
-    text = WRITERS["latex"](tables([], table="conisi/7") + tables(NEAR, field=True))
+    text = WRITERS["latex"](tables([], table="conisi/7") + tables(NEAR, community=True))
     assert "U+" not in text
     assert text.isascii() or not re.search(r"[^\x00-\x7f\u00c0-\u00ff]", text)
 
@@ -131,7 +132,7 @@ def test_every_printed_name_can_be_written_in_latex():
 def test_long_labels_of_experiments_fit_a_narrow_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    identities = [Identity(settings="a", code={"losses.virtual_neighbours": digit * 64}) for digit in "12"]
+    identities = [Identity(settings="a", code={"losses.virtual_neighbors": digit * 64}) for digit in "12"]
     text = re.sub(r"\x1b\[[0-9;]*m", "", written("table", [result(identity=one) for one in identities]))
     lines = [line for line in text.split("\n") if "ifcl_en [code of" in line]
     assert [line.count("70.00") for line in lines] == [8, 8]

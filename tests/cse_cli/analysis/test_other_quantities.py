@@ -4,8 +4,8 @@ import pytest
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.analysis.leaderboard_view import legend_lines, text_table
-from cse_cli.analysis.papers import compare_with_printed, printed_rows, reference
-from cse_cli.core.stats import SYMBOLS
+from cse_cli.analysis.papers import reported_rows
+from cse_cli.analysis.score import SYMBOLS, score_against_reported
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
 from registry import papers
@@ -20,12 +20,12 @@ def flagged(table, row, column):
     return bool(kinds & (OTHER - own))
 
 
-def test_no_stored_cell_of_another_quantity_is_marked_or_bold_however_far_ours_is():
+def test_cells_of_another_quantity_are_never_significant():
     answered = 0
-    for printed in printed_rows():
+    for printed in reported_rows():
         for column, theirs in printed.score_row().scores.items():
-            values = [(reference(theirs) or 0.0) + 100 + change for change in (0.0, 0.1, 0.2)]
-            score = compare_with_printed(values, theirs, "planned").marked()
+            values = [theirs.target + 100 + change for change in (0.0, 0.1, 0.2)]
+            score = score_against_reported(values, theirs, "planned").marked()
             other = flagged(printed.table, printed.name, column)
             assert (score.significant, score.marks) == (not other, ("incomparable",) if other else ("above",))
             assert score.difference == pytest.approx(100.1)
@@ -45,7 +45,7 @@ def test_no_stored_cell_of_another_quantity_is_marked_or_bold_however_far_ours_i
         ),
     ],
 )
-def test_a_study_of_another_quantity_has_differences_without_marks(study, address, rows):
+def test_a_study_of_another_quantity_has_no_marks(study, address, rows):
     key, _, number = address.partition("/")
     table = next(one for one in papers.load(key).tables.values() if one.number == int(number))
     names = [column.evaluator for column in table.columns if column.evaluator != "avg"]
@@ -63,7 +63,7 @@ def test_a_study_of_another_quantity_has_differences_without_marks(study, addres
         for seed in range(3)
     ]
     (block,) = score_tables(FinishedRuns(ran, {}, current), LeaderboardQuery(table=address))
-    ours = [score for row in block.rows if row.source == "ours" for score in row.scores.values()]
+    ours = [score for row in block.rows if row.source == "measured" for score in row.scores.values()]
     printed = sum(number is not None for row in rows for number in table.values(row).values())
     ours = [score for score in ours if score.reference is not None]
     assert len(ours) == printed
@@ -72,4 +72,4 @@ def test_a_study_of_another_quantity_has_differences_without_marks(study, addres
     shown = [cell for line in text_table(block).rows for cell in line.cells if SYMBOLS["incomparable"] in cell.text]
     assert len(shown) == len(ours)
     assert not any(cell.strong for cell in shown)
-    assert any(line.startswith("≠ not the quantity that is printed") for line in legend_lines([block]))
+    assert any(line.startswith("≠") for line in legend_lines([block]))

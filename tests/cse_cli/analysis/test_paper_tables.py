@@ -48,7 +48,7 @@ def shown(results, tags=None, table="ifcl/5"):
 
 
 def ours(block):
-    return {row.name: row.scores for row in block.rows if row.source == "ours"}
+    return {row.name: row.scores for row in block.rows if row.source == "measured"}
 
 
 @pytest.mark.parametrize("address", ["ifcl/5", "ifcl/queue_length", "queue_length"])
@@ -60,7 +60,7 @@ def test_our_cells_stand_beside_the_papers(asked_for, address):
     assert score.marks == ("within",)
 
 
-def test_the_trend_is_the_rank_correlation_with_the_papers_column(asked_for):
+def test_the_trend_is_a_rank_correlation(asked_for):
     (block,) = shown(filled(asked_for, STUDY, "bert-base-uncased", SCORES))
     (trend,) = block.trends
     # paper's ranks 2 3 5 4 1, ours 2 3 5 4 1
@@ -72,7 +72,7 @@ def test_what_is_missing_is_told_with_the_command(asked_for):
     few = [r for r in filled(asked_for, STUDY, "bert-base-uncased", {320: 78.0, 384: 79.0}) if r.seed < 2]
     (block,) = shown(few)
     assert block.command == f"cse run {STUDY}"
-    lacking = {(cell.row, *cell.columns): (cell.seeds, cell.wanted) for cell in block.missing}
+    lacking = {(cell.row, *cell.columns): (cell.seeds, cell.requested) for cell in block.missing}
     assert lacking["M=320", "STS-B"] == (2, 3)
     assert lacking["M=448", "STS-B"] == (0, 3)
     text = written("md", few, table="ifcl/5")
@@ -93,7 +93,7 @@ def test_both_variants_have_a_table_the_papers_encoder_first(asked_for):
     assert [block.study for block in shown(both)] == [STUDY, MINI]
 
 
-def test_runs_made_for_a_cell_that_reads_differently_today_are_stale(asked_for):
+def test_runs_of_a_changed_cell_are_stale(asked_for):
     cell = english(asked_for[STUDY], 416)
     old = [run(cell, seed, 10.0, recipe_hash="0" * 16, run_id=f"run{seed}") for seed in range(3)]
     tags = {r.run_id: cell_tag(load_study(STUDY), cell) for r in old}
@@ -111,18 +111,18 @@ def test_cells_of_a_study_are_variants_and_not_stale(asked_for):
     changes = {one.run_id: cell.overrides for one in ran}
     for made, stale in ((changes, False), ({}, True)):
         (block,) = score_tables(FinishedRuns(ran, changes=made), LeaderboardQuery())
-        (row,) = [row for row in block.rows if row.source == "ours"]
+        (row,) = [row for row in block.rows if row.source == "measured"]
         assert ({score.marks for score in row.scores.values()} == {("stale",)}) is stale
 
 
-def test_a_cell_of_two_experiments_shows_the_newest_and_names_the_other(asked_for):
+def test_a_cell_shows_the_newest_of_two_experiments(asked_for):
     cell = english(asked_for[STUDY], 416)
     identities = [Identity(settings=cell.hash, text=letter * 64) for letter in "ab"]
     old = [run(cell, seed, 10.0, identity=identities[0]) for seed in range(3)]
     later = datetime(2026, 2, 1, tzinfo=UTC)
     new = [run(cell, seed, 80.0, identity=identities[1], finished=later) for seed in range(2)]
     (block,) = shown([*old, *new])
-    (row,) = [row for row in block.rows if row.source == "ours"]
+    (row,) = [row for row in block.rows if row.source == "measured"]
     assert (row.scores["STS-B"].mean, row.seeds) == (80.0, (0, 1))
     assert any("text aaaaaaaa / bbbbbbbb" in note for note in row.notes)
     assert ("M=416", 2) in {(cell.row, cell.seeds) for cell in block.missing}
@@ -137,7 +137,7 @@ def test_seeds_of_a_complete_plan_are_tested_at_once(asked_for):
     assert ours(planned)["M=416"]["STS-B"].marks == ("above",)
 
 
-def test_without_runs_the_table_is_shown_as_printed_with_the_commands():
+def test_a_table_without_runs_has_the_commands():
     (block,) = shown([])
     assert (block.kind, ours(block)) == ("table", {})
     assert block.command == f"cse run {STUDY}; cse run {MINI}"
@@ -163,7 +163,7 @@ def test_a_figure_is_no_table():
 
 
 def test_an_unknown_number_lists_the_known():
-    with pytest.raises(CseError, match="unknown table '9' of IFCL"):
+    with pytest.raises(CseError, match="no table '9' in IFCL"):
         shown([], table="ifcl/9")
     with pytest.raises(CseError, match="different papers"):
         score_tables(FinishedRuns([]), LeaderboardQuery(paper="mocose", table="ifcl/5"))

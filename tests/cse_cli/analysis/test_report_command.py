@@ -12,8 +12,8 @@ from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.runs.record import folder_of
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.analysis.report_runs import Seen
-from tests.cse_cli.jobs.running import cse
-from tests.records import recorded
+from tests.support.command import cse, refused
+from tests.support.records import recorded
 
 A, B = "mini/simcse_en", "mini/ifcl_en"
 PRIVATE = "/home/somebody/secret"
@@ -34,13 +34,6 @@ def report(capsys, *arguments: str) -> str:
     return Path(out.strip()).read_text(encoding="utf-8")
 
 
-def refused(capsys, *arguments: str) -> str:
-    code, out, err = cse("report", *arguments, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    return err
-
-
 def surroundings(run_id: str) -> None:
     """Put beside a run what it notes of its surroundings, and a figure."""
     place = folder_of(run_id)
@@ -59,7 +52,7 @@ def test_a_run_with_its_seeds(capsys, folder):
     ids = [record(A, seed, untrained={"stsb": {"spearman": 40.0}}) for seed in range(3)]
     surroundings(ids[1])
     page = report(capsys, ids[1][:8], "--output", "one.md")
-    assert headings(page) == ["What was run", "Scores", "Training", "Figures", "Environment", "Data", "Run it again"]
+    assert headings(page) == ["What was run", "Scores", "Training", "Figures", "Environment", "Data", "Reproduce"]
     assert "3 runs of this experiment" in page
     assert re.findall(r"^\| (seed \d.*?) \|", page, re.MULTILINE) == ["seed 0", "seed 1 (this run)", "seed 2"]
     assert "\n| mean | " in page
@@ -111,11 +104,10 @@ def test_beside_the_paper_with_doubts(capsys):
     for seed in range(3):
         last = record("ifcl_en", seed, paper=IFCL, model="bert-base-uncased", scores=FLAT)
     page = report(capsys, last, "--output", "one.md")
-    section = page.partition("## Beside the paper")[2].partition("\n## ")[0]
+    section = page.partition("## Comparison with the paper")[2].partition("\n## ")[0]
     rows = [line.split("|")[1].strip() for line in section.split("\n") if line.startswith("|")][2:]
-    assert [row.partition(" \\[")[0] for row in rows] == [
-        "IFCL-BERT base", "ours: ifcl_en, bert-base-uncased", "&emsp;±", "&emsp;to IFCL-BERT base"
-    ]  # fmt: skip
+    labels = [row.partition(" \\[")[0].rpartition(": ")[2] for row in rows]
+    assert labels == ["IFCL-BERT base", "ifcl_en, bert-base-uncased", "&emsp;±", "&emsp;to IFCL-BERT base"]
     assert "| 77.80 |" in section
     assert "−7.80▼" in section
     assert "82.35?" in section
@@ -132,7 +124,7 @@ def test_another_model_answers_no_row(capsys):
 def test_among_the_runs_of_others(capsys):
     run_id = record("simcse_en", 0, scores={task: {"spearman": 75.0} for task in STS_TASKS})
     page = report(capsys, run_id, "--output", "one.md")
-    section = page.partition("## Among runs by others")[2].partition("\n## ")[0]
+    section = page.partition("## Reference distribution")[2].partition("\n## ")[0]
     assert "50 independent runs of SimCSE" in section
     assert "another implementation (Tsukagoshi 2022)" in section
     assert "- seed 0: avg 75.00, 45th percentile; " in section
@@ -142,8 +134,8 @@ def test_beside_another_recipe(capsys):
     for seed in range(3):
         record(A, seed, noise=1.5)
         own = record(B, seed, noise=1.0)
-    page = report(capsys, own, "--beside", A, "--output", "one.md")
-    section = page.partition(f"## Beside {A}")[2].partition("\n## ")[0]
+    page = report(capsys, own, "--baseline", A, "--output", "one.md")
+    section = page.partition(f"## Comparison with {A}")[2].partition("\n## ")[0]
     assert f"- A: {A}, 3 runs, seeds 0–2" in section
     assert f"- B: {B} (this report), 3 runs, seeds 0–2" in section
     assert re.search(r"\| avg \| B is better by \d", section)
@@ -156,9 +148,9 @@ def test_beside_a_run_is_beside_its_recipe(capsys):
     for seed in range(2):
         other = record(A, seed)
         own = record(B, seed)
-    page = report(capsys, own, "--beside", other, "--output", "one.md")
+    page = report(capsys, own, "--baseline", other, "--output", "one.md")
     assert f"- A: {A}, 2 runs, seeds 0, 1" in page
-    page = report(capsys, own, "--beside", f"{A}@1", "--output", "two.md")
+    page = report(capsys, own, "--baseline", f"{A}@1", "--output", "two.md")
     assert f"- A: {A}@1, 1 run, seed 1" in page
 
 
@@ -169,43 +161,51 @@ def test_what_was_changed_is_told(capsys):
     assert "cse run mini/ifcl_en --set queue.length=320 --seed 0" in page
 
 
-def test_nothing_is_overwritten_unasked(capsys, folder):
+def test_nothing_is_overwritten_without_force(capsys, folder):
     run_id = record(A, 0)
     (folder / "mine.md").write_text("mine")
     (folder / "yours_figures").mkdir()
-    assert "'mine.md' is there already" in refused(capsys, run_id, "--output", "mine.md")
-    assert "'yours_figures' is there already" in refused(capsys, run_id, "--output", "yours.md")
+    for output, existing in (("mine.md", "'mine.md'"), ("yours.md", "'yours_figures'")):
+        error = refused("report", run_id, "--output", output)
+        assert error.code == "report.exists"
+        assert existing in error.message
     assert (folder / "mine.md").read_text() == "mine"
     assert "## Scores" in report(capsys, run_id, "--output", "mine.md", "--force")
-    assert not list(folder.glob("*.partial"))
+    assert {path.name for path in folder.iterdir()} == {"mine.md", "yours_figures"}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "code", "value"),
     [
-        (("mini/simcse_em seed 0",), "Did you mean 'mini/simcse_en seed 0'"),
-        (("studies/mini/ifcl_queue_lenght",), "Did you mean 'studies/mini/ifcl_queue_length'"),
-        (("studies/mini/ifcl_queue_length",), "no run of studies/mini/ifcl_queue_length has finished"),
-        (("studies/mini/ifcl_queue_length", "--beside", A), "--beside is for a run"),
-        ((A,), "is a recipe"),
-        ((B,), "`cse run mini/ifcl_en` makes one"),
-        (("mini/simcse_en seed 0", "--output", "x.pdf"), "neither HTML nor Markdown"),
-        (("mini/simcse_en seed 0", "--output", "no/x.md"), "there is no folder 'no'"),
-        (("mini/simcse_en seed 0", "--beside", A), "cannot be compared with itself"),
-        (("mini/simcse_en seed 0", "--beside", "mini/simcse_en seed 1"), "is the same experiment as run"),
-        (("mini/simcse_en seed 0", "--beside", "mini/simcze_en"), "Did you mean 'mini/simcse_en'"),
+        (("mini/simcse_em seed 0",), "report.unknown_run", "'mini/simcse_en seed 0'"),
+        (("studies/mini/ifcl_queue_lenght",), "", "'studies/mini/ifcl_queue_length'"),
+        (("studies/mini/ifcl_queue_length",), "report.no_finished_run", "cse run studies/mini/ifcl_queue_length"),
+        (("studies/mini/ifcl_queue_length", "--baseline", A), "report.baseline_of_study", A),
+        ((A,), "report.is_recipe", "cse report"),
+        ((B,), "report.is_recipe", "cse run mini/ifcl_en"),
+        (("mini/simcse_en seed 0", "--output", "x.pdf"), "report.format", "'x.pdf'"),
+        (("mini/simcse_en seed 0", "--output", "no/x.md"), "report.no_directory", "mkdir no"),
+        (("mini/simcse_en seed 0", "--output", "dir.md"), "report.is_directory", "dir.md/report.html"),
+        (("mini/simcse_en seed 0", "--baseline", A), "", "share run"),
+        (("mini/simcse_en seed 0", "--baseline", "mini/simcse_en seed 1"), "report.same_experiment", "'"),
+        (("mini/simcse_en seed 0", "--baseline", "mini/simcze_en"), "", "'mini/simcse_en'"),
     ],
 )
-def test_mistakes_name_the_next_step(capsys, folder, arguments, told):
+def test_errors_name_the_next_step(folder, arguments, code, value):
     record(A, 0)
     record(A, 1)
-    assert told in refused(capsys, *arguments)
-    assert list(folder.iterdir()) == []
+    (folder / "dir.md").mkdir()
+    error = refused("report", *arguments)
+    assert value in str(error)
+    assert error.code == code or not code
+    assert [path.name for path in folder.iterdir()] == ["dir.md"]
 
 
-def test_a_run_without_scores(capsys):
+def test_a_run_without_scores():
     recorded(name="broken", end="failed", recipe=A)
-    assert "has no scores to report: FAILED" in refused(capsys, "broken")
+    error = refused("report", "broken")
+    assert error.code == "report.no_scores"
+    assert "FAILED" in error.message
 
 
 def test_a_study_beside_its_paper(capsys, folder):
@@ -214,10 +214,10 @@ def test_a_study_beside_its_paper(capsys, folder):
             record(B, seed, noise=noise, overrides=[f"queue.length={length}"])
     page = report(capsys, "studies/mini/ifcl_queue_length", "--output", "study.md")
     assert headings(page) == [
-        "What was run", "Beside the paper", "Figure", "Cells", "Environment", "Data", "Run it again"
+        "What was run", "Comparison with the paper", "Figure", "Cells", "Environment", "Data", "Reproduce"
     ]  # fmt: skip
     assert "| cells | 5 × 3 seeds; 0 complete |" in page
-    assert "rank correlation of ours with the paper's +1.00 (n = 3" in page
+    assert re.search(r"rank correlation .* \+1.00 \(n = 3", page)
     assert "M=448 · STS-B, M=512 · STS-B without runs" in page
     assert re.search(r"\| M=320 · STS-B \| mini/ifcl_en \| --set queue.length=320 \| \w{8} \| 0, 1 \|", page)
     assert "cse run studies/mini/ifcl_queue_length" in page

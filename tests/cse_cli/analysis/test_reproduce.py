@@ -6,10 +6,10 @@ import shlex
 
 import pytest
 
-from cse_cli.analysis.reproduce import reproduce, without_folders
+from cse_cli.analysis.reproduce import reproduce, without_directories
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
-from tests.records import result
+from tests.support.records import result
 
 
 def made(recipe: str, overrides=(), unset=(), asked=None):
@@ -49,14 +49,14 @@ def test_changed_settings_become_options(overrides, unset):
     how = reproduce(run, resolved, [4])
     assert rerun(how.command) == run.recipe_hash
     assert how.changes
-    assert how.before == ""
+    assert how.obstacle == ""
 
 
 def test_a_recipe_that_is_not_found_is_to_be_saved():
     run, resolved = made("mini/ifcl_en", asked="gone")
     how = reproduce(run, resolved, [4])
     assert (how.changes, how.command) == (None, "cse run recipe.toml --seed 4")
-    assert "save the recipe above as recipe.toml" in how.before
+    assert "save the recipe above as recipe.toml" in how.obstacle
 
 
 def test_what_no_settings_lead_to_is_to_be_saved():
@@ -69,9 +69,9 @@ def test_what_ran_may_not_be_known():
     run, _ = made("mini/ifcl_en", ["queue.length=320"])
     how = reproduce(run, None, [4])
     assert how.changes is None
-    assert "not known" in how.before
+    assert "unknown" in how.obstacle
 
 
-def test_folders_are_left_out():
+def test_directories_are_left_out():
     plain = {"data": {"file": "/home/me/secret/text.tsv", "max": 3}, "models": ["/a/b", "bert-base"]}
-    assert without_folders(plain) == {"data": {"file": "text.tsv", "max": 3}, "models": ["b", "bert-base"]}
+    assert without_directories(plain) == {"data": {"file": "text.tsv", "max": 3}, "models": ["b", "bert-base"]}

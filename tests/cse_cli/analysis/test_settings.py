@@ -29,7 +29,7 @@ def recipe(tmp_path):
 
 def ours(**query):
     tables = score_tables(read_finished_runs(), LeaderboardQuery(**query))
-    return [row for table in tables for row in table.rows if row.source == "ours"]
+    return [row for table in tables for row in table.rows if row.source == "measured"]
 
 
 def ran(*overrides, unset=()):

@@ -16,7 +16,7 @@ from cse_cli.recipe.load import load
         ("train.steps", None, "—"),
         ("encoders.online.freeze", ["embeddings"], "[embeddings]"),
         ("encoders.online.heads.mlp", {"name": "mlp"}, "mlp"),
-        ("views.anchor", {"encoder": "online", "column": "text", "augment": []}, "as by default"),
+        ("views.anchor", {"encoder": "online", "column": "text", "augment": []}, "default"),
         ("views.anchor", {"encoder": "target", "column": "text", "augment": []}, "(encoder = target)"),
         ("queue", {"name": "fifo", "view": "key", "length": 64, "own": 1}, "fifo (view = key, length = 64, own = 1)"),
     ],
@@ -30,6 +30,6 @@ def test_components_that_only_one_recipe_has():
     shown = {c.key: [short_setting(c.key, value) for value in c.values] for c in recipe_changes(recipes)}
     assert shown["losses.info_nce"] == ["info_nce", "—"]
     assert shown["losses.identical"] == ["—", "info_nce (views = (positive = identical))"]
-    assert shown["views.positive"] == ["as by default", "—"]
+    assert shown["views.positive"] == ["default", "—"]
     assert shown["views.fraternal"] == ["—", "(augment = fuse_embeddings (model = mini_de))"]
     assert shown["queue"] == ["—", "hippocampus (view = anchor)"]

@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from matplotlib.image import imread
 
-from cse_cli.analysis.pages import pictures
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
+from cse_cli.analysis.study_figures import draw_study, equal_spans, fit_together, study_figure
+from cse_cli.analysis.study_points import StudyPoints, mean_std
 from cse_cli.core.identity import Identity
-from cse_cli.core.plotting import house_style
+from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result, Versions
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 QUEUE = "studies/mini/ifcl_queue_length"
-PRINTED = [78.76, 79.15, 80.27, 79.79, 78.13]
+REPORTED = [78.76, 79.15, 80.27, 79.79, 78.13]
 
 
 def result(recipe_hash: str, seed: int = 0, score: float = 65.0, **changed) -> Result:
@@ -58,7 +58,7 @@ def points_of(found: StudyRuns):
 
 
 def drawn(found: StudyRuns):
-    with house_style():
+    with figure_style():
         figure = study_figure(found)
         assert figure is not None
         figure.draw_without_rendering()
@@ -69,16 +69,16 @@ def texts(figure) -> list[str]:
     return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text"))]
 
 
-def test_points_hold_our_seeds_and_the_printed_number():
+def test_points_have_the_seeds_and_the_reported_number():
     points = points_of(findings(QUEUE, 64.0, 66.0))
     assert [point.x for point in points] == [320, 384, 416, 448, 512]
-    assert [point.printed for point in points] == PRINTED
+    assert [point.reported for point in points] == REPORTED
     assert [point.values for point in points] == [(64.0 + k, 66.0 + k) for k in range(5)]
     # Mean and sample deviation of 64 and 66 by hand: 65 and √(((−1)² + 1²) / 1).
-    assert points[0].ours == (65.0, pytest.approx(2**0.5))
+    assert points[0].measured == (65.0, pytest.approx(2**0.5))
 
 
-def test_other_recipes_are_left_out_and_of_one_seed_the_later_run_counts():
+def test_only_the_newest_run_of_each_current_cell_counts():
     study = load_study(QUEUE)
     made = cells(study)
     runs = [
@@ -93,15 +93,15 @@ def test_other_recipes_are_left_out_and_of_one_seed_the_later_run_counts():
 
 def test_columns_are_lines_and_each_has_its_own_score():
     runs = findings("studies/focal_infonce_margin", 70.0, scores={"stsb": {"spearman": 1}, "sickr": {"spearman": 2}})
-    found = {(point.line, point.x): (point.values[0], point.printed) for point in points_of(runs)}
+    found = {(point.line, point.x): (point.values[0], point.reported) for point in points_of(runs)}
     assert len(found) == 16
     assert found["BERT-base STS-B", 0.1] == (1, 77.23)
     assert found["RoBERTa-base SICK-R", 0.4] == (2, 64.21)
 
 
-def test_a_sideways_table_is_one_line_and_a_setting_without_a_place_is_a_level():
+def test_one_row_is_one_line_and_a_missing_setting_a_level():
     points = points_of(findings("studies/mini/mocose_fgsm_epsilon", 60.0))
-    assert [(point.x, point.label, point.printed) for point in points] == [
+    assert [(point.x, point.label, point.reported) for point in points] == [
         (1e-9, "1e-9", 75.61),
         (5e-9, "5e-9", 76.64),
         (1e-8, "1e-8", 75.39),
@@ -116,7 +116,7 @@ def test_lines_follow_a_second_setting_by_its_value():
     assert list(dict.fromkeys(point.line for point in points)) == [
         f"queue length {length}" for length in (128, 256, 512, 1024, 4096)
     ]
-    assert (points[-2].x, points[-2].printed) == (2048, 38.74)
+    assert (points[-2].x, points[-2].reported) == (2048, 38.74)
 
 
 def test_a_measure_places_each_cell():
@@ -139,7 +139,7 @@ def test_no_number_is_no_point():
     assert [point.values for point in points_of(findings(QUEUE, float("nan")))] == [()] * 5
 
 
-def test_far_scores_get_panels_of_one_span_and_near_ones_share_a_panel():
+def test_distant_scores_get_two_panels_of_equal_span():
     # Ours 10 to 14, the paper's 78.13 to 80.27: no axis shows both.
     apart = drawn(findings(QUEUE, 10.0))
     spans = [high - low for low, high in (axes.get_ylim() for axes in apart.axes)]
@@ -175,13 +175,13 @@ def test_curves_tell_when_each_seed_was_best():
             made[0].hash,
             seed,
             curve=curve,
-            select="stsb_dev.spearman",
+            metric_for_best_model="stsb_dev.spearman",
             selected_step=10,
             untrained={"stsb_dev": {"spearman": 60.5}},
         )
         for seed, curve in enumerate((rising, falling))
     ]
-    found = study_runs(study, [*runs, result(made[1].hash, curve=rising, select="other.spearman")])
+    found = study_runs(study, [*runs, result(made[1].hash, curve=rising, metric_for_best_model="other.spearman")])
     (curve,) = StudyPoints(found).curves()
     assert curve.steps == (5, 10)
     # Seed 0 is best at step 10 (62), seed 1 at step 5 (64): means 63 and 7.5, deviations √2 and 5/√2.
@@ -202,8 +202,7 @@ def test_the_files_are_the_same_every_time(tmp_path):
     assert [file.name for file in one] == ["ifcl_queue_length.svg", "ifcl_queue_length.png"]
     assert [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
     assert imread(one[1]).shape[1] == 990  # 3.3 inches of 300 dots
-    (picture,) = pictures("queue", "alt", lambda: study_figure(found))
-    assert picture.svg == one[0].read_bytes()
+    assert as_svg(lambda: study_figure(found)) == one[0].read_bytes()
 
 
 def test_nothing_to_draw_writes_nothing(tmp_path):
@@ -212,13 +211,13 @@ def test_nothing_to_draw_writes_nothing(tmp_path):
     for made in (study_runs(study, []), study_runs(plain, [result(cells(plain)[0].hash)]), study_runs(study, lacking)):
         assert draw_study(made, tmp_path / "figures") == []
     assert not (tmp_path / "figures").exists()
-    assert pictures("none", "alt", lambda: None) == ()
+    assert as_svg(lambda: None) == b""
 
 
 @pytest.mark.parametrize("name", ["mocose_fig8", "mocose_fig45_collapse", "mocose_queue", "ifcl_ablation"])
 def test_every_kind_of_figure_fits_its_page(name):
     curve = {20: 60.0, 40: 59.0}
-    figure = drawn(findings(f"studies/mini/{name}", 60.0, 61.0, curve=curve, select="stsb_dev.spearman"))
+    figure = drawn(findings(f"studies/mini/{name}", 60.0, 61.0, curve=curve, metric_for_best_model="stsb_dev.spearman"))
     inside = figure.get_tightbbox()
     assert inside.x0 >= -0.02
     assert inside.x1 <= figure.get_figwidth() + 0.02

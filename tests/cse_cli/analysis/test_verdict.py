@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.analysis.evidence import OnPairs, verdict
+from cse_cli.analysis.paired_tests import OnPairs
+from cse_cli.analysis.verdict import verdict
 from cse_cli.core.plans import SeedPlan
 from cse_cli.core.stats import Paired, compare_paired
 
@@ -24,13 +25,13 @@ def pairs(p: float, difference: float = 0.4) -> OnPairs:
 
 
 def said(found: Paired, on_pairs: OnPairs | None = None, more_is_better: bool = True, plan: SeedPlan = PLANNED) -> str:
-    return verdict("B", found, on_pairs, more_is_better, plan).sentence
+    return verdict("B", found, on_pairs, more_is_better, plan)[1]
 
 
 def test_too_few_seeds_say_how_many_it_would_take():
     # mean 0.40, std 1: d = 0.4, which takes 52 (G*Power 3.1); ± is t(0.975; 2) · 1 / √3 = 2.48
     found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, None, True, PLANNED).finding == "undecided"
+    assert verdict("B", found, None, True, PLANNED)[0] == "undecided"
     assert (
         said(found)
         == "not distinguishable with 3 seeds, planned: B is 0.40 ± 2.48 better; about 52 seeds would be needed"
@@ -39,7 +40,7 @@ def test_too_few_seeds_say_how_many_it_would_take():
 
 def test_a_significant_difference_is_told_with_its_interval():
     found = seeds(0.3, 0.4, 0.5, 0.4)
-    assert verdict("B", found, None, True, PLANNED).finding == "different"
+    assert verdict("B", found, None, True, PLANNED)[0] == "different"
     assert said(found) == "B is better by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"
     assert said(seeds(-0.3, -0.4, -0.5, -0.4)) == "B is worse by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"
 
@@ -57,14 +58,14 @@ def test_pairs_may_agree_or_not():
 
 def test_pairs_alone_never_make_a_difference_real():
     found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, pairs(0.001), True, PLANNED).finding == "undecided"
+    assert verdict("B", found, pairs(0.001), True, PLANNED)[0] == "undecided"
     assert said(found, pairs(0.001)).startswith("not distinguishable with 3 seeds")
-    assert "for these very models" in said(found, pairs(0.001))
+    assert "for these trained models" in said(found, pairs(0.001))
     assert "sentence pairs" not in said(found, pairs(0.2))
 
 
 def test_one_seed_decides_nothing():
-    assert verdict("B", seeds(5.0), pairs(0.001), True, PLANNED).finding == "one_seed"
+    assert verdict("B", seeds(5.0), pairs(0.001), True, PLANNED)[0] == "one_seed"
     assert said(seeds(5.0)) == "not decided: one seed has no standard deviation; B is 5.00 better with it"
     assert said(seeds(5.0), pairs(0.01)).endswith("more than the choice of sentence pairs explains (p = 0.010)")
     assert said(seeds(5.0), pairs(0.2)).endswith("no more than the choice of sentence pairs explains (p = 0.200)")
@@ -72,19 +73,19 @@ def test_one_seed_decides_nothing():
 
 def test_seeds_that_change_nothing_test_nothing():
     found = seeds(0.4, 0.4, 0.4)
-    assert verdict("B", found, None, True, PLANNED).finding == "constant"
+    assert verdict("B", found, None, True, PLANNED)[0] == "constant"
     assert said(found) == "B is 0.40 better with each of 3 seeds: the seed has no effect, so there is nothing to test"
 
 
 def test_equal():
-    assert verdict("B", seeds(0.0, 0.0), None, True, PLANNED).finding == "equal"
+    assert verdict("B", seeds(0.0, 0.0), None, True, PLANNED)[0] == "equal"
     assert said(seeds(0.0, 0.0)) == "no difference in any of 2 seeds"
     assert said(seeds(0.0)) == "no difference in the one seed"
 
 
 def test_what_the_correction_takes_back_is_not_called_different():
     found = seeds(0.3, 0.4, 0.5, 0.4).model_copy(update={"p_adjusted": 0.08})
-    assert verdict("B", found, None, True, PLANNED).finding == "undecided"
+    assert verdict("B", found, None, True, PLANNED)[0] == "undecided"
     assert said(found) == ("not distinguishable with 4 seeds, planned: B is 0.40 ± 0.13 better; uncorrected p = 0.002")
 
 
@@ -118,7 +119,7 @@ def test_two_seeds_have_no_bounded_anytime_interval():
 
 def test_without_all_planned_seeds_there_is_no_verdict():
     differences = seeds(0.3, 0.4, 0.5).judged("incomplete", None, 0.0)
-    assert verdict("B", differences, pairs(0.001), True, WAITING).finding == "incomplete"
+    assert verdict("B", differences, pairs(0.001), True, WAITING)[0] == "incomplete"
     sentence = said(differences, pairs(0.001), plan=WAITING)
     assert "3 of 4 planned seeds are finished" in sentence
     assert "better" not in sentence
@@ -126,5 +127,5 @@ def test_without_all_planned_seeds_there_is_no_verdict():
 
 def test_what_is_not_tested_is_not_called_undistinguishable():
     found = seeds(0.3, 0.4, 0.5, 0.4).judged("planned", 0.3, 0.0, 0.05)
-    assert verdict("B", found, None, True, PLANNED).finding == "undecided"
+    assert verdict("B", found, None, True, PLANNED)[0] == "undecided"
     assert said(found).startswith("not tested")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from cse_cli.analysis.score import score_against_number
 from cse_cli.core.stats import (
     LEVEL,
     NUMBER_SCALE,
@@ -15,7 +16,6 @@ from cse_cli.core.stats import (
     beside_number,
     compare_paired,
     paired,
-    score_against_number,
     unpaired,
 )
 

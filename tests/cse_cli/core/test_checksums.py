@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from cse_cli.core.checksums import with_checksum, without_checksum
 from cse_cli.core.results import Result
-from tests.records import result
+from tests.support.records import result
 
 
 def test_what_was_written_is_read() -> None:

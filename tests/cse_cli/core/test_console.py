@@ -30,8 +30,8 @@ def screen(*, terminal: bool, width: int = 100) -> tuple[Screen, io.StringIO]:
 
 def whole_run(shown: Screen) -> None:
     with shown:
-        shown.preparing("tokenising [text]", 10, 20)
-        shown.preparing("tokenising [text]", 20, 20)
+        shown.preparing("tokenizing [text]", 10, 20)
+        shown.preparing("tokenizing [text]", 20, 20)
         shown.started(STARTED)
         shown.evaluated(0, {"dev[a].spearman": 31.5}, False)
         shown.stepped(10, 1.25, 340.0)
@@ -54,8 +54,8 @@ def test_plain_lines():
     shown, written = screen(terminal=False)
     whole_run(shown)
     assert written.getvalue() == (
-        "tokenising [text] 10/20 …\n"
-        "tokenising [text] 20/20 …\n"
+        "tokenizing [text] 10/20 …\n"
+        "tokenizing [text] 20/20 …\n"
         "[red]x · A [bold]title · seed 3\n"
         "  100 steps over 58,763 sentences · cpu [2 threads] · fp32\n"
         "  run abc123def · state in /home/[me]/cse\n"
@@ -64,7 +64,7 @@ def test_plain_lines():
         "warning: [collapse] is near\n"
         "scoring …\n"
         "error: [red]x seed 3: wrong [value]\n  → try [that]\n"
-        "stopped; go on with: cse run --resume abc123de\n"
+        "stopped. To resume: cse run --resume abc123de\n"
     )
 
 
@@ -110,7 +110,7 @@ def test_the_time_left_is_told_from_the_first_step_on(clock):
     assert "3 min left" in written.getvalue()
 
 
-def test_scoring_is_told_beside_the_steps_and_by_itself_after_them():
+def test_scoring_during_and_after_the_steps():
     shown, written = screen(terminal=True, width=120)
     with shown:
         shown.started(STARTED)
@@ -191,7 +191,7 @@ def test_counting_speaks_now_and_then(clock):
     shown, written = screen(terminal=False)
     for done in range(0, 1001, 10):
         clock[0] += 0.5
-        shown.preparing("tokenising", done, 1000)
+        shown.preparing("tokenizing", done, 1000)
     assert [line.split()[1] for line in written.getvalue().rstrip().split("\n")] == [
         "0/1,000", "200/1,000", "400/1,000", "600/1,000", "800/1,000", "1,000/1,000",
     ]  # fmt: skip
@@ -200,7 +200,7 @@ def test_counting_speaks_now_and_then(clock):
 def test_a_run_taken_up_again_says_where():
     shown, written = screen(terminal=False)
     shown.started(replace(STARTED, done=40))
-    assert "seed 3, going on after step 40" in written.getvalue()
+    assert "seed 3, resuming after step 40" in written.getvalue()
 
 
 def test_a_run_stopped_too_early_names_no_id():

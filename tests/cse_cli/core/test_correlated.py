@@ -63,7 +63,7 @@ def test_the_order_of_the_two_is_the_sign(test):
 
 
 @pytest.mark.parametrize("test", [williams, steiger])
-def test_equal_correlations_say_nothing_even_of_one_and_the_same_model(test):
+def test_equal_correlations_have_p_1(test):
     assert (test(0.7, 0.7, 1.0, 50).statistic, test(0.7, 0.7, 1.0, 50).p) == (0.0, 1.0)
 
 

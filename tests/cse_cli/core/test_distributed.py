@@ -18,10 +18,10 @@ from cse_cli.training.checkpoint import dropout_seed
 from cse_cli.training.run import execute
 from registry.distributed import is_distributed, rank, single_process, world_size
 from registry.errors import UnknownNameError
-from tests.chosen import distinct
 from tests.cse_cli.jobs.rank_runs import Asked, Heard, broken_and_resumed, exactly, failures, few_pairs, job
-from tests.processes import on_ranks
-from tests.shrunken import Small
+from tests.support.chosen import distinct
+from tests.support.processes import on_ranks
+from tests.support.shrunken import Small
 
 CHANGED = {
     "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
@@ -30,7 +30,7 @@ CHANGED = {
     "mini/mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
     "mini/scd_en": ["views.positive.dropout=0.0"],
     "mini/sg_opt_en": ["losses.self_guided.temperature=0.1", "losses.stay_near.power=2"],
-    "mini/vascl_en": ["losses.virtual_neighbours.epsilon=0.0"],
+    "mini/vascl_en": ["losses.virtual_neighbors.epsilon=0.0"],
 }
 """Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 moves nothing; SG-OPT's
 temperature of 0.01 makes 1e-5 of what single precision leaves of a cosine, and the norm of a weight that hardly moved
@@ -55,7 +55,7 @@ def test_one_process_asks_nobody() -> None:
         run_on_rank0({}.popitem)
 
 
-def test_each_process_has_dropout_of_its_own_and_the_first_one_that_of_a_single_run() -> None:
+def test_each_process_has_its_own_dropout() -> None:
     assert dropout_seed(7, 0) == dropout_seed(7, 0, step=9) == 7
     assert len({dropout_seed(seed, one, step) for seed in (7, 8) for one in (1, 2) for step in (0, 5)}) == 8
 
@@ -117,7 +117,7 @@ def compare(options: dict[str, Asked], folder: Path, monkeypatch: pytest.MonkeyP
 def test_two_processes_train_what_one_does(parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     papers = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en")
     options = {name: asked(name, parts) for name in papers}
-    options["in chunks"] = asked("mini/diffcse_en", parts, "train.rows_at_once=1")
+    options["in chunks"] = asked("mini/diffcse_en", parts, "train.mini_batch_size=1")
     options["reencoded"] = asked("cross/simcse_hippocampus", parts, *REENCODED, without=["tune"])
     compare(options, tmp_path, monkeypatch)
 
@@ -146,7 +146,7 @@ def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
     few_pairs(monkeypatch)
     heard = Heard()
     alone = execute(job(options, first["ended"]), heard)
-    assert any("the number of processes changes from 2 to 1: " in text for text in heard.warnings)
+    assert any("the number of processes changed from 2 to 1" in text for text in heard.warnings)
     assert alone.steps == 6
     assert alone.last_state != first["whole"].last_state
 
@@ -157,7 +157,7 @@ def test_what_cannot_go_on_ends_on_every_process(parts: Small, tmp_path: Path, m
     options = asked("simcse_en", parts)
     first, second = on_ranks(failures, options, asked("simcse_en", parts, "train.batch_size=5"), homes)
     assert first["uneven"] == second["uneven"]
-    assert first["uneven"] == ("CseError", "batch_size 5 cannot be shared evenly by 2 processes")
+    assert first["uneven"] == ("CseError", "train.batch_size 5 is not a multiple of the number of processes, 2")
     assert first["recorded"] in ([], ["cache"])
     assert first["other weights"] == second["other weights"]
     assert first["other weights"][0] == "RunFailedError"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from registry.paths import state_directory, write_atomically
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import Small, recipe
+from tests.support.command import cse
+from tests.support.shrunken import Small, recipe
 
 
 @pytest.mark.parametrize("command", [("run",), ("tune", "--param", "temperature")])
@@ -23,8 +23,8 @@ def test_a_file_in_place_of_the_state_directory_is_told(
     name, *options = command
     code, out, err = cse(name, str(recipe(tmp_path, parts)), *options, capsys=capsys)
     assert (code, out) == (4, "")
-    assert f"the state directory {tmp_path / 'file'} cannot be written: File exists" in " ".join(err.split())
-    assert "set CSE_HOME to another folder" in err
+    assert f"the state directory {tmp_path / 'file'} is not writable: File exists" in " ".join(err.split())
+    assert "set CSE_HOME to another directory" in err
 
 
 @pytest.mark.usefixtures("few_pairs")
@@ -38,8 +38,8 @@ def test_a_full_disk_is_one_message(
     code, out, err = cse("run", str(recipe(tmp_path, parts)), capsys=capsys)
     assert (code, out) == (4, "")
     told = " ".join(err.split())
-    assert f"no room on the disk for {tmp_path / 'x'}: No space left on device; it needs about" in told
-    assert "→ free some, then go on with: cse run --resume" in told
+    assert f"{tmp_path / 'x'} could not be written: No space left on device. It needs about" in told
+    assert "cse run --resume" in told
     assert "Traceback" not in err
     code, out, _ = cse("runs", "ls", "--json", capsys=capsys)
     assert '"FAILED"' in out

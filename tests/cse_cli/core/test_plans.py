@@ -8,7 +8,7 @@ import pytest
 
 from cse_cli.core.identity import Plan
 from cse_cli.core.plans import SeedPlan, plan_of
-from tests.records import result
+from tests.support.records import result
 
 MADE = datetime(2026, 11, 21, tzinfo=UTC)
 FIVE = Plan(seeds=(0, 1, 2, 3, 4), made=MADE)

@@ -11,8 +11,8 @@ import pytest
 from cse_cli.core import results as series
 from cse_cli.core.paths import runs
 from registry.statistics import aggregates
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import Small, recipe
+from tests.support.command import cse
+from tests.support.shrunken import Small, recipe
 
 
 def test_what_is_written_is_read_to_the_last_bit(tmp_path: Path):

@@ -21,7 +21,6 @@ from cse_cli.core.tables import (
     as_markdown,
     as_rich,
     as_tsv,
-    csv_lines,
     escape_latex,
     fits,
     plain_table,
@@ -31,7 +30,7 @@ SCORES = Table(
     caption="50 % of [x]",
     headings=("n", "sts_b"),
     rows=(
-        Row("ours [1]", (Cell("3"), Cell("61.20▲", strong=True)), "ours"),
+        Row("ours [1]", (Cell("3"), Cell("61.20▲", strong=True)), "measured"),
         Row("±", (Cell(), Cell("0.31")), "spread", below=True),
         Row("a|b [red]", (Cell("1"), Cell("60.00"))),
     ),
@@ -91,7 +90,7 @@ def test_latex():
 
 
 def test_values_for_other_programs():
-    assert list(csv.reader(io.StringIO(as_csv(SCORES))))[3] == ["a|b [red]", "1", "60.00"]
+    assert list(csv.reader(io.StringIO(as_csv(SCORES.texts))))[3] == ["a|b [red]", "1", "60.00"]
     assert as_tsv(plain_table(("a", "b"), [("1", "2")])) == "a\tb\n1\t2\n"
 
 
@@ -139,7 +138,7 @@ def test_no_text_is_a_command_in_latex(hostile):
 
 
 def test_no_text_is_a_formula_in_csv(hostile):
-    for line in csv.reader(io.StringIO(as_csv(hostile))):
+    for line in csv.reader(io.StringIO(as_csv(hostile.texts))):
         for cell in line:
             assert not cell.lstrip().startswith(("=", "+", "-", "@"))
             assert cell.removeprefix("'") == hostile.label
@@ -149,8 +148,8 @@ def test_no_text_is_a_formula_in_csv(hostile):
     "text", ["-1.5", "+0.30", "-1e-05", "+0.10 … +0.30", "-inf", "−0.30", "76.16 ± 0.12", "<0.001", ""]
 )
 def test_numbers_stay_numbers_in_csv(text):
-    assert as_csv(plain_table(["a"], [[text]])) == f"a\n{text}\n" if text else 'a\n""\n'
-    assert csv_lines([[-1.5, None, "x"]]) == "-1.5,,x\n"
+    assert as_csv([["a"], [text]]) == f"a\n{text}\n" if text else 'a\n""\n'
+    assert as_csv([[-1.5, None, "x"]]) == "-1.5,,x\n"
 
 
 def test_a_row_is_one_line_of_tabs(hostile):

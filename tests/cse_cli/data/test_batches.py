@@ -1,19 +1,14 @@
-import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cse_cli.data import batches as module
-from cse_cli.data.batches import SMALL, Batches, ViewPlan, epoch_order, permuted
+from cse_cli.data.batches import Batches, ViewPlan, random_order
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError
 from registry.types import Augmenter
 from tests.cse_cli.data.vocabularies import Words
+from tests.support.errors import refuses
 
 ROWS = 23
 
@@ -76,7 +71,7 @@ def test_tokens_are_those_of_the_rows(text):
     assert same(made.batch(3)["anchor"], expected)
 
 
-def test_every_view_has_the_same_sentences_and_shares_the_tokenised_column(text):
+def test_views_share_the_sentences_and_the_tokenized_column(text):
     words = Words()
     plans = {"a": ViewPlan("text", words), "b": ViewPlan("text", words, augmenters=[OnEmbeddings()])}
     made = Batches(text, plans, 4, 8, 0)
@@ -93,7 +88,7 @@ def test_a_side_column_has_its_own_vocabulary_and_the_same_rows(text):
     assert torch.equal(side.ids, expected.ids)
 
 
-def test_changed_text_is_tokenised_anew_and_depends_on_seed_step_and_view(text):
+def test_changed_text_depends_on_seed_step_and_view(text):
     plan = ViewPlan("text", Words(), augmenters=[Shuffles()])
     assert plan.changes_text
     made = Batches(text, {"a": plan, "b": plan}, 4, 8, 0)
@@ -116,72 +111,24 @@ def test_processes_together_see_the_batch_of_one(text, augmenters):
 
 
 def test_a_batch_that_cannot_be_filled_or_shared_is_refused(text):
-    with pytest.raises(CseError, match="batch_size 24 is larger than the data: 23 sentences"):
+    with refuses("data.too_few_sentences", 24, 23):
         batches(text, batch_size=24)
-    with pytest.raises(CseError, match="batch_size 5 cannot be shared evenly by 2 processes"):
+    with refuses("data.uneven_batch", 5, 2):
         batches(text, batch_size=5, world=2)
 
 
-def test_progress_is_told_once_per_column_and_only_when_there_is_work(text):
+def test_progress_is_reported_once_per_column(text):
     seen = []
     for _ in range(2):
         batches(text, progress=lambda done, rows: seen.append((done, rows)))
     assert seen == [(ROWS, ROWS)]
 
 
-@settings(deadline=None)
-@given(rows=st.integers(1, 5000), key=st.integers(0, 2**56))
-def test_a_keyed_permutation_has_every_row_once(rows, key):
-    assert sorted(permuted(np.arange(rows), rows, key).tolist()) == list(range(rows))
-
-
-@settings(deadline=None)
-@given(rows=st.integers(2**24, 2**40), key=st.integers(0, 2**56), data=st.data())
-def test_rows_of_a_long_permutation_are_distinct_and_do_not_depend_on_the_others_asked(rows, key, data):
-    positions = np.array(data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=64, unique=True)))
-    found = permuted(positions, rows, key)
-    assert len(set(found.tolist())) == len(positions)
-    assert 0 <= found.min() <= found.max() < rows
-    assert permuted(positions[-1:], rows, key) == found[-1]
-
-
-@pytest.mark.parametrize("rows", [2**24 + 1, 10**9, 2**30 + 1])
-def test_a_keyed_permutation_looks_uniform(rows):
-    """Chi-square over 100 bins of 20,000 rows, and of the differences of neighbours; 99 degrees of freedom."""
-    found = permuted(np.arange(20_000), rows, 5)
-    for values in (found, np.diff(found) % rows):
-        counts = np.bincount(values * 100 // rows, minlength=100)
-        expected = len(values) / 100
-        assert 55 < ((counts - expected) ** 2 / expected).sum() < 160
-
-
-def test_a_keyed_permutation_of_a_billion_rows_costs_less_than_a_millisecond_a_batch():
-    positions = np.arange(64)
-    permuted(positions, 10**9, 1)
-    began = time.process_time()
-    for key in range(50):
-        permuted(positions, 10**9, key)
-    assert (time.process_time() - began) / 50 < 1e-3 * 4  # measured: 0.25 ms; other processes share the machine
-
-
-def test_long_texts_have_another_order_each_seed_and_epoch_and_hold_nothing():
-    asked = [epoch_order(SMALL + 1, seed, epoch)(0, 64) for seed, epoch in ((0, 0), (0, 1), (1, 0), (0, 0))]
-    assert asked[0] == asked[3]
-    assert len({tuple(rows) for rows in asked}) == 3
-    assert epoch_order(SMALL + 1, 0, 0)(32, 64) == asked[0][32:]
-
-
-def test_the_order_of_long_texts_does_not_change_between_versions():
-    assert epoch_order(10**9, 0, 0)(0, 4) == [541448270, 195773077, 372501781, 984672442]
-
-
-def test_an_epoch_of_a_long_text_sees_every_row_at_most_once(text, monkeypatch):
-    monkeypatch.setattr(module, "SMALL", 10)
-    made = batches(text)
-    first = [row for step in range(5) for row in made.indices(step)]
-    assert len(first) == len(set(first)) == 20
-    assert set(first) <= set(range(ROWS))
-    assert [made.indices(step) for step in (7, 2)] == [batches(text).indices(step) for step in (7, 2)]
+def test_random_orders_depend_on_every_part_of_their_key():
+    orders = [random_order(50, *key).tolist() for key in ((0, 0), (0, 1), (1, 0), (0, 0))]
+    assert orders[0] == orders[3]
+    assert len({tuple(order) for order in orders}) == 3
+    assert all(sorted(order) == list(range(50)) for order in orders)
 
 
 @pytest.mark.data
@@ -202,7 +149,7 @@ class Agrees(Shuffles):
     draws_alike = True
 
 
-def test_views_that_draw_alike_change_text_alike_and_others_beside_them_do_not(text):
+def test_augmenters_that_draw_alike_change_all_views_equally(text):
     def made(*augmenters):
         return ViewPlan("text", Words(), augmenters=list(augmenters))
 
@@ -232,7 +179,7 @@ class LastOfAll(Last):
     reads_whole_text = True
 
 
-def test_what_reads_whole_text_sees_its_end_and_is_cut_afterwards(tmp_path):
+def test_augmenters_of_whole_text_see_its_end(tmp_path):
     path, words = tmp_path / "long.txt", Words()
     path.write_text(" ".join(f"w{place}" for place in range(50)) + "\n")
     long = open_text(Data(file=str(path)), {"text"})

@@ -2,10 +2,8 @@ import json
 import os
 import shutil
 import signal
-import sqlite3
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -13,10 +11,12 @@ import pytest
 
 from cse_cli import app as cli
 from cse_cli.data import command
-from registry import catalogue, hub
+from cse_cli.data.translate import BLOCK
+from registry.resources import catalog, hub
 from tests.cse_cli.data.seq2seq import tiny_t5
 from tests.cse_cli.jobs.commands import gone
-from tests.forked import Forked
+from tests.support.command import refused
+from tests.support.forked import Forked
 
 HEADER = "subset\tscore\tsentence1\tsentence2\n"
 
@@ -50,7 +50,7 @@ def test_list_says_what_is_where(cse, folder):
     code, out, _ = cse("data", "list")
     rows = {line.split("\t")[0]: line.split("\t") for line in out.split("\n")[1:-1]}
     assert code == 0
-    assert set(rows) == set(catalogue.names())
+    assert set(rows) == set(catalog.names())
     assert rows["stsb"][1:5] == ["pairs", "en", "train:5749 dev:1500 test:1379", "fetchable+CSE_DATA"]
     assert rows["wiki_en"][4] == "missing"
     assert rows["graded_pairs"][4] == "generated"
@@ -68,18 +68,19 @@ def test_list_as_json_is_one_versioned_document(cse, folder):
 
 
 @pytest.mark.exhaustive
-def test_check_reads_what_is_here_and_ends_with_2_where_it_is_wrong(cse, folder):
+def test_check_reads_local_data_sets_and_exits_with_2(cse, folder):
     code, out, err = cse("data", "check")
     rows = {tuple(line.split("\t")[:2]): line.split("\t")[2:] for line in out.split("\n")[1:-1]}
     assert code == 2
     assert rows["stsb", "dev"][:3] == ["wrong", "-", "1500"]
     assert rows["stsb", "test"][0] == rows["wiki_en", "train"][0] == "missing"
     assert rows["graded_pairs", "train"][:3] == ["ok", "6000", "6000"]
-    assert "1499 rows where the catalogue expects 1500" in err
+    assert "1499 rows instead of 1500" in err
     with folder.open("a") as file:
         file.write("x\t1.0\ta\tb\n")
     code, out, err = cse("data", "check")
-    assert (code, err) == (0, "")
+    assert code == 2
+    assert f"{folder}: the SHA-256 of the rows is " in err
 
 
 def test_check_names_the_line_that_is_malformed(cse, folder):
@@ -87,7 +88,7 @@ def test_check_names_the_line_that_is_malformed(cse, folder):
     code, out, _ = cse("data", "check", "--json")
     problem = next(one for one in json.loads(out)["splits"] if one["problem"])
     assert code == 2
-    assert f"{folder}:1501: 3 columns where the header has 4" in problem["problem"]
+    assert f"{folder}:1501: 3 columns, but the header has 4" in problem["problem"]
 
 
 def test_check_of_a_named_set_that_is_missing_ends_with_3(cse, folder):
@@ -111,10 +112,10 @@ def test_a_download_says_first_what_it_will_be(cse, folder, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
     code, _, err = cse("data", "download", "--for", "open/simcse_en", "--for", "mini/bert_avg_en")
     assert code == 3
-    assert err.startswith("to download: ")
+    assert err.startswith("downloading ")
     assert "  dataset sickr/test: 89.1 kB, CC BY-NC-SA 3.0 as published by its authors" in err
     assert "dataset stsb/test (63.2 kB), dataset sickr/test (89.1 kB): not on this machine, and HF_HUB_OFFLINE" in err
-    assert "→ unset HF_HUB_OFFLINE; " in err
+    assert "→ unset HF_HUB_OFFLINE" in err
 
 
 def test_a_download_for_a_study_is_for_all_of_its_cells(cse, folder, monkeypatch):
@@ -122,12 +123,9 @@ def test_a_download_for_a_study_is_for_all_of_its_cells(cse, folder, monkeypatch
     code, _, err = cse("data", "download", "--for", "studies/mini/ifcl_ablation")
     assert code == 3
     assert "dataset tatoeba_en_de/train" in err
-    assert "train on 'tatoeba_open', which comes with cse: --set data.dataset=tatoeba_open" in err
-    code, out, err = cse("data", "download", "open/ifcl_en")
-    assert (code, out) == (2, "")
-    assert err == (
-        "error: 'open/ifcl_en' is a recipe, no data set and no model\n  → cse data download --for open/ifcl_en\n"
-    )
+    assert "--set data.dataset=tatoeba_open" in err
+    error = refused("data", "download", "open/ifcl_en")
+    assert (error.code, error.next_action) == ("data.recipe_as_data_set", "cse data download --for open/ifcl_en")
 
 
 def test_check_of_an_unknown_set_suggests(cse):
@@ -142,14 +140,12 @@ def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
     code, out, err = cse(*call)
     output = home / "translations" / "graded_pairs.t5.de.tsv"
     assert (code, out) == (0, f'[data]\nfile = "{output}"\n')
-    assert "9 rows; in a recipe:" in err
+    assert "9 rows; use in a recipe:" in err
     assert len(output.read_text().split("\n")) == 9 + 2
     own = str(tmp_path / "own.tsv")
     code, out, _ = cse(*call, "--json", "-o", own)
     assert json.loads(out) == {"schema_version": 2, "output": own, "rows": 9, "reused": 9, "file": own}
-    code, _, err = cse(*call, "-o", own)
-    assert code == 2
-    assert "exists already" in err
+    assert refused(*map(str, call), "-o", own).code == "data.output_exists"
 
 
 def test_a_shard_says_how_all_are_read_together(cse, tmp_path):
@@ -157,13 +153,12 @@ def test_a_shard_says_how_all_are_read_together(cse, tmp_path):
     call = ("data", "translate", "graded_pairs", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
     code, out, err = cse(*call, "--shard", "2/4", "-o", output)
     assert (code, out) == (0, f'[data]\nfile = "{tmp_path}/made.*-of-4.tsv"\n')
-    assert f"2 rows; written to {tmp_path}/made.2-of-4.tsv; when all shards are there, in a recipe:" in err
-    code, _, err = cse(*call, "--shard", "5/4")
-    assert (code, "'5/4' is not a shard" in err) == (2, True)
+    assert f"2 rows; saved to {tmp_path}/made.2-of-4.tsv; with all shards, use in a recipe:" in err
+    assert refused(*map(str, call), "--shard", "5/4").code == "data.bad_shard"
 
 
 @pytest.mark.process
-def test_text_and_models_of_the_hub_are_translated_and_again_without_it(cse, fake_hub, tmp_path, home):
+def test_text_and_models_of_the_hub_are_translated(cse, fake_hub, tmp_path, home):
     pytest.importorskip("sentencepiece")
     call = ("data", "translate", "hf:mteb/sts12-sts", "--split", "test", "--column", "sentence1", "--limit", 20)
     calls = [(*call, "--max-length", 16, "--json", "--model", model, *to)
@@ -188,19 +183,14 @@ def test_text_and_models_of_the_hub_are_translated_and_again_without_it(cse, fak
 
 @pytest.fixture
 def long_translation(tmp_path, home):
-    """The arguments of a translation that takes minutes; how many rows of it are stored; what they are to be."""
-    source, rows = tmp_path / "mine.txt", [f"two dogs sees {i}" for i in range(4000)]
+    """Arguments of a translation of four blocks, a function that counts the stored rows, and the rows."""
+    source, rows = tmp_path / "mine.txt", [f"two dogs sees {i}" for i in range(4 * BLOCK)]
     source.write_text("".join(f"{row}\n" for row in rows))
     call = ["data", "translate", source, "--model", tiny_t5(tmp_path), "--to", "de"]
     call += ["--max-length", "32", "--json", "-o", tmp_path / "made.tsv"]
 
     def stored():
-        try:
-            (file,) = (home / "cache" / "translations").glob("*.sqlite")
-            with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
-                return store.execute("SELECT count(*) FROM translations").fetchone()[0]
-        except (ValueError, sqlite3.OperationalError):
-            return 0
+        return sum(len(file.read_text().splitlines()) for file in (home / "cache" / "translations").rglob("[!t]*.txt"))
 
     return call, stored, rows
 
@@ -223,7 +213,7 @@ def _finish(cse, call, kept, rows):
 def test_translate_survives_kills(tmp_path, cse, long_translation):
     call, stored, rows = long_translation
     for _ in range(2):
-        running = Forked(["cse_cli", *call[:-2], "--batch-tokens", "40", *call[-2:]], tmp_path)
+        running = Forked(["cse_cli", *call[:-2], "--batch-tokens", "2000", *call[-2:]], tmp_path)
         _until_more_is_stored(stored, running)
         os.kill(running.pid, signal.SIGKILL)
         running.wait()
@@ -235,7 +225,7 @@ def test_translate_survives_kills(tmp_path, cse, long_translation):
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_ends_everything_soon_and_keeps_what_is_done(tmp_path, cse, long_translation, workers):
     call, stored, rows = long_translation
-    options = ["--batch-tokens", "40", "--workers", workers, "--device", "cpu"]
+    options = ["--batch-tokens", "2000", "--workers", workers, "--device", "cpu"]
     running = Forked(["cse_cli", *call[:-2], *options, *call[-2:]], tmp_path)
     _until_more_is_stored(stored, running)
     children = psutil.Process(running.pid).children(recursive=True)
@@ -245,7 +235,7 @@ def test_ctrl_c_ends_everything_soon_and_keeps_what_is_done(tmp_path, cse, long_
     _, err = running.communicate(timeout=20)
     took = time.monotonic() - pressed
     assert (running.returncode, took < 10) == (130, True), (err, took)  # idle below 2 s; all would take minutes
-    assert err.endswith("stopped; the same command goes on from here\n")
+    assert err.endswith("stopped. To resume, run the same command again.\n")
     assert "Traceback" not in err
     assert gone(children)
     assert stored() >= before > 0
@@ -265,7 +255,7 @@ def test_files_of_python_packages_are_left_out_and_told(cse, tmp_path, monkeypat
     recipe = """
         title = "t"
         [data]
-        make = "pip install some-vectors"
+        prepare_command = "pip install some-vectors"
         [encoders.online]
         name = "word_vectors"
         file = "package:some_vectors/words.txt"
@@ -279,5 +269,5 @@ def test_files_of_python_packages_are_left_out_and_told(cse, tmp_path, monkeypat
     path.write_text(recipe)
     code, out, err = cse("data", "pack", path, "--output", tmp_path / "all.tar", "--json")
     assert (code, json.loads(out)["names"]) == (0, [])
-    assert "package:some_vectors/words.txt is left out" in err.replace("\n", " ")
+    assert "package:some_vectors/words.txt is not packed" in err.replace("\n", " ")
     assert "pip install some-vectors" in err.replace("\n", " ")

@@ -20,10 +20,12 @@ from cse_cli.data.stream import open_stream
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Data
 from cse_cli.training.build import resolve
-from registry import LOSSES, hub
-from registry.errors import CseError, MissingError
-from registry.model_files import settings_sha256
-from tests.tiny import sentences, tiny_bert, word_vectors
+from registry import LOSSES
+from registry.errors import CseError
+from registry.resources import hub
+from registry.resources.model_files import settings_sha256
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_bert, word_vectors
 
 RECIPE = """\
 title = "t"
@@ -148,18 +150,18 @@ def test_text_that_was_read_is_not_read_again(parts, monkeypatch):
     first = identify(recipe).text
     for name in ("_read", "_open"):
         monkeypatch.setattr(f"cse_cli.data.files.{name}", lambda *_: pytest.fail("read again"))
-    monkeypatch.setattr("cse_cli.data.sources.checksum", lambda *_: pytest.fail("the rows were read"))
+    monkeypatch.setattr("cse_cli.data.cache._checksum_of_file", lambda *_: pytest.fail("the rows were read"))
     assert identify(recipe).text == first
 
 
 @pytest.mark.parametrize("kind", ["missing", "damaged"])
-def test_a_note_of_the_text_that_is_no_use_is_made_again(parts, home, kind):
+def test_a_useless_note_of_the_text_is_created_again(parts, home, kind):
     recipe = written(parts / "a")
     first = identify(recipe).text
     (note,) = (home / "cache" / "text").glob("*.json")
     whole = note.read_text()
     note.unlink() if kind == "missing" else note.write_text(whole.replace('"rows": 8', '"rows": 9'))
-    with pytest.warns(UserWarning, match="made again"):
+    with pytest.warns(UserWarning, match="created again"):
         assert identify(recipe).text == first
     assert note.read_text() == whole
 
@@ -205,7 +207,7 @@ def test_a_file_that_a_part_reads_counts(parts):
 def test_a_data_set_that_a_part_reads_counts(parts, monkeypatch):
     augment = '[[views.positive.augment]]\nname = "nearest_sentence"\ndataset = "tatoeba_open"\n'
     recipe = written(parts / "a", extra=augment)
-    place = "views.positive.augment[0].dataset"
+    place = "views.positive.augment.0.dataset"
     found = identify(recipe).weights[place]
     assert len(found) == 64
     assert columns_read(recipe) == {"text"}
@@ -261,7 +263,7 @@ def test_what_is_not_here_is_unknown_and_matches_anything(parts):
     assert not known.matches(whole.model_copy(update={"weights": {}}))
     assert not known.matches(whole.model_copy(update={"code": {}}))
     assert not known.matches(whole.model_copy(update={"settings": "x"}))
-    with pytest.raises(MissingError, match=r"text, encoders\.teacher"):
+    with refuses("data.missing_requirement", "text, encoders.teacher"):
         identify(recipe)
     assert not identify_known(recipe, text="x").matches(whole)
 
@@ -303,7 +305,7 @@ def test_a_file_is_read_once_by_all_processes(tmp_path, reads, monkeypatch):
     assert reads == ["f"]
 
 
-def test_a_file_replaced_by_one_of_the_same_size_and_time_is_read(tmp_path, reads):
+def test_a_new_file_of_the_same_size_and_time_is_read(tmp_path, reads):
     file, other = tmp_path / "f", tmp_path / "other"
     file.write_bytes(b"one")
     first = digests.sha256(file)

@@ -1,13 +1,13 @@
 """Archives for machines without internet: written here, unpacked there, nothing else written."""
 
+import gzip
 import io
-import json
 import tarfile
 
 import pytest
 
-from cse_cli.data.pack import MANIFEST, archive_names, unpack_archive, write_archive
-from registry.errors import CseError
+from cse_cli.data.pack import archive_names, unpack_archive, write_archive
+from tests.support.errors import refuses
 
 
 def silent(*_):
@@ -35,7 +35,7 @@ def write(path, text):
     return path
 
 
-def test_files_come_out_where_they_are_looked_for(places, tmp_path):
+def test_files_are_unpacked_to_the_local_directories(places, tmp_path):
     here = places("here")
     blob = write(here / "hub/models--a--b/blobs/123", "weights")
     link = here / "hub/models--a--b/snapshots/c0ffee/model.safetensors"
@@ -45,7 +45,7 @@ def test_files_come_out_where_they_are_looked_for(places, tmp_path):
         link.parent, write(here / "data/sts/x.tsv", "score"), write(here / "models/own/config.json", "{}"),
         write(here / "home/downloads/raw.example/y.json", "[]"), write(tmp_path / "elsewhere/z.tsv", "text"),
     ]  # fmt: skip
-    packed = write_archive(archive_names(paths), ["simcse_en"], tmp_path / "all.tar", silent)
+    packed = write_archive(archive_names(paths), tmp_path / "all.tar", silent)
     there = places("there")
     unpacked = unpack_archive(tmp_path / "all.tar", silent)
     assert unpacked.names == packed.names == (
@@ -56,19 +56,18 @@ def test_files_come_out_where_they_are_looked_for(places, tmp_path):
     assert (there / "data/sts/x.tsv").read_text() == "score"
     assert (there / "home/downloads/raw.example/y.json").read_text() == "[]"
     assert (there / "data/z.tsv").read_text() == "text"
-    assert unpacked.recipes == ("simcse_en",)
     assert (packed.bytes, unpacked.bytes, unpacked.skipped) == (20, 20, 0)
     assert unpack_archive(tmp_path / "all.tar", silent).skipped == 5
-    assert list(tmp_path.rglob("*.part")) == []
+    assert list(tmp_path.rglob("*.part")) == list(tmp_path.rglob("unpack-*")) == []
 
 
-def test_without_folders_of_ones_own_data_and_models_lie_in_the_state_directory(places, tmp_path, monkeypatch):
-    from registry import models
-    from registry.catalogue.find import data_folder
+def test_data_and_models_default_to_the_state_directory(places, tmp_path, monkeypatch):
+    from registry.resources import models
+    from registry.resources.catalog.find import data_folder
 
     here = places("here")
     files = archive_names([write(here / "data/a.tsv", "a"), write(here / "models/m/config.json", "{}")])
-    write_archive(files, ["r"], tmp_path / "all.tar", silent)
+    write_archive(files, tmp_path / "all.tar", silent)
     there = places("there")
     monkeypatch.delenv("CSE_DATA")
     monkeypatch.delenv("CSE_MODELS")
@@ -78,78 +77,80 @@ def test_without_folders_of_ones_own_data_and_models_lie_in_the_state_directory(
     assert models.find("m") == there / "home/models/m"
 
 
-def test_what_comes_with_the_package_is_not_packed(places):
-    from registry.models import PRETRAINED
+def test_files_of_the_package_are_not_packed(places):
+    from registry.resources.models import PRETRAINED
 
     places("here")
     assert archive_names([PRETRAINED / "mini_en"]) == {}
 
 
-def test_an_archive_in_the_way_is_kept(places, tmp_path):
+def test_an_existing_archive_is_kept(places, tmp_path):
     here = places("here")
     (tmp_path / "all.tar").write_text("mine")
-    with pytest.raises(CseError, match="exists already"):
-        write_archive(archive_names([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)
+    with refuses("data.output_exists", "all.tar"):
+        write_archive(archive_names([write(here / "data/a.tsv", "a")]), tmp_path / "all.tar", silent)
     assert (tmp_path / "all.tar").read_text() == "mine"
 
 
-def test_a_folder_is_no_archive_and_a_file_no_folder(places, tmp_path):
+def test_a_directory_is_not_an_archive(places, tmp_path):
     here = places("here")
-    with pytest.raises(CseError, match="not a file\n  → make one with `cse data pack RECIPE`"):
+    with refuses("data.no_archive", tmp_path, "cse data pack RECIPE"):
         unpack_archive(tmp_path, silent)
     file = write(here / "data/a.tsv", "a")
-    with pytest.raises(CseError, match=r"a\.tsv/all\.tar: File exists"):
-        write_archive(archive_names([file]), ["r"], file / "all.tar", silent)
+    with refuses("data.archive_not_writable", "a.tsv"):
+        write_archive(archive_names([file]), file / "all.tar", silent)
 
 
-def test_another_file_in_the_way_is_kept(places, tmp_path):
+def test_a_different_file_is_kept(places, tmp_path):
     here = places("here")
-    write_archive(archive_names([write(here / "data/a.tsv", "a")]), ["r"], tmp_path / "all.tar", silent)
+    write_archive(archive_names([write(here / "data/a.tsv", "a")]), tmp_path / "all.tar", silent)
     there = places("there")
     write(there / "data/a.tsv", "mine")
-    with pytest.raises(CseError, match=r"a\.tsv exists already, with other content"):
+    with refuses("data.other_file_exists", "a.tsv"):
         unpack_archive(tmp_path / "all.tar", silent)
     assert (there / "data/a.tsv").read_text() == "mine"
 
 
-def forged(path, names, digests=None):
+def forged(path, *names, kind=tarfile.REGTYPE):
     """Write an archive by hand."""
-    with tarfile.open(path, "w") as tar:
-        content = json.dumps({"recipes": ["r"], "sha256": digests or dict.fromkeys(names, "0" * 64)}).encode()
-        for name, data in [(MANIFEST, content), *((name, b"evil") for name in names)]:
+    with tarfile.open(path, "w:gz") as tar:
+        for name in names:
             about = tarfile.TarInfo(name)
-            about.size = len(data)
-            tar.addfile(about, io.BytesIO(data))
+            about.size, about.type, about.linkname = (4 if kind == tarfile.REGTYPE else 0), kind, "/etc/passwd"
+            tar.addfile(about, io.BytesIO(b"evil"))
     return path
 
 
-@pytest.mark.parametrize("name", ["../evil", "data/../../evil", "/etc/evil", "elsewhere/evil", "evil"])
+@pytest.mark.parametrize("name", ["../evil", "data/../../evil", "/etc/evil", "elsewhere/evil", "evil", "data"])
 def test_a_strangers_archive_writes_nowhere_else(places, tmp_path, name):
     places("there")
-    with pytest.raises(CseError, match="no file of `cse data pack`"):
-        unpack_archive(forged(tmp_path / "evil.tar", [name]), silent)
+    with refuses("data.foreign_archive", name):
+        unpack_archive(forged(tmp_path / "evil.tar", "data/good", name), silent)
     assert not list(tmp_path.rglob("evil"))
+    assert not list(tmp_path.rglob("good"))
 
 
-def test_links_and_files_the_manifest_does_not_name_are_refused(places, tmp_path):
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE])
+def test_links_in_archives_are_refused(places, tmp_path, kind):
     places("there")
-    with tarfile.open(forged(tmp_path / "evil.tar", []), "a") as tar:
-        link = tarfile.TarInfo("data/link")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        tar.addfile(link)
-    with pytest.raises(CseError, match="data/link"):
-        unpack_archive(tmp_path / "evil.tar", silent)
+    with refuses("data.foreign_archive", "data/link"):
+        unpack_archive(forged(tmp_path / "evil.tar", "data/link", kind=kind), silent)
 
 
-def test_damage_is_told_and_leaves_nothing(places, tmp_path):
-    places("there")
-    with pytest.raises(CseError, match=r"data/a is damaged"):
-        unpack_archive(forged(tmp_path / "a.tar", ["data/a"]), silent)
-    with pytest.raises(CseError, match="1 files are cut off, among them data/b"):
-        unpack_archive(forged(tmp_path / "b.tar", [], {"data/b": "0" * 64}), silent)
-    (tmp_path / "c.tar").write_bytes(b"no archive at all")
-    with pytest.raises(CseError, match="not an archive"):
-        unpack_archive(tmp_path / "c.tar", silent)
-    with pytest.raises(CseError, match="no archive at"):
+def test_damage_is_found_and_leaves_nothing(places, tmp_path):
+    here = places("here")
+    text = "".join(f"sentence {number}\n" for number in range(5000))
+    write_archive(archive_names([write(here / "data/a.tsv", text)]), tmp_path / "all.tar", silent)
+    there, whole = places("there"), (tmp_path / "all.tar").read_bytes()
+    assert gzip.decompress(whole)
+    flipped = [whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :] for at in range(40, len(whole), len(whole) // 20)]
+    for number, content in enumerate([*flipped, whole[:-5], whole[: len(whole) // 2], b"no archive at all", b""]):
+        damaged = tmp_path / f"{number}.tar"
+        damaged.write_bytes(content)
+        with refuses("data.damaged_archive", damaged):
+            unpack_archive(damaged, silent)
+    with refuses("data.no_archive", "none.tar"):
         unpack_archive(tmp_path / "none.tar", silent)
-    assert not (tmp_path / "there/data").exists() or not list((tmp_path / "there/data").iterdir())
+    assert not (there / "data").exists()
+    unpack_archive(tmp_path / "all.tar", silent)
+    assert (there / "data/a.tsv").read_text() == text

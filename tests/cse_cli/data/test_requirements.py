@@ -10,10 +10,10 @@ from cse_cli.data.check import requirements_of
 from cse_cli.data.requirements import availability, fetch, parse_requirements
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, merged_requirements, requirements
-from registry import hub, models
-from registry.errors import MissingError
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import recipe
+from registry.resources import hub, models
+from tests.support.command import cse
+from tests.support.errors import refuses
+from tests.support.shrunken import recipe
 
 
 def silent(*_):
@@ -50,7 +50,7 @@ def test_without_training_the_training_text_is_not_needed():
     assert ("dataset", "wiki1m", "train") not in needs("bert_avg_en")
 
 
-def test_an_encoder_fitted_to_the_evaluators_sentences_needs_their_whole_data_sets():
+def test_an_encoder_fitted_to_evaluators_needs_whole_data_sets():
     fitted = needs("bert_whitening_en", 'encoders.white.fit_on="target"')
     assert ("dataset", "stsb", "all") in fitted
     assert ("dataset", "sickr", "all") in fitted
@@ -114,55 +114,47 @@ def test_what_can_be_fetched_says_from_where_and_how_much(nothing_cached):
     one = availability(Requirement("model", "bert-base-uncased"))
     assert (one.state, one.origin) == ("fetchable", "hf:google-bert/bert-base-uncased@86b5e0934494")
     assert one.bytes == pytest.approx(441e6, rel=0.01)
-    assert availability(Requirement("dataset", "wiki1m", "train")).licence == "CC BY-SA (Wikipedia)"
+    assert availability(Requirement("dataset", "wiki1m", "train")).license == "CC BY-SA (Wikipedia)"
 
 
 def test_a_missing_file_says_what_makes_it(nothing_cached, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     one = availability(merged_requirements([load("ifcl_en").recipe])[0])
     assert one.state == "missing"
-    assert one.action == (
-        "make the German side once: cse data translate wiki1m --model google-t5/t5-base --to de "
-        "--output wiki1m_en_de.tsv"
-    )
+    command = "cse data translate wiki1m --model google-t5/t5-base --to de --output wiki1m_en_de.tsv"
+    assert one.action == f"create the German translation: {command}"
     Path("wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
     assert availability(one.requirement).state == "here"
     told = [one.command for one in requirements(load("augmentation_quality_en").recipe) if one.kind == "file"]
     assert told == ["cse data translate stsb_test_text --model google-t5/t5-base --to de --output stsb_test_en_de.tsv"]
     vectors = next(one for one in requirements(load("glove_en").recipe) if one.kind == "file")
-    assert availability(vectors).action.startswith("fetch it once: curl -LO https://nlp.stanford.edu/data/glove")
+    assert availability(vectors).action.startswith("download it: curl -LO https://nlp.stanford.edu/data/glove")
 
 
-def test_a_model_that_nobody_publishes_is_not_looked_for_on_the_hub(nothing_cached):
+def test_an_unpublished_model_is_not_searched_on_the_hub(nothing_cached):
     one = availability(Requirement("model", "mini_zh"), ask_hub=True)
     assert (one.state, one.problem) == ("missing", "model 'mini_zh' is not on this machine, and it is not published")
-    assert one.action == "put its folder, mini_zh, below the folder that CSE_MODELS names"
+    assert one.action == "put its directory mini_zh into the directory that CSE_MODELS names"
 
 
-def test_everything_that_is_missing_is_told_before_the_first_download(nothing_cached, monkeypatch, tmp_path):
+def test_all_missing_ones_are_reported_before_a_download(nothing_cached, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hub, "unreachable", lambda: None)
     monkeypatch.setattr(models, "locate", lambda *_, **__: pytest.fail("downloaded"))
     wanted = [*merged_requirements([load("ifcl_zh").recipe]), *merged_requirements([load("glove_en").recipe])]
-    with pytest.raises(MissingError) as caught:
+    expected = ["wiki_zh_yue.tsv", "glove.840B.300d.txt", "Cantonese translation: cse data translate wiki_zh", "MB"]
+    with refuses("data.missing_requirement", *expected, "nothing was downloaded") as caught:
         fetch(wanted, silent)
-    told = str(caught.value)
-    assert told.startswith("2 things that the run needs cannot be had:")
-    assert "file wiki_zh_yue.tsv" in told
-    assert "file glove.840B.300d.txt" in told
-    assert "make the Cantonese side once: cse data translate wiki_zh" in told
-    assert "would be downloaded" in told
-    assert told.endswith("nothing was downloaded")
+    assert caught.value.exit_code == 3
 
 
 def test_without_a_network_all_downloads_are_missing(nothing_cached, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
-    with pytest.raises(MissingError) as caught:
+    expected = ["model bert-base-uncased (441.1 MB), dataset stsb/dev (86.4 kB): not on this machine, and HF_HUB"]
+    with refuses("data.missing_requirement", *expected) as caught:
         fetch(parse_requirements(["bert-base-uncased", "stsb/dev"]), silent)
-    told = str(caught.value)
-    assert told.startswith("2 things")
-    assert "model bert-base-uncased (441.1 MB), dataset stsb/dev (86.4 kB): not on this machine, and HF_HUB" in told
-    assert told.count("HF_HUB_OFFLINE forbids") == told.count("cse data pack") == 1  # one reason, told once
+    message = str(caught.value)
+    assert message.count("HF_HUB_OFFLINE forbids") == message.count("cse data pack") == 1  # grouped by reason
 
 
 def test_an_unknown_data_set_is_told_with_the_nearest_name():
@@ -178,7 +170,7 @@ def test_shared_archives_are_counted_once(nothing_cached):
     assert module.download_size(found) == module.download_size(found[:1])
 
 
-def test_what_all_runs_of_a_study_lack_is_told_once_before_the_first(folder, parts, capsys):
+def test_requirements_of_a_study_are_reported_once(folder, parts, capsys):
     recipe(folder, parts)
     (folder / "lacking.toml").write_text(
         '[study]\ntitle = "Lacking"\nrecipe = "small.toml"\nseeds = 3\nset = ["encoders.online.model=/no/such/model"]\n'

@@ -12,6 +12,7 @@ from cse_cli.data import files, sources
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, MissingError, UnknownNameError
+from tests.support.errors import refuses
 
 
 def write(folder, name, lines):
@@ -25,7 +26,7 @@ def cells(data, column="text"):
     return list(open_text(data, {column}).cells(column))
 
 
-def test_own_text_is_read_line_by_line_and_blank_lines_are_counted(tmp_path):
+def test_text_is_read_by_line_and_blank_lines_are_counted(tmp_path):
     lines = ["a", "", "b\u2028c\x85\x0c", "  \t ", "f"]
     for name in ("t.txt", "t.txt.gz"):
         text = open_text(Data(file=write(tmp_path, name, lines)), {"text"})
@@ -36,7 +37,7 @@ def test_own_text_is_read_line_by_line_and_blank_lines_are_counted(tmp_path):
 
 @pytest.mark.parametrize("name", ["t.txt", "t.tsv"])
 @pytest.mark.parametrize("packed", ["", ".gz"])
-def test_line_ends_and_byte_order_marks_of_other_systems_are_no_text(tmp_path, name, packed):
+def test_line_ends_and_byte_order_marks_are_removed(tmp_path, name, packed):
     content = ("\ufeff" + ("text\r\n" if name == "t.tsv" else "") + "a b\r\nc\r\n").encode()
     path = tmp_path / f"{name}{packed}"
     path.write_bytes(gzip.compress(content) if packed else content)
@@ -52,40 +53,51 @@ def test_a_tsv_has_the_columns_of_its_header_and_literal_quotes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "message"),
+    ("name", "lines", "code", "values"),
     [
-        ("t.tsv", ["text\ttranslation", "a\tb", "", "c"], r"t\.tsv:4: 1 column where 2 are expected"),
-        ("t.tsv", ["text\ttranslation", "a\tb\tc"], r"t\.tsv:2: 3 columns where 2 are expected"),
-        ("t.tsv", ["text\ttext", "a\tb"], "must name the columns, each once"),
-        ("t.csv", ["text,translation", '"a, b",c', "d"], r"t\.csv:3: 1 column where the header has 2"),
-        ("t.jsonl", ['{"text": "a", "translation": "b"}', '{"text": "c"}'], "row 2: column 'translation' has no value"),
-        ("t.jsonl", ['{"text": 1, "translation": "b"}'], "column 'text' holds int64, not text"),
-        ("t.jsonl", ['{"text": "2012-01-01", "translation": "b"}'], "column 'text' holds timestamp"),
-        ("t.jsonl", ['{"text": "a", "translation": "b"}', "{"], "cannot be read to its end: JSON parse error"),
+        ("t.tsv", ["text\ttranslation", "a\tb", "", "c"], "malformed_row", ["t.tsv:4", "1 cell,", "2"]),
+        ("t.tsv", ["text\ttranslation", "a\tb\tc"], "malformed_row", ["t.tsv:2", "3 cells", "2"]),
+        ("t.tsv", ["text\ttext", "a\tb"], "bad_header", ["t.tsv:1", "text\\ttext"]),
+        (
+            "t.jsonl",
+            ['{"text": "a", "translation": "b"}', '{"text": "c"}'],
+            "missing_value",
+            ["row 2", "'translation'"],
+        ),
+        ("t.jsonl", ['{"text": null, "translation": "b"}'], "missing_value", ["row 1", "'text'"]),
+        ("t.jsonl", ['{"text": 1, "translation": "b"}'], "not_strings", ["'text'", "int64"]),
+        ("t.jsonl", ['{"text": "2012-01-01", "translation": "b"}'], "not_strings", ["'text'", "timestamp"]),
+        ("t.jsonl", ['{"text": "a", "translation": "b"}', "{"], "unreadable_file", ["t.jsonl", "JSON parse error"]),
     ],
 )
-def test_malformed_rows_are_told_with_their_place(tmp_path, name, lines, message):
-    with pytest.raises(CseError, match=message):
+def test_malformed_rows_are_errors_with_their_place(tmp_path, name, lines, code, values):
+    with refuses(f"data.{code}", *values):
         open_text(Data(file=write(tmp_path, name, lines)), {"text", "translation"})
 
 
+def test_a_short_row_of_a_csv_is_an_error_with_its_line(tmp_path):
+    path = write(tmp_path, "t.csv", ["text,translation", '"a, b",c', "d"])
+    with pytest.raises(CseError, match=r"t\.csv:3"):
+        open_text(Data(file=path), {"text", "translation"})
+
+
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "code", "values"),
     [
-        ("t.txt", b"a\nb\xff\n", r"t\.txt:2: not UTF-8"),
-        ("t.txt.gz", gzip.compress(b"a\nb\n" * 999, mtime=0)[:-20], "cannot be read to its end"),
-        ("t.txt.gz", b"a\n", "Not a gzipped file"),
-        ("t.parquet", b"PAR1 and nothing", "cannot be read to its end"),
-        ("t.txt", b"", "no sentences"),
-        ("t.txt", b"\n \n", "no sentences"),
-        ("t.jsonl", b"", "no sentences"),
+        ("t.txt", b"a\nb\xff\n", "not_utf8", ["t.txt:2"]),
+        ("t.txt.gz", gzip.compress(b"a\nb\n" * 999, mtime=0)[:-20], "unreadable_file", ["t.txt.gz"]),
+        ("t.txt.gz", b"a\n", "unreadable_file", ["Not a gzipped file"]),
+        ("t.parquet", b"PAR1 and nothing", "unreadable_file", ["t.parquet"]),
+        ("t.txt", b"", "no_sentences", ["t.txt"]),
+        ("t.txt", b"\n \n", "no_sentences", ["t.txt"]),
+        ("t.jsonl", b"", "no_sentences", ["t.jsonl"]),
     ],
 )
-def test_damaged_and_empty_files_are_told(tmp_path, name, content, message, home):
+def test_damaged_and_empty_files_are_errors(tmp_path, name, content, code, values, home):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(CseError, match=message):
+    with refuses(f"data.{code}", *values):
         open_text(Data(file=str(tmp_path / name)), {"text"})
-    assert not list((home / "cache").rglob("*.json")) or message == "no sentences"
+    assert not list((home / "cache").rglob("*.json")) or code == "no_sentences"
 
 
 def test_all_formats_give_the_same_rows(tmp_path):
@@ -128,10 +140,10 @@ def test_folders_globs_and_lists_are_one_text(tmp_path):
     assert cells(Data(file=str(tmp_path / "**" / "[23].txt"))) == ["b", "c"]
     assert cells(Data(file=(str(tmp_path / "d/e"), str(tmp_path / "d/2.txt")))) == ["c", "b"]
     write(tmp_path, "d/4.tsv", ["text", "a"])
-    with pytest.raises(CseError, match="files of several formats"):
+    with refuses("data.mixed_formats", "4.tsv"):
         open_text(Data(file=str(tmp_path / "d")), {"text"})
     write(tmp_path, "d/5.tsv", ["a", "b"])
-    with pytest.raises(CseError, match=r"its columns are a where 4\.tsv has text"):
+    with refuses("data.mixed_columns", "5.tsv", "columns a", "4.tsv"):
         open_text(Data(file=str(tmp_path / "d" / "*.tsv")), {"text"})
 
 
@@ -141,13 +153,12 @@ def test_another_column_is_read_as_the_text(tmp_path):
     with pytest.raises(UnknownNameError, match="Did you mean 'sentence'"):
         open_text(Data(file=path, column="sentense"), {"text"})
     path = write(tmp_path, "u.jsonl", ['{"content": "a"}'])
-    with pytest.raises(CseError, match="its columns are content") as caught:
+    with refuses("data.unknown_column", "content", "data.column"):
         open_text(Data(file=path), {"text"})
-    assert "data.column" in str(caught.value)
     assert cells(Data(file=path, column="content")) == ["a"]
 
 
-def test_a_limit_takes_the_first_rows_and_changes_the_fingerprint(tmp_path):
+def test_a_limit_selects_rows_and_changes_the_fingerprint(tmp_path):
     path = write(tmp_path, "t.txt", ["a", "b", "c"])
     whole, cut = open_text(Data(file=path), {"text"}), open_text(Data(file=path, limit=2), {"text"})
     assert (cut.rows, list(cut.cells("text"))) == (2, ["a", "b"])
@@ -155,7 +166,7 @@ def test_a_limit_takes_the_first_rows_and_changes_the_fingerprint(tmp_path):
     assert whole.fingerprint != cut.fingerprint
 
 
-def test_generated_rows_are_counted_against_the_catalogue():
+def test_generated_rows_are_counted_against_the_catalog():
     text = open_text(Data(dataset=("graded_pairs",), limit=7000), {"text", "translation"})
     assert (text.rows, text.columns) == (6000, ("text", "translation"))
     assert list(text.digests) == ["graded_pairs/train"]
@@ -163,58 +174,64 @@ def test_generated_rows_are_counted_against_the_catalogue():
 
 
 @pytest.mark.data
-def test_data_sets_are_one_after_the_other_and_have_the_digest_of_the_catalogue():
-    from registry import catalogue
+def test_data_sets_are_concatenated_and_have_catalog_digests():
+    from registry.resources import catalog
 
     names = ("wiki1m_prefix", "wiki_zh")
     text = open_text(Data(dataset=names, limit=11915), {"text"})
     assert text.rows == 11915
     rows = list(text.cells("text"))
-    assert rows[0] == next(catalogue.locate(names[0], "train").rows())[0]
-    assert rows[11914] == next(catalogue.locate(names[1], "train").rows())[0]
+    assert rows[0] == next(catalog.locate(names[0], "train").rows())[0]
+    assert rows[11914] == next(catalog.locate(names[1], "train").rows())[0]
     for name in names:
-        assert text.digests[f"{name}/train"] == catalogue.locate(name, "train").digest
+        assert text.digests[f"{name}/train"] == catalog.locate(name, "train").digest
 
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["multi30k_en_de", "ntrex_yue_zh", "wiki1m_prefix"])
-def test_builders_read_what_the_catalogue_reads(name):
-    from registry import catalogue
+def test_builders_read_what_the_catalog_reads(name):
+    from registry.resources import catalog
 
-    source = catalogue.locate(name, "train")
+    source = catalog.locate(name, "train")
     assert sources.plain_files(source) is not None
     for column in source.columns:
         assert cells(Data(dataset=(name,)), column) == [row[0] for row in source.read([column])]
 
 
-def test_a_missing_translation_says_how_to_make_one(tmp_path):
+def test_a_missing_translation_explains_how_to_create_it(tmp_path):
     path = write(tmp_path, "t.txt", ["a"])
-    with pytest.raises(CseError, match=f"file '{path}' has no column 'translation'; its columns are text") as caught:
+    with refuses("data.unknown_column", path, "'translation'", f"cse data translate {path} --model MODEL"):
         open_text(Data(file=path), {"text", "translation"})
-    assert f"`cse data translate {path} --model MODEL`" in str(caught.value)
-    with pytest.raises(CseError, match="dataset 'graded_pairs/dev' has no column 'text'"):
+    with refuses("data.unknown_column", "'graded_pairs/dev'", "'text'"):
         open_text(Data(dataset=("graded_pairs",), split="dev"), {"text"})
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "code", "value"),
     [
-        ({}, "neither `dataset` nor `file`"),
-        ({"dataset": ("graded_pairs",), "file": "x.txt"}, "both `dataset` and `file`"),
-        ({"dataset": ("graded_pairs", "graded_pairs")}, "graded_pairs twice"),
-        ({"file": "/nowhere/x.txt"}, "no such file"),
-        ({"file": "/nowhere/*.txt"}, "no such file"),
-        ({"dataset": ("graded_pear",)}, "Did you mean 'graded_pairs'"),
-        ({"dataset": ("hf:wrong",)}, r"write hf:owner/name\[:config\]"),
+        ({}, "no_text", "`dataset`"),
+        ({"dataset": ("graded_pairs",), "file": "x.txt"}, "dataset_and_file", "`file`"),
+        ({"dataset": ("graded_pairs", "graded_pairs")}, "repeated_dataset", "'graded_pairs'"),
+        ({"file": "/nowhere/x.txt"}, "missing_file", "/nowhere/x.txt"),
+        ({"file": "/nowhere/*.txt"}, "missing_file", "/nowhere/*.txt"),
     ],
 )
-def test_what_cannot_be_read_is_refused(data, message):
-    with pytest.raises(CseError, match=message):
+def test_text_that_does_not_exist_is_an_error(data, code, value):
+    with refuses(f"data.{code}", value):
         open_text(Data(**data), {"text"})
 
 
-def test_unknown_formats_and_missing_data_sets_are_refused(tmp_path):
-    with pytest.raises(CseError, match=r"cannot tell how to read 't\.pdf'"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("graded_pear", "Did you mean 'graded_pairs'"), ("hf:wrong", r"hf:owner/name\[:config\]")],
+)
+def test_unknown_data_sets_are_errors(name, message):
+    with pytest.raises(CseError, match=message):
+        open_text(Data(dataset=(name,)), {"text"})
+
+
+def test_unknown_formats_and_missing_data_sets_are_errors(tmp_path):
+    with refuses("data.unknown_format", "t.pdf"):
         open_text(Data(file=write(tmp_path, "t.pdf", ["a"])), {"text"})
     with pytest.raises(MissingError):
         open_text(Data(dataset=("wiki_en",)), {"text"})
@@ -231,14 +248,14 @@ def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["json", "arrow"])
-def test_what_is_kept_of_a_file_is_made_again_where_it_is_damaged(tmp_path, home, suffix):
+def test_a_damaged_arrow_file_is_created_again(tmp_path, home, suffix):
     path = write(tmp_path, "t.txt", ["a", "b"])
     first = open_text(Data(file=path), {"text"})
     (kept,) = (home / "cache" / "text").glob(f"*.{suffix}")
     whole = kept.read_bytes()
     for damage in (whole[:20], *flipped(whole)):
         kept.write_bytes(damage)
-        with pytest.warns(UserWarning, match=r"\.arrow is damaged, .*and is made again") as told:
+        with pytest.warns(UserWarning, match=r"\.arrow is damaged and is created again") as told:
             text = open_text(Data(file=path), {"text"})
         assert len(told) == 1
         assert (text.fingerprint, list(text.cells("text"))) == (first.fingerprint, ["a", "b"])
@@ -251,11 +268,11 @@ def flipped(content):
         yield content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
 
 
-def test_a_cache_that_cannot_be_written_is_told(tmp_path, home):
+def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, home):
     path = write(tmp_path, "t.txt", ["a"])
     (home / "cache").mkdir(parents=True)
     (home / "cache" / "text").write_text("a file where a folder should be")
-    with pytest.raises(CseError, match="the cache cannot be written"):
+    with refuses("data.cache_not_writable", home / "cache"):
         open_text(Data(file=path), {"text"})
 
 
@@ -267,7 +284,7 @@ CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n\ufeff"),
 def test_any_cells_come_back_from_a_tsv(rows, tmp_path_factory):
     path = tmp_path_factory.mktemp("tsv") / "t.tsv"
     path.write_bytes("".join(f"{a}\t{b}\n" for a, b in [("text", "translation"), *rows]).encode())
-    found = files.open_files([path], None).require(("text", "translation"))
+    found = files.open_files([path], None).select(("text", "translation"))
     tables = [files.without_blanks(table).to_pydict() for table in found.tables()]
     read = [row for table in tables for row in zip(table["text"], table["translation"], strict=True)]
     assert read == [row for row in rows if row[0].strip() and row[1].strip()]

@@ -11,8 +11,8 @@ import pytest
 from cse_cli.data import tokens
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError, DiskError
 from tests.cse_cli.data.vocabularies import Words
+from tests.support.errors import refuses
 
 LINES = ["one two", "three", "four five six seven", "eight nine", "ten"]
 
@@ -35,7 +35,7 @@ def shards_of_two(monkeypatch):
 
 
 def files(home):
-    return sorted(path.name for path in (home / "cache" / "tokens").rglob("*.arrow"))
+    return sorted(path.name for path in (home / "cache" / "tokens").rglob("0*.arrow"))
 
 
 def test_tokens_come_back_as_the_vocabulary_made_them(text):
@@ -72,7 +72,7 @@ def test_another_vocabulary_length_or_text_has_another_file(text, tmp_path, home
 
 
 @pytest.mark.usefixtures("shards_of_two")
-def test_the_same_sentences_in_another_file_and_whole_shards_of_a_limited_text_are_not_made_again(path, tmp_path):
+def test_equal_sentences_and_full_shards_are_reused(path, tmp_path):
     words = Words()
     open_text(Data(file=str(path), limit=3), {"text"}).tokens("text", words, 5)
     assert words.asked == 3
@@ -86,22 +86,22 @@ def test_the_same_sentences_in_another_file_and_whole_shards_of_a_limited_text_a
 
 @pytest.mark.usefixtures("shards_of_two")
 @pytest.mark.parametrize("damage", [b"", b"ARROW1 and then nothing", None, 0.9])
-def test_only_a_damaged_shard_is_made_again_and_that_is_told_once(text, home, damage):
+def test_only_a_damaged_shard_is_created_again(text, home, damage):
     text.tokens("text", Words(), 5)
     second = next((home / "cache" / "tokens").rglob("00001-2.arrow"))
     whole = second.read_bytes()
     cut = whole[:-30] if damage is None else whole[: int(len(whole) * damage)] if isinstance(damage, float) else damage
     second.write_bytes(cut)
     words = Words()
-    with pytest.warns(UserWarning, match=r"00001-2\.arrow is damaged, .*and is made again") as told:
+    with pytest.warns(UserWarning, match=r"00001-2\.arrow is damaged and is created again") as told:
         column = text.tokens("text", words, 5)
     assert (len(told), words.asked) == (1, 2)
     assert column.take(range(5)) == Words().ids(LINES, 5)
 
 
 @pytest.mark.usefixtures("shards_of_two")
-@pytest.mark.parametrize("suffix", [".arrow", ".crc32"])
-def test_a_bit_that_flips_anywhere_in_a_shard_or_its_checksum_is_found(text, home, suffix):
+@pytest.mark.parametrize("suffix", [".arrow", ".json"])
+def test_a_flipped_bit_in_a_shard_or_its_note_is_found(text, home, suffix):
     text.tokens("text", Words(), 5)
     (first,) = (home / "cache" / "tokens").rglob(f"00000-2{suffix}")
     whole = first.read_bytes()
@@ -115,18 +115,18 @@ def test_a_bit_that_flips_anywhere_in_a_shard_or_its_checksum_is_found(text, hom
         assert first.read_bytes() == whole
 
 
-def test_a_shard_of_a_version_that_wrote_no_checksum_is_made_again(text, home):
+def test_a_shard_without_its_note_is_created_again(text, home):
     text.tokens("text", Words(), 5)
-    (note,) = (home / "cache" / "tokens").rglob("*.crc32")
+    (note,) = (home / "cache" / "tokens").rglob("*.json")
     note.unlink()
-    with pytest.warns(UserWarning, match="or of an earlier version without checksums") as told:
+    with pytest.warns(UserWarning, match="is damaged and is created again") as warned:
         assert text.tokens("text", Words(), 5).take(range(5)) == Words().ids(LINES, 5)
-    assert len(told) == 1
+    assert len(warned) == 1
     assert note.exists()
 
 
 @pytest.mark.usefixtures("shards_of_two")
-def test_a_stop_on_the_way_keeps_whole_shards_and_nothing_else(text, home):
+def test_a_stop_keeps_finished_shards_only(text, home):
     class Stops(Words):
         def ids(self, texts, max_length):
             if "four five six seven" in texts:
@@ -136,40 +136,41 @@ def test_a_stop_on_the_way_keeps_whole_shards_and_nothing_else(text, home):
     with pytest.raises(KeyboardInterrupt):
         text.tokens("text", Stops(), 5)
     (folder,) = (home / "cache" / "tokens").iterdir()
-    assert sorted(path.name for path in folder.iterdir()) == ["00000-2.arrow", "00000-2.crc32", "lock"]
+    assert sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") == ["00000-2.arrow", "00000-2.json"]
     words = Words()
     text.tokens("text", words, 5)
     assert words.asked == 3
 
 
-def test_what_a_killed_process_left_is_cleared_away(text, home):
+def test_the_draft_of_a_killed_process_is_replaced(text, home):
     text.tokens("text", Words(), 5)
     (whole,) = (home / "cache" / "tokens").rglob("*.arrow")
-    whole.rename(whole.with_name("tmpabc123"))
+    whole.rename(whole.with_name(f"tmp-{whole.name}"))
     text.tokens("text", Words(), 5)
-    assert sorted(path.name for path in whole.parent.iterdir()) == ["00000-5.arrow", "00000-5.crc32", "lock"]
+    names = sorted(path.name for path in whole.parent.iterdir() if path.suffix != ".lock")
+    assert names == ["00000-5.arrow", "00000-5.json"]
 
 
-def test_a_cache_that_cannot_be_written_is_told(text, home):
+def test_a_cache_that_cannot_be_written_is_an_error(text, home):
     (home / "cache").mkdir(parents=True, exist_ok=True)
     (home / "cache" / "tokens").write_text("a file where a folder should be")
-    with pytest.raises(CseError, match="the cache cannot be written"):
+    with refuses("data.cache_not_writable", home / "cache" / "tokens"):
         text.tokens("text", Words(), 5)
 
 
-def test_a_full_disk_is_told_and_nothing_half_written_is_left(tmp_path, home):
+def test_a_full_disk_is_an_error_and_leaves_no_partial_file(tmp_path, home):
     (tmp_path / "long.txt").write_text("".join(f"{'word ' * 90}{i}\n" for i in range(2000)))
     long = open_text(Data(file=str(tmp_path / "long.txt")), {"text"})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))  # the tokens take 0.7 MB
     try:
-        with pytest.raises(DiskError, match="the cache cannot be written: File too large") as caught:
+        with refuses("data.cache_not_writable", "File too large") as caught:
             long.tokens("text", Words(), 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.exit_code == 4
     (folder,) = (home / "cache" / "tokens").iterdir()
-    assert [path.name for path in folder.iterdir()] == ["lock"]
+    assert [path.name for path in folder.iterdir() if path.suffix != ".lock"] == []
 
 
 def test_two_at_once_make_one_file(text):
@@ -192,13 +193,13 @@ def test_two_at_once_make_one_file(text):
 def test_the_number_of_processes(monkeypatch, asked, cores, shards, count):
     monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", asked)
     monkeypatch.setattr(tokens, "usable_threads", lambda: cores)
-    assert tokens.processes(shards) == count
+    assert tokens.tokenizer_processes(shards) == count
 
 
 def test_a_wrong_number_of_processes_is_told(monkeypatch):
     monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", "many")
-    with pytest.raises(CseError, match="CSE_TOKENIZE_PROCESSES=many is not a number"):
-        tokens.processes(1)
+    with refuses("data.bad_process_count", "CSE_TOKENIZE_PROCESSES", "many"):
+        tokens.tokenizer_processes(1)
 
 
 @pytest.mark.process
@@ -237,7 +238,7 @@ if __name__ == "__main__":
 
 @pytest.mark.process
 @pytest.mark.parametrize("count", ["1", "2"])
-def test_a_killed_process_keeps_its_whole_shards_and_leaves_no_process(tmp_path, home, count):
+def test_a_killed_process_keeps_shards_and_leaves_no_process(tmp_path, home, count):
     lines = [*(f"s{i}" for i in range(tokens.SHARD)), "stuck", "end"]
     (tmp_path / "long.txt").write_text("\n".join(lines))
     (tmp_path / "run.py").write_text(KILLED)

@@ -10,8 +10,8 @@ from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import recipe
+from tests.support.command import cse
+from tests.support.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
 
@@ -105,26 +105,25 @@ def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, caps
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "values"),
     [
-        (["--tasks", "sts99"], "unknown task 'sts99'. Did you mean 'sts'"),
-        (["--tasks", ""], "unknown task ''"),
-        (["--tasks", "stsb/devv"], "dataset 'stsb' has no split 'devv'. Did you mean 'dev'?"),
-        (["--tasks", "wiki1m/train"], "'wiki1m/train' has no scored pairs"),
-        (["--tasks", "transfr"], "Did you mean 'transfer'"),
-        (["--tasks", "mutual_information"], "looks through the views of a recipe"),
-        (["--set", "sts.bootstap=3"], "Did you mean 'bootstrap'"),
-        (["--pooling", "meen"], "Did you mean 'mean'"),
-        (["--pooling", "mask"], "takes the state at the template's {mask}, and there is none"),
-        (["--template", "no gap"], "the template 'no gap' has no gap for the sentence"),
-        (["--batch-size", "0"], "--batch-size"),
-        (["--max-length", "2"], "--max-length"),
+        (["--tasks", "sts99"], ("'sts99'", "'sts'")),
+        (["--tasks", ""], ("''",)),
+        (["--tasks", "stsb/devv"], ("'stsb'", "'devv'", "'dev'")),
+        (["--tasks", "wiki1m/train"], ("'wiki1m/train'",)),
+        (["--tasks", "mutual_information"], ("views", "recipe")),
+        (["--set", "sts.bootstap=3"], ("'bootstrap'",)),
+        (["--pooling", "meen"], ("'mean'",)),
+        (["--pooling", "mask"], ("{mask}",)),
+        (["--template", "no gap"], ("'no gap'",)),
+        (["--batch-size", "0"], ("--batch-size",)),
+        (["--max-length", "2"], ("--max-length",)),
     ],
 )
-def test_evaluate_refuses(options, says, parts, capsys):
+def test_evaluate_refuses(options, values, parts, capsys):
     code, out, err = evaluate(parts.models["bert"], *options, capsys=capsys)
     assert (code, out) == (2, "")
-    assert says in err
+    assert [value for value in values if value not in err] == []
     assert "Traceback" not in err
 
 

@@ -11,8 +11,8 @@ from cse_cli.core.devices import choose
 from cse_cli.evaluation import encoder as encoding
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry.encoders.transformer import TransformerEncoder
-from tests.fakes import FakeEncoder
-from tests.tiny import sentences, tiny_bert
+from tests.support.fakes import FakeEncoder
+from tests.support.tiny import sentences, tiny_bert
 
 TEXTS = sentences(23)
 
@@ -29,9 +29,9 @@ class Counting(FakeEncoder):
         super().__init__()
         self.shapes = []
 
-    def represent(self, tokens, embeddings=None):
+    def encode_for_eval(self, tokens, embeddings=None):
         self.shapes.append(tuple(tokens.ids.shape))
-        return super().represent(tokens, embeddings)
+        return super().encode_for_eval(tokens, embeddings)
 
     @property
     def rows(self):
@@ -61,7 +61,7 @@ def test_the_order_changes_nothing(encoder):
     torch.testing.assert_close(shuffled, encode(encoder)(TEXTS)[order], rtol=0, atol=1e-6)
 
 
-def test_each_distinct_sentence_is_encoded_once_and_equal_ones_are_equal():
+def test_each_distinct_sentence_is_encoded_once():
     encoder = Counting()
     vectors = encode(encoder, batch_tokens=6)(["a b", "c", "a b", "d e f", "c", "a b"])
     assert encoder.rows == 3
@@ -118,7 +118,7 @@ def test_what_was_asked_before_costs_nothing():
     assert encoder.rows == 4
 
 
-def test_a_batch_has_no_more_tokens_than_asked_for_unless_one_sentence_has():
+def test_batches_have_at_most_the_given_tokens():
     encoder = Counting()
     encode(encoder, batch_tokens=12)([f"{'a ' * n}b" for n in range(9)] * 2 + [f"c {'a ' * n}" for n in range(7)])
     assert encoder.largest <= 12
@@ -126,18 +126,18 @@ def test_a_batch_has_no_more_tokens_than_asked_for_unless_one_sentence_has():
     assert encoder.largest <= 12
 
 
-def test_memory_is_bounded_and_what_was_forgotten_is_encoded_again():
+def test_the_cache_is_bounded():
     encoder = Counting()
     row = 8 * 4
-    shared = SentenceEncoder(encoder, choose("cpu"), 80, 64, kept=3 * row)
+    shared = SentenceEncoder(encoder, choose("cpu"), 80, 64, cache_bytes=3 * row)
     texts = [f"{a} {b}" for a in "abcd" for b in "xy"]
     whole = shared(texts)
-    assert shared._cache.held <= 3 * row
+    assert len(shared._cache) <= 3
     assert encoder.rows == 8
     # 1e-6, as batches of any size agree: an Intel Xeon rounds the products of two rows otherwise than those of eight.
     torch.testing.assert_close(shared(texts[:2]), whole[:2], rtol=0, atol=1e-6)
     assert encoder.rows > 8
-    assert shared._cache.held <= 3 * row
+    assert len(shared._cache) <= 3
 
 
 def test_a_call_is_answered_whole_however_many_parts_it_comes_in(monkeypatch):
@@ -150,7 +150,7 @@ def test_a_call_is_answered_whole_however_many_parts_it_comes_in(monkeypatch):
     torch.testing.assert_close(parts, encode(encoder)(texts), rtol=0, atol=1e-6)
 
 
-def test_longer_sentences_join_a_batch_only_until_it_is_worth_its_call(monkeypatch):
+def test_longer_sentences_join_only_small_batches(monkeypatch):
     monkeypatch.setattr(encoding, "ENOUGH", 6)
     encoder = Counting()
     encode(encoder, batch_tokens=1000)(["a b c", "d", "a b", "c d", "e", "f g", "d e f"])

@@ -1,14 +1,13 @@
 """When an encoder that is fitted is fitted, and to what."""
 
-import pytest
 import torch
 
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.recipe.schema import Evaluate
-from registry.errors import CseError
 from registry.types import Evaluator
-from tests.fakes import FakeEncoder
+from tests.support.errors import refuses
+from tests.support.fakes import FakeEncoder
 
 
 class Fitted(FakeEncoder):
@@ -26,7 +25,7 @@ class Fitted(FakeEncoder):
         self.fitting = False
         self.targets.append(list(target))
 
-    def represent(self, tokens, embeddings=None):
+    def encode_for_eval(self, tokens, embeddings=None):
         return torch.zeros(tokens.rows, 2) if self.fitting else torch.full((tokens.rows, 2), float(len(self.targets)))
 
 
@@ -61,6 +60,6 @@ def test_once_for_a_state_or_for_each_evaluator_or_never():
     assert each.targets[2] == ["z"]
 
 
-def test_an_evaluator_without_sentences_of_its_own_is_named():
-    with pytest.raises(CseError, match="evaluator 'empty' gives no sentences of its own"):
+def test_an_evaluator_without_sentences_is_named():
+    with refuses("evaluate.no_sentences_to_fit", "'empty'"):
         evaluate(Fitted("each"), {"empty": Asks()}, Evaluate(), choose("cpu"))

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from tests.cse_cli.jobs.running import cse
-from tests.records import states
-from tests.shrunken import recipe
+from tests.support.command import cse
+from tests.support.records import states
+from tests.support.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
 DRAWN = {f"{name}.{suffix}" for name in ("training_curve", "similarity_dev") for suffix in ("svg", "png")}
@@ -32,7 +32,7 @@ def test_a_run_leaves_its_figures_in_its_folder(run, home):
     assert names(folder) == DRAWN
 
 
-def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, monkeypatch):
+def test_a_failing_figure_is_a_warning_not_a_failed_run(run, home, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("no width")
 
@@ -45,7 +45,7 @@ def test_a_figure_that_fails_costs_a_warning_and_no_run(run, home, monkeypatch):
     assert states() == ["FINISHED"]
 
 
-def test_matplotlib_that_cannot_be_imported_costs_a_warning_and_no_run(run, home, monkeypatch):
+def test_missing_matplotlib_is_a_warning_not_a_failed_run(run, home, monkeypatch):
     monkeypatch.delitem(sys.modules, "cse_cli.analysis.run_figures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, err = run()

@@ -14,16 +14,17 @@ from cse_cli.evaluation.model import load_model
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.runs.model import model_of_run, note_model_digests
 from cse_cli.runs.record import About
-from registry import catalogue
 from registry.errors import CseError, MissingError
-from tests.shrunken import pairs
-from tests.tiny import tiny_bert
+from registry.resources import catalog
+from tests.support.errors import refuses
+from tests.support.shrunken import pairs
+from tests.support.tiny import tiny_bert
 
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "read_pairs", pairs)
-    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: "digest")
+    monkeypatch.setattr(catalog, "read_pairs", pairs)
+    monkeypatch.setattr(catalog, "fingerprint", lambda name, split: "digest")
 
 
 @pytest.mark.parametrize(("asked", "used"), [(None, 64), (16, 16), (500, 64)])
@@ -67,7 +68,7 @@ def test_missing_data_is_told_before_a_model_is_opened(tmp_path, monkeypatch):
         score_models([str(tiny_bert(tmp_path))], parse_tasks("transfer"), Settings(None, None, 8, "cpu"))
 
 
-def test_a_missing_second_model_is_told_before_the_first_is_scored(tmp_path, monkeypatch):
+def test_a_missing_model_is_an_error_before_any_score(tmp_path, monkeypatch):
     monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
     with pytest.raises(MissingError, match="does not exist"):
         score_models([str(tiny_bert(tmp_path)), "./nowhere"], parse_tasks("stsb"), Settings(None, None, 8, "cpu"))
@@ -94,7 +95,7 @@ def test_a_run_id_means_its_model():
 
 
 @pytest.mark.parametrize("asked", ["a run", "a folder"])
-def test_a_model_that_is_not_what_its_run_saved_is_told_before_anything_is_scored(tmp_path, monkeypatch, asked):
+def test_a_changed_model_is_an_error_before_any_score(tmp_path, monkeypatch, asked):
     shutil.copytree(tiny_bert(tmp_path), model := saved_run("abc123"), dirs_exist_ok=True)
     (model / "README.md").write_text("a card, which people may change")
     noted = note_model_digests(model.parent)
@@ -110,7 +111,7 @@ def test_a_model_that_is_not_what_its_run_saved_is_told_before_anything_is_score
     content[len(content) // 2] ^= 1
     weights.write_bytes(content)
     for act in (lambda: score_models([name], *plan), lambda: load_model(name)):
-        with pytest.raises(CseError, match=rf"{weights} changed after the run"):
+        with refuses("runs.damaged_model", weights):
             act()
     weights.unlink()
     with pytest.raises(CseError, match=f"{weights} is missing"):

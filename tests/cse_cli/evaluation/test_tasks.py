@@ -7,8 +7,9 @@ import pytest
 from cse_cli.core.results import STS_TASKS
 from cse_cli.evaluation.tasks import parse_tasks
 from registry import EVALUATORS
-from registry.errors import CseError, MissingError, UnknownNameError
+from registry.errors import CseError, MissingError
 from registry.types import Evaluator
+from tests.support.errors import refuses
 
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 GEOMETRY = ("alignment_uniformity", "similarity_profile", "singular_values")
@@ -66,67 +67,59 @@ def test_a_file_of_pairs(tmp_path, monkeypatch):
     assert found["own.tsv"].params["file"] == "own.tsv"
     assert (found["own.tsv"].params["bootstrap"], found["stsb"].params["bootstrap"]) == (9, 5)
     assert sorted(found["own.tsv"].changed) == ["bootstrap", "score_column"]
-    with pytest.raises(CseError, match=r"own\.tsv:1: no column 'score'"):
+    with pytest.raises(CseError, match=r"own\.tsv:1:.*'score'"):
         parse_tasks("own.tsv")
-    with pytest.raises(MissingError, match=r"Did you mean 'own\.tsv'"):
+    with pytest.raises(MissingError, match=r"'own\.tsv'"):
         parse_tasks("owm.tsv")
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("asked", "code", "values"),
     [
-        ("stsbb", "unknown task 'stsbb'. Did you mean 'stsb'"),
-        ("st", "Did you mean 'sts' or 'stsb'?"),
-        ("transfr", "Did you mean 'transfer'?"),
-        ("geometri", "Did you mean 'geometry'?"),
-        ("sst", "'sst2'"),
-        ("alignment_unifomity", "Did you mean 'alignment_uniformity'"),
-        ("stsb,", "unknown task ''"),
-        ("stsb/tset", "dataset 'stsb' has no split 'tset'. Did you mean 'test'?"),
-        ("wiki1m/tset", "dataset 'wiki1m' has no split 'tset'"),
-        ("graded_pairs/train", "'graded_pairs/train' has no scored pairs"),
-        ("wiki1m", "'wiki1m' has no scored pairs"),
-        ("mr/test", "'mr/test': mr has its own protocol and takes no split"),
-        ("mutual_information", "evaluator 'mutual_information' looks through the views of a recipe"),
-        ("sts_average", "sts_average: evaluator 'sts_average' needs 'datasets'"),
+        ("stsbb", "evaluate.unknown_task", ("'stsbb'", "'stsb'")),
+        ("st", "evaluate.unknown_task", ("'sts' or 'stsb'",)),
+        ("transfr", "evaluate.unknown_task", ("'transfer'",)),
+        ("geometri", "evaluate.unknown_task", ("'geometry'",)),
+        ("sst", "evaluate.unknown_task", ("'sst2'",)),
+        ("alignment_unifomity", "evaluate.unknown_task", ("'alignment_uniformity'",)),
+        ("stsb,", "evaluate.unknown_task", ("''", "all, geometry, sts, sts_zh, transfer")),
+        ("stsb/tset", "", ("'stsb'", "'tset'", "'test'")),
+        ("wiki1m/tset", "", ("'wiki1m'", "'tset'")),
+        ("graded_pairs/train", "evaluate.no_gold_scores", ("'graded_pairs/train'",)),
+        ("wiki1m", "evaluate.no_gold_scores", ("'wiki1m'",)),
+        ("mr/test", "", ("'mr/test'",)),
+        ("mutual_information", "evaluate.needs_recipe", ("'mutual_information'", "views")),
+        ("sts_average", "evaluate.bad_parameter", ("sts_average", "'datasets'")),
     ],
 )
-def test_what_is_no_task(asked, says):
+def test_names_that_are_not_tasks(asked, code, values):
     with pytest.raises(CseError) as caught:
         parse_tasks(asked)
-    assert says in str(caught.value)
+    assert all(value in str(caught.value) for value in values)
+    assert caught.value.code == code or not code
     assert caught.value.exit_code == 2
     assert caught.value.next_action
 
 
-def test_an_unknown_task_tells_what_there_is():
-    with pytest.raises(UnknownNameError) as caught:
-        parse_tasks("nothing")
-    assert "all, geometry, sts, sts_zh, transfer" in str(caught.value.next_action)
-
-
 @pytest.mark.parametrize(
-    ("assignments", "says"),
+    ("assignment", "code", "values"),
     [
-        (["sts.bootstap=3"], "unknown parameter 'bootstap' of evaluator 'sts'. Did you mean 'bootstrap'?"),
-        (["transfer.classifier=logistics"], "the text \"logistics\". Did you mean 'logistic'?"),
-        (["sts.bootstrap=many"], 'stsb.bootstrap: should be a whole number, not the text "many"'),
-        (["transfr.seed=1"], "none of the tasks is 'transfr'"),
-        (["transfr.seed=1"], "Did you mean 'transfer'?"),
-        (["sts.bootstrap"], "--set sts.bootstrap: should be task.parameter=value"),
-        (["bootstrap=3"], "--set bootstrap: should be task.parameter=value"),
-        (["stsb.split=dev"], "--set stsb.split: the task's name 'stsb' says that already"),
-        (["sts.dataset=sickr"], "--set sts.dataset: the task's name 'stsb' says that already"),
+        ("sts.bootstap=3", "evaluate.bad_parameter", ("'bootstap'", "'bootstrap'")),
+        ("transfer.classifier=logistics", "evaluate.bad_parameter", ("logistics", "'logistic'")),
+        ("sts.bootstrap=many", "evaluate.bad_parameter", ("stsb.bootstrap", "many")),
+        ("transfr.seed=1", "evaluate.unknown_task", ("'transfr'", "'transfer'")),
+        ("sts.bootstrap", "evaluate.bad_set", ("--set sts.bootstrap",)),
+        ("bootstrap=3", "evaluate.bad_set", ("--set bootstrap",)),
+        ("stsb.split=dev", "evaluate.fixed_parameter", ("--set stsb.split", "'stsb'")),
+        ("sts.dataset=sickr", "evaluate.fixed_parameter", ("--set sts.dataset", "'stsb'")),
     ],
 )
-def test_wrong_settings(assignments, says):
-    with pytest.raises(CseError) as caught:
-        parse_tasks("stsb,mr", assignments)
-    assert says in str(caught.value)
-    assert caught.value.next_action
+def test_wrong_settings(assignment, code, values):
+    with refuses(code, *values):
+        parse_tasks("stsb,mr", [assignment])
 
 
-def test_a_task_s_own_setting_wins_over_its_component_s_in_any_order():
+def test_a_setting_of_a_task_overrides_its_components():
     for order in (["mr.folds=3", "transfer.folds=5"], ["transfer.folds=5", "mr.folds=3"]):
         found = parse_tasks("mr,cr", order)
         assert (found["mr"].params["folds"], found["cr"].params["folds"]) == (3, 5)
@@ -186,11 +179,11 @@ def test_a_plugin_joins_words_and_brings_its_own(plugin):
 
 def test_two_components_with_a_task_of_one_name(plugin):
     plugin("brought", suites={"all": ("stsb",)}, parameters_for=classmethod(lambda cls, name: {"word": name}))
-    with pytest.raises(CseError, match=r"a task called 'stsb': sts \(from cse\) and brought \(from tests\)"):
+    with refuses("evaluate.ambiguous_task", "'stsb'", "sts (from cse)", "brought (from tests)"):
         parse_tasks("all")
 
 
 def test_a_component_that_does_not_know_its_own_task(plugin):
     plugin("brought", suites={"letters": ("xyz",)})
-    with pytest.raises(CseError, match=r"evaluator 'brought' \(from tests\) lists the task 'xyz'"):
+    with refuses("evaluate.task_without_parameters", "'brought' (from tests)", "'xyz'"):
         parse_tasks("letters")

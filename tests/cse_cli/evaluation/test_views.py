@@ -12,7 +12,7 @@ from cse_cli.data.batches import ViewPlan
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS
 from registry.errors import CseError
-from tests.tiny import sentences, tiny_bert
+from tests.support.tiny import sentences, tiny_bert
 
 TEXTS = sentences(9)
 
@@ -44,7 +44,7 @@ def trained(encoder, texts):
         return encoder.encode(tokens, encoder.embed(tokens)).sentence
 
 
-def test_views_that_differ_by_dropout_alone_differ_in_training_mode_only(model):
+def test_dropout_of_views_differs_only_in_training_mode(model):
     encode = looking(built(model))
     columns = {"text": TEXTS}
     one, other = (encode.encode_view(view, columns, training=True) for view in ("anchor", "positive"))
@@ -53,7 +53,7 @@ def test_views_that_differ_by_dropout_alone_differ_in_training_mode_only(model):
     torch.testing.assert_close(encode.encode_view("anchor", columns), encode(TEXTS), rtol=0, atol=1e-6)
 
 
-def test_sentences_are_scored_through_a_view_where_that_is_asked_for(model):
+def test_sentences_are_scored_through_a_view(model):
     """MoCoSE's code leaves cut-offs on in evaluation: what is scored equals a forward pass with those places zero."""
     cut = AUGMENTERS["token_cutoff"].build({"rate": 0.3, "scope": "all", "at_least": 1})
     encoder = built(model)
@@ -68,7 +68,7 @@ def test_sentences_are_scored_through_a_view_where_that_is_asked_for(model):
     for row in range(tokens.rows):
         for place in sorted(range(tokens.length), key=lambda at: float(noise[row, at]))[: int(tokens.length * 0.3)]:
             vectors[row, place] = 0
-    torch.testing.assert_close(found, encoder.represent(tokens, vectors), rtol=0, atol=1e-6)
+    torch.testing.assert_close(found, encoder.encode_for_eval(tokens, vectors), rtol=0, atol=1e-6)
     plain = SentenceEncoder(encoder, choose("cpu"), 4096, 32, plans)(TEXTS)
     assert (found - plain).abs().max() > 1e-3
     assert torch.equal(encode(TEXTS), found)

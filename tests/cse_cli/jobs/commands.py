@@ -14,8 +14,8 @@ import psutil
 
 from cse_cli.core.results import Result
 from cse_cli.runs.index import all_runs
-from tests.forked import Forked
-from tests.records import points
+from tests.support.forked import Forked
+from tests.support.records import points
 
 CSE = ["cse_cli"]
 TORCHRUN = ["torch.distributed.run"]

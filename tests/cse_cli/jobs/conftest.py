@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import Small, recipe
+from tests.support.command import cse
+from tests.support.shrunken import Small, recipe
 
 Run = Callable[..., tuple[int, str, str]]
 

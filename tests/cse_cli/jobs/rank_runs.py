@@ -14,16 +14,17 @@ from cse_cli.core.console import Pruned, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import all_runs
+from cse_cli.training import checkpoint
 from cse_cli.training import run as running
 from cse_cli.training import trainer as loop
 from cse_cli.training.build import Job
-from cse_cli.training.trainer import Stepper, Taken
-from registry import catalogue
+from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import rank
 from registry.errors import CseError
-from tests.fakes import all_here
-from tests.processes import without_dropout
-from tests.shrunken import pairs
+from registry.resources import catalog
+from tests.support.fakes import all_here
+from tests.support.processes import without_dropout
+from tests.support.shrunken import pairs
 
 Asked = tuple[str, Sequence[str], Sequence[str]]
 """Recipe, what is changed and what is dropped."""
@@ -45,13 +46,13 @@ class Heard(SilentObserver):
 
 def job(asked: Asked, resume: str | None = None) -> Job:
     loaded = load(*asked)
-    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=resume, again=resume is None, lean=True)
+    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=resume, again=resume is None, scores_only=True)
 
 
 def few_pairs(patch: pytest.MonkeyPatch) -> None:
     all_here(patch)
-    patch.setattr(catalogue, "read_pairs", pairs)
-    patch.setattr(catalogue, "fingerprint", lambda name, split: f"{name}-{split}")
+    patch.setattr(catalog, "read_pairs", pairs)
+    patch.setattr(catalog, "fingerprint", lambda name, split: f"{name}-{split}")
 
 
 def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, dict[int, float], dict[str, torch.Tensor]]]:
@@ -75,7 +76,7 @@ def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, dict[int, flo
 
             patch.setattr(running, "resolve", still)
             states: list[dict[str, torch.Tensor]] = []
-            patch.setattr(loop, "state_digest", lambda state, states=states: str(states.append(state)))
+            patch.setattr(checkpoint, "state_digest", lambda state, states=states: str(states.append(state)))
             heard = Heard()
             found[name] = running.execute(job(one), heard), heard.losses, states[0] if states else {}
     return found
@@ -100,14 +101,14 @@ def broken_and_resumed(asked: Asked, at: int, homes: Sequence[Path]) -> dict[str
 def end_after(asked: Asked, at: int) -> str:
     """End a run after some steps and return its id."""
     with pytest.MonkeyPatch.context() as patch:
-        take = Stepper.take
+        take = TrainStep.take
 
-        def stopping(self: Stepper, done: int, *rest: Any) -> Taken:
+        def stopping(self: TrainStep, done: int, *rest: Any) -> StepOutput:
             if done == at:
                 raise Stop
             return take(self, done, *rest)
 
-        patch.setattr(Stepper, "take", stopping)
+        patch.setattr(TrainStep, "take", stopping)
         with pytest.raises(Stop):
             running.execute(job(asked), SilentObserver())
     return all_runs()[0].run_id
@@ -161,13 +162,13 @@ def with_other_weights(asked: Asked) -> tuple[str, str]:
 
 def with_nan_on_the_second(asked: Asked) -> tuple[str, str]:
     with pytest.MonkeyPatch.context() as patch:
-        take = Stepper.take
+        take = TrainStep.take
 
-        def spoilt(self: Stepper, done: int, *rest: Any) -> Taken:
+        def spoilt(self: TrainStep, done: int, *rest: Any) -> StepOutput:
             if done == 2 and rank() == 1:
                 objective = self.method.objective
                 patch.setattr(self.method, "objective", lambda *given: objective(*given) * float("nan"))
             return take(self, done, *rest)
 
-        patch.setattr(Stepper, "take", spoilt)
+        patch.setattr(TrainStep, "take", spoilt)
         return said(asked)

@@ -13,10 +13,10 @@ import pytest
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
-from cse_cli.jobs.distributed import _end_rendezvous
+from cse_cli.jobs.elastic import _end_rendezvous
 from tests.cse_cli.jobs.commands import CSE, below, ended, gone, ranks, results, running, step, until
-from tests.records import only_run, states
-from tests.shrunken import recipe, small
+from tests.support.records import only_run, states
+from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
@@ -50,11 +50,10 @@ def test_a_killed_rank(rank, file):
     lines = err.rstrip().split("\n")
     assert (code, out) == (1, ""), err
     assert took < SECONDS, took
-    said = f"rank {rank} of 2 (pid {both[rank].pid} on {os.uname().nodename}) was ended by SIGKILL"
-    assert [line for line in lines if line.startswith("error:")] == [
-        f"error: {said}; the kernel does so where memory runs out"
-    ]
-    assert lines[-1] == f"  → go on with: cse run --resume {run.about.short}"
+    who = f"rank {rank} of 2 (pid {both[rank].pid} on {os.uname().nodename})"
+    (error,) = (line for line in lines if line.startswith("error:"))
+    assert error == f"error: {who} was killed by SIGKILL (possibly out of memory)"
+    assert lines[-1] == f"  → resume it: cse run --resume {run.about.short}"
     assert "Traceback" not in err
     if rank == 0:
         assert run.state == "LOST"
@@ -65,11 +64,11 @@ def test_a_killed_rank(rank, file):
         *CSE, "run", "--resume", run.about.short, "--device", "cpu", "--processes", 2, folder=file.parent
     ) as again:
         heard = ""
-        while "going on after step" not in heard:
+        while "resuming after step" not in heard:
             line = again.stderr.readline()
             assert line, heard
             heard += line
-        assert int(heard.rpartition("going on after step ")[2]) >= 20
+        assert int(heard.rpartition("resuming after step ")[2]) >= 20
 
 
 def test_a_loss_that_is_no_number(file):
@@ -104,12 +103,12 @@ def test_asked_to_stop(number, code, file):
         assert gone(everything)
     run = only_run()
     assert (found, out) == (code, ""), err
-    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run.about.short}"
+    assert err.rstrip().split("\n")[-1] == f"stopped. To resume: cse run --resume {run.about.short}"
     assert "Traceback" not in err
     assert run.state == "STOPPED"
 
 
-def test_a_signal_leaves_no_thread_that_only_its_own_garbage_collection_would_end():
+def test_a_signal_leaves_no_rendezvous_thread():
     name = "keeps a rendezvous alive"
 
     def launch() -> None:

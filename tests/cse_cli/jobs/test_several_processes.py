@@ -16,9 +16,9 @@ import pytest
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
 from tests.cse_cli.recipe.tiny_study import grid, times
-from tests.forked import Forked
-from tests.records import points, states
-from tests.shrunken import recipe, small
+from tests.support.forked import Forked
+from tests.support.records import points, states
+from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
@@ -66,7 +66,8 @@ def check_records() -> None:
     """Check that each run was done once, that nothing is left over, and that no step is missing."""
     assert states() == ["FINISHED"] * RUNS
     assert set(times().values()) == {1}
-    assert len({run.about.plan for run in all_runs()}) == RUNS / 2, "each cell has one plan"
+    cells = {(run.about.identity.experiment, run.about.plan) for run in all_runs()}
+    assert len(cells) == RUNS / 2, "all runs of a cell have the same plan"
     for run in all_runs():
         assert [step for step, _ in points(run.run_id, "train/loss")] == [1, *range(10, STEPS + 1, 10)]
         assert not list(run.about.path.glob("*.pt"))

@@ -16,11 +16,11 @@ from cse_cli.recipe.load import load
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import lock_of
-from cse_cli.training.trainer import Stepper, Taken
-from tests.cse_cli.jobs.running import cse
+from cse_cli.training.train_step import StepOutput, TrainStep
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
-from tests.records import only_run
-from tests.shrunken import Small, recipe
+from tests.support.command import cse, refused
+from tests.support.records import only_run
+from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -109,10 +109,10 @@ def test_cells_of_one_experiment_run_once(folder, run):
     assert runs()[-1][3] == "twice/other/"
 
 
-def test_settings_of_the_command_line_are_of_every_cell_and_what_is_unusual_about_them_is_told(folder, run):
+def test_overrides_apply_to_every_cell_and_are_checked(folder, run):
     settings = ("--set", "train.steps=2", "--set", "train.warmup_steps=2")
     code, out, err = run(grid(folder, "[0.05]"), *settings, "--seed", "4", "--json")
-    assert err.count("warning: train.warmup_steps = 2: in 2 steps the rate never comes to its peak") == 1
+    assert err.count("warning: train.warmup_steps = 2") == 1
     (one,) = studies(out)
     assert (code, one["seeds"]) == (0, [4])
     assert [result["steps"] for result in one["results"]] == [2]
@@ -128,9 +128,9 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert not (home / "runs").exists()
     _, out, _ = run("tiny.toml", "--dry-run", "--json")
     assert [cell["finished"] for cell in studies(out)[0]["cells"]] == [[], [], []]
-    assert studies(out)[0]["place"] == "one after another"
+    assert studies(out)[0]["place"] == "one run after the other"
     _, out, _ = run("tiny.toml", "--dry-run", "--workers", "2")
-    assert "2 at once, each in a process of its own: cpu, cpu" in out
+    assert "2 runs in parallel: cpu, cpu" in out
 
 
 @pytest.mark.exhaustive
@@ -147,12 +147,12 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run):
     (failure,) = one["failures"]
     assert (failure["row"], failure["seed"], failure["exit_code"]) == ("no number", 0, 1)
     assert "loss" in failure["message"]
-    assert "error: no number · seed 0: " in err
+    assert ": no number · seed 0: " in err
     assert [run[2] for run in runs()] == ["FAILED", "FINISHED"]
     code, out, err = run("fails.toml")
     assert code == 1
     assert "2 runs: 1 finished, 1 to run" in err
-    assert "2 runs: 1 finished, 1 failed, 0 missing; the same command tries them again" in err
+    assert "2 runs: 1 finished, 1 failed, 0 missing; to retry, run the same command again" in err
     assert "failed: no number · seed 0: " in err
     assert "Traceback" not in err
 
@@ -162,52 +162,52 @@ def test_an_unfinished_run_is_taken_up(folder, run, monkeypatch):
     recipe_file = folder / "small.toml"
     recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))
     grid(folder, "[0.05, 0.1]")
-    take = Stepper.take
+    take = TrainStep.take
     taken = []
 
-    def interrupted(stepper: Stepper, *arguments: Any) -> Taken:
+    def interrupted(stepper: TrainStep, *arguments: Any) -> StepOutput:
         if len(taken) == 3:
             raise KeyboardInterrupt
         taken.append(1)
         return take(stepper, *arguments)
 
-    monkeypatch.setattr(Stepper, "take", interrupted)
+    monkeypatch.setattr(TrainStep, "take", interrupted)
     code, out, err = run("tiny.toml")
     assert (code, out) == (130, "")
     assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
-    assert err.rstrip().endswith("the same command goes on from there: cse run tiny.toml …")
+    assert err.rstrip().endswith("To resume, run the same command again")
     assert [one[2] for one in runs()] == ["STOPPED"]
 
-    monkeypatch.setattr(Stepper, "take", take)
+    monkeypatch.setattr(TrainStep, "take", take)
     code, out, err = run("tiny.toml", "--json")
     assert code == 0
-    assert "going on after step 2" in err
+    assert "resuming after step 2" in err
     assert [one[2] for one in runs()] == ["FINISHED", "FINISHED"]
     assert set(times().values()) == {1}
 
 
 @pytest.mark.exhaustive
 def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
-    take = Stepper.take
+    take = TrainStep.take
     grid(folder, "[0.05]")
-    monkeypatch.setattr(Stepper, "take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(TrainStep, "take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     run("tiny.toml")
     (checkpoint,) = home.glob("runs/*/checkpoint.pt")
     checkpoint.write_bytes(b"torn")
-    monkeypatch.setattr(Stepper, "take", take)
+    monkeypatch.setattr(TrainStep, "take", take)
     code, _, err = run("tiny.toml")
     assert code == 0
-    assert "cannot be resumed, so a new one starts: no checkpoint can be used:" in err
+    assert ", starting a new one: " in err
     assert [one[2] for one in runs()] == ["FAILED", "FINISHED"]
 
 
 def test_a_run_of_another_process_is_awaited(folder, run, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(Stepper, "take", interrupt)
+        patched.setattr(TrainStep, "take", interrupt)
         run(grid(folder, "[0.05, 0.1]"))
     lock = FileLock(lock_of(only_run().run_id))
     assert lock.acquire()
-    monkeypatch.setattr("cse_cli.jobs.tasks.time.sleep", lambda _: lock.release())
+    monkeypatch.setattr("cse_cli.jobs.tasks.sleep", lambda _: lock.release())
     code, out, err = run("tiny.toml", "--json")
     (one,) = studies(out)
     assert (code, one["ran"]) == (0, 2)
@@ -222,15 +222,27 @@ def interrupt(*_: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["tiny.toml", "small.toml"], "jobs.recipes_and_studies"),
+        (["tiny.toml", "--resume", "3f"], "jobs.option_of_single_runs"),
+        (["tiny.toml", "--processes", "2"], "jobs.option_of_single_runs"),
+        (["tiny.toml", "--seeds", "0"], "jobs.invalid_seeds"),
+    ],
+)
+def test_refused_options(arguments, code, folder, home):
+    grid(folder)
+    error = refused("run", *arguments)
+    assert (error.code, error.exit_code) == (code, 2)
+    assert not (home / "runs").exists()
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["tiny.toml", "small.toml"], "'small.toml' is not a study, but others here are"),
-        (["tiny.toml", "--resume", "3f"], "a study resumes automatically"),
-        (["tiny.toml", "--processes", "2"], "--processes is for single runs"),
-        (["tiny.toml", "--seeds", "0"], "--seeds: '0' is not one"),
         (["tiny.toml", "--device", "tpu"], "tpu"),
         (["tiny.toml", "--set", "train.stesp=1"], "--set train.stesp: unknown key 'stesp' of [train]. Did you mean"),
-        (["studies/ifcl_queue_lenght"], "unknown study 'studies/ifcl_queue_lenght'. Did you mean"),
+        (["studies/ifcl_queue_lenght"], "'studies/ifcl_queue_lenght'. Did you mean 'studies/ifcl_queue_length'"),
         (["studies/ifcl_queue_length", "--set", "data.datset=1"], "--set data.datset: unknown key"),
     ],
 )
@@ -247,11 +259,11 @@ def test_refused(arguments, says, folder, home, capsys):
     ("place", "command"),
     [("recipes/mine.toml", "leaderboard --table ifcl/queue_length"), ("mine.toml", "report {path}")],
 )
-def test_a_study_without_a_bare_name_is_set_beside_its_paper_by_its_path(place, command, tmp_path, monkeypatch, capsys):
+def test_a_study_without_a_name_is_compared_by_its_path(place, command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / place
     path.parent.mkdir(exist_ok=True)
     path.write_text('[study]\nextends = "studies/mini/ifcl_queue_length"\ntitle = "Mine"\n', encoding="utf-8")
     plan = plan_study(str(path), RunRequest())
-    print_outcomes([StudyOutcome(plan, plan.results(), 0, [])])
-    assert f"→ beside the paper: cse {command.format(path=path)}\n" in capsys.readouterr().err
+    print_outcomes([StudyOutcome(plan, plan.results(), 0, {})])
+    assert f"→ compare with the paper: cse {command.format(path=path)}\n" in capsys.readouterr().err

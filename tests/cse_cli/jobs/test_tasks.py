@@ -12,7 +12,7 @@ import pytest
 from cse_cli.core.console import SilentObserver
 from cse_cli.core.distributed import _portable
 from cse_cli.jobs import tasks
-from cse_cli.jobs.distributed import JobFolder
+from cse_cli.jobs.elastic import Exchange
 from cse_cli.jobs.executor import LocalExecutor, SerialExecutor
 from cse_cli.recipe.load import load
 from cse_cli.runs.claim import BusyError, Claimed, claim
@@ -23,7 +23,7 @@ from cse_cli.training.build import Job
 from cse_cli.training.trainer import Trainer
 from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
-from tests.records import only_run, states
+from tests.support.records import only_run, states
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -51,7 +51,7 @@ def test_finished_seeds_are_shown_and_not_trained(file, run, trained):
     code, second, err = run(file, "--seeds", "2", "--json")
     assert (code, second, trained) == (0, first, [0, 1])
     for one in results(first):
-        assert f"small seed {one.seed} is finished: run {str(one.run_id)[:8]} of " in err
+        assert f"finished: small seed {one.seed}, run {str(one.run_id)[:8]} of " in err
     assert err.count("--again") == 2
     assert states() == ["FINISHED"] * 2
 
@@ -69,7 +69,7 @@ def test_again_makes_new_records(file, run, trained):
     _, second, err = run(file, "--again", "--json")
     (one,), (other,) = results(first), results(second)
     assert trained == [3, 3]
-    assert "is finished" not in err
+    assert "finished: small" not in err
     assert one.run_id != other.run_id
     assert one.last_state == other.last_state
     assert states() == ["FINISHED"] * 2
@@ -166,7 +166,7 @@ def test_a_run_of_another_process_is_awaited_and_taken_over(stopped, held, file,
         if len(waits) == 2:
             held.release()  # the other process ends without a result
 
-    monkeypatch.setattr(tasks.time, "sleep", sleep)
+    monkeypatch.setattr(tasks, "sleep", sleep)
     code, out, err = run(file, "--json")
     assert (code, waits, trained) == (0, [tasks.POLL_SECONDS] * 2, [3])
     assert err.count(f"waiting for small seed 3: run {stopped[:8]} is process ") == 1
@@ -174,7 +174,7 @@ def test_a_run_of_another_process_is_awaited_and_taken_over(stopped, held, file,
 
 
 def test_other_seeds_are_trained_first(stopped, held, file, run, trained, monkeypatch):
-    monkeypatch.setattr(tasks.time, "sleep", lambda _: held.release())
+    monkeypatch.setattr(tasks, "sleep", lambda _: held.release())
     code, out, _ = run(file, "--seeds", "3,4,5", "--json")
     assert (code, trained) == (0, [4, 5, 3])
     assert [one.seed for one in results(out)] == [3, 4, 5]
@@ -191,7 +191,7 @@ def test_another_process_that_is_first_is_awaited(stopped, file, run, trained, m
         return found
 
     monkeypatch.setattr(tasks, "_holder", late)
-    monkeypatch.setattr(tasks.time, "sleep", lambda _: lock.release())
+    monkeypatch.setattr(tasks, "sleep", lambda _: lock.release())
     code, out, _ = run(file, "--json")
     assert (code, trained) == (0, [3])
     assert [one.run_id for one in results(out)] == [stopped]
@@ -213,9 +213,9 @@ def test_busy_crosses_processes(stopped, held, file, tmp_path: Path):
     check_busy(error, stopped)
     check_busy(pickle.loads(pickle.dumps(error)), stopped)
     assert _portable(error) is error
-    folder = JobFolder(tmp_path)
-    folder.fail(1, error)
-    check_busy(folder.failure(1), stopped)
+    exchange = Exchange(tmp_path)
+    exchange.write("failure-1", error)
+    check_busy(exchange.read("failure-1"), stopped)
 
 
 @pytest.mark.process

@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
 from tests.cse_cli.jobs.commands import TORCHRUN, below, ended, gone, ranks, results, running, step, until
-from tests.cse_cli.jobs.running import cse
-from tests.ports import unused_port
-from tests.records import points, states
-from tests.shrunken import recipe, small
+from tests.support.command import cse
+from tests.support.ports import unused_port
+from tests.support.records import points, states
+from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
@@ -101,10 +101,10 @@ def test_two_processes_of_one_launcher_do_seeds_together(file):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["gone"], "unknown recipe 'gone'"),
-        (["small.toml", "--processes", "2"], "--processes: torchrun has started the processes of this run"),
-        (["small.toml", "--device", "cuda:1"], "'cuda:1' is one device, and 2 processes need one each"),
-        (["studies/mini/ifcl_queue_length"], "is a study, and torchrun has started processes to share each run"),
+        (["gone"], "unknown recipe or study 'gone'"),
+        (["small.toml", "--processes", "2"], "--processes cannot be combined with torchrun"),
+        (["small.toml", "--device", "cuda:1"], "'cuda:1' is one device, but 2 processes need one each"),
+        (["studies/mini/ifcl_queue_length"], "is a study, which cannot share runs"),
     ],
 )
 def test_what_is_refused_is_said_once(options, says, file):
@@ -144,5 +144,5 @@ def test_ctrl_c_at_the_launcher(file):
         code, _, err = ended(process)
         assert gone(everything)
     assert code != 0
-    assert err.count("stopped; go on with: cse run --resume") == 1
+    assert err.count("stopped. To resume: cse run --resume") == 1
     assert states() == ["STOPPED"]

@@ -17,11 +17,11 @@ from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.method import Method
 from cse_cli.training.step import StepState
-from cse_cli.training.trainer import parallel
+from cse_cli.training.train_step import parallel
 from registry.distributed import rank, world_size
-from tests.chosen import distinct, trains
-from tests.processes import on_ranks, without_dropout
-from tests.shrunken import small
+from tests.support.chosen import distinct, trains
+from tests.support.processes import on_ranks, without_dropout
+from tests.support.shrunken import small
 
 pytestmark = pytest.mark.xdist_group("two processes")  # they share one costly fixture
 
@@ -32,7 +32,7 @@ CHANGED = {
     "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
     "mini/denosent_en": ["losses.denoising.noise=0.0", "losses.denoising.dropout=0.0"],
     "mini/scd_en": ["views.positive.dropout=0.0"],
-    "mini/vascl_en": ["losses.virtual_neighbours.start=uniform"],
+    "mini/vascl_en": ["losses.virtual_neighbors.start=uniform"],
 }
 """Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient; what is
 drawn uniformly is the same on every process, as dropout is not (`without_dropout`)."""

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cse_cli.jobs.commands import CSE, below, ended, gone, results, running, running_steps, until
-from tests.cse_cli.jobs.running import cse
-from tests.records import states
-from tests.shrunken import recipe, small
+from tests.support.command import cse
+from tests.support.records import states
+from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +33,7 @@ def test_the_results_are_those_of_one_after_the_other(file, capsys):
     assert [one.seed for one in together] == [0, 1, 2]
     assert states() == ["FINISHED"] * 3
     for seed in range(3):
-        assert f"[small seed {seed}] small · Small [red]one · seed {seed}" in err
+        assert f"[small seed {seed}] step 3  dev.spearman " in err
 
     code, out, _ = cse("run", str(file), "--seeds", "3", "--device", "cpu", "--again", "--json", capsys=capsys)
     assert code == 0

@@ -15,7 +15,7 @@ from cse_cli.listing.view import needs
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.requirements import Requirement
 from registry import LOSSES, REGISTRIES
-from tests.cse_cli.jobs.running import cse
+from tests.support.command import cse, refused
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
@@ -31,7 +31,7 @@ def nothing_cached(tmp_path, monkeypatch):
 def test_one_screen_names_what_runs_here_and_every_component(capsys):
     code, out, err = cse("list", capsys=capsys)
     assert (code, err) == (0, "")
-    assert f"recipes ({COUNT}), of which these run here now\n" in out
+    assert f"recipes ({COUNT}). Ready to run:\n" in out
     assert f"\n{', '.join(f'open/{name}' for name in OPEN)}, quickstart\n" in out
     assert f"studies ({STUDIES})" in out
     assert all(entry.name in out for registry in REGISTRIES for entry in registry)
@@ -49,17 +49,17 @@ def test_all_of_it_has_a_line_each(capsys):
     assert "ifcl · sts_en · IFCL-BERT base" in out
 
 
-def test_recipes_say_whether_they_run_here_and_what_they_need_otherwise(capsys):
+def test_recipes_by_state_with_what_they_need(capsys):
     code, out, _ = cse("list", "recipes", capsys=capsys)
     assert code == 0
     rows = dict(re.findall(r"^(\S+) {2,}(.*)$", out, re.MULTILINE))
     assert rows["quickstart"] == "Quickstart: IFCL, English, mini_en"
     assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB)"
     assert rows["mini/bert_avg_en"] == "7 small data sets (788 kB)"
-    assert rows["ifcl_en"].startswith("wiki1m_en_de.tsv (a file to make), bert-base-uncased (441 MB)")
+    assert rows["ifcl_en"].startswith("wiki1m_en_de.tsv (file to create), bert-base-uncased (441 MB)")
     assert rows["mini/ifcl_en"].startswith("tatoeba_en_de (not published)")
     headings = re.findall(r"^([a-z ]+) \(\d+\): ", out, re.MULTILINE)
-    assert headings == ["recipes that run here now", "after a download", "with data of your own"]
+    assert headings == ["recipes ready to run", "recipes that need a download", "recipes that need your data"]
     assert "info_nce" not in out
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_cut_in_a_terminal(width, monkeypatch, capsys):
         assert "…" not in plain
 
 
-def test_small_data_sets_are_told_where_there_is_nothing_else():
+def test_small_data_sets_are_listed_if_nothing_else_is():
     def one(kind, name, size, state="fetchable"):
         return Availability(Requirement(kind, name, "test"), state, bytes=size)
 
@@ -110,7 +110,7 @@ def test_list_as_json(capsys):
     }  # fmt: skip
     file = recipes["ifcl_en"]["needs"][0]
     assert (recipes["ifcl_en"]["state"], file["state"]) == ("missing", "missing")
-    assert file["action"].startswith("make the German side once: cse data translate wiki1m")
+    assert "cse data translate wiki1m" in file["action"]
 
 
 def test_what_is_here_is_not_needed(tmp_path, monkeypatch):
@@ -123,10 +123,10 @@ def test_what_is_here_is_not_needed(tmp_path, monkeypatch):
     assert "wiki1m_en_de.tsv" not in [one.requirement.name for one in line.lacks]
 
 
-def test_list_of_an_unknown_kind(capsys):
-    code, out, err = cse("list", "loss", capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "unknown kind 'loss'. Did you mean 'losses'?" in err
+def test_list_of_an_unknown_kind():
+    error = refused("list", "loss")
+    assert error.code == "list.unknown_kind"
+    assert "'losses'" in error.message
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def list_with(tmp_path, monkeypatch, capsys):
 
 def test_a_recipe_that_is_broken_does_not_hide_the_others(list_with):
     out = list_with("bad.toml", "title = \n")
-    assert re.search(r"^not valid \(1\): cse check NAME\nname +title\nbad +\(not valid", out, re.MULTILINE)
+    assert re.search(r"^recipes that are not valid \(1\): .*\nname +title\nbad +\(not valid", out, re.MULTILINE)
     assert "ifcl_en" in out
 
 

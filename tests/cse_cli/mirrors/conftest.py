@@ -31,9 +31,3 @@ def memory(mlflow_is_on: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
     yield Memory
     if Memory.hangs is not None:
         Memory.hangs.set()
-
-
-@pytest.fixture(autouse=True)
-def looked_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for what earlier runs left, as a new process does."""
-    monkeypatch.setattr(follower, "_complete", set())

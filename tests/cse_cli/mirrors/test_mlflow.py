@@ -9,19 +9,21 @@ from typing import Any
 
 import pytest
 import yaml
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
 
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import write_series
 from cse_cli.mirrors import mlflow as mirror
 from cse_cli.mirrors.command import sync
-from cse_cli.mirrors.fields import params
-from cse_cli.mirrors.logged_model import SavedModel, legal_model_name
+from cse_cli.mirrors.logged_model import legal_model_name
 from cse_cli.mirrors.mirror import State
 from cse_cli.mirrors.mlflow import legal_name
+from cse_cli.runs.details import settings_of
 from cse_cli.runs.record import RunRecord
 from tests.cse_cli.mirrors.trackers import client, points, there
-from tests.records import recorded, result
+from tests.support.records import recorded, result
 
 
 def full(**about: Any) -> RunRecord:
@@ -133,7 +135,7 @@ def test_mlflow_loads_the_model(tmp_path: Path) -> None:
 
     from cse_cli.mirrors.location import uri
     from registry.encoders.transformer import TransformerEncoder
-    from tests.tiny import tiny_bert
+    from tests.support.tiny import tiny_bert
 
     record = recorded(end=None)
     TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean").export(record.path / "model", 32)
@@ -239,7 +241,7 @@ def test_names_become_legal(name: str, legal: str) -> None:
         assert there(record.run_id).data.metrics == {legal: 2.0}
 
 
-def test_nan_is_kept_and_infinity_becomes_a_tag() -> None:
+def test_nan_is_kept_and_infinity_is_skipped() -> None:
     record = recorded(end=None)
     record.metrics({"a": math.nan, "b": math.inf, "c": 1.0}, 4)
     record.metrics({"b": -math.inf}, 5)
@@ -248,7 +250,6 @@ def test_nan_is_kept_and_infinity_becomes_a_tag() -> None:
     data = there(record.run_id).data
     assert math.isnan(data.metrics["a"])
     assert ("b" in data.metrics, data.metrics["c"]) == (False, 1.0)
-    assert data.tags["cse.infinite.b"] == "inf at step 4"
 
 
 def test_long_values_are_cut() -> None:
@@ -265,7 +266,13 @@ def test_long_values_are_cut() -> None:
 
 def test_params_are_the_leaves_without_prose() -> None:
     resolved = {"title": "T", "description": "…", "tune": {"a": 1}, "train": {"lr": 1e-05, "names": ["ä"], "on": True}}
-    assert params(resolved) == {"title": "T", "train.lr": "1e-05", "train.names": '["ä"]', "train.on": "true"}
+    found = settings_of(recorded(resolved=resolved).run_id)
+    assert found == {
+        "title": "T",
+        "train.lr": "1e-05",
+        "train.names": '["ä"]',
+        "train.on": "true",
+    }
 
 
 def test_a_refused_record_keeps_back_no_other(
@@ -299,7 +306,7 @@ def test_what_was_deleted_there_is_reported_once(what: str, capsys: pytest.Captu
     record.end("finished")
     sync()
     sync()
-    assert capsys.readouterr().err.count("no longer sent to mlflow: it was deleted there") == 1
+    assert capsys.readouterr().err.count("no longer sent to mlflow: it was deleted in MLflow") == 1
     if what == "experiment":
         client().restore_experiment(run.info.experiment_id)
         client().restore_run(run.info.run_id)
@@ -321,25 +328,17 @@ def test_a_new_run_of_a_deleted_experiment_is_reported(capsys: pytest.CaptureFix
     assert "'g' was deleted" in state.gone
 
 
-def test_a_server_older_than_mlflow_3_gets_the_model_as_an_artifact(tmp_path: Path) -> None:
-    from mlflow.protos.databricks_pb2 import ENDPOINT_NOT_FOUND
+def test_a_server_older_than_mlflow_3_gets_all_but_the_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise MlflowException("no such endpoint", error_code=ENDPOINT_NOT_FOUND)
 
+    monkeypatch.setattr(MlflowClient, "search_logged_models", missing)
     record = full()
     sync()
-    real, uploaded = client(), []
-
-    class Old:
-        def log_artifacts(self, *arguments: str) -> None:
-            uploaded.append(arguments)
-
-        def __getattr__(self, name: str) -> Any:
-            if "logged_model" in name:
-                raise MlflowException("no such endpoint", error_code=ENDPOINT_NOT_FOUND)
-            return getattr(real, name)
-
-    run = there(record.run_id).info
-    SavedModel(record.path / "model", "run", {}).send(Old(), (run.run_id, run.experiment_id), None, [])  # type: ignore[arg-type]
-    assert uploaded == [(run.run_id, str(record.path / "model"), "model")]
+    assert there(record.run_id).info.status == "FINISHED"
+    assert "(model): no such endpoint" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "legal"), [("mini/ifcl_en seed 0", "mini-ifcl_en seed 0"), ("a:b.c%'\"", "a-b-c---")])

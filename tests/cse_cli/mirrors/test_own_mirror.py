@@ -9,7 +9,7 @@ import pytest
 
 from cse_cli.mirrors.follower import follow
 from tests.conftest import ROOT
-from tests.records import recorded
+from tests.support.records import recorded
 
 
 def test_the_documented_mirror_receives_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ from cse_cli.mirrors.pull import Pulled, pull
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results, read_run
 from cse_cli.runs.record import read_recipe
-from registry.errors import CseError, TrackingError
 from tests.cse_cli.mirrors.test_mlflow import full
 from tests.cse_cli.mirrors.trackers import client, there
-from tests.records import recorded
+from tests.support.errors import refuses
+from tests.support.records import recorded
 
 
 @pytest.fixture
@@ -71,8 +71,8 @@ def test_own_runs_are_known(server: str) -> None:
 
 
 def test_without_a_server_there_is_nothing_to_pull() -> None:
-    with pytest.raises(CseError) as caught:
+    with refuses("mirrors.no_address") as caught:
         pull_command(None)
     assert caught.value.exit_code == 2
-    with pytest.raises(TrackingError, match=r"127\.0\.0\.1:9"):
+    with refuses("mirrors.unusable_store", "127.0.0.1:9"):
         pull_command("http://127.0.0.1:9")

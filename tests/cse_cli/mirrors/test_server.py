@@ -27,12 +27,12 @@ from cse_cli.mirrors.pull import pull
 from cse_cli.mirrors.store import open_store
 from cse_cli.mirrors.ui import free_port
 from cse_cli.runs.index import finished_results
-from registry.errors import TrackingError
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
 from tests.cse_cli.mirrors.trackers import points, there
-from tests.ports import unused_port
-from tests.records import recorded
+from tests.support.errors import refuses
+from tests.support.ports import unused_port
+from tests.support.records import recorded
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -91,7 +91,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     for step in range(10, 20):
         record.metrics({"loss": float(step)}, step)
     assert time.monotonic() - begin < 10
-    until(lambda: "does not answer" in capfd.readouterr().err)
+    until(lambda: "does not respond" in capfd.readouterr().err)
 
     with server(tmp_path, port):
         for step in range(20, 30):
@@ -128,7 +128,7 @@ def test_a_server_that_hangs_at_the_end_gets_the_rest_later(
         begin = time.monotonic()
         sending.close()
         assert time.monotonic() - begin < 30
-        assert "`cse runs sync` sends the rest" in capfd.readouterr().err
+        assert "To send the rest: cse runs sync" in capfd.readouterr().err
         os.killpg(process.pid, signal.SIGCONT)
         until(lambda: answers(port))
         until(lambda: threading.active_count() == 1 or not any("mirror" in t.name for t in threading.enumerate()))
@@ -214,12 +214,12 @@ def test_a_port_in_use_is_refused_and_passed_over() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(TrackingError, match=f"port {port} is in use"):
+        with refuses("mirrors.port_in_use", port):
             free_port(port)
         assert free_port(None) != port
 
 
-def test_the_server_is_this_machines_alone_and_hides_its_database(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_is_local_and_hides_the_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = "postgresql://cse:hunter2@127.0.0.1/runs"
 
     def started(arguments: list[str], env: dict[str, str], **_: object) -> None:
@@ -282,7 +282,7 @@ def others(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_a_port_that_another_program_took_is_not_shown(
     home: Path, others: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(TrackingError, match="Address already in use"):
+    with refuses("mirrors.no_server", "Address already in use"):
         pages.serve("experiments", unused_port(), no_browser=True)
     assert capsys.readouterr().out == ""
 

@@ -12,7 +12,7 @@ import pytest
 from cse_cli.runs import system
 from cse_cli.runs.events import read_history
 from cse_cli.runs.system import Sampler, sample_seconds
-from tests.records import recorded
+from tests.support.records import recorded
 
 
 def sampled(monkeypatch: pytest.MonkeyPatch) -> set[str]:

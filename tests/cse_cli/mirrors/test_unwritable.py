@@ -10,9 +10,9 @@ import pytest
 from cse_cli.mirrors import command, store, ui
 from cse_cli.mirrors.follower import follow
 from cse_cli.mirrors.mirror import State
-from registry.errors import TrackingError
 from tests.cse_cli.mirrors.trackers import there
-from tests.records import recorded
+from tests.support.errors import refuses
+from tests.support.records import recorded
 
 
 class NoLock:
@@ -47,7 +47,7 @@ def test_the_pages_show_a_directory_that_cannot_be_written(
 
 def test_sync_where_nothing_can_be_written_is_one_message(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "FileLock", NoLock)
-    with pytest.raises(TrackingError, match="Read-only file system") as caught:
+    with refuses("mirrors.unusable_store", "Read-only file system") as caught:
         command.sync()
     assert caught.value.exit_code == 4
     assert "CSE_HOME" in str(caught.value)

@@ -11,10 +11,10 @@ import yaml
 
 import cse_cli
 from cse_cli.core.results import Result
-from tests.cse_cli.jobs.running import cse
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
-from tests.shrunken import Small, recipe
+from tests.support.command import cse, refused
+from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -53,10 +53,8 @@ def test_what_is_pushed_is_loaded_again_with_no_difference(
     assert (theirs - torch.from_numpy(ours)).abs().max().item() == 0.0
 
 
-def test_the_card_has_scores_over_all_seeds_the_command_and_metadata(
-    results: list[Result], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, card, _ = cse("push", str(results[0].run_id)[:8], "me/tiny", "--card", capsys=capsys)
+def test_the_card_has_scores_command_and_metadata(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
+    code, card, _ = cse("push", str(results[0].run_id)[:8], "me/tiny", "--dry-run", capsys=capsys)
     assert code == 0
     metadata = yaml.safe_load(card.split("---\n")[1])
     score = results[0].scores["dev"]["spearman"]
@@ -70,22 +68,21 @@ def test_the_card_has_scores_over_all_seeds_the_command_and_metadata(
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("repository", "token", "fault", "code", "message"),
+    ("repository", "token", "fault", "code"),
     [
-        ("tiny", "hf_x", None, 2, "'tiny' is no repository of the hub"),
-        ("me/..", "hf_x", None, 2, "'me/..' is no repository of the hub"),
-        ("mé/tiny", "hf_x", None, 2, "'mé/tiny' is no repository of the hub"),
-        ("me/tiny", None, None, 3, "nobody is logged in to the hub\n  → run `hf auth login`, or set HF_TOKEN"),
-        ("me/tiny", "hf_x", {"match": "create", "status": 403}, 3, "403 made to fail\n  → log in with `hf auth login`"),
+        ("tiny", "hf_x", None, "push.bad_repository"),
+        ("me/..", "hf_x", None, "push.bad_repository"),
+        ("mé/tiny", "hf_x", None, "push.bad_repository"),
+        ("me/tiny", None, None, "push.not_logged_in"),
+        ("me/tiny", "hf_x", {"match": "create", "status": 403}, "push.no_access"),
     ],
 )
-def test_what_cannot_be_pushed_is_told(
-    hub: FakeHub, results: list[Result], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    repository: str, token: str | None, fault: dict[str, object] | None, code: int, message: str,
+def test_uploads_that_fail(
+    hub: FakeHub, results: list[Result], monkeypatch: pytest.MonkeyPatch,
+    repository: str, token: str | None, fault: dict[str, object] | None, code: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("huggingface_hub.get_token", lambda: token)
     hub.fail(*([fault] if fault else []))
-    ended, out, err = cse("push", str(results[0].run_id)[:8], repository, capsys=capsys)
-    assert (ended, out) == (code, "")
-    assert message in err
+    error = refused("push", str(results[0].run_id)[:8], repository)
+    assert (error.code, error.exit_code) == (code, 2 if code == "push.bad_repository" else 3)
     assert not list(hub.content.rglob("README.md"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
@@ -70,7 +69,6 @@ def own(tmp_path, monkeypatch):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns - 10**9))  # written a second ago
         return str(path)
 
     return write
@@ -207,14 +205,7 @@ def test_a_broken_plugin_stores_nothing(monkeypatch):
     assert entries_of_cache() == []
 
 
-def with_checksum(content):
-    return f"{zlib.crc32(content):08x}\n".encode() + content
-
-
-CHECKED = [with_checksum(content) for content in (b"[]", b"{}", b"[" * 99_999)]
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"no checksum", b"00000000\n{}", *CHECKED])
+@pytest.mark.parametrize("content", [b"", b"\xff\x00", b"no digest", b"00000000\n{}"])
 def test_a_damaged_cache_is_ignored(content):
     expected, components = recipe_facts("quickstart"), component_facts()
     for file in entries_of_cache():

@@ -15,7 +15,7 @@ def test_a_printed_column_that_is_no_score_stays_empty():
     study = load_study("studies/mini/conisi_ablation")
     known = cells(study)
     scored = {name: {"spearman": 50.0 + place} for place, name in enumerate(STS_TASKS)}
-    runs = {known[0].hash: [result(seed, scores=scored, select="sts12.spearman") for seed in (0, 1)]}
+    runs = {known[0].hash: [result(seed, scores=scored, metric_for_best_model="sts12.spearman") for seed in (0, 1)]}
     found = values(study, known, runs)
     assert headings(study, found) == ["Avg"]
     assert found[known[0].row]["Avg"] == pytest.approx([53.0, 53.0])

@@ -13,7 +13,7 @@ from cse_cli.recipe.load import load
 from registry import REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
-from tests.cse_cli.jobs.running import cse
+from tests.support.command import cse
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
@@ -57,7 +57,7 @@ def test_show_component_as_json(capsys):
     assert next(p for p in about["parameters"] if p["name"] == "temperature") == {
         "name": "temperature", "type": "number", "required": False, "default": 0.05, "bounds": "> 0",
         "tune": {"low": 0.01, "high": 0.5, "log": True, "step": None},
-        "description": "Divides the cosines; small values stress the hardest negatives.",
+        "description": "Divisor τ of the cosines. Small values put more weight on the hardest negatives.",
     }  # fmt: skip
 
 
@@ -91,11 +91,11 @@ def test_show_recipe_as_written_and_resolved(capsys):
 def test_show_a_data_set(capsys):
     code, out, _ = cse("show", "tatoeba_open", capsys=capsys)
     assert code == 0
-    assert "licence: CC BY 2.0 France; attribution: tatoeba.org and www.manythings.org/anki\n" in out
+    assert "license: CC BY 2.0 France; attribution: tatoeba.org and www.manythings.org/anki\n" in out
     assert out.split("\n")[-2].split() == ["train", "12,000", "package", "text,", "translation"]
     _, out, _ = cse("show", "stsb_open", "--json", capsys=capsys)
     about = document(out)["dataset"]
-    assert (about["kind"], about["licence"][:12]) == ("pairs", "CC BY-SA 4.0")
+    assert (about["kind"], about["license"][:12]) == ("pairs", "CC BY-SA 4.0")
     assert [(split["name"], split["rows"], split["where"]) for split in about["splits"]] == [
         ("dev", 750, "package"), ("test", 629, "package"),
     ]  # fmt: skip
@@ -144,7 +144,7 @@ def test_check_folder_with_a_mistake(tmp_path, monkeypatch, home, capsys):
 def test_check_of_an_empty_folder(tmp_path, capsys):
     code, out, err = cse("check", str(tmp_path), capsys=capsys)
     assert (code, out) == (2, "")
-    assert "no recipe (*.toml) below the folder" in err
+    assert "contains no recipe (*.toml)" in err
 
 
 def test_schema_to_stdout_and_to_a_file(tmp_path, capsys):

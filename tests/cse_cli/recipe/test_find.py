@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.recipe.files import all_recipes, find, name_of, roots
-from registry.errors import UnknownNameError
+from tests.support.errors import refuses
 
 SHIPPED = Path(__file__).resolve().parents[3] / "recipes"
 
@@ -37,7 +37,7 @@ def test_a_path_needs_its_suffix_or_a_file_beside(folder):
 
 
 def test_unknown_name_is_suggested(folder):
-    with pytest.raises(UnknownNameError, match=r"unknown recipe 'ifcl_em'\. Did you mean 'ifcl_en'"):
+    with refuses("recipe.unknown_recipe", "'ifcl_em'", "Did you mean 'ifcl_en'"):
         find("ifcl_em")
 
 

@@ -1,4 +1,4 @@
-"""The JSON Schema accepts what validates and refuses the mistakes an editor can know of."""
+"""The JSON Schema accepts valid recipes and rejects invalid ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.json_schema import json_schema
 from cse_cli.recipe.load import load
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
-from tests.chosen import one_of_each
+from tests.support.chosen import one_of_each
 
 jsonschema = pytest.importorskip("jsonschema")
 

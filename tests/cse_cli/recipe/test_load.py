@@ -1,12 +1,12 @@
-"""From text to a complete recipe."""
+"""Loading a recipe."""
 
 from __future__ import annotations
 
 import pytest
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from tests.support.errors import refuses
 
 MINIMAL = """\
 title = "minimal"
@@ -48,7 +48,7 @@ def test_defaults_are_written_in(written):
     assert isinstance(loss.params["temperature"], float)
 
 
-def test_an_optional_input_takes_the_view_of_its_name_where_there_is_one(written):
+def test_an_optional_input_takes_the_view_of_its_name(written):
     assert "hard" not in load(written(MINIMAL)).recipe.losses["info_nce"].views
     recipe = load(written(f"{MINIMAL}[views.hard]\n")).recipe
     assert recipe.losses["info_nce"].views["hard"] == "hard"
@@ -61,7 +61,7 @@ def test_resolved_text_loads_to_the_same_recipe(written):
     assert again.hash() == recipe.hash()
 
 
-def test_hash_is_of_the_experiment_not_of_its_prose(written):
+def test_hash_excludes_prose(written):
     path = written(MINIMAL)
     plain = load(path).recipe.hash()
     same = ["title=other", "train.seed=7", "language='en'", "losses.info_nce.temperature=1.0", "train.epochs=1"]
@@ -72,7 +72,7 @@ def test_hash_is_of_the_experiment_not_of_its_prose(written):
     assert plain not in hashes
 
 
-def test_file_is_found_beside_the_recipe_then_in_the_data_folder_then_here(written, tmp_path, monkeypatch):
+def test_a_data_file_is_searched_for_in_three_directories(written, tmp_path, monkeypatch):
     text = MINIMAL.replace('dataset = "wiki1m"', 'file = "a.txt"')
     path = written(text, "sub/r.toml")
     assert load(path).recipe.data.file == "a.txt"
@@ -91,30 +91,34 @@ def test_no_training_needs_no_view_and_no_loss(written):
     assert load(written(text)).recipe.losses == {}
 
 
-def test_selection_on_test_data_where_the_recipe_says_so(written):
-    extra = "[evaluators.stsb]\nname = 'sts'\ndataset = 'stsb'\n[evaluate]\nselect = 'stsb.spearman'\n"
-    with pytest.raises(RecipeError, match="scores split 'test'"):
+def test_selection_on_test_data_requires_a_key(written):
+    extra = "[evaluators.stsb]\nname = 'sts'\ndataset = 'stsb'\n[evaluate]\nmetric_for_best_model = 'stsb.spearman'\n"
+    with refuses("recipe.test_selection", "split 'test'"):
         load(written(MINIMAL + extra))
-    assert load(written(f"{MINIMAL}{extra}allow_test_selection = true\n")).recipe.evaluate.select == "stsb.spearman"
+    assert (
+        load(written(f"{MINIMAL}{extra}allow_test_selection = true\n")).recipe.evaluate.metric_for_best_model
+        == "stsb.spearman"
+    )
 
 
 def test_the_joined_split_counts_as_test_data(written):
-    extra = "[evaluators.x]\nname = 'sts'\ndataset = 'stsb'\nsplit = 'all'\n[evaluate]\nselect = 'x.spearman'\n"
-    with pytest.raises(RecipeError, match="scores split 'all'"):
+    extra = "[evaluators.x]\nname = 'sts'\ndataset = 'stsb'\nsplit = 'all'\n"
+    extra += "[evaluate]\nmetric_for_best_model = 'x.spearman'\n"
+    with refuses("recipe.test_selection", "split 'all'"):
         load(written(MINIMAL + extra))
 
 
 def test_several_data_sets_are_named_in_order(written):
     recipe = load(written(MINIMAL.replace('"wiki1m"', '["wiki_en", "wiki1m"]'))).recipe
     assert recipe.data.dataset == ("wiki_en", "wiki1m")
-    with pytest.raises(RecipeError, match=r"r\.toml:3:23: data\.dataset\.1: unknown dataset 'wiki1n'"):
+    with refuses("recipe.unknown_dataset", "r.toml:3:23: data.dataset.1: ", "'wiki1n'"):
         load(written(MINIMAL.replace('"wiki1m"', '["wiki_en", "wiki1n"]')))
 
 
 def test_the_data_must_have_the_columns_that_are_read(written):
     augment = "[[views.positive.augment]]\nname = 'fuse_embeddings'\nmodel = 'm'\n"
     text = MINIMAL.replace("[views.positive]\n", augment)
-    with pytest.raises(RecipeError, match=r"r\.toml:8:18: .*no column 'translation'.*cse data translate"):
+    with refuses("recipe.unknown_column", "r.toml:8:18: ", "'translation'", "cse data translate"):
         load(written(text))
     assert load(written(text.replace("wiki1m", "tatoeba_en_de"))).recipe.views["positive"].augment
 
@@ -130,7 +134,7 @@ def test_validation_builds_and_fetches_nothing(written, monkeypatch):
     assert load(written(MINIMAL)).recipe.title == "minimal"
 
 
-def test_folders_globs_and_lists_of_files_count_from_the_recipe(written, tmp_path):
+def test_directories_globs_and_lists_of_files(written, tmp_path):
     folder = tmp_path / "sub" / "parts"
     folder.mkdir(parents=True)
     (folder / "a.txt").write_text("x\n")
@@ -146,7 +150,7 @@ def test_folders_globs_and_lists_of_files_count_from_the_recipe(written, tmp_pat
     assert load(written(moved, "sub/s.toml")).recipe.hash() == recipe.hash()
 
 
-def test_what_is_new_in_data_changes_no_hash_where_it_is_not_used(written):
+def test_optional_keys_of_data_do_not_change_the_hash(written):
     path = written(MINIMAL)
     plain = load(path).recipe
     assert not {"streaming", "shuffle_buffer", "column"} & plain.resolved()["data"].keys()
@@ -155,22 +159,22 @@ def test_what_is_new_in_data_changes_no_hash_where_it_is_not_used(written):
 
 
 @pytest.mark.parametrize(
-    ("data", "message"),
+    ("data", "code", "values"),
     [
-        ('dataset = "wiki1m"\nstreaming = true', "needs train.steps: the length of a stream is not known"),
-        ('dataset = "wiki1m"\nstreaming = true\nlimit = 5', "cannot limit what is streamed"),
-        ('dataset = "wiki1m"\nshuffle_buffer = 50', "only means something with streaming = true"),
-        ('dataset = "wiki1m"\ncolumn = "x"', "the catalogue knows the columns of its own"),
-        ('dataset = "hf:wiki"', r"r\.toml:3:11: data\.dataset: 'hf:wiki' names no data set of the hub: write hf:owner"),
-        ("file = []", "should be .*at least 1 item"),
+        ('dataset = "wiki1m"\nstreaming = true', "recipe.missing_key", ("data.streaming", "train.steps")),
+        ('dataset = "wiki1m"\nstreaming = true\nlimit = 5', "recipe.missing_key", ("data.limit", "train.steps")),
+        ('dataset = "wiki1m"\nshuffle_buffer = 50', "recipe.conflict", ("streaming = true",)),
+        ('dataset = "wiki1m"\ncolumn = "x"', "recipe.conflict", ("data.column",)),
+        ('dataset = "hf:wiki"', "recipe.unknown_dataset", ("r.toml:3:11: data.dataset: ", "'hf:wiki'", "hf:owner")),
+        ("file = []", "recipe.invalid_value", ("data.file",)),
     ],
 )
-def test_what_data_cannot_mean_is_told(written, data, message):
-    with pytest.raises(RecipeError, match=message):
+def test_keys_of_data_that_conflict(written, data, code, values):
+    with refuses(code, *values):
         load(written(MINIMAL.replace('dataset = "wiki1m"', data)))
 
 
-def test_data_sets_of_the_hub_are_named_with_those_of_the_catalogue(written):
+def test_data_sets_of_the_hub_and_of_the_catalog(written):
     data = 'dataset = ["wiki1m", "hf:owner/name:config@v1"]\ncolumn = "sentence"'
     recipe = load(written(MINIMAL.replace('dataset = "wiki1m"', data))).recipe
     assert recipe.data.dataset == ("wiki1m", "hf:owner/name:config@v1")

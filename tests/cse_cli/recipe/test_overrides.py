@@ -6,6 +6,7 @@ import pytest
 
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load, with_value
+from tests.support.errors import refuses
 
 
 @pytest.mark.parametrize(
@@ -61,31 +62,31 @@ def test_unset():
 
 
 @pytest.mark.parametrize(
-    ("assignment", "says"),
+    ("assignment", "code", "values"),
     [
-        ("train.seed", "--set train.seed: needs a value"),
-        ("train..seed=1", "--set train..seed: the key is not a dotted TOML key"),
-        ("=1", "--set : the key is not"),
-        ("train.sead=1", "--set train.sead: unknown key 'sead' of [train]. Did you mean 'seed'?"),
-        ("train.seed=-1", "--set train.seed: should be at least 0, not -1"),
-        ("train={ seed = -1 }", "--set train: train.seed: should be at least 0"),
-        ("title.x=1", "--set title.x: 'title' is a value, not a table"),
-        ("views.fraternal.augment.1.rate=1", "'views.fraternal.augment' has 1 element, counted from 0: no '1'"),
-        ("views.fraternal.augment.0.rate=2", "views.fraternal.augment.0.rate: should be at most 1, not 2"),
-        ("losses.mine.weight=1", "--set losses.mine.weight: losses.mine: unknown loss 'mine'"),
-        ("data.dataset=wiki", "--set data.dataset: unknown dataset 'wiki'"),
+        ("train.seed", "recipe.override_without_value", "--set train.seed: "),
+        ("train..seed=1", "recipe.invalid_path", "--set train..seed: "),
+        ("=1", "recipe.invalid_path", "--set : "),
+        ("train.sead=1", "recipe.unknown_key", "--set train.sead: unknown key 'sead' of [train]. Did you mean 'seed'?"),
+        ("train.seed=-1", "recipe.invalid_value", "--set train.seed: should be at least 0, not -1"),
+        ("train={ seed = -1 }", "recipe.invalid_value", "--set train: train.seed: should be at least 0"),
+        ("title.x=1", "recipe.unknown_path", "--set title.x: 'title'"),
+        ("views.fraternal.augment.1.rate=1", "recipe.unknown_path", "'views.fraternal.augment' has no element '1'"),
+        ("views.fraternal.augment.0.rate=2", "recipe.invalid_value", "views.fraternal.augment.0.rate: "),
+        ("losses.mine.weight=1", "recipe.unknown_component", "--set losses.mine.weight: losses.mine: "),
+        ("data.dataset=wiki", "recipe.unknown_dataset", "--set data.dataset: unknown dataset 'wiki'"),
+        ("train.steps=1979-05-27", "recipe.invalid_value", "1979-05-27"),
     ],
 )  # fmt: skip
-def test_mistakes_name_the_option(assignment, says):
-    with pytest.raises(RecipeError) as caught:
+def test_mistakes_name_the_option(assignment, code, values):
+    with refuses(code, values):
         load("ifcl_en", [assignment])
-    assert says in str(caught.value)
 
 
 def test_unset_of_what_is_not_there():
-    with pytest.raises(RecipeError, match=r"^--unset train\.steps: nothing of that name is set"):
+    with refuses("recipe.unknown_path", "--unset train.steps: "):
         load("simcse_en", unset=["train.steps"])
-    with pytest.raises(RecipeError, match=r"^--unset foo\.bar: 'foo' is not set"):
+    with refuses("recipe.unknown_path", "--unset foo.bar: 'foo'"):
         load("simcse_en", unset=["foo.bar"])
 
 
@@ -95,7 +96,7 @@ def test_several_mistakes_at_once():
     assert len(caught.value.problems) == 2
 
 
-def test_with_value_changes_one_thing_and_leaves_the_rest():
+def test_with_value_changes_one_value():
     loaded = load("ifcl_en", ["train.seed=3"])
     other = with_value(loaded, "queue.length", 512)
     assert other.recipe.queue is not None
@@ -108,12 +109,7 @@ def test_with_value_changes_one_thing_and_leaves_the_rest():
 
 def test_with_value_validates():
     loaded = load("ifcl_en")
-    with pytest.raises(RecipeError, match=r"^--set queue\.length: should be a whole number, not the text \"512\""):
+    with refuses("recipe.invalid_value", "--set queue.length: ", '"512"'):
         with_value(loaded, "queue.length", "512")
-    with pytest.raises(RecipeError, match=r"Did you mean 'length'"):
+    with refuses("recipe.unknown_key", "Did you mean 'length'"):
         with_value(loaded, "queue.lenght", 512)
-
-
-def test_a_date_is_refused_as_any_other_value_of_the_wrong_kind():
-    with pytest.raises(RecipeError, match="1979-05-27 is not a value a recipe can have"):
-        load("simcse_en", ["train.steps=1979-05-27"])

@@ -1,4 +1,4 @@
-"""Positions of keys and values: worked by hand, and against tomllib on generated texts."""
+"""Positions of keys and values, by hand and compared with tomllib on generated texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cse_cli.recipe.errors import Position, Span, positions
+from cse_cli.recipe.positions import Position, Span, positions
 
 TEXT = """\
 title = "ä"  # comment

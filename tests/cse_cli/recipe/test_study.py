@@ -1,4 +1,4 @@
-"""Study files: what they mean, and what is said of those that mean nothing."""
+"""Study files and their cells."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.data.check import check_file
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.completion import complete_kind, complete_recipe, complete_recipe_or_study, complete_study
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, is_study
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import find_study, load_study, studies_of
-from registry.errors import UnknownNameError
-from tests.cse_cli.jobs.running import cse
 from tests.cse_cli.recipe.broken_studies import BROKEN, Broken
+from tests.support.command import cse, refused
+from tests.support.errors import refuses
 
 SHIPPED = Path(__file__).resolve().parents[3] / "recipes" / "studies"
 TABLE = """[study]
@@ -33,19 +34,13 @@ set = ["queue.length=384"]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda b: b.name)
-def test_broken_study(broken: Broken, folder: Path, home: Path, capsys):
+def test_broken_study(broken: Broken, folder: Path, home: Path):
     (folder / "broken.toml").write_text(broken.text, encoding="utf-8")
-    code, out, err = cse("run", "broken.toml", capsys=capsys)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    place = f"broken.toml:{broken.place}: " if broken.place[0].isdigit() else f"{broken.place}:"
-    assert place in err
-    for words in broken.says:
-        assert words in err
+    error = refused("run", "broken.toml")
+    assert isinstance(error, RecipeError)
+    assert broken.is_in(error), error
     assert not home.exists()
-    code, out, _ = cse("check", "broken.toml", capsys=capsys)
-    assert code == 2
-    assert place in out
+    assert check_file(Path("broken.toml"))["problems"]
 
 
 def test_cells_of_a_table(folder):
@@ -80,10 +75,10 @@ def test_a_study_that_extends_another_replaces_keys(folder):
         ("M=384", "mini/ifcl_en", ("queue.length=384",)),
     ]
     (folder / "bad.toml").write_text('[study]\nextends = "own.toml"\nunset = ["queu"]\n')
-    with pytest.raises(RecipeError, match=r"^bad\.toml:3:10: study\.unset\.0: queu: nothing of that name is set$"):
+    with refuses("recipe.unknown_path", "bad.toml:3:10: study.unset.0: queu: "):
         cells(load_study("bad.toml"))
     (folder / "worse.toml").write_text('[study]\nextends = "own.toml"\nunset = ["queue"]\n')
-    with pytest.raises(RecipeError, match=r"own\.toml:7:9: study\.rows\.0: recipe 'ifcl_en' with these settings: "):
+    with refuses("recipe.missing_key", "own.toml:7:9: study.rows.0: recipe 'ifcl_en'"):
         cells(load_study("worse.toml"))
 
 
@@ -126,11 +121,11 @@ def test_settings_of_the_command_line_come_last(folder):
     assert isinstance(first, Cell)
     assert first.load(0).recipe.queue.params["length"] == 64
     assert first.unset == ("tune",)
-    with pytest.raises(RecipeError, match=r"^--set queue\.lenght: unknown parameter 'lenght'"):
+    with refuses("recipe.unknown_key", "--set queue.lenght: ", "'lenght'"):
         cells(load_study("own.toml"), ["queue.lenght=64"])
 
 
-def test_studies_are_no_recipes(folder):
+def test_studies_are_not_recipes(folder):
     own = folder / "recipes" / "studies"
     own.mkdir(parents=True)
     (own / "mine.toml").write_text(TABLE)
@@ -142,13 +137,13 @@ def test_studies_are_no_recipes(folder):
     assert find_study("studies/mine") == own / "mine.toml"
     assert find_study("ifcl_en") is None
     assert load_study("studies/mine").name == "studies/mine"
-    with pytest.raises(UnknownNameError, match=r"'studies/mine' is a study, not a recipe\n  → `cse run studies/mine`"):
+    with refuses("recipe.not_a_recipe", "'studies/mine'", "cse run studies/mine"):
         load("studies/mine")
-    with pytest.raises(RecipeError, match=r"mine\.toml:1:2: study: this is a study, not a recipe"):
+    with refuses("recipe.not_a_recipe", "mine.toml:1:2: study: "):
         load("recipes/studies/mine.toml")
-    with pytest.raises(RecipeError, match=r"plain\.toml:1:1: this is a recipe, not a study"):
+    with refuses("recipe.not_a_study", "plain.toml:1:1: "):
         load_study("recipes/plain.toml")
-    with pytest.raises(UnknownNameError, match=r"unknown study 'studies/mime'\. Did you mean 'studies/mine'"):
+    with refuses("recipe.unknown_study", "'studies/mime'", "Did you mean 'studies/mine'"):
         load_study("studies/mime")
     assert "studies/mine" in [study.name for study in studies_of("ifcl", "queue_length")]
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a recipe, it is valid or told of: nothing else ever comes out of validation."""
+"""Validation accepts a recipe or raises a `RecipeError`, for any values."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from cse_cli.core.identity import Identity
 from cse_cli.runs.claim import Busy, Claimed, Done, claim, claim_run
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import About
-from registry.errors import CseError
-from tests.records import recorded, result
+from tests.support.errors import refuses
+from tests.support.records import recorded, result
 
 IDENTITY = Identity(settings="a", text="t")
 
@@ -87,7 +87,7 @@ def test_a_run_that_finishes_while_it_is_claimed_is_done(monkeypatch: pytest.Mon
 def test_a_finished_run_without_a_result_is_done_again() -> None:
     record = recorded(result(identity=IDENTITY))
     (record.path / "result.json").write_text("{}")
-    with pytest.raises(CseError, match="cannot be resumed") as caught:
+    with refuses("runs.not_resumable", "result.json") as caught:
         claim_run(record.run_id)
     assert str(record.path / "recipe.toml") in str(caught.value.next_action)
     claimed = claim(about())

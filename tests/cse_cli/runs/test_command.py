@@ -12,11 +12,11 @@ import pytest
 
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.runs import view
+from cse_cli.runs.details import sparkline
 from cse_cli.runs.listing import RunQuery
 from cse_cli.runs.record import RunRecord
-from cse_cli.runs.view import sparkline
-from tests.cse_cli.jobs.running import cse
-from tests.records import recorded, result
+from tests.support.command import cse
+from tests.support.records import recorded, result
 
 Runs = Callable[..., tuple[int, str, str]]
 
@@ -60,7 +60,7 @@ def test_a_terminal_gets_a_table(
 ) -> None:
     monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colors
-    view.print_runs(RunQuery().lines())
+    view.print_runs(RunQuery().runs())
     out = capsys.readouterr().out
     assert run.run_id[:8] in out
     assert run.run_id not in out
@@ -80,15 +80,6 @@ def test_no_runs_are_an_empty_list_and_a_hint(runs: Runs, home: Path) -> None:
     assert (code, json.loads(out)) == (0, {"schema_version": 3, "runs": []})
     assert "cse run quickstart" in err
     assert not home.exists()
-
-
-def test_runs_of_an_unreleased_version_are_one_message(runs: Runs, home: Path, run: RunRecord) -> None:
-    (home / "runs" / ("a" * 32)).mkdir()
-    (home / "runs" / ("a" * 32) / "run.json").write_text("{}")
-    code, out, err = runs("ls")
-    assert (code, len(out.splitlines())) == (0, 2)
-    assert err.startswith("1 run of an unreleased earlier version")
-    assert len(err.splitlines()) == 1
 
 
 def test_show_prints_everything_about_a_run(runs: Runs, run: RunRecord) -> None:
@@ -138,7 +129,7 @@ def test_show_of_a_run_that_has_almost_nothing(runs: Runs) -> None:
 def test_an_unknown_run_is_one_message(runs: Runs) -> None:
     code, out, err = runs("show", "nope")
     assert (code, out) == (2, "")
-    assert err.startswith("error: no run 'nope'")
+    assert err.startswith("error: run 'nope' does not exist")
 
 
 def test_sparklines_show_shape_and_length() -> None:

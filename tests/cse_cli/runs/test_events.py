@@ -13,7 +13,7 @@ import pytest
 
 from cse_cli.runs import events
 from cse_cli.runs.events import FILE, EventLog, History, read_events, read_history
-from tests.records import recorded
+from tests.support.records import recorded
 
 
 def kinds(folder: Path, offset: int = 0) -> list[str]:

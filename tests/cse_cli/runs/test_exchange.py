@@ -15,8 +15,8 @@ from cse_cli.runs import exchange
 from cse_cli.runs.claim import Done, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.record import About, RunRecord, folder_of, read_recipe
-from tests.cse_cli.jobs.running import cse
-from tests.records import recorded, result
+from tests.support.command import cse
+from tests.support.records import recorded, result
 
 Runs = Callable[..., tuple[int, str, str]]
 RESOLVED = {"title": "T", "train": {"steps": 250, "seed": 1}}
@@ -60,7 +60,7 @@ def test_a_run_is_imported_as_it_was(runs: Runs, elsewhere: Callable[[], None], 
     new = {path.relative_to(after.about.path).as_posix() for path in after.about.path.rglob("*") if path.is_file()}
     assert files - new == {"model/weights", "mirrors/mlflow.json", "a.pt", "lock"}
     assert new <= files
-    assert runs("import", archive) == (0, "0 runs imported, 1 already here\n", "")
+    assert runs("import", archive) == (0, "0 runs imported, 1 skipped (already exist)\n", "")
 
 
 def test_an_imported_run_of_a_study_counts_as_done(runs: Runs, elsewhere: Callable[[], None], tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_only_finished_runs_are_exported_with_what_is_below_them(runs: Runs, tmp
     (record(name="damaged").path / "result.json").write_text("{}")
     record(name="other")
     code, out, err = runs("export", str(tmp_path / "a.zip"), "--run", "search")
-    assert (code, ": 2 runs, " in out, "1 run left out" in err) == (0, True, True)
+    assert (code, ": 2 runs, " in out, "1 run skipped" in err) == (0, True, True)
     assert ": 3 runs, " in runs("export", str(tmp_path / "a.zip"))[1]
     for arguments, message in {
         ("--run", "damaged"): "no finished run to export",
-        ("--run", "nope"): "no run 'nope'",
+        ("--run", "nope"): "run 'nope' does not exist",
         ("--study", "nope"): "no run of a study 'nope'",
     }.items():
         code, out, err = runs("export", str(tmp_path / "b.zip"), *arguments)

@@ -12,10 +12,10 @@ import pytest
 
 from cse_cli.runs import index, lock
 from cse_cli.runs.events import FILE
-from cse_cli.runs.index import all_runs, earlier_runs, find_run, finished_results, read_index, read_run
+from cse_cli.runs.index import all_runs, find_run, finished_results, read_index, read_run
 from cse_cli.runs.record import folder_of
-from registry.errors import UnknownNameError
-from tests.records import recorded, result
+from tests.support.errors import refuses
+from tests.support.records import recorded, result
 
 
 def states() -> dict[str, str]:
@@ -67,16 +67,16 @@ def test_results_are_read_and_damaged_ones_named(capsys: pytest.CaptureFixture[s
     recorded(result(seed=2))
     assert [one.seed for one in finished_results()] == [2, 1]
     said = capsys.readouterr().err
-    assert {what for what in damaged if f"({what}) is left out: result.json" in said} == set(damaged)
+    assert {what for what in damaged if f"({what}): result.json" in said} == set(damaged)
     assert "checksum" in next(line for line in said.splitlines() if "(flipped)" in line)
-    assert said.count("left out") == len(damaged)
+    assert said.count("skipping") == len(damaged)
 
 
 def test_a_damaged_run_toml_is_named_and_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     good, bad = recorded(name="good"), recorded(name="bad")
     (bad.path / "run.toml").write_text("name = ")
     assert states() == {"good": "FINISHED"}
-    assert f"run {bad.about.short} is left out" in capsys.readouterr().err
+    assert f"skipping run {bad.about.short}" in capsys.readouterr().err
     assert list(read_index().damaged) == [bad.run_id]
     (good.path / "run.toml").unlink()
     assert (states(), list(read_index().damaged)) == ({}, [bad.run_id])
@@ -96,12 +96,11 @@ def test_a_run_is_found_by_the_start_of_its_id_or_its_name() -> None:
     recorded(name="twin")
     for name in (one.run_id, one.run_id[:8], one.run_id[:8].upper(), "one"):
         assert find_run(name).run_id == one.run_id
-    with pytest.raises(UnknownNameError, match="'twin' matches 2 runs") as caught:
+    with refuses("runs.ambiguous_run", "twin", two.run_id[:8]):
         find_run("twin")
-    assert two.run_id[:8] in str(caught.value)
-    with pytest.raises(UnknownNameError, match="Did you mean 'one'"):
+    with refuses("runs.unknown_run", "Did you mean 'one'"):
         find_run("onee")
-    with pytest.raises(UnknownNameError, match="no run ''"):
+    with refuses("runs.unknown_run"):
         find_run("")
 
 
@@ -112,19 +111,19 @@ def test_a_run_is_found_by_the_start_of_its_id_or_its_name() -> None:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the IDs of runs whose files are read, as in a new process."""
     found: list[str] = []
-    read = index._read
+    read = index.read_run
 
-    def note(run_id: str, key: index.Key) -> index.Entry:
+    def note(run_id: str) -> index.RecordedRun:
         found.append(run_id)
-        return read(run_id, key)
+        return read(run_id)
 
-    monkeypatch.setattr(index, "_read", note)
+    monkeypatch.setattr(index, "read_run", note)
     return found
 
 
 def again() -> list[index.RecordedRun]:
     """Read all runs as a new process does."""
-    index._cache.cache_clear()
+    index._known.cache_clear()
     return all_runs()
 
 
@@ -145,7 +144,7 @@ def test_a_run_is_read_once_until_it_changes(reads: list[str], home: Path) -> No
 @pytest.mark.parametrize("content", [b"", b"nonsense\n", b"\xff" * 100])
 def test_a_damaged_cache_is_written_anew(content: bytes, reads: list[str], home: Path) -> None:
     record = recorded(result())
-    first, file = again(), home / "cache/runs.jsonl"
+    first, file = again(), home / "cache/runs.json"
     file.write_bytes(content)
     assert again() == first
     reads.clear()
@@ -157,13 +156,15 @@ def test_a_damaged_cache_is_written_anew(content: bytes, reads: list[str], home:
     assert again() == first
 
 
-def test_the_cache_does_not_grow_without_end(home: Path) -> None:
-    record = recorded(end=None)
-    for step in range(300):
-        record.metrics({"train/loss": 1.0}, step)
-        all_runs()
-    assert (home / "cache/runs.jsonl").read_bytes().count(b"\n") < 200
-    record.end("finished")
+def test_the_cache_keeps_only_runs_that_ended(home: Path) -> None:
+    ended, alive = recorded(), recorded(end=None)
+    all_runs()
+    content = (home / "cache/runs.json").read_text()
+    assert (ended.run_id in content, alive.run_id in content) == (True, False)
+    shutil.rmtree(ended.path)
+    alive.end("finished")
+    all_runs()
+    assert ended.run_id not in (home / "cache/runs.json").read_text()
 
 
 # --- directories that are not as usual --------------------------------------------------------------------------------
@@ -185,12 +186,11 @@ def test_a_read_only_state_directory_is_read(home: Path, monkeypatch: pytest.Mon
     def refuse(path: Path, *_: object) -> None:
         raise OSError(30, "Read-only file system", str(path))
 
-    monkeypatch.setattr("cse_cli.runs.cache.write_atomically", refuse)
-    monkeypatch.setattr("cse_cli.runs.cache.Cache._append", refuse)
+    monkeypatch.setattr(index, "write_atomically", refuse)
     recorded(result())
     recorded(end=None).close()
     assert [run.state for run in again()] == ["LOST", "FINISHED"]
-    assert not (home / "cache" / "runs.jsonl").exists()
+    assert not (home / "cache" / "runs.json").exists()
 
 
 def test_without_locks_a_silent_run_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,12 +205,3 @@ def test_without_locks_a_silent_run_is_lost(monkeypatch: pytest.MonkeyPatch) -> 
         os.utime(path, (old, old))
     assert read_run(record.run_id).state == "LOST"
     record.end("finished")
-
-
-def test_runs_of_an_unreleased_version_are_counted(home: Path) -> None:
-    assert earlier_runs() == ""
-    for name in ("a" * 32, "b" * 32):
-        (home / "runs" / name).mkdir(parents=True)
-        (home / "runs" / name / "run.json").write_text("{}")
-    assert earlier_runs().startswith("2 runs of an unreleased earlier version")
-    assert (all_runs(), read_index().damaged) == ([], {})

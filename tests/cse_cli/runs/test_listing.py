@@ -11,10 +11,10 @@ from rich.console import Console
 from cse_cli.core.results import STS_TASKS
 from cse_cli.core.tables import as_rich
 from cse_cli.runs import view
-from cse_cli.runs.index import all_runs
-from cse_cli.runs.listing import RunQuery, Summary, check_order, parse_since, summary
-from registry.errors import CseError, UnknownNameError
-from tests.records import recorded, result
+from cse_cli.runs.index import RecordedRun, all_runs, read_run
+from cse_cli.runs.listing import RunQuery, check_order, parse_since
+from tests.support.errors import refuses
+from tests.support.records import recorded, result
 
 
 def record(recipe: str, score: float | None = None, seconds: float = 1.0, **about: object) -> None:
@@ -33,7 +33,7 @@ def three() -> None:
 
 
 def shown(**options: object) -> list[str]:
-    return [line.recipe for line in RunQuery(**options).lines()]  # type: ignore[arg-type]
+    return [run.about.recipe for run in RunQuery(**options).runs()]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -67,10 +67,11 @@ def test_an_experiment_is_found_by_its_id(three: None) -> None:
 
 
 def test_what_was_set_and_tagged_is_shown(three: None) -> None:
-    *_, line = RunQuery().lines()
-    assert line.changed == ("train.steps=10", "no queue")
-    assert (line.tags, line.note) == ({"paper": "v2"}, "paper=v2")
-    assert (line.group, line.status) == ("mini/simcse_en", "FINISHED")
+    *_, run = RunQuery().runs()
+    line = view.to_document(run)
+    assert line["changed"] == ("train.steps=10", "no queue")
+    assert (line["tags"], line["note"]) == ({"paper": "v2"}, "paper=v2")
+    assert (line["group"], line["status"]) == ("mini/simcse_en", "FINISHED")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_what_was_set_and_tagged_is_shown(three: None) -> None:
 )
 def test_the_note_has_what_a_reader_must_know(about: dict[str, object], note: str) -> None:
     record("r", 50.0, **about)
-    assert RunQuery().lines()[0].note == note
+    assert view.note(RunQuery().runs()[0]) == note
 
 
 def test_a_failed_run_shows_why_and_a_damaged_one_what() -> None:
@@ -95,51 +96,48 @@ def test_a_failed_run_shows_why_and_a_damaged_one_what() -> None:
     (damaged.path / "result.json").write_text("{")
     with (damaged.path / "events.jsonl").open("a") as file:
         file.write("x\n")
-    last, first = RunQuery().lines()
-    assert first.note == "the loss is nan"
-    assert (first.dev, first.test, last.test) == (None, None, None)
-    assert "result.json is damaged" in last.note
-    assert last.note.endswith("1 damaged line in events.jsonl")
+    last, first = RunQuery().runs()
+    assert view.note(first) == "the loss is nan"
+    assert (first.dev, first.result, last.result) == (None, None, None)
+    assert "result.json is damaged" in view.note(last)
+    assert view.note(last).endswith("1 damaged line in events.jsonl")
 
 
 def test_the_line_of_a_run_has_its_scores() -> None:
     recorded(result(untrained={"stsb": {"spearman": 60.0}, "sickr": {"spearman": 60.0}}))
-    line = summary(all_runs()[0])
-    assert (line.recipe, line.seed, line.status) == ("mini/simcse_en", "1", "FINISHED")
-    assert (line.dev, line.test, line.gain, line.seconds) == (70.0, 62.0, 2.0, 12.5)
+    line = view.to_document(all_runs()[0])
+    assert (line["recipe"], line["seed"], line["status"]) == ("mini/simcse_en", "1", "FINISHED")
+    assert (line["dev"], line["test"], line["gain"], line["seconds"]) == (70.0, 62.0, 2.0, 12.5)
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(UnknownNameError, match=r"no 'finish'\. Did you mean 'FINISHED'"):
-        RunQuery(status="finish").lines()
-    with pytest.raises(UnknownNameError, match="no 'killed'"):
-        RunQuery(status="killed").lines()
-    with pytest.raises(UnknownNameError, match="no 'average'"):
+    with refuses("runs.unknown_status", "--status", "'finish'", "Did you mean 'FINISHED'"):
+        RunQuery(status="finish").runs()
+    with refuses("runs.unknown_status", "'killed'"):
+        RunQuery(status="killed").runs()
+    with refuses("runs.unknown_order", "--sort", "'average'"):
         check_order("average")
-    with pytest.raises(CseError, match="'yesterday' is not a time"):
-        RunQuery(since="yesterday").lines()
+    with refuses("runs.invalid_time", "--since", "'yesterday'"):
+        RunQuery(since="yesterday").runs()
     ago = datetime.now(UTC) - parse_since("2d")
     assert abs(ago - timedelta(days=2)) < timedelta(minutes=1)
 
 
-def line(**changes: object) -> Summary:
-    plain = {
-        "run_id": "3f2a81bc" * 4, "recipe": "mini/focal_infonce_en", "seed": "17", "status": "FINISHED", "dev": 70.123,
-        "test": 62.0, "gain": 3.5, "started": datetime(2026, 11, 22, 9, 30, tzinfo=UTC), "seconds": 12345.6,
-        "note": "", "name": "", "group": "", "experiment": "", "changed": (), "tags": {},
-    }  # fmt: skip
-    return Summary(**{**plain, **changes})  # type: ignore[arg-type]
+def line(changes: tuple[str, ...] = ()) -> RecordedRun:
+    recipe = "mini/focal_infonce_en"
+    outcome = result(recipe=recipe, seed=17, seconds=12345.6)
+    return read_run(recorded(outcome, name=f"{recipe} seed 17", changes=changes).run_id)
 
 
 @pytest.mark.parametrize("changed", [(), ("train.steps=1000", "losses.focal_info_nce.temperature=0.07")])
 def test_a_terminal_of_80_columns_cuts_nothing(changed: tuple[str, ...]) -> None:
     written = io.StringIO()
-    table = view._table([line(), line(changed=changed)], 80)
+    table = view._table([line(), line(changed)], 80)
     Console(file=written, width=80).print(as_rich(table, gap=1))
     lines = written.getvalue().split("\n")
     assert max(map(len, lines)) <= 80
     assert "…" not in written.getvalue()
-    for text in ("3f2a81bc", "FINISHED", "70.12", "62.00"):
+    for text in ("FINISHED", "70.00", "62.00"):
         assert text in written.getvalue()
     assert ("set" in lines[0].split()) == bool(changed)
 

@@ -1,4 +1,4 @@
-"""`cse runs ls --live`: how far running runs are, read from their events, logs and locks."""
+"""`cse runs ls --watch`: how far running runs are, read from their events, logs and locks."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rich.console import Console
 from cse_cli.runs import live, live_view
 from cse_cli.runs.live import LiveRun, LiveRuns, last_line
 from cse_cli.runs.record import RunRecord
-from tests.cse_cli.jobs.running import cse
-from tests.records import recorded, result
+from tests.support.command import cse
+from tests.support.records import recorded, result
 
 Runs = Callable[..., tuple[int, str, str]]
 
@@ -121,7 +121,7 @@ def test_the_last_line_of_a_long_log(tmp_path: Path) -> None:
 
 
 def test_a_pipe_gets_one_table(runs: Runs, running: RunRecord) -> None:
-    code, out, err = runs("ls", "--live")
+    code, out, err = runs("ls", "--watch")
     head, line = [line.split("\t") for line in out.splitlines()]
     assert (code, err) == (0, "")
     assert head == ["run", "recipe", "seed", "place", "step", "dev", "left", "last line"]
@@ -131,15 +131,15 @@ def test_a_pipe_gets_one_table(runs: Runs, running: RunRecord) -> None:
 
 
 def test_a_program_gets_one_document(runs: Runs, running: RunRecord) -> None:
-    document = json.loads(runs("ls", "--live", "--json")[1])
+    document = json.loads(runs("ls", "--watch", "--json")[1])
     (run,) = document["runs"]
     assert document["schema_version"] == 2
     assert (run["run_id"], run["lost"], run["pid"], run["dev"]) == (running.run_id, False, os.getpid(), 70.127)
 
 
 def test_nothing_is_running(runs: Runs, home: Path) -> None:
-    assert runs("ls", "--live") == (0, "\t".join(live_view._COLUMNS) + "\n", "no run is running\n")
-    assert json.loads(runs("ls", "--live", "--json")[1]) == {"schema_version": 2, "runs": []}
+    assert runs("ls", "--watch") == (0, "\t".join(live_view._COLUMNS) + "\n", "no active runs\n")
+    assert json.loads(runs("ls", "--watch", "--json")[1]) == {"schema_version": 2, "runs": []}
     assert not home.exists()
 
 

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core import console
-from cse_cli.core.console import Pruned, RunInfo, SilentObserver
+from cse_cli.core.console import (
+    Collapsed,
+    Evaluated,
+    Preparing,
+    Pruned,
+    RunInfo,
+    SilentObserver,
+    Started,
+    Stepped,
+    Warned,
+)
 from cse_cli.runs import log as logs
 from cse_cli.runs.log import RunLog
 from registry.errors import CseError, StopRequested
@@ -63,16 +73,16 @@ def lines(folder: Path) -> list[str]:
 def test_the_log_has_the_plain_lines_of_a_run(folder, clock, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with RunLog(SilentObserver()) as log:
-        log.preparing("tokenising", 1, 2)
+        log.observe(Preparing("tokenizing", 1, 2))
         assert not folder.exists()
-        log.started(RUN)
-        log.evaluated(0, {"dev[a].spearman": 31.5}, False)
+        log.observe(Started(RUN))
+        log.observe(Evaluated(0, {"dev[a].spearman": 31.5}, False))
         clock[0] += 20
-        log.stepped(10, 1.25, 340.0)
-        log.evaluated(10, {"dev[a].spearman": 40.126}, True)
-        log.warned("[b]near[/b]")
-        log.collapsed("step 10: all alike")
-        log.preparing("scoring the selected state")
+        log.observe(Stepped(10, 1.25, 340.0))
+        log.observe(Evaluated(10, {"dev[a].spearman": 40.126}, True))
+        log.observe(Warned("[b]near[/b]"))
+        log.observe(Collapsed("step 10: all alike"))
+        log.observe(Preparing("scoring the selected state"))
     assert lines(folder) == [
         "[red]x · A [bold]title · seed 3",
         "  100 steps over 58,763 sentences · cpu (2 threads) · fp32",
@@ -90,19 +100,19 @@ def test_the_log_has_the_plain_lines_of_a_run(folder, clock, monkeypatch):
 def test_the_inner_observer_gets_everything(folder):
     heard = Heard()
     with RunLog(heard) as log:
-        log.started(RUN)
-        log.stepped(1, 1.0, 1.0)
-        log.evaluated(1, {"dev.spearman": 1.0}, True)
-        log.collapsed("alike")
+        log.observe(Started(RUN))
+        log.observe(Stepped(1, 1.0, 1.0))
+        log.observe(Evaluated(1, {"dev.spearman": 1.0}, True))
+        log.observe(Collapsed("alike"))
     assert heard.told == ["started", "stepped 1", "evaluated 1", "collapsed alike"]
 
 
 def asked_to_stop(folder: Path) -> None:
     with RunLog(SilentObserver()) as log:
-        log.started(RUN)
+        log.observe(Started(RUN))
         (folder / "stop").touch()
-        log.evaluated(1, {"dev.spearman": 1.0}, True)  # a checkpoint follows, which is not to be lost
-        log.stepped(2, 1.0, 1.0)
+        log.observe(Evaluated(1, {"dev.spearman": 1.0}, True))  # a checkpoint follows, which is not to be lost
+        log.observe(Stepped(2, 1.0, 1.0))
 
 
 def test_a_request_ends_the_run(folder):
@@ -112,19 +122,19 @@ def test_a_request_ends_the_run(folder):
     assert "abc123de" in error.message
     assert error.next_action == "resume it: cse run --resume abc123de"
     assert error.exit_code == 1
-    assert lines(folder)[-1] == "stopped; go on with: cse run --resume abc123de"
+    assert lines(folder)[-1] == "stopped. To resume: cse run --resume abc123de"
 
 
 def test_a_request_is_noticed_within_a_second(folder, clock):
     with RunLog(SilentObserver()) as log:
-        log.started(RUN)
-        log.stepped(0, 1.0, 1.0)
+        log.observe(Started(RUN))
+        log.observe(Stepped(0, 1.0, 1.0))
         (folder / "stop").touch()
         clock[0] += 0.5
-        log.stepped(1, 1.0, 1.0)
+        log.observe(Stepped(1, 1.0, 1.0))
         clock[0] += 0.6
         with pytest.raises(StopRequested):
-            log.stepped(2, 1.0, 1.0)
+            log.observe(Stepped(2, 1.0, 1.0))
 
 
 def test_a_resumed_run_appends_and_drops_an_earlier_request(folder):
@@ -133,10 +143,10 @@ def test_a_resumed_run_appends_and_drops_an_earlier_request(folder):
     before = lines(folder)
     (folder / "stop").touch()
     with RunLog(SilentObserver()) as log:
-        log.started(replace(RUN, done=20))
-        log.stepped(21, 1.0, 1.0)
+        log.observe(Started(replace(RUN, done=20)))
+        log.observe(Stepped(21, 1.0, 1.0))
     assert lines(folder)[: len(before)] == before
-    assert lines(folder)[len(before)] == "[red]x · A [bold]title · seed 3, going on after step 20"
+    assert lines(folder)[len(before)] == "[red]x · A [bold]title · seed 3, resuming after step 20"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +161,7 @@ def test_a_resumed_run_appends_and_drops_an_earlier_request(folder):
 def test_the_log_ends_with_the_reason(error, last, folder):
     def ended() -> None:
         with RunLog(SilentObserver()) as log:
-            log.started(RUN)
+            log.observe(Started(RUN))
             raise error
 
     with pytest.raises(type(error)):
@@ -165,8 +175,8 @@ def test_a_full_disk_does_not_end_the_run(folder, monkeypatch):
 
     heard = Heard()
     with RunLog(heard) as log:
-        log.started(RUN)
+        log.observe(Started(RUN))
         monkeypatch.setattr(Path, "open", full)
-        log.stepped(1, 1.0, 1.0)
-        log.evaluated(1, {"dev.spearman": 1.0}, True)
+        log.observe(Stepped(1, 1.0, 1.0))
+        log.observe(Evaluated(1, {"dev.spearman": 1.0}, True))
     assert heard.told == ["started", "stepped 1", "evaluated 1"]

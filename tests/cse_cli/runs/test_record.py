@@ -12,7 +12,7 @@ from cse_cli.recipe.load import load
 from cse_cli.runs import record as records
 from cse_cli.runs.record import About, read_about, read_recipe
 from registry.errors import CseError
-from tests.records import recorded
+from tests.support.records import recorded
 
 
 def about(**changes: object) -> About:

@@ -17,7 +17,7 @@ import pytest
 from cse_cli.core.console import Pruned
 from cse_cli.runs.signals import Terminated, defer_signals, ending, stop_if_asked
 from registry.errors import CseError, StopRequested
-from tests.records import only_run, points
+from tests.support.records import only_run, points
 
 
 class Recorded:
@@ -128,7 +128,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 PROGRAM = """
 import os, signal, sys, time
 from cse_cli.runs.signals import ending
-from tests.records import recorded
+from tests.support.records import recorded
 record = recorded(end=None)
 with ending(record):
     record.metrics({"loss": 1.0}, 1)
@@ -158,10 +158,10 @@ def test_a_real_process_leaves_the_right_state(home: Path, how: str, code: int, 
     assert points(run.run_id, "loss") == [(1, 1.0)]
 
 
-def test_a_signal_that_a_finaliser_swallows_is_raised_again() -> None:
+def test_a_signal_that_a_finalizer_swallows_is_raised_again() -> None:
     """Python ignores exceptions in `__del__`, so a signal that arrives there would be lost."""
 
-    class Finalised:
+    class Finalized:
         def __del__(self) -> None:
             with contextlib.suppress(Terminated):  # as the interpreter does, without the message
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -169,7 +169,7 @@ def test_a_signal_that_a_finaliser_swallows_is_raised_again() -> None:
 
     def swallow(*, goes_on: bool) -> None:
         with ending(Recorded()):
-            del [Finalised()][0]
+            del [Finalized()][0]
             if goes_on:
                 stop_if_asked()
                 raise AssertionError("it went on")

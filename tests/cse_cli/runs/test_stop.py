@@ -15,9 +15,9 @@ from cse_cli.runs.record import folder_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import StopRequested
-from tests.cse_cli.jobs.running import cse
-from tests.records import recorded, result
-from tests.shrunken import Small, recipe
+from tests.support.command import cse
+from tests.support.records import recorded, result
+from tests.support.shrunken import Small, recipe
 
 Runs = Callable[..., tuple[int, str, str]]
 
@@ -41,7 +41,10 @@ def test_a_request_without_waiting(runs: Runs, home: Path) -> None:
 
 @pytest.mark.parametrize(
     ("end", "message"),
-    [("finished", "is finished\n  → `cse runs show"), ("failed", "is not running: FAILED\n  → `cse run --resume")],
+    [
+        ("finished", "is not running: FINISHED\n  → cse runs show"),
+        ("failed", "is not running: FAILED\n  → cse run --resume"),
+    ],
 )
 def test_what_is_not_running_is_named_and_nothing_stops(runs: Runs, home: Path, end: str, message: str) -> None:
     recorded(end=None, name="one")
@@ -157,7 +160,7 @@ def test_a_stopped_run_resumes_as_if_it_had_not_stopped(
     assert whole.run_id != stopper.run_id
     assert broken.scores == whole.scores
     printed = (folder_of(stopper.run_id) / "log.txt").read_text(encoding="utf-8")
-    assert "going on after step" in printed
+    assert "resuming after step" in printed
     assert printed.rstrip().endswith("finished")
     left = {path.name for path in folder_of(stopper.run_id).iterdir()}
     assert {"stop", "checkpoint.pt"}.isdisjoint(left)

@@ -17,9 +17,9 @@ import pytest
 from cse_cli.runs.index import read_run
 from cse_cli.runs.live import LiveRun, LiveRuns
 from tests.cse_cli.jobs.commands import CSE, ended, gone, ranks, running, until
-from tests.forked import Forked
-from tests.records import recorded
-from tests.shrunken import recipe, small
+from tests.support.forked import Forked
+from tests.support.records import recorded
+from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,7 @@ def test_a_run_is_watched_followed_and_stopped(file: Path, tmp_path: Path) -> No
         run = the_run()
         assert run is not None
         assert (run.pid, run.recipe, run.steps, run.lost) == (process.pid, "small", 20_000, False)
-        (document,) = json.loads(ask("ls", "--live", "--json", folder=tmp_path)[1])["runs"]
+        (document,) = json.loads(ask("ls", "--watch", "--json", folder=tmp_path)[1])["runs"]
         assert document["step"] >= 40
         short = run.run_id[:8]
         follower = Forked([*CSE, "runs", "logs", short, "-f"], tmp_path)
@@ -75,7 +75,7 @@ def test_a_run_is_watched_followed_and_stopped(file: Path, tmp_path: Path) -> No
         assert lost.lost
         code, _, err = ask("stop", short, folder=tmp_path)
         assert (code, f"run {short} is not running: LOST" in err) == (2, True)
-    assert "going on after step" in ask("logs", short, folder=tmp_path)[1]
+    assert "resuming after step" in ask("logs", short, folder=tmp_path)[1]
     assert ask("rm", short, "--yes", folder=tmp_path)[0] == 0
     assert LiveRuns().read() == []
 
@@ -102,7 +102,7 @@ def test_the_screen_ends_with_a_key_and_restores_the_terminal(end: bytes, home: 
     leader, follower = pty.openpty()
     termios.tcsetwinsize(follower, (24, 80))
     before = termios.tcgetattr(follower)
-    command = [sys.executable, "-m", "cse_cli", "runs", "ls", "--live"]
+    command = [sys.executable, "-m", "cse_cli", "runs", "ls", "--watch"]
     environment = {**os.environ, "TERM": "xterm"}
 
     def attach() -> None:

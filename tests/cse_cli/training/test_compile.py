@@ -18,9 +18,9 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Train
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.optimizer import AUTO_STEPS, Compiled, compile_blocks
-from cse_cli.training.trainer import Stepper
+from cse_cli.training.train_step import TrainStep
 from registry.encoders.compiled import CompiledBlocks, compiled
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 pytestmark = pytest.mark.usefixtures("few_pairs")
 STEPS = 3
@@ -35,15 +35,15 @@ def experiment(parts: Small, name: str, *more: str) -> Experiment:
     return resolve(load(name, [*changes, *off, *more], dropped).recipe, seed=5)
 
 
-def stepper(made: Experiment, told: list[str]) -> Stepper:
+def stepper(made: Experiment, told: list[str]) -> TrainStep:
     recipe = made.recipe
     batches = Batches(
         open_text(recipe.data, made.columns), made.plans, recipe.train.batch_size, recipe.data.max_length, 5
     )
-    return Stepper(made.method.train(), batches, recipe.train, choose("cpu"), 5, STEPS, told.append)
+    return TrainStep(made.method.train(), batches, recipe.train, choose("cpu"), 5, STEPS, told.append)
 
 
-def losses(one: Stepper) -> list[float]:
+def losses(one: TrainStep) -> list[float]:
     return [one.take(done).loss.item() for done in range(STEPS)]
 
 
@@ -52,7 +52,7 @@ def losses(one: Stepper) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("simcse_en", ["encoders.online.pooling=mean", "train.rows_at_once=3"]),
+        ("simcse_en", ["encoders.online.pooling=mean", "train.mini_batch_size=3"]),
         ("mocose_en", ["encoders.target.dropout=0.0"]),
     ],
 )
@@ -79,7 +79,7 @@ def test_what_fails_to_compile_runs_as_it_is_and_says_so_once(parts: Small, monk
     plain = losses(stepper(experiment(parts, "mocose_en"), told))
     fast = losses(stepper(experiment(parts, "mocose_en", "train.compile=on"), told))
     assert fast == pytest.approx(plain, abs=1e-5)
-    assert told == ["the blocks cannot be compiled and run as they are (RuntimeError: no compiler here)"]
+    assert told == ["the blocks run without compilation, because it failed: RuntimeError: no compiler here"]
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_shapes_stay_the_same_and_evaluation_is_not_compiled(parts: Small, fake:
     before = len(fake)
     encoder = made.scored
     vocabulary = encoder.vocabulary
-    encoder.represent(vocabulary.pad(vocabulary.ids(["one two", "three"], 8)))
+    encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(["one two", "three"], 8)))
     assert len(fake) == before
 
 

@@ -9,7 +9,7 @@ from cse_cli.training.health import PATIENCE, CollapseAlarm, effective_rank, mea
 from registry.encoders.ema import Ema
 from registry.queues.fifo import Fifo
 from registry.types import Queue
-from tests.fakes import FakeEncoder
+from tests.support.fakes import FakeEncoder
 
 
 def test_mean_cosine_by_hand() -> None:
@@ -51,7 +51,7 @@ def test_traceable_distance_by_hand(decay: float, length: int, batch: int, expec
     assert traceable_distance(target, Fifo("key", length=length), batch) == pytest.approx(expected, abs=1e-3)
 
 
-def test_traceable_distance_without_momentum_and_where_there_is_none() -> None:
+def test_traceable_distance_without_momentum() -> None:
     assert traceable_distance(FakeEncoder(), Fifo("anchor", length=416), 64) == 6.5
     assert traceable_distance(Ema(FakeEncoder(), decay=1.0, share=[]), Fifo("key"), 64) is None
     assert traceable_distance(FakeEncoder(), Queue(), 64) is None

@@ -19,15 +19,16 @@ from cse_cli.data.stream import Stream, open_stream
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
 from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
-from cse_cli.training.checkpoint import method_state
+from cse_cli.training.checkpoint import method_state, state_digest
 from cse_cli.training.method import BoundView, Method, Term
-from cse_cli.training.trainer import Taken, Trainer, state_digest
+from cse_cli.training.train_step import StepOutput
+from cse_cli.training.trainer import Trainer
 from registry import LOSSES, QUEUES
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
 from registry.types import Encode, Evaluator
-from tests.fakes import FakeEncoder, WordVocabulary
-from tests.processes import on_ranks
+from tests.support.fakes import FakeEncoder, WordVocabulary
+from tests.support.processes import on_ranks
 
 
 class Recorded(RunRecord):
@@ -95,7 +96,7 @@ def prepared(text: str, evaluator: Evaluator | None = None, streamed: bool = Fal
         views={"anchor": View(), "positive": View()},
         losses={"info_nce": LossPart(name="info_nce")},
         train=Train(**{"steps": 20, "batch_size": 8, "evaluate_every": 5, "learning_rate": 1e-2, **train}),
-        evaluate=Evaluate(select="dev.spread" if evaluator is None else f"dev.{evaluator.metric}"),
+        evaluate=Evaluate(metric_for_best_model="dev.spread" if evaluator is None else f"dev.{evaluator.metric}"),
         evaluators={"dev": Part(name="fake")},
     )
     torch.manual_seed(0)
@@ -137,7 +138,7 @@ def before_step(running: Trainer, at: int, act: Callable[[], None]) -> None:
     """Have the trainer do something once, after `at` steps."""
     take = running.stepper.take
 
-    def taken(done: int, *rest: Any) -> Taken:
+    def taken(done: int, *rest: Any) -> StepOutput:
         if done == at:
             act()
         return take(done, *rest)
@@ -146,9 +147,7 @@ def before_step(running: Trainer, at: int, act: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize(("at", "streamed"), [(1, False), (4, True), (5, False), (6, True), (13, False), (19, True)])
-def test_a_killed_run_ends_bit_for_bit_where_an_unbroken_one_does(
-    text: str, tmp_path: Path, at: int, streamed: bool
-) -> None:
+def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int, streamed: bool) -> None:
     whole, log = trainer(tmp_path / "whole", prepared(text, streamed=streamed)), Recorded()
     whole.record = log
     whole.run()
@@ -191,7 +190,7 @@ def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:
 
 
 @pytest.mark.process
-def test_two_processes_go_on_with_a_stream_as_if_they_had_not_stopped(text: str, tmp_path: Path) -> None:
+def test_two_processes_resume_a_stream(text: str, tmp_path: Path) -> None:
     whole = on_ranks(streamed, str(tmp_path / "whole"), text, None)
     broken = on_ranks(streamed, str(tmp_path / "broken"), text, 5)
     assert whole == broken
@@ -199,9 +198,9 @@ def test_two_processes_go_on_with_a_stream_as_if_they_had_not_stopped(text: str,
 
 
 @pytest.mark.process
-def test_a_stream_does_not_go_on_with_another_number_of_processes(text: str, tmp_path: Path) -> None:
+def test_a_stream_needs_the_same_number_of_processes(text: str, tmp_path: Path) -> None:
     on_ranks(streamed, str(tmp_path / "run"), text, None)
-    with pytest.raises(CseError, match="streamed by 2 processes and cannot go on with 1"):
+    with pytest.raises(CseError, match="cannot resume with 1 processes"):
         trainer(tmp_path / "run", prepared(text, streamed=True, steps=20)).restore()
 
 
@@ -212,16 +211,16 @@ def test_the_digest_sees_a_single_bit() -> None:
     assert state_digest(weights) != state_digest(changed)
 
 
-def test_the_best_trained_state_is_kept_and_ties_go_to_the_earlier(text: str, tmp_path: Path) -> None:
+def test_the_best_state_is_kept_and_the_earlier_in_a_tie(text: str, tmp_path: Path) -> None:
     peak = Peak()
     running = trainer(tmp_path / "run", prepared(text, peak))
     running.run()
     assert running.selection.curve == {0: 9.0, 5: 1.0, 10: 3.0, 15: 2.0, 20: 3.0}
     assert (running.selection.step, running.selection.score) == (10, 3.0)
     running.selection.restore(running.experiment.scored)
-    peak(lambda _: running.experiment.scored.represent(WordVocabulary().pad([[1, 2, 3]])))
+    peak(lambda _: running.experiment.scored.encode_for_eval(WordVocabulary().pad([[1, 2, 3]])))
     untrained, fifth, tenth = peak.seen[:3]
-    encode_now = running.experiment.scored.represent(WordVocabulary().pad(WordVocabulary().ids(["a b c"], 16)))
+    encode_now = running.experiment.scored.encode_for_eval(WordVocabulary().pad(WordVocabulary().ids(["a b c"], 16)))
     torch.testing.assert_close(encode_now, tenth, rtol=0, atol=0)
     assert not torch.equal(untrained, tenth)
     assert not torch.equal(fifth, tenth)
@@ -242,7 +241,7 @@ def test_evaluation_between_steps_changes_no_weight(text: str, tmp_path: Path) -
     assert list(never.selection.curve) == [0, 20]
 
 
-def test_a_loss_that_is_no_number_stops_with_the_step_and_the_last_checkpoint(text: str, tmp_path: Path) -> None:
+def test_a_nan_loss_stops_with_step_and_checkpoint(text: str, tmp_path: Path) -> None:
     running = trainer(tmp_path / "run", prepared(text))
 
     def poison() -> None:
@@ -285,7 +284,7 @@ def test_a_checkpoint_of_another_method_is_refused(text: str, tmp_path: Path) ->
         trainer(tmp_path / "run", other).restore()
 
 
-def test_the_traceable_distance_is_recorded_once_with_the_first_state(text: str, tmp_path: Path) -> None:
+def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> None:
     """A queue of 20 behind an encoder without momentum, 8 sentences a step."""
     log = Recorded()
     first = trainer(tmp_path / "run", prepared(text), log)

@@ -17,7 +17,7 @@ from registry import LOSSES
 from registry.signature import forward_inputs
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Augmenter, Loss, Negatives, Pooled, Queue, Sentences, Step
-from tests.fakes import FakeEncoder, WordVocabulary
+from tests.support.fakes import FakeEncoder, WordVocabulary
 
 TEXTS = ["one small dog", "a cat sat", "trees grow slowly in winter", "run"]
 
@@ -68,7 +68,7 @@ def step_of(method: Method, texts: list[str] = TEXTS) -> StepState:
     return StepState(method, dict.fromkeys(method.views, tokens), 0, 10, torch.Generator().manual_seed(0))
 
 
-def test_views_of_one_encoder_share_one_pass_and_differ_by_dropout() -> None:
+def test_views_share_one_pass_and_differ_by_dropout() -> None:
     method = make()
     step = step_of(method)
     method(step)
@@ -111,7 +111,7 @@ def test_the_queue_serves_earlier_steps_and_can_be_left_out() -> None:
     torch.testing.assert_close(method(step_of(method))["info_nce"], without)
 
 
-def test_the_probe_gives_the_steps_own_gradient_and_leaves_no_trace() -> None:
+def test_the_probe_computes_the_gradient_of_the_step() -> None:
     augmenter = Sign(0.0)
     method = make(augmenter=augmenter, dropout=0.3)
     plain = make(dropout=0.3)
@@ -146,7 +146,7 @@ def test_the_probe_draws_again_what_an_augmenter_before_it_drew() -> None:
     torch.testing.assert_close(sign.seen, expected)
 
 
-def test_a_signed_gradient_step_raises_the_loss_more_the_larger_it_is() -> None:
+def test_larger_signed_gradient_steps_raise_the_loss() -> None:
     values = []
     for epsilon in (0.0, 1e-3, 1e-2, 5e-2):
         method = make(augmenter=Sign(epsilon), dropout=0.0)
@@ -180,7 +180,7 @@ class Doubled(FakeEncoder):
         return replace(found, sentence=2 * found.sentence, pooled=found.sentence)
 
 
-def test_a_loss_reads_views_before_and_behind_heads_and_several_at_once() -> None:
+def test_a_loss_reads_pooled_and_several_views() -> None:
     entry: Any = SimpleNamespace(inputs=forward_inputs(Seen))
     seen = Seen()
     views = {"anchor": "anchor", "positive": "anchor", "others": ("positive", "anchor")}

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from cse_cli.training import checkpoint
-from cse_cli.training.trainer import LOG_EVERY, Taken, Trainer
+from cse_cli.training.train_step import StepOutput
+from cse_cli.training.trainer import LOG_EVERY, Trainer
 from registry.errors import RunFailedError
 from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F401 - a fixture among them
 
@@ -20,9 +21,9 @@ from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F4
 def as_on_a_gpu(one: Trainer, bad: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Have the trainer believe that looking waits, and give it a loss that is NaN; return steps looked at."""
     looked: list[int] = []
-    take: Callable[..., Taken] = one.stepper.take
+    take: Callable[..., StepOutput] = one.stepper.take
 
-    def taken(done: int, look: Any = None) -> Taken:
+    def taken(done: int, look: Any = None) -> StepOutput:
         one.compute = SimpleNamespace(device=SimpleNamespace(type="cuda"))  # type: ignore[assignment]
         if look is not None:
             looked.append(done + 1)

@@ -15,11 +15,11 @@ from cse_cli.data.sources import open_text
 from cse_cli.data.stream import Stream
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
-from cse_cli.training.trainer import Stepper, Taken
+from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.tokens import Tokens
 from registry.types import Batch
 from tests.cse_cli.training.test_loop import prepared, text, trainer  # noqa: F401 - a fixture among them
-from tests.shrunken import Small
+from tests.support.shrunken import Small
 
 CPU = torch.device("cpu")
 
@@ -50,7 +50,7 @@ def waiting() -> list[str]:
 
 
 @pytest.mark.parametrize("ahead", [True, False])
-def test_each_step_gets_its_own_batch_and_none_is_made_beyond_the_last(ahead: bool) -> None:
+def test_each_step_gets_its_own_batch(ahead: bool) -> None:
     asked = Asked()
     feed = Feed(asked, 6, CPU, ahead)
     assert [step_of(feed, step) for step in range(6)] == list(range(6))
@@ -148,16 +148,16 @@ def test_a_training_ends_the_thread_also_when_it_fails(
 ) -> None:
     one = trainer(tmp_path / "run", prepared(text))
     one.stepper.feed = Feed(one.stepper.batches.batch, one.total, CPU, True)
-    take = Stepper.take
+    take = TrainStep.take
 
-    def dying(self: Stepper, done: int, *rest: Any) -> Taken:
+    def dying(self: TrainStep, done: int, *rest: Any) -> StepOutput:
         taken = take(self, done, *rest)
         if done == 2:
             assert waiting() != []
             raise KeyboardInterrupt
         return taken
 
-    monkeypatch.setattr(Stepper, "take", dying)
+    monkeypatch.setattr(TrainStep, "take", dying)
     with pytest.raises(KeyboardInterrupt):
         one.run()
     assert waiting() == []

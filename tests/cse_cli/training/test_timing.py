@@ -1,4 +1,4 @@
-"""Time is divided without gaps, work is counted as papers count it, and only known devices have a utilisation."""
+"""Time is divided without gaps, work is counted as papers count it, and only known devices have a utilization."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from cse_cli.training import timing
 from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.method import Method
 from cse_cli.training.timing import PARTS, Clock, Stopwatch, known_peak, model_flops, peak_flops, peak_memory
-from cse_cli.training.trainer import Stepper
+from cse_cli.training.train_step import TrainStep
 from registry.encoders.cost import Cost, cost_of
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import Small, recipe
+from tests.support.command import cse
+from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 CPU = torch.device("cpu")
@@ -48,7 +48,7 @@ def test_every_moment_belongs_to_one_part(ticking: list[float]) -> None:
     clock.start()
     ticking[0] += 3
     clock.mark("backward")
-    expected = {"data": 1.5, "forward": 2.0, "backward": 3.0, "optimiser": 0.0, "evaluation": 4.0, "other": 0.0}
+    expected = {"data": 1.5, "forward": 2.0, "backward": 3.0, "optimizer": 0.0, "evaluation": 4.0, "other": 0.0}
     assert clock.read() == expected
 
 
@@ -164,11 +164,11 @@ def test_a_cpu_has_no_peak_and_its_memory_is_the_process() -> None:
     assert peak_memory(CPU) >= max(before, 120_000_000)
 
 
-def stepper(made: Experiment) -> Stepper:
+def stepper(made: Experiment) -> TrainStep:
     settings = made.recipe
     text = open_text(settings.data, made.columns)
     batches = Batches(text, made.plans, settings.train.batch_size, settings.data.max_length, 5)
-    return Stepper(made.method.train(), batches, settings.train, choose("cpu"), 5, 3)
+    return TrainStep(made.method.train(), batches, settings.train, choose("cpu"), 5, 3)
 
 
 def test_a_training_knows_its_time_and_its_work(parts: Small, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,8 +194,8 @@ def test_a_training_knows_its_time_and_its_work(parts: Small, monkeypatch: pytes
     assert set(speed.seconds) == set(PARTS)
     assert sum(speed.seconds.values()) == took - 2, "all between the start and the last mark"
     assert sum(speed.shares.values()) == pytest.approx(1)
-    assert speed.model_flop_utilisation == pytest.approx(flops / sum(speed.seconds.values()) / 1e9)
-    assert lately["speed/model_flop_utilisation"] == pytest.approx(speed.model_flop_utilisation)
+    assert speed.model_flop_utilization == pytest.approx(flops / sum(speed.seconds.values()) / 1e9)
+    assert lately["speed/model_flop_utilization"] == pytest.approx(speed.model_flop_utilization)
     assert lately["speed/tokens_per_second"] == pytest.approx(speed.tokens_per_second)
     assert one.watch.recent() == {}, "nothing was done since"
 
@@ -224,7 +224,7 @@ def test_a_method_without_a_transformer_has_no_operations(parts: Small) -> None:
     watch = Stopwatch(method, Compute(CPU, "fp32"))
     watch.count({name: Size(8, 8, 8) for name in method.views})
     assert watch.speed().model_flops == 0
-    assert watch.speed().model_flop_utilisation is None
+    assert watch.speed().model_flop_utilization is None
 
 
 @pytest.mark.exhaustive

@@ -1,4 +1,4 @@
-"""A search whose runs cost nothing: what the driver's tests start."""
+"""A search whose runs cost nothing, for the tests of the driver."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from cse_cli.core.console import Observer, RunInfo
+from cse_cli.core.console import Observer, RunInfo, Started
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result, Versions
 from cse_cli.jobs.executor import Executor
@@ -23,14 +23,14 @@ from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.study import load_study, open_study
-from tests.records import recorded
+from tests.support.records import recorded
 
 STEPS = 8
 Score = Callable[[Job, Observer], float]
-"""Does a run: tells what it likes, and returns the score."""
+"""Executes a run with its observer, and returns the score."""
 
 
-def knob(name: str = "train.learning_rate", **changes: Any) -> Parameter:
+def parameter(name: str = "train.learning_rate", **changes: Any) -> Parameter:
     """Return a continuous parameter."""
     about: dict[str, Any] = {
         "paths": (name,), "low": 1e-5, "high": 1e-3, "log": True, "step": None, "whole": False,
@@ -45,7 +45,8 @@ def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
     path = folder / f"{name}.toml"
     path.write_text(
         'schema = 1\ntitle = "Fake"\n[data]\nfile = "text.txt"\n[encoders.online]\nname = "transformer"\n'
-        'model = "none"\n[views.anchor]\n[views.positive]\n[losses.info_nce]\n[evaluate]\nselect = "dev.spearman"\n'
+        'model = "none"\n[views.anchor]\n[views.positive]\n[losses.info_nce]\n'
+        '[evaluate]\nmetric_for_best_model = "dev.spearman"\n'
         '[evaluators.dev]\nname = "sts"\ndataset = "graded_pairs"\nsplit = "dev"\n[train]\n'
         + "".join(f"{key} = {value}\n" for key, value in settings.items()),
         encoding="utf-8",
@@ -53,30 +54,30 @@ def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
     return path
 
 
-def plan(folder: Path, **changes: Any) -> SearchConfig:
+def config(folder: Path, **changes: Any) -> SearchConfig:
     """Return a search over one continuous parameter of the fake recipe."""
-    about: dict[str, Any] = {"name": "search", "recipe": str(recipe(folder)), "parameters": (knob(),), **changes}
+    about: dict[str, Any] = {"name": "search", "recipe": str(recipe(folder)), "parameters": (parameter(),), **changes}
     return SearchConfig(**about)
 
 
 def good(job: Job, observer: Observer) -> float:
-    """Return a score that depends on the values alone."""
+    """Return a score that depends only on the values."""
     train = job.loaded.recipe.train
     return -float(train.learning_rate + train.weight_decay + train.batch_size)
 
 
 def number(job: Job) -> int:
-    """Return the number of the trial that a run is of."""
+    """Return the number of the trial of a run."""
     assert job.trial is not None
     return job.trial
 
 
 class FakeExecutor(Executor):
-    """Does one run each time it is waited for, the one that was submitted first. An interrupted run leaves a record.
+    """Executes the oldest submitted run on each wait. An interrupted run leaves a record.
 
     Args:
-        score: Does a run.
-        slots: How many may be submitted at once.
+        score: Executes a run.
+        slots: Maximum number of submitted runs.
     """
 
     slots = 1
@@ -100,7 +101,7 @@ class FakeExecutor(Executor):
         job, observer, future = self._queue.popleft()
         run_id = job.resume or f"{number(job)}x{job.seed}x{id(self)}x{next(self._ids)}"
         try:
-            observer.started(RunInfo("fake", "Fake", job.seed, "cpu", "fp32", run_id, "", STEPS, 0, 0))
+            observer.observe(Started(RunInfo("fake", "Fake", job.seed, "cpu", "fp32", run_id, "", STEPS, 0, 0)))
             future.set_result(result(job, self.score(job, observer), run_id))
         except KeyboardInterrupt:
             recorded(run_id=run_id, end="stopped")
@@ -113,7 +114,7 @@ class FakeExecutor(Executor):
 
 
 def result(job: Job, score: float, run_id: str) -> Result:
-    """Return what a run with this dev score would."""
+    """Return the result of a run with this dev score."""
     versions = Versions(cse="", python="", torch="", transformers="", git=None)
     return Result(
         recipe="fake", title="Fake", identity=Identity(settings=job.loaded.recipe.hash()), language="en",
@@ -124,15 +125,15 @@ def result(job: Job, score: float, run_id: str) -> Result:
 
 
 def drive(
-    plan: SearchConfig, score: Score = good, observer: SearchObserver | None = None, slots: int = 1
+    config: SearchConfig, score: Score = good, observer: SearchObserver | None = None, slots: int = 1
 ) -> tuple[str, Driver, FakeExecutor]:
-    """Do a search; return why it ended, and who did it."""
+    """Run a search, and return its ending, the driver and the executor."""
     executor = FakeExecutor(score, slots)
-    parent = About(name=plan.name, group="tune", summary="tuning", search=plan.name)
-    driver = Driver(open_study(plan), plan, executor, parent, observer or SearchObserver())
+    parent = About(name=config.name, group="tune", summary="tuning", search=config.name)
+    driver = Driver(open_study(config), config, executor, parent, observer or SearchObserver())
     return driver.drive(), driver, executor
 
 
-def trials(plan: SearchConfig) -> list[FrozenTrial]:
-    """Return all trials of a plan's study."""
-    return list(load_study(plan.storage, plan.name).get_trials())
+def trials(config: SearchConfig) -> list[FrozenTrial]:
+    """Return all trials of a search's study."""
+    return list(load_study(config.storage, config.name).get_trials())

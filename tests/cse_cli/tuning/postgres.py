@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
-from tests.ports import unused_port
+from tests.support.ports import unused_port
 
 PASSWORD = "loopback only"
 

@@ -1,12 +1,15 @@
-"""Searches made up by hand."""
+"""Example searches."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cse_cli.core.stats import compare_paired
-from cse_cli.tuning.results import Confirmation, Parameter, Search, Trial
+from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.parameter import Parameter
+from cse_cli.tuning.results import Search, Trial, Verification
 
+NAME = "quickstart-queue_length-1a2b"
 LENGTH = Parameter(name="queue_length", paths=("queue.length",), low=64, high=512, step=32, whole=True, default=128)
 RATE = Parameter(
     name="train.learning_rate", paths=("train.learning_rate",), low=1e-4, high=1e-2, log=True, default=1e-3
@@ -23,18 +26,20 @@ def search(**changes: Any) -> Search:
         Trial(number=3, state="pruned", score=57.0, values={"queue_length": 96}, seconds=9.0),
         Trial(number=4, state="failed", values={"queue_length": 512}, reason="the loss is nan at step 3", seconds=2.0),
     )
+    settings: dict[str, Any] = {"recipe": "quickstart", "trials": 5, "seeds": (0,), "parameters": (LENGTH,)}
+    for key in changes.keys() & {"recipe", "seeds", "parameters"}:
+        settings[key] = changes.pop(key)
     plain: dict[str, Any] = {
-        "study": "quickstart-queue_length-1a2b", "recipe": "quickstart", "recipe_hash": "0" * 16,
-        "metric": "dev.spearman", "storage": "/home/tuning/x.db", "budget": 5, "seeds": (0,),
-        "parameters": (LENGTH,), "trials": trials, "updated": "2026-11-21T12:00:00+00:00",
+        "name": NAME, "config": SearchConfig(name=NAME, **settings), "recipe_hash": "0" * 16, "metric": "dev.spearman",
+        "storage": "/home/tuning/x.db", "trials": trials, "updated": "2026-11-21T12:00:00+00:00",
     }  # fmt: skip
     return Search(**{**plain, **changes})
 
 
-def confirmation(own: tuple[float, ...], found: tuple[float, ...], **values: Any) -> Confirmation:
+def verification(own: tuple[float, ...], found: tuple[float, ...], **values: Any) -> Verification:
     """Return a confirmation with seeds 1, 2, …"""
     seeds = range(1, len(own) + 1)
     over = compare_paired(seeds, own, found)
-    return Confirmation(
+    return Verification(
         trial=2, values=values or {"queue_length": 256}, main="dev.spearman", paired={"dev.spearman": over}
     )

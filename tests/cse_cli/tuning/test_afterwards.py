@@ -1,32 +1,30 @@
-"""What is said and kept of a search that is over."""
+"""Results of a search: verdicts, the saved recipe, tables and JSON."""
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from rich.text import Text
 
-from cse_cli.core.console import UNBOUND
 from cse_cli.recipe.load import load
-from cse_cli.tuning.confirm import fresh_seeds
-from cse_cli.tuning.results import Trial, confirmation_sentence, verdict
+from cse_cli.tuning.results import Trial, verdict, verification_sentence
 from cse_cli.tuning.save_recipe import TunedRecipe, save_recipe, tuned_recipe
+from cse_cli.tuning.verify import new_seeds
 from cse_cli.tuning.view import (
-    confirmation_table,
     print_search,
     print_searches,
+    print_verification,
     shortest_names,
-    trial_table,
+    write_search,
     write_searches,
 )
-from registry.errors import CseError, RunFailedError
-from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, confirmation, search
+from tests.cse_cli.tuning.searches import LENGTH, POOLING, RATE, search, verification
+from tests.support.errors import refuses
 
 
-def test_the_best_is_the_best_complete_one_and_of_equals_the_earlier():
+def test_the_best_is_complete_and_the_earliest_of_equals():
     one = search()
     assert (one.best.number, one.own.number) == (2, 0)
     assert [trial.number for trial in one.complete] == [2, 0, 1]
@@ -37,67 +35,67 @@ def test_the_best_is_the_best_complete_one_and_of_equals_the_earlier():
 def test_a_gain_is_confirmed_only_beyond_the_spread_of_seeds():
     # Differences 1, 1.05, 0.95: mean 1, standard deviation 0.05, t = 1 / (0.05 / √3) = 34.64 with two degrees of
     # freedom. With K = 1 + 3 · 9 = 28, the e-value is 28^(−1/2) · [(1 + 600) / (1 + 600/28)]^(3/2) = 26.2 = 1 / 0.038.
-    sure = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.05, 12.95)))
-    assert sure.confirmation.confirmed
-    assert verdict(sure) == "confirmed: +1.00 dev.spearman with 3 fresh seeds (p = 0.038)"
-    unsure = search(confirmation=confirmation((10.0, 11.0), (10.1, 12.9)))
-    assert not unsure.confirmation.confirmed
-    assert verdict(unsure).startswith("not confirmed: +1.00 dev.spearman with 2 fresh seeds may be chance (p = 1.000)")
-    assert f"{unsure.confirmation.paired['dev.spearman'].seeds_needed} seeds" in verdict(unsure)
-    worse = search(confirmation=confirmation((10.0, 11.0, 12.0), (9.0, 9.9, 11.1)))
-    assert not worse.confirmation.confirmed
-    assert verdict(worse) == "not confirmed: −1.00 dev.spearman with 3 fresh seeds, so no gain at all"
+    sure = search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.05, 12.95)))
+    assert sure.verification.confirmed
+    assert verdict(sure) == "confirmed: +1.00 dev.spearman with 3 new seeds (p = 0.038)"
+    unsure = search(verification=verification((10.0, 11.0), (10.1, 12.9)))
+    assert not unsure.verification.confirmed
+    assert verdict(unsure).startswith("not confirmed: +1.00 dev.spearman with 2 new seeds may be chance (p = 1.000)")
+    assert f"{unsure.verification.paired['dev.spearman'].seeds_needed} seeds" in verdict(unsure)
+    worse = search(verification=verification((10.0, 11.0, 12.0), (9.0, 9.9, 11.1)))
+    assert not worse.verification.confirmed
+    assert verdict(worse) == "not confirmed: −1.00 dev.spearman with 3 new seeds, which is not a gain"
 
 
-def test_a_confirmation_says_how_often_was_looked():
-    first = confirmation((10.0, 11.0, 12.0), (10.2, 11.9, 12.1)).after(None)
+def test_a_verification_counts_its_looks():
+    first = verification((10.0, 11.0, 12.0), (10.2, 11.9, 12.1)).after(None)
     assert first.looks == (3,)
-    assert "with 3 fresh seeds may be chance (p = 1.000, one look); a gain of this size takes" in confirmation_sentence(
+    assert "with 3 new seeds may be chance (p = 1.000, one look); a gain of this size needs" in verification_sentence(
         first
     )
     again = first.after(first)
     assert again == first
-    second = confirmation((10.0, 11.0, 12.0, 10.0, 10.0), (11.0, 12.2, 12.9, 11.0, 11.1)).after(first)
+    second = verification((10.0, 11.0, 12.0, 10.0, 10.0), (11.0, 12.2, 12.9, 11.0, 11.1)).after(first)
     # Differences 1, 1.2, 0.9, 1, 1.1: mean 1.04, standard deviation 0.114, t = 20.4 with four degrees of freedom.
-    assert confirmation_sentence(second) == (
-        "confirmed: +1.04 dev.spearman with 5 fresh seeds (p = 0.001, 2 looks, with 3, 5 seeds)"
+    assert verification_sentence(second) == (
+        "confirmed: +1.04 dev.spearman with 5 new seeds (p = 0.001, 2 looks, with 3, 5 seeds)"
     )
     assert second.paired["dev.spearman"].p_adjusted == second.paired["dev.spearman"].p_anytime
 
 
-def test_a_planned_confirmation_has_the_t_test_of_its_seeds():
+def test_a_planned_verification_has_the_t_test_of_its_seeds():
     # Differences 1, 1.4, 0.7: mean 1.0333, standard deviation 0.3512, t = 5.10 with two degrees of freedom: p = 0.036.
-    free = confirmation((10.0, 11.0, 12.0), (11.0, 12.4, 12.7))
+    free = verification((10.0, 11.0, 12.0), (11.0, 12.4, 12.7))
     assert not free.confirmed
     planned = free.model_copy(update={"mode": "planned"}).after(None)
     assert planned.confirmed
-    assert confirmation_sentence(planned) == (
-        "confirmed: +1.03 dev.spearman with 3 fresh seeds (p = 0.036, planned, one look)"
+    assert verification_sentence(planned) == (
+        "confirmed: +1.03 dev.spearman with 3 new seeds (p = 0.036, planned, one look)"
     )
     over = planned.paired["dev.spearman"]
     assert (over.mode, over.p_adjusted) == ("planned", over.p)
     assert over.low > 0
 
 
-def test_a_confirmation_of_other_values_says_nothing():
-    stale = search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9), queue_length=64))
-    assert verdict(stale).startswith("not confirmed yet: the best of 3 trials is optimistic")
+def test_a_verification_of_other_values_does_not_count():
+    stale = search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.2, 12.9), queue_length=64))
+    assert verdict(stale).startswith("not verified: the best of 3 trials is optimistic")
     own_best = search(trials=search().trials[:2])
-    assert verdict(own_best) == "nothing that was tried is better than the recipe's own values"
+    assert verdict(own_best) == "no trial is better than the recipe's values"
 
 
-def test_fresh_seeds_are_those_no_trial_had():
-    assert fresh_seeds(search(), 3) == [1, 2, 3]
-    assert fresh_seeds(search(seeds=(1, 3)), 4) == [0, 2, 4, 5]
+def test_new_seeds_are_those_no_trial_had():
+    assert new_seeds(search(), 3) == [1, 2, 3]
+    assert new_seeds(search(seeds=(1, 3)), 4) == [0, 2, 4, 5]
 
 
-def test_without_a_complete_trial_the_reason_is_told():
-    with pytest.raises(RunFailedError, match="the last one that failed: the loss is nan"):
-        search(trials=search().trials[3:]).demand_best()
+def test_without_a_complete_trial_the_reason_is_shown():
+    with refuses("tune.no_complete_trial", "the loss is nan", "cse tune --best quickstart-queue_length-1a2b"):
+        search(trials=search().trials[3:]).require_best()
 
 
 def test_a_recipe_that_has_changed_since_is_not_saved():
-    with pytest.raises(CseError, match="quickstart has changed since study"):
+    with refuses("tune.changed_recipe", "'quickstart'", search().name):
         tuned_recipe(search())
 
 
@@ -121,12 +119,12 @@ def test_a_saved_recipe_is_the_one_that_was_tried(recipe, changes, tmp_path):
     save_recipe(file, TunedRecipe(load(recipe), changes, ()), one, one.best, "2026-11-21")
     saved = load(str(file)).recipe
     assert saved.hash() == wanted.hash()
-    assert saved.paper is None  # other values than the printed row's
+    assert saved.paper is None  # the values are not those of the paper
     assert saved.title == f"{wanted.title}, tuned"
     first, second, third, *_ = file.read_text(encoding="utf-8").splitlines()
-    assert first == "# Found by `cse tune`: study quickstart-queue_length-1a2b, trial 2 of 5, 2026-11-21."
-    assert second == "# dev.spearman 59.75 (seed 0); the recipe's own values: 59.50."
-    assert third.startswith("# Not confirmed yet: the best of 3 trials is optimistic")
+    assert first == "# Found by `cse tune`: search quickstart-queue_length-1a2b, trial 2 of 5, 2026-11-21."
+    assert second == "# dev.spearman 59.75 (seed 0). Score of the recipe's values: 59.50."
+    assert third.startswith("# Not verified: the best of 3 trials is optimistic")
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -144,11 +142,11 @@ def test_a_saved_recipe_of_a_file_finds_it_by_its_path(tmp_path):
     )
     assert 'extends = "own/base.toml"' in file.read_text(encoding="utf-8")
     assert load(str(file)).recipe.queue.params["forgetting_rate"] == 0.002  # the component's default
-    # The same study writes it anew; another one does not.
+    # The same search overwrites it, another one does not.
     save_recipe(file, TunedRecipe(load(str(base)), ("queue.length=96",), ()), search(), search().best, "day")
     assert load(str(file)).recipe.queue.params["length"] == 96
-    with pytest.raises(CseError, match="exists, and is not from this study"):
-        save_recipe(file, TunedRecipe(load(str(base)), (), ()), search(study="other"), search().best, "day")
+    with refuses("tune.file_exists", file):
+        save_recipe(file, TunedRecipe(load(str(base)), (), ()), search(name="other"), search().best, "day")
 
 
 # What is printed.
@@ -166,63 +164,59 @@ def test_the_table_has_the_best_trials_and_the_recipes_own(capsys):
     assert [row[0] for row in rows] == [*map(str, range(16, 6, -1)), "0"]
     assert rows[0][1:3] == ["76.00", "64"]
     assert rows[-1][1:4] == ["59.50", "128", "30"]
-    assert "best: queue_length = 64: +16.50 over the recipe's own" in out
+    assert "best: queue_length = 64 (+16.50 compared with the recipe's values)" in out
     assert "failed: trial 4: the loss is nan at step 3" in out
     assert "figures: /figures" in out
-    assert "cse tune --best quickstart-queue_length-1a2b --confirm 5" in out
+    assert "cse tune --best quickstart-queue_length-1a2b --verify-seeds 5" in out
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 120, UNBOUND])
-def test_a_narrow_terminal_loses_no_number(width):
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_a_narrow_terminal_loses_no_number(width, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
     values = {"queue_length": 512, "train.learning_rate": 8e-4, "pooling": "cls"}
     best = Trial(number=9, state="complete", score=61.25, values=values, seconds=108.0)
     one = search(parameters=(LENGTH, RATE, POOLING), trials=(*search().trials, best))
-    told = confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))
-    seen = []
-    for part in (trial_table(one, width), confirmation_table(told, width)):
-        text = io.StringIO()
-        Console(file=text, width=width).print(part)
-        seen.append(text.getvalue())
-        assert all(len(line.rstrip()) <= width for line in seen[-1].splitlines())
-        assert "…" not in seen[-1].replace(" … ", "")
-    words = [word.rstrip(",") for word in seen[0].replace("=", " ").split()]
-    for shown in ("61.25", "queue_length", "512", "learning_rate", "0.0008", "pooling", "cls", "own"):
-        assert shown in words
-    for shown in ("11.00", "12.03", "+1.03", "0.058"):
-        assert shown in seen[1].split()
+    print_search(one)
+    print_verification(one, verification((10.0, 11.0, 12.0), (11.0, 12.2, 12.9)))
+    shown = Text.from_ansi(capsys.readouterr().out).plain
+    rows = [line for line in shown.splitlines() if line.startswith(("trial", "    ", "dev", "───"))]
+    assert all(len(line.rstrip()) <= width for line in rows)
+    for text in ("61.25", "queue_length", "512", "learning_rate", "0.0008", "pooling", "cls", "own", "+1.03", "0.058"):
+        assert text in shown.split()
 
 
-def test_names_are_as_short_as_they_can_be_told_apart():
+def test_names_are_as_short_as_they_are_unique():
     names = ["losses.a.temperature", "losses.b.temperature", "queue_length", "train.learning_rate"]
     assert shortest_names(names) == ["a.temperature", "b.temperature", "queue_length", "learning_rate"]
     assert shortest_names(["temperature", "losses.a.temperature"]) == ["temperature", "a.temperature"]
 
 
-def test_importance_is_told_where_there_is_one(capsys):
+def test_importance_is_printed(capsys):
     print_search(search(parameters=(RATE,), importance={"train.learning_rate": 0.75, "queue_length": 0.25}))
     assert "importance: train.learning_rate 0.75, queue_length 0.25" in capsys.readouterr().out
 
 
 def test_a_confirmed_search_shows_the_seeds(capsys):
-    print_search(search(confirmation=confirmation((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))))
+    print_search(search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))))
     out = capsys.readouterr().out
     assert "11.00 ± 1.00" in out
     assert "12.03 ± 0.96" in out
-    assert "--confirm" not in out
+    assert "--verify-seeds" not in out
 
 
-def test_studies_are_listed_for_programs(capsys):
-    print_searches([search(), search(study="b", trials=())])
+def test_searches_are_listed_for_programs(capsys):
+    print_searches([search(), search(name="b", trials=())])
     first, second, third = (line.split("\t") for line in capsys.readouterr().out.splitlines())
-    assert first == ["study", "recipe", "trials", "best", "gain", "parameters", "updated"]
+    assert first == ["search", "recipe", "trials", "best", "gain", "parameters", "updated"]
     assert second[2:6] == ["5/5", "59.75", "+0.25", "queue_length"]
     assert third[2:5] == ["0/5", "", ""]
 
 
-def test_json_has_the_answers_first_to_hand(capsys):
-    write_searches(search())
+def test_json_has_the_best_trial_and_the_verdict(capsys):
+    write_search(search())
     document = json.loads(capsys.readouterr().out)
     assert (document["schema_version"], document["best"]["number"], document["confirmed"]) == (1, 2, None)
     assert document["verdict"] == verdict(search())
     write_searches([search()])
-    assert [one["study"] for one in json.loads(capsys.readouterr().out)["studies"]] == [search().study]
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["searches"]] == [search().name]

@@ -1,4 +1,4 @@
-"""`cse tune` from the outside: what is asked, what is refused, what is printed and left behind."""
+"""`cse tune` as a command: output, files and errors."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results
 from cse_cli.runs.record import folder_of
 from cse_cli.tuning.results import Search
-from tests.cse_cli.jobs.running import cse
-from tests.shrunken import Small, recipe
+from tests.support.command import cse, refused
+from tests.support.shrunken import Small, recipe
 
 Tune = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("few_pairs")
@@ -39,34 +39,32 @@ def test_a_search_from_one_word_to_a_confirmed_recipe(file, folder, home, tune):
     document = json.loads(out)
     search = Search.model_validate({key: value for key, value in document.items() if key in Search.model_fields})
     assert [trial.state for trial in search.trials if trial.own] == ["complete"]
-    assert len(search.trials) == search.budget == 4
+    assert len(search.trials) == search.config.trials == 4
     assert document["best"]["score"] == max(trial.score for trial in search.complete)
-    assert "trial 0   the recipe's own  dev.spearman" in err
-    assert "losses.info_nce.temperature: 0.01 … 0.5 on a log scale  (declared by info_nce; now 0.05)" in err
+    assert "trial 0   recipe values  dev.spearman" in err
+    assert "losses.info_nce.temperature: 0.01 … 0.5 on a log scale  (declared by info_nce; recipe: 0.05)" in err
 
-    # The saved recipe is the one that was tried, and says so.
+    # The saved recipe has the values of the best trial.
     if not search.best.own:
-        saved = load("better.toml")
-        assert saved.recipe.losses["info_nce"].params["temperature"] == search.best.values[search.parameters[0].name]
+        (value,) = search.best.values.values()
+        assert load("better.toml").recipe.losses["info_nce"].params["temperature"] == value
     written = Path("better.toml").read_text(encoding="utf-8")
-    assert written.startswith(f"# Found by `cse tune`: study {search.study}, trial {search.best.number} of 4, 20")
+    assert written.startswith(f"# Found by `cse tune`: search {search.name}, trial {search.best.number} of 4, 20")
     assert 'extends = "small.toml"' in written
 
-    # The same command goes on with the same study, here to nothing more.
+    # The same command continues the same search, which is complete.
     code, out, err = tune(file, "--param", "temperature", "--trials", 4)
     assert code == 0
-    assert "all 4 trials were done before" in err
-    assert out.startswith(f"{search.study} · ")
-    assert "over the recipe's own" in out or "the recipe's own values" in out
+    assert "all 4 trials were already done" in err
+    assert out.startswith(f"{search.name} · ")
+    assert "the recipe's values" in out
 
-    # Looked at by the beginning of its name, and in the list.
-    beginning = search.study[:-2]
-    assert tune("--best", beginning)[1] == out
+    assert tune("--best", search.name[:-2])[1] == out
     code, listed, _ = tune("ls")
     line = listed.splitlines()[1].split("\t")
-    assert line[0] == search.study
+    assert line[0] == search.name
     assert line[2:4] == ["4/4", f"{search.best.score:.2f}"]
-    figures = home / "tuning" / search.study
+    figures = home / "tuning" / search.name
     assert {path.name for path in figures.glob("*.png")} == {"history.png", "slice.png"}
 
 
@@ -75,34 +73,34 @@ def test_matplotlib_that_cannot_be_imported_fails_no_search(file, home, tune, mo
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     code, out, err = tune(file, "--param", "temperature", "--trials", 1)
     assert code == 0, err
-    assert "plots are missing: ModuleNotFoundError" in " ".join(err.split())
+    assert "figures cannot be drawn: ModuleNotFoundError" in " ".join(err.split())
     assert "figures" not in out
     assert not list(home.glob("tuning/*/*.png"))
 
 
 @pytest.mark.exhaustive
-def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeypatch):
+def test_a_gain_is_verified_with_new_seeds(file, tune, undrawn, monkeypatch):
     code, _, err = tune(
         file, "--param", "learning_rate", "--range", "0.0009..0.03", "--trials", 4, "--set", "train.learning_rate=1e-9"
     )
     assert code == 0, err
-    study = tune("ls")[1].splitlines()[1].split("\t")[0]
+    name = tune("ls")[1].splitlines()[1].split("\t")[0]
     with monkeypatch.context() as patch:
         patch.setattr("cse_cli.tuning.live.TuneScreen.stepped", stopping(at=6))
-        code, _, err = tune("--best", study, "--confirm", 2)
-    assert (code, err.splitlines()[-1]) == (130, f"stopped; cse tune --best {study} --confirm 2 goes on")
+        code, _, err = tune("--best", name, "--verify-seeds", 2)
+    assert (code, err.splitlines()[-1]) == (130, f"stopped. To continue: cse tune --best {name} --verify-seeds 2")
     begun = {run.name: run.run_id for run in all_runs()}
-    code, out, err = tune("--best", study, "--confirm", 2)
+    code, out, err = tune("--best", name, "--verify-seeds", 2)
     assert code == 0, err
     assert "1/4" not in err
     assert "4/4  found values, seed 1" in err
-    assert "own values against train.learning_rate = " in out
-    assert "fresh seeds" in out.splitlines()[-1]
+    assert "recipe's values compared with train.learning_rate = " in out
+    assert "new seeds" in out.splitlines()[-1]
 
-    # Its runs lie below the search's, the interrupted one was taken up again, and each is a result of its recipe.
-    parent = next(run for run in all_runs() if run.name == study)
-    names = [f"{side}, seed {seed} of {study}" for seed in (0, 1) for side in ("own", "found")]
-    confirming = {run.name: run for run in all_runs() if run.about.confirms == study}
+    # Its runs are below the search's record, the interrupted one was resumed, and each is a result of its recipe.
+    parent = next(run for run in all_runs() if run.name == name)
+    names = [f"{side}, seed {seed} of {name}" for seed in (0, 1) for side in ("own", "found")]
+    confirming = {run.name: run for run in all_runs() if run.about.confirms == name}
     assert sorted(confirming) == sorted(names)
     assert {run.about.parent for run in confirming.values()} == {parent.run_id}
     assert {run.about.plan.seeds for run in confirming.values()} == {(0, 1)}
@@ -110,18 +108,18 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeyp
     assert [confirming[name].run_id for name in names[:3]] == [begun[name] for name in names[:3]]
     assert len(finished_results()) == 4
     metrics = read_history(folder_of(parent.run_id)).metrics
-    assert (parent.state, metrics["confirmation/seeds"]) == ("FINISHED", {2: 2.0})
+    assert (parent.state, metrics["verification/seeds"]) == ("FINISHED", {2: 2.0})
 
-    # It is remembered, and its runs are not repeated.
-    code, out, err = tune("--best", study, "--confirm", 2)
+    # It is stored, and its runs are not repeated.
+    code, out, err = tune("--best", name, "--verify-seeds", 2)
     assert (code, err) == (0, "")
-    code, out, _ = tune("--best", study, "--json")
+    code, out, _ = tune("--best", name, "--json")
     document = json.loads(out)
-    assert document["confirmation"]["paired"]["dev.spearman"]["seeds"] == [0, 1]
+    assert document["verification"]["paired"]["dev.spearman"]["seeds"] == [0, 1]
     assert document["verdict"].startswith(("confirmed: ", "not confirmed: "))
     assert document["confirmed"] == document["verdict"].startswith("confirmed")
 
-    # Another seed adds only its own runs, here at once.
+    # Another seed adds only its own runs, in parallel.
     given = []
 
     def spread(placement):
@@ -129,81 +127,75 @@ def test_a_gain_is_put_to_the_test_with_fresh_seeds(file, tune, undrawn, monkeyp
         return SerialExecutor()
 
     monkeypatch.setattr("cse_cli.jobs.placement.Placement.open", spread)
-    code, _, err = tune("--best", study, "--confirm", 3, "--workers", 2)
+    code, _, err = tune("--best", name, "--verify-seeds", 3, "--workers", 2)
     assert code == 0, err
     assert [len(devices) for devices in given] == [2]
     assert "6/6  found values, seed 2" in err
     assert len(finished_results()) == 6
-    code, _, err = tune("--best", study, "--workers", 2)
-    assert (code, "leave out --workers" in err) == (2, True)
+    code, _, err = tune("--best", name, "--workers", 2)
+    assert (code, "remove --workers" in err) == (2, True)
 
 
 def stopping(at):
-    """Return a `stepped` that is stopped as by Ctrl-C, once it has been told of so many steps."""
-    told = count(1)
+    """Return a `stepped` that raises Ctrl-C at a step."""
+    steps = count(1)
 
     def stepped(*_):
-        if next(told) == at:
+        if next(steps) == at:
             raise KeyboardInterrupt
 
     return stepped
 
 
+BEST = ("--best", "nothing")
 REFUSED = {
-    "no parameter": ((), "no parameter to tune is named"),
-    "misspelt": (("--param", "temprature"), "no 'temprature'. Did you mean 'losses.info_nce.temperature'"),
-    "a table": (("--param", "losses.info_nce"), "'losses.info_nce' is a table, not a value"),
-    "free text": (("--param", "encoders.online.model"), "needs a range: it takes any text"),
-    "an array": (("--param", "freeze"), "encoders.online.freeze is an array"),
-    "the seed": (("--param", "seed"), "'train.seed' is not tuned"),
-    "the measure": (("--param", "dev.split"), "it changes how models are scored"),
-    "empty": (("--param", "temperature", "--range", "0.5..0.1"), "the range is empty, as 0.5 is not less than 0.1"),
-    "outside": (("--param", "temperature", "--range=-1..1"), "cannot be -1.0: should be greater than 0"),
-    "test data": (("--param", "temperature", "--metric", "held_out.spearman"), "tuning takes dev metrics only"),
+    "no parameter": ((), "tune.no_parameter", "--param"),
+    "misspelled": (("--param", "temprature"), "tune.unknown_parameter", "Did you mean 'temperature'"),
+    "outside": (("--param", "temperature", "--range=-1..1"), "tune.invalid_value", "-1.0"),
+    "test data": (("--param", "temperature", "--metric", "held_out.spearman"), "tune.test_metric", "--metric dev."),
     "test data set": (
-        ("--param", "temperature", "--set", "evaluate.select=held_out.spearman"), "tuning takes dev metrics only"
+        ("--param", "temperature", "--set", "evaluate.metric_for_best_model=held_out.spearman"),
+        "tune.test_metric", "held_out.spearman",
     ),
-    "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "'dev.spearman' scores split"),
-    "no metric": (("--param", "temperature", "--metric", "dve.spearman"), "--metric: unknown evaluator 'dve'. Did you"),
-    "no storage": (("--param", "temperature", "--storage", "redis://me:secret@host/db"), "'redis' is not supported"),
-    "no patience": (("--param", "temperature", "--patience", "long"), "--patience: 'long' is not a duration"),
-    "no duration": (("--param", "temperature", "--timeout", "soon"), "--timeout: 'soon' is not a duration"),
-    "no sampler": (("--param", "temperature", "--sampler", "tpee"), "Did you mean 'tpe'?"),
-    "no name": (("--param", "temperature", "--name", "a/b"), "'a/b' cannot name a file"),
-    "no study": (("--join", "nothing"), "no study 'nothing'"),
-    "no best": (("--best", "nothing"), "no study 'nothing'"),
-    "best and search": (("--best", "nothing", "--trials", "3"), "--best and --trials exclude each other"),
-    "length twice": (("--param", "train.steps", "--range", "1..9", "--steps", "3"), "the length of training is tuned"),
-    "no toml": (("--param", "temperature", "--save-best", "x.txt"), "does not end in .toml"),
-    "no file": (("--param", "temperature", "--save-best", ""), "--save-best best.toml"),
-    "in the way": (("--param", "temperature", "--save-best", "small.toml"), "exists, and is not from this study"),
+    "test split set": (("--param", "temperature", "--set", "evaluators.dev.split=test"), "tune.test_metric", "'test'"),
+    "no storage": (
+        ("--param", "temperature", "--storage", "redis://me:secret@host/db"), "tune.bad_storage", "'redis'"
+    ),
+    "no sampler": (("--param", "temperature", "--sampler", "tpee"), "tune.unknown_sampler", "'tpe'"),
+    "no name": (("--param", "temperature", "--name", "a/b"), "tune.invalid_name", "'a/b'"),
+    "two names": (("--resume", "a", "--name", "b"), "tune.exclusive_options", "--name"),
+    "no search": (("--resume", "nothing"), "tune.unknown_search", "'nothing'"),
+    "no best": (BEST, "tune.unknown_search", "'nothing'"),
+    "best and trials": ((*BEST, "--trials", "3"), "tune.exclusive_options", "remove --trials"),
+    "best and seeds": ((*BEST, "--set", "train.steps=3"), "tune.exclusive_options", "remove --set"),
+    "best and recipe": (("quickstart", *BEST), "tune.exclusive_options", "'quickstart'"),
+    "list and best": (("ls", *BEST), "tune.exclusive_options", "remove --best"),
+    "steps twice": (("--range", "train.steps=1..9", "--steps", "3"), "tune.exclusive_options", "remove --steps"),
+    "no toml": (("--param", "temperature", "--save-best", "x.txt"), "tune.not_toml", "use x.toml"),
+    "no file": (("--param", "temperature", "--save-best", ""), "tune.not_toml", "use best.toml"),
+    "in the way": (("--param", "temperature", "--save-best", "small.toml"), "tune.file_exists", "'small.toml'"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_refused_before_anything_runs(case, file, folder, home, tune):
+def test_errors_before_anything_runs(case, file, folder, home):
     with Path(file).open("a", encoding="utf-8") as text:
         text.write('[evaluators.held_out]\nname = "sts"\ndataset = "graded_pairs"\nsplit = "test"\n')
     before = sorted(path.name for path in folder.iterdir())
-    arguments, message = REFUSED[case]
-    code, out, err = tune(*(() if "best" in case else (file,)), *arguments)
-    assert (code, out) == (2, "")
-    assert message in err
-    assert "Traceback" not in err
-    assert "allow_test_selection" not in err
-    assert "secret" not in err
+    arguments, code, value = REFUSED[case]
+    error = refused("tune", *(() if "best" in case else (file,)), *arguments)
+    assert (error.code, error.exit_code) == (code, 2)
+    assert value in str(error)
+    assert "allow_test_selection" not in str(error)
+    assert "secret" not in str(error)
     assert not (home / "tuning").exists()
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_a_name_that_may_be_several_lists_them(capsys, tune):
-    code, _, err = tune("quickstart", "--param", "temperature")
-    assert code == 2
-    assert "'temperature' may be 2 parameters" in err
-    assert "losses.identical.temperature, losses.fraternal.temperature" in err
-
-
-def test_an_empty_list_says_how_to_begin(tune):
-    code, out, err = tune("ls")
-    assert (code, out.count("\n")) == (0, 1)
-    assert "cse tune --param queue_length" in err
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--metric", "dve.spearman"), ("--stall-timeout", "long"), ("--timeout", "soon"), ("--tag", "x")],
+)
+def test_errors_of_other_modules_name_the_option(option, value, file):
+    error = refused("tune", file, "--param", "temperature", option, value)
+    assert str(error).startswith(option)

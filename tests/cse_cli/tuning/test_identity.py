@@ -1,4 +1,4 @@
-"""Which searches are the same one: what may join a study, and what is refused."""
+"""Identity of a search: which commands continue it, and which are refused."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from cse_cli.data.identity import Known
 from cse_cli.tuning.results import read_search
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import check_same_search, load_study, open_study
-from registry.errors import CseError, UnknownNameError
-from tests.cse_cli.tuning.fake import drive, knob, plan, recipe, trials
+from tests.cse_cli.tuning.fake import config, drive, parameter, recipe, trials
+from tests.support.errors import refuses
 
 
-def test_another_question_is_refused_with_what_differs(tmp_path):
-    open_study(plan(tmp_path))
-    changed = {
+def test_different_settings_are_listed(tmp_path):
+    open_study(config(tmp_path))
+    changes = {
         "train.batch_size: 64 → 32": {"overrides": ("train.batch_size=32",)},
-        "space.train.learning_rate.high: 0.001 → 0.01": {"parameters": (knob(high=0.01),)},
-        r"seeds: \[42\] → \[0, 1\]": {"seeds": (0, 1)},
+        "space.train.learning_rate.high: 0.001 → 0.01": {"parameters": (parameter(high=0.01),)},
+        "seeds: [42] → [0, 1]": {"seeds": (0, 1)},
         "steps: None → 4": {"steps": 4},
         "evaluators.dev.dataset: 'graded_pairs' → 'stsb'": {"overrides": ("evaluators.dev.dataset=stsb",)},
     }
-    for message, change in changed.items():
-        with pytest.raises(CseError, match=message):
-            open_study(plan(tmp_path, **change))
-        with pytest.raises(CseError, match="'search' asks another question"):
-            open_study(plan(tmp_path, join=True, **change))
-    assert len(trials(plan(tmp_path))) == 1
+    for message, change in changes.items():
+        for resume in (False, True):
+            with refuses("tune.different_settings", "'search'", message):
+                open_study(config(tmp_path, resume=resume, **change))
+    assert len(trials(config(tmp_path))) == 1
 
 
 def made(settings="a", **parts):
@@ -39,23 +38,23 @@ def test_another_recipe_is_refused_without_its_whole_tables():
     queue = {"name": "hippocampus", "length": 128}
     before = {**one, **made("a"), "settings": {"queue": queue, "train": {"betas": [0.9, 0.99]}}}
     after = {**one, **made("b"), "settings": {"head": {"name": "mlp"}, "train": {"betas": [0.9, 0.95]}}}
-    with pytest.raises(CseError) as told:
+    with refuses("tune.different_settings") as error:
         check_same_search("search", before, after)
-    assert sorted(line.strip() for line in told.value.message.splitlines()[1:]) == [
+    assert sorted(line.strip() for line in error.value.message.splitlines()[1:]) == [
         "head: None → {…}", "queue: {…} → None", "train.betas: [0.9, 0.99] → [0.9, 0.95]"
     ]  # fmt: skip
 
 
-def test_a_study_to_join_must_exist(tmp_path):
-    open_study(plan(tmp_path, name="queue"))
-    with pytest.raises(UnknownNameError, match=r"no study 'quue'.*Did you mean 'queue'"):
-        open_study(plan(tmp_path, name="quue", join=True))
+def test_a_resumed_search_must_exist(tmp_path):
+    open_study(config(tmp_path, name="queue"))
+    with refuses("tune.unknown_search", "'quue'", "Did you mean 'queue'?"):
+        open_study(config(tmp_path, name="quue", resume=True))
     assert not address(None, "quue").exists()
 
 
-def test_recipes_of_another_name_are_other_files_but_the_same_question(tmp_path):
-    open_study(plan(tmp_path))
-    open_study(plan(tmp_path, recipe=str(recipe(tmp_path, "renamed")), join=True))
+def test_a_renamed_recipe_continues_the_search(tmp_path):
+    open_study(config(tmp_path))
+    open_study(config(tmp_path, recipe=str(recipe(tmp_path, "renamed")), resume=True))
 
 
 ASKED = {"direction": "maximize", "metric": "dev.spearman", "seeds": [0], "steps": None, "space": {}, "settings": {}}
@@ -69,33 +68,31 @@ def check(accept_changed=False, **changed):
 
 
 @pytest.mark.parametrize("accept_changed", [False, True])
-def test_other_text_and_weights_are_another_question(accept_changed):
-    with pytest.raises(CseError, match="asks another question:\n  text 11111111 / 44444444\n") as told:
+def test_other_text_and_weights_are_different_settings(accept_changed):
+    with refuses("tune.different_settings", "text 11111111 / 44444444", "weights of encoders.bert 22222222 / 55555555"):
         check(accept_changed, text="4" * 64, weights={"encoders.bert": "5" * 64})
-    assert "weights of encoders.bert 22222222 / 55555555" in told.value.message
 
 
-def test_other_code_is_refused_or_accepted_knowingly():
-    with pytest.raises(CseError, match=r"made by other code:\n  code of losses\.info_nce") as told:
+def test_changed_code_is_refused_or_accepted():
+    with refuses("tune.changed_code", "code of losses.info_nce", "--accept-changed"):
         check(code={"losses.info_nce": "6" * 64})
-    assert "--accept-changed" in str(told.value)
     assert check(True, code={"losses.info_nce": "6" * 64}) == ["code of losses.info_nce"]
     assert check() == []
 
 
-def test_what_is_not_on_this_machine_is_no_difference():
+def test_unknown_digests_do_not_differ():
     assert check(text=None, weights={"encoders.bert": None}) == []
     known = {**ASKED, **made(**{**THEN, "text": None, "weights": {"encoders.bert": None}})}
     assert check_same_search("search", known, {**ASKED, **made(**THEN)}) == []
 
 
-def test_accepted_code_is_remembered_and_shown(tmp_path, monkeypatch):
-    drive(plan(tmp_path, trials=1))
+def test_accepted_code_is_stored_and_shown(tmp_path, monkeypatch):
+    drive(config(tmp_path, trials=1))
     monkeypatch.setattr("cse_cli.data.identity.code_digest", lambda cls: "other")
-    with pytest.raises(CseError, match=r"code of losses\.info_nce"):
-        open_study(plan(tmp_path, trials=2))
-    drive(plan(tmp_path, trials=2, accept_changed=True))
-    drive(plan(tmp_path, trials=3))
+    with refuses("tune.changed_code", "code of losses.info_nce"):
+        open_study(config(tmp_path, trials=2))
+    drive(config(tmp_path, trials=2, accept_changed=True))
+    drive(config(tmp_path, trials=3))
     search = read_search(load_study(None, "search"))
     assert "code of losses.info_nce" in search.accepted
     assert len(search.trials) == 3

@@ -1,4 +1,4 @@
-"""A search in processes of its own, some of them killed: an exact budget, nothing lost, nothing done twice."""
+"""Searches in several processes, some of them killed: the budget is exact, and no trial is lost or repeated."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study
 from registry.errors import CseError
 from tests.cse_cli.jobs.commands import below, ended, until
-from tests.cse_cli.jobs.running import cse
-from tests.forked import Forked
-from tests.shrunken import recipe, small
+from tests.support.command import cse
+from tests.support.forked import Forked
+from tests.support.shrunken import recipe, small
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
 STEPS = 30
@@ -34,7 +34,7 @@ SEED = int(os.environ.get("CSE_CHAOS_SEED", "7"))
 @pytest.fixture
 def command(tmp_path, home):
     """Search a tiny recipe."""
-    # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
+    # Two sentences a batch: more would count as collapsed in a random model.
     settings = {"steps": STEPS, "evaluate_every": 10, "checkpoint_every": 5, "batch_size": 2, "collapse_cosine": 1.0}
     file = recipe(tmp_path, small(tmp_path), **settings)
     options = ["--range", "learning_rate=1e-5..1e-3:log", "--pruner", "none", "--name", "search", "--device", "cpu"]
@@ -42,7 +42,7 @@ def command(tmp_path, home):
 
 
 def found():
-    """Return the trials of the study, none before it is made."""
+    """Return the trials of the search, or none before it exists."""
     with suppress(CseError, KeyError):  # it is being made
         return load_study(None, "search").get_trials()
     return []
@@ -58,14 +58,14 @@ def of_trials() -> list[RecordedRun]:
 
 
 def training() -> list[int]:
-    """Return the process of each trial whose training is not at its end."""
+    """Return the process of each trial that is training."""
     histories = [read_history(folder_of(run.run_id)) for run in of_trials() if run.state == "RUNNING"]
     return [one.starts[-1].data["pid"] for one in histories if one.starts and one.step < STEPS]
 
 
 @dataclass
 class Outcome:
-    """What a search leaves behind: values, score and metrics by the number of the trial."""
+    """Values, score and metrics of each trial by its number."""
 
     values: dict[int, Any]
     scores: dict[int, float | None]
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def outcome() -> Outcome:
-    """Return the outcome, and check that every trial was done once and that nothing is left over."""
+    """Return the outcome, and check that every trial ran once and no file is left over."""
     trials, runs = [trial for trial in found() if trial.state != TrialState.WAITING], of_trials()  # points of the grid
     assert [trial.state for trial in trials] == [TrialState.COMPLETE] * TRIALS
     assert sorted(run.about.trial for run in runs if run.about.trial is not None) == list(range(TRIALS))
@@ -146,7 +146,7 @@ def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     assert driver.stderr.read().count("its process was ended by SIGKILL") in (1, 2)  # killed before it saw the second
     assert not [worker for worker in workers if worker.is_running()]
     assert before.items() <= outcome().scores.items()
-    resumed = [line for line in said.splitlines() if "was interrupted; it is resumed" in line]
+    resumed = [line for line in said.splitlines() if "resuming interrupted trial" in line]
     assert 1 <= len(resumed) <= 3
 
 

@@ -1,4 +1,4 @@
-"""Several processes on one search: who does which trial, and who takes over what a killed process leaves."""
+"""Several processes on one search: ownership of trials, and trials that a killed process leaves."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import owner as owners
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
-from cse_cli.tuning.owner import OWNER, Owner, owned
+from cse_cli.tuning.owner import OWNER, Owner, ownership
 from cse_cli.tuning.results import read_search
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study, open_study
-from tests.cse_cli.tuning.fake import drive, good, knob, number, plan, trials
-from tests.records import recorded
+from tests.cse_cli.tuning.fake import config, drive, good, number, parameter, trials
+from tests.support.records import recorded
 
-BATCHES = knob("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16)
-SCHEDULES = knob("train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear")
+BATCHES = parameter("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16)
+SCHEDULES = parameter(
+    "train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"
+)
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Look for the trials of others often."""
+    """Poll the trials of other processes often."""
     monkeypatch.setattr(drivers, "POLL_SECONDS", 0.02)
 
 
@@ -48,13 +50,13 @@ def slow(job, observer):
 
 @pytest.mark.parametrize(
     ("sampler", "parameters", "budget"),
-    [("random", (knob(),), 12), ("random", (BATCHES, SCHEDULES), 40), ("grid", (BATCHES, SCHEDULES), 40)],
+    [("random", (parameter(),), 12), ("random", (BATCHES, SCHEDULES), 40), ("grid", (BATCHES, SCHEDULES), 40)],
 )
-def test_four_at_once_do_what_one_does(tmp_path, sampler, parameters, budget):
+def test_four_processes_try_the_same_values_as_one(tmp_path, sampler, parameters, budget):
     both = []
     for name, count in (("one", 1), ("four", 4)):
         storage = f"sqlite:///{tmp_path}/{name}.db"
-        asked = plan(tmp_path, trials=budget, sampler=sampler, parameters=parameters, storage=storage)
+        asked = config(tmp_path, trials=budget, sampler=sampler, parameters=parameters, storage=storage)
         did = together(asked, count, slow)
         found = trials(asked)
         assert did == [trial.number for trial in studies.settled(found)]
@@ -65,7 +67,7 @@ def test_four_at_once_do_what_one_does(tmp_path, sampler, parameters, budget):
 
 
 def test_several_processes_do_not_exceed_the_budget(tmp_path):
-    asked = plan(tmp_path, trials=9)
+    asked = config(tmp_path, trials=9)
     did = together(asked, 4, slow)
     assert did == list(range(9))
     assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 9
@@ -85,8 +87,8 @@ def begun_elsewhere(asked, lock=True):
     return trial, other
 
 
-def test_a_held_trial_is_left_alone_and_taken_over_when_its_process_ends(tmp_path):
-    asked = plan(tmp_path, trials=3)
+def test_a_held_trial_is_taken_over_after_its_process_ends(tmp_path):
+    asked = config(tmp_path, trials=3)
     trial, other = begun_elsewhere(asked)
     done = []
     searching = threading.Thread(target=lambda: done.append(drive(asked)[2]))
@@ -95,7 +97,7 @@ def test_a_held_trial_is_left_alone_and_taken_over_when_its_process_ends(tmp_pat
     while len(studies.settled(trials(asked))) < 2 and time.monotonic() < until:
         time.sleep(0.02)
     time.sleep(0.2)
-    assert not done, "it waits for the trial of the other process"
+    assert not done, "it must wait for the trial of the other process"
     assert read_search(load_study(None, "search")).trials[trial.number].state == "running"
     other.__exit__(KeyboardInterrupt)
     searching.join(60)
@@ -104,8 +106,8 @@ def test_a_held_trial_is_left_alone_and_taken_over_when_its_process_ends(tmp_pat
     assert [one.state for one in trials(asked)] == [TrialState.COMPLETE] * 3
 
 
-def test_a_trial_of_another_state_directory_is_left_alone(tmp_path):
-    asked = plan(tmp_path, trials=3, storage=f"sqlite:///{tmp_path}/shared.db")
+def test_a_trial_of_another_state_directory_is_untouched(tmp_path):
+    asked = config(tmp_path, trials=3, storage=f"sqlite:///{tmp_path}/shared.db")
     trial, _ = begun_elsewhere(asked, lock=False)
     ending, _, executor = drive(asked)
     assert (ending, sorted(map(number, executor.jobs))) == ("budget", [1, 2])
@@ -114,15 +116,15 @@ def test_a_trial_of_another_state_directory_is_left_alone(tmp_path):
     assert search.trials[trial.number].state == "running"
 
 
-def test_who_has_a_trial(tmp_path, monkeypatch):
-    here, shared = plan(tmp_path), plan(tmp_path, storage=f"sqlite:///{tmp_path}/shared.db")
+def test_ownership(tmp_path, monkeypatch):
+    here, shared = config(tmp_path), config(tmp_path, storage=f"sqlite:///{tmp_path}/shared.db")
     found = {}
     for asked in (here, shared):
         trial, other = begun_elsewhere(asked)
         place = address(asked.storage, asked.name)
 
         def state(place=place, asked=asked):
-            return owned(trials(asked)[0], place, asked.name)
+            return ownership(trials(asked)[0], place, asked.name)
 
         states = [state()]
         other.__exit__(KeyboardInterrupt)
@@ -132,17 +134,17 @@ def test_who_has_a_trial(tmp_path, monkeypatch):
     assert found == {None: ["held", "left", "left"], shared.storage: ["held", "left", "elsewhere"]}
 
 
-def test_a_trial_whose_process_was_killed_before_it_signed_it(tmp_path, monkeypatch):
-    asked = plan(tmp_path, storage=f"sqlite:///{tmp_path}/shared.db")
+def test_a_trial_that_was_never_signed(tmp_path, monkeypatch):
+    asked = config(tmp_path, storage=f"sqlite:///{tmp_path}/shared.db")
     open_study(asked).ask()
     (trial,), place = trials(asked), address(asked.storage, asked.name)
-    assert owned(trial, place, asked.name) == "elsewhere"
+    assert ownership(trial, place, asked.name) == "elsewhere"
     monkeypatch.setattr(owners, "_SIGNING_SECONDS", 0.0)
-    assert owned(trial, place, asked.name) == "left"
+    assert ownership(trial, place, asked.name) == "left"
 
 
-def test_a_left_trial_waits_for_the_process_that_its_run_still_has(tmp_path):
-    asked = plan(tmp_path, trials=2)
+def test_a_left_trial_waits_for_its_worker_process(tmp_path):
+    asked = config(tmp_path, trials=2)
 
     def score(job, observer):
         if number(job) == 1 and job.resume is None:
@@ -162,8 +164,8 @@ def test_a_left_trial_waits_for_the_process_that_its_run_still_has(tmp_path):
     assert [job.resume for job in executor.jobs] == [left]
 
 
-def test_a_run_that_another_process_has_just_claimed_is_waited_for(tmp_path):
-    asked, busy = plan(tmp_path, trials=2), [True, True]
+def test_a_run_that_another_process_has_just_claimed(tmp_path):
+    asked, busy = config(tmp_path, trials=2), [True, True]
     other = recorded(name="other", end="stopped")
 
     def score(job, observer):
@@ -178,7 +180,7 @@ def test_a_run_that_another_process_has_just_claimed_is_waited_for(tmp_path):
 
 
 def test_lock_files_of_ended_processes_are_deleted(tmp_path):
-    asked = plan(tmp_path, trials=2)
+    asked = config(tmp_path, trials=2)
     begun_elsewhere(asked)[1].__exit__(KeyboardInterrupt)
     drive(asked)
     assert [path.name for path in address(None, "search").locks("search").iterdir()] == ["lock"]

@@ -1,4 +1,4 @@
-"""Searches over choices of parts: what a choice makes of the recipe, which parameters a trial has, what is refused."""
+"""Searches over choices of parts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cse_cli.tuning.save_recipe import save_recipe, tuned_recipe
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import counts, load_study, stored_config
 from cse_cli.tuning.view import print_search
-from registry.errors import CseError
-from tests.cse_cli.tuning.fake import drive, knob, plan, recipe, trials
+from tests.cse_cli.tuning.fake import config, drive, recipe, trials
+from tests.support.errors import refuses
 
 LOSS = "losses.info_nce=[focal_info_nce, dot_classification]"  # the second takes no negatives
 QUEUE = 'queue=[false, { name = "fifo", view = "anchor" }, { name = "hippocampus", view = "anchor", length = 128 }]'
@@ -30,7 +30,7 @@ def space(name, *choices, names=(), ranges=()):
     return {one.name: one for one in search_space(load(str(name)), names, ranges, choices)}
 
 
-def test_a_part_is_a_choice_with_the_recipes_own_first():
+def test_the_recipes_part_is_the_first_choice():
     found = space("mini/simcse_en", LOSS, QUEUE, AUGMENT)
     assert {name: one.choices for name, one in found.items()} == {
         "losses.info_nce": ("info_nce", "focal_info_nce", "dot_classification"),
@@ -46,7 +46,7 @@ def test_a_part_is_a_choice_with_the_recipes_own_first():
     }  # fmt: skip
 
 
-def test_what_a_choice_makes_of_the_recipe():
+def test_the_recipe_with_other_parts():
     loaded = load("mini/simcse_en")
     parts = list(space("mini/simcse_en", LOSS, QUEUE, AUGMENT).values())
     loss, queue, augment = (part.choices for part in parts)
@@ -61,7 +61,7 @@ def test_what_a_choice_makes_of_the_recipe():
     assert [part.name for part in other.views["positive"].augment] == ["token_shuffle", "feature_cutoff"]
 
 
-def test_a_part_left_out_takes_its_ranges_with_it():
+def test_an_omitted_part_removes_its_ranges():
     found = space("mini/ifcl_en", "queue=none", names=["queue_length", "temperature"])
     assert found["queue"].removals(False) == ["queue", "tune.queue_length"]
     recipe = with_parts(load("mini/ifcl_en"), [found["queue"]], {"queue": False}).recipe
@@ -71,7 +71,7 @@ def test_a_part_left_out_takes_its_ranges_with_it():
     assert found["queue.hippocampus.length"].when == ("queue", ("hippocampus",))
 
 
-def test_a_number_is_searched_where_a_chosen_part_has_it_and_gives_no_value():
+def test_numbers_of_parts_that_do_not_set_them():
     found = space("mini/simcse_en", LOSS, QUEUE, names=["queue.length", "losses.info_nce.temperature", "learning_rate"])
     assert list(found) == [
         "losses.info_nce",
@@ -88,7 +88,7 @@ def test_a_number_is_searched_where_a_chosen_part_has_it_and_gives_no_value():
     assert not found["queue.fifo.length"].exists({"queue": False})
 
 
-def test_a_range_goes_to_one_component_or_to_all_that_have_it():
+def test_a_range_for_one_component_or_for_all():
     both = 'queue=[{ name = "fifo", view = "anchor" }, { name = "hippocampus", view = "anchor" }]'
     found = space("mini/simcse_en", both, ranges=["queue.fifo.length=64..128:32"])
     assert [(name, one.low, one.high) for name, one in found.items()][1:] == [("queue.fifo.length", 64, 128)]
@@ -99,24 +99,24 @@ def test_a_range_goes_to_one_component_or_to_all_that_have_it():
 
 
 REFUSED = [
-    ("losses.info_nce=[focal_infonce]", "unknown loss 'focal_infonce'. Did you mean 'focal_info_nce'"),
-    ("queue=[fifo]", "queue cannot be fifo: queue: queue 'fifo' needs 'view'"),
-    ("queue=[3]", "3 is neither the name of a part nor a table"),
-    ("queue=false", "the recipe's own queue is the only choice"),
-    ("losses.info_nce=[twins]", "losses.info_nce cannot be twins: "),
-    ("losses.infonce=[twins]", "the recipe has no 'losses.infonce'"),
-    ('queue={ name = "fifo", view = "anchor", lenght = 3 }', "Did you mean 'length'"),
+    ("losses.info_nce=[focal_infonce]", "invalid_part", "'focal_infonce'. Did you mean 'focal_info_nce'"),
+    ("queue=[fifo]", "invalid_part", "queue = fifo is not valid: queue: queue 'fifo' needs 'view'"),
+    ("queue=[3]", "not_a_part", "3 is not a component"),
+    ("queue=false", "one_part", "the recipe's queue"),
+    ("losses.info_nce=[twins]", "invalid_part", "losses.info_nce = twins"),
+    ("losses.infonce=[twins]", "unknown_parameter", "'losses.infonce'"),
+    ('queue={ name = "fifo", view = "anchor", lenght = 3 }', "invalid_part", "Did you mean 'length'"),
 ]
 
 
-@pytest.mark.parametrize(("choices", "message"), REFUSED)
-def test_a_choice_that_fits_nowhere_is_one_error(choices, message):
-    with pytest.raises(CseError, match=re.escape(message)):
+@pytest.mark.parametrize(("choices", "code", "value"), REFUSED)
+def test_a_choice_that_fits_nowhere_is_one_error(choices, code, value):
+    with refuses(f"tune.{code}", value):
         space("mini/simcse_en", choices)
 
 
-def test_a_name_that_lies_in_two_places_is_ambiguous():
-    with pytest.raises(CseError, match="'temperature' may be 3 parameters"):
+def test_a_name_in_two_places_is_ambiguous():
+    with refuses("tune.ambiguous_parameter", "'temperature'", "3 parameters"):
         space(
             load("mini/ifcl_en", unset=["tune.temperature"]).path,
             "losses.identical=focal_info_nce",
@@ -128,7 +128,7 @@ def test_a_name_that_lies_in_two_places_is_ambiguous():
 def test_a_search_over_parts(tmp_path, capsys):
     file = recipe(tmp_path)
     parameters = tuple(space(file, LOSS, QUEUE, names=["temperature", "queue.length"]).values())
-    asked = plan(tmp_path, parameters=parameters, trials=24)
+    asked = config(tmp_path, parameters=parameters, trials=24)
     seen = []
 
     def score(job, observer):
@@ -139,14 +139,14 @@ def test_a_search_over_parts(tmp_path, capsys):
     ending, driver, executor = drive(asked, score)
     study = load_study(None, "search")
     found = read_trials(study)
-    refused = [trial for trial in found if trial.state == "refused"]
+    invalid = [trial for trial in found if trial.state == "invalid"]
     assert (ending, driver.ran, len(executor.jobs), counts(trials(asked))["complete"]) == ("budget", 24, 24, 24)
     # The loss without negatives goes with no queue, and each such pair of parts is told once.
-    assert {(trial.values["losses.info_nce"], bool(trial.values["queue"])) for trial in refused} == {
+    assert {(trial.values["losses.info_nce"], bool(trial.values["queue"])) for trial in invalid} == {
         ("dot_classification", True)
     }
-    assert 1 <= len(refused) == len({trial.values["queue"] for trial in refused}) <= 2
-    assert all("no loss reads the queue" in trial.reason for trial in refused)
+    assert 1 <= len(invalid) == len({trial.values["queue"] for trial in invalid}) <= 2
+    assert all("no loss reads the queue" in trial.reason for trial in invalid)
     assert not any(name == "dot_classification" and queue for name, queue in seen)
     for trial in found:
         if trial.state == "complete":
@@ -158,13 +158,13 @@ def test_a_search_over_parts(tmp_path, capsys):
     assert read_search(study).best.values["losses.info_nce"] == "focal_info_nce"
     assert stored_config(study).parameters == parameters
     with TuneScreen() as screen:
-        screen.trial_refused(refused[0])
-    assert "refused: queue: no loss reads the queue" in " ".join(capsys.readouterr().err.split())
+        screen.trial_invalid(invalid[0])
+    assert "invalid: queue: no loss reads the queue" in " ".join(capsys.readouterr().err.split())
     print_search(read_search(study))
-    numbers = ", ".join(str(trial.number) for trial in refused)
+    numbers = ", ".join(str(trial.number) for trial in invalid)
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"24 complete, {len(refused)} refused" in shown
-    assert re.search(rf"refused: trials? {numbers}: queue: no loss reads the queue", shown)
+    assert f"24 complete, {len(invalid)} invalid" in shown
+    assert re.search(rf"invalid: trials? {numbers}: queue: no loss reads the queue", shown)
     assert drive(asked.model_copy(update={"trials": 26}), score)[1].ran == 2
 
 
@@ -174,16 +174,16 @@ def test_every_point_of_a_space_of_parts_is_tried_once(tmp_path):
     # Three losses times no queue, one queue of three lengths, one of a given length.
     assert len(all_points(parameters)) == len(grid_points(parameters, 50)) == 3 * (1 + 3 + 1)
     for sampler in ("grid", "tpe"):
-        ending, driver, _ = drive(plan(tmp_path, name=sampler, parameters=parameters, trials=50, sampler=sampler))
+        ending, driver, _ = drive(config(tmp_path, name=sampler, parameters=parameters, trials=50, sampler=sampler))
         assert (ending, driver.ran) == ("exhausted", 2 * 5 + 1)  # without negatives: no queue alone
 
 
-def test_the_best_parts_are_saved_as_a_recipe_that_loads_to_them(tmp_path):
+def test_the_best_parts_are_saved(tmp_path):
     file = recipe(tmp_path, "parts")
     text = file.read_text() + '[queue]\nname = "fifo"\nview = "anchor"\n[tune.length]\npaths = ["queue.length"]\n'
     file.write_text(text + 'low = 64\nhigh = 128\n[tune.queue]\npaths = ["queue"]\nchoices = [false]\n')
     parameters = tuple(space(file, LOSS, AUGMENT, names=["queue", "length", "temperature"]).values())
-    asked = plan(tmp_path, parameters=parameters, trials=12, recipe=str(file))
+    asked = config(tmp_path, parameters=parameters, trials=12, recipe=str(file))
     drive(asked, lambda job, observer: len(job.loaded.recipe.views["positive"].augment) - bool(job.loaded.recipe.queue))
     search = read_search(load_study(None, "search"))
     for trial in search.complete:
@@ -195,7 +195,7 @@ def test_the_best_parts_are_saved_as_a_recipe_that_loads_to_them(tmp_path):
     assert search.best.values["queue"] is False
 
 
-def test_a_recipe_says_what_may_stand_where(tmp_path):
+def test_a_recipe_lists_its_parts(tmp_path):
     file = recipe(tmp_path)
     file.write_text(
         file.read_text() + '[tune.loss]\npaths = ["losses.info_nce"]\n'
@@ -215,7 +215,7 @@ def test_a_recipe_says_what_may_stand_where(tmp_path):
     assert found["queue.fifo.length"].when == ("queue", ('{name = "fifo", view = "anchor"}',))
 
 
-def test_a_loss_that_a_recipe_lets_out_takes_its_own_table_with_it(tmp_path):
+def test_an_omitted_loss_removes_its_table(tmp_path):
     file = tmp_path / "search.toml"
     file.write_text('extends = "mini/ifcl_en"\n[tune.twins]\npaths = ["losses.twins"]\nchoices = [false]\n')
     (twins,) = space(file, names=["twins"]).values()
@@ -227,23 +227,16 @@ def test_a_loss_that_a_recipe_lets_out_takes_its_own_table_with_it(tmp_path):
 def test_a_part_needs_choices_of_its_own(table, tmp_path):
     file = tmp_path / "search.toml"
     file.write_text(f'extends = "mini/ifcl_en"\n[tune.memory]\n{table}\n')
-    with pytest.raises(RecipeError, match="a part stands there: give its choices, in a table of its own"):
+    with pytest.raises(RecipeError, match="is a component"):
         load(str(file))
 
 
-def test_a_range_of_nothing_is_still_refused(tmp_path):
+def test_a_range_of_an_unknown_path_is_refused(tmp_path):
     file = recipe(tmp_path)
     file.write_text(file.read_text() + '[tune.length]\npaths = ["queue.length"]\nchoices = [32, 64]\n')
     with pytest.raises(RecipeError, match=re.escape("the recipe has no 'queue.length'")):
         load(str(file))
     plain = file.read_text().replace("queue.length", "train.steps").replace("32", '{ name = "fifo" }')
     file.write_text(plain)
-    with pytest.raises(CseError, match="no part stands at train"):
+    with refuses("tune.not_a_part", "[tune.length]", "train.steps"):
         space(file, names=["length"])
-
-
-def test_a_study_from_before_there_were_parts_asks_the_same_question():
-    assert knob().identity() == {
-        "low": 1e-5, "high": 1e-3, "log": True, "step": None, "choices": None, "name": "train.learning_rate",
-        "paths": ["train.learning_rate"], "whole": False,
-    }  # fmt: skip

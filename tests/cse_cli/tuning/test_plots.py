@@ -1,4 +1,4 @@
-"""Figures of a search: which files are written of what there is."""
+"""Figures of a search."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.study import load_study, open_study
-from tests.cse_cli.tuning.fake import drive, knob, plan
+from tests.cse_cli.tuning.fake import config, drive, parameter
 
 
 def names(files):
@@ -16,22 +16,24 @@ def names(files):
 
 
 def test_without_a_complete_trial_nothing_is_drawn(tmp_path):
-    assert draw(open_study(plan(tmp_path)), tmp_path / "none") == []
+    assert draw(open_study(config(tmp_path)), tmp_path / "none") == []
     assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("trials", [1, 6])
 def test_one_parameter_has_no_importance(trials, tmp_path):
-    drive(plan(tmp_path, trials=trials, parameters=(knob(low=1e-4),)))  # the recipe's own value lies outside
+    drive(config(tmp_path, trials=trials, parameters=(parameter(low=1e-4),)))  # the recipe's own value lies outside
     files = draw(load_study(None, "search"), tmp_path)
     assert names(files) == ["history.png", "history.svg", "slice.png", "slice.svg"]
 
 
 @pytest.mark.exhaustive
 def test_figures_are_the_same_bytes_each_time_and_need_no_plotly(tmp_path):
-    schedule = knob("train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear")
-    drive(plan(tmp_path, trials=8, parameters=(knob(), schedule)))
+    schedule = parameter(
+        "train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"
+    )
+    drive(config(tmp_path, trials=8, parameters=(parameter(), schedule)))
     study = load_study(None, "search")
     files = draw(study, tmp_path)
     assert names(files) == [f"{name}.{kind}" for name in ("history", "importance", "slice") for kind in ("png", "svg")]

@@ -1,25 +1,26 @@
-"""Pruners: who is ended early, and that the best never is."""
+"""Pruners end the trials that fall behind, never the best."""
 
 from __future__ import annotations
 
 import pytest
 
+from cse_cli.core.console import Evaluated
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.study import load_study, open_study
-from tests.chosen import these
-from tests.cse_cli.tuning.fake import drive, number, plan, trials
+from tests.cse_cli.tuning.fake import config, drive, number, trials
+from tests.support.chosen import these
 
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
-    asked = plan(tmp_path, trials=12, pruner="median")
+    asked = config(tmp_path, trials=12, pruner="median")
 
     def score(job, observer):
         value = 10.0 if number(job) < 6 else 1.0
         for step in (0, 2, 4, 6, 8):
-            observer.evaluated(step, {"dev.spearman": value + step}, True)
+            observer.observe(Evaluated(step, {"dev.spearman": value + step}, True))
         return value + 8
 
     drive(asked, score, slots=slots)
@@ -31,11 +32,11 @@ def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
 @pytest.mark.parametrize("name", these(["median"], samplers.PRUNERS))
 @pytest.mark.parametrize("seeds", [(), (0, 1, 2, 3, 4)])
 def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):
-    asked = plan(tmp_path, trials=12, pruner=name, seeds=seeds)
+    asked = config(tmp_path, trials=12, pruner=name, seeds=seeds)
 
     def score(job, observer):
         for step in (2, 4, 6, 8):
-            observer.evaluated(step, {"dev.spearman": step / 100 - number(job)}, True)
+            observer.observe(Evaluated(step, {"dev.spearman": step / 100 - number(job)}, True))
         return job.seed / 100 - number(job)
 
     drive(asked, score)
@@ -44,8 +45,8 @@ def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):
     assert pruned == 0 if name == "none" else pruned > 0
 
 
-def test_wilcoxon_needs_three_seeds_to_give_a_trial_up(tmp_path):
-    asked = plan(tmp_path, trials=2, seeds=(0, 1, 2, 3, 4))
+def test_wilcoxon_prunes_after_three_seeds(tmp_path):
+    asked = config(tmp_path, trials=2, seeds=(0, 1, 2, 3, 4))
     assert samplers.pruner_name(asked) == "wilcoxon"
     _, _, executor = drive(asked, lambda job, _: 80.0 + job.seed - 3 * number(job))
     assert [job.seed for job in executor.jobs if number(job) == 1] == [0, 1, 2]

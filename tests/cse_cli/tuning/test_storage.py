@@ -1,4 +1,4 @@
-"""The database of a search in the state directory, as it is opened."""
+"""The database of a search in the state directory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def file_of(database: Address) -> Path:
     return database.file
 
 
-def test_a_database_that_another_process_is_making_is_waited_for(database: Address, tmp_path: Path) -> None:
+def test_a_database_that_another_process_creates(database: Address, tmp_path: Path) -> None:
     database.open()
     made = shutil.copy(file_of(database), tmp_path / "made.db")
     file_of(database).write_bytes(b"")
@@ -35,9 +35,9 @@ def test_a_database_that_another_process_is_making_is_waited_for(database: Addre
     timer.join()
 
 
-def test_an_emptied_database_is_told(database: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_emptied_database_is_a_warning(database: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     database.open()
     file_of(database).write_bytes(b"")
     monkeypatch.setattr(storage, "_MAKING_SECONDS", 0.0)
-    with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search begins anew"):
+    with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
         database.open()

@@ -1,4 +1,4 @@
-"""Trials of a real, tiny recipe: what is recorded, pruned, taken up again, and kept off the leaderboard."""
+"""Trials of a real, tiny recipe: records, pruning, resumption."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
-from cse_cli.tuning.storage import study_names
-from cse_cli.tuning.study import load_study, run_of
+from cse_cli.tuning.storage import search_names
+from cse_cli.tuning.study import RECORD, load_study
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.jobs.running import cse
-from tests.cse_cli.tuning.fake import knob
-from tests.forked import Forked
-from tests.shrunken import recipe
+from tests.cse_cli.tuning.fake import parameter
+from tests.support.command import cse
+from tests.support.forked import Forked
+from tests.support.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 def asked(tmp_path, parts):
     """Three trials of a tiny SimCSE."""
     path = recipe(tmp_path, parts, steps=4)
-    return SearchConfig(name="search", recipe=str(path), parameters=(knob(default=3e-5),), trials=3, device="cpu")
+    return SearchConfig(name="search", recipe=str(path), parameters=(parameter(default=3e-5),), trials=3, device="cpu")
 
 
 class Notes(SearchObserver):
@@ -63,11 +63,11 @@ class Outcome:
 
 
 def search(asked, observer=None, **changes):
-    """Search, and return what a test asks about it."""
+    """Run a search and return its outcome."""
     config = asked.model_copy(update=changes)
     ran, ending = run_search(config, observer or SearchObserver())
     study = load_study(config.storage, config.name)
-    return Outcome(ran, ending, studies.counts(study.get_trials()), run_of(study))
+    return Outcome(ran, ending, studies.counts(study.get_trials()), study.user_attrs[RECORD])
 
 
 def below(run_id):
@@ -96,14 +96,14 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     parent, history = read_run(outcome.run_id), read_history(folder_of(outcome.run_id))
     assert (parent.state, parent.about.summary, parent.about.search) == ("FINISHED", "tuning", "search")
     assert (parent.about.seed, parent.about.tags, parent.tags["metric"]) == (None, {"for": "the paper"}, "dev.spearman")
-    assert parent.tags["space.train.learning_rate"] == "1e-05..0.001 log"
+    assert parent.tags["space.train.learning_rate"] == "1e-05 … 0.001 on a log scale"
     assert list(history.metrics["score/best"].values()) == [max(trial.score for trial in ended)]
     assert not list(runs().glob("*/*.pt"))
     assert not list(runs().glob("*/model"))
 
 
 @pytest.mark.exhaustive
-def test_the_first_trial_is_the_recipe_and_others_are_no_results_of_it(asked):
+def test_trials_are_not_results_of_the_recipe(asked):
     outcome = search(asked)
     experiments = [run.about.identity for run in below(outcome.run_id)]
     assert experiments[0] == identify(load(asked.recipe).recipe)
@@ -136,7 +136,7 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "RuntimeError: DefaultCPUAllocator"),
     ],
 )
-def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monkeypatch, error, reason):
+def test_a_failed_trial_keeps_its_reason(asked, monkeypatch, error, reason):
     real = trial_module.TrialObserver.stepped
 
     def stepped(self, step, loss, rate):
@@ -154,7 +154,7 @@ def test_a_trial_that_fails_keeps_its_reason_and_the_search_goes_on(asked, monke
     assert not list((runs() / failed.run_id).glob("*.pt"))
 
 
-def test_a_collapse_ends_its_trial_alone(asked, monkeypatch):
+def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
     monkeypatch.setattr("cse_cli.training.health.PATIENCE", 1)
     outcome = search(asked, None, overrides=("train.collapse_cosine=0.0001",), trials=1)
     assert outcome.counts["failed"] == 1
@@ -163,7 +163,7 @@ def test_a_collapse_ends_its_trial_alone(asked, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
+def test_a_stopped_search_resumes_its_run(asked, monkeypatch):
     real = trial_module.TrialObserver.stepped
 
     def stepped(self, step, loss, rate):
@@ -177,7 +177,7 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             search(asked, notes)
     assert notes.heard[-1] == "left search"
-    parent = run_of(load_study(None, "search"))
+    parent = load_study(None, "search").user_attrs[RECORD]
     assert [run.state for run in below(parent)] == ["FINISHED", "STOPPED"]
     assert read_run(parent).state == "STOPPED"
     outcome = search(asked)
@@ -190,7 +190,7 @@ def test_a_stopped_search_goes_on_with_the_run_it_was_at(asked, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(asked):
+def test_the_score_is_the_mean_of_the_seeds_runs(asked):
     outcome = search(asked, None, seeds=(0, 1), trials=2)
     trials = below(outcome.run_id)
     assert [(run.name, run.state, run.about.summary) for run in trials] == [
@@ -206,7 +206,7 @@ def test_several_seeds_are_runs_below_their_trial_and_their_mean_is_the_score(as
     assert ended.run_id == trials[1].run_id
 
 
-def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
+def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
     scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
     monkeypatch.setattr(trial_module, "_selected_score", lambda _: next(scores))
     outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
@@ -216,7 +216,7 @@ def test_a_trial_whose_first_seeds_lose_is_given_up(asked, monkeypatch):
 
 
 @pytest.mark.exhaustive
-def test_a_stopped_trial_of_several_seeds_goes_on_with_the_seed_it_was_at(asked, monkeypatch):
+def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
     real = trial_module.TrialObserver.stepped
 
     def stepped(self, step, loss, rate):
@@ -228,7 +228,7 @@ def test_a_stopped_trial_of_several_seeds_goes_on_with_the_seed_it_was_at(asked,
         patch.setattr(trial_module.TrialObserver, "stepped", stepped)
         with pytest.raises(KeyboardInterrupt):
             search(asked, None, seeds=(0, 1), trials=1)
-    (summary,) = below(run_of(load_study(None, "search")))
+    (summary,) = below(load_study(None, "search").user_attrs[RECORD])
     assert summary.state == "STOPPED"
     assert [run.state for run in below(summary.run_id)] == ["FINISHED", "STOPPED"]
     outcome = search(asked, None, seeds=(0, 1), trials=1)
@@ -238,7 +238,7 @@ def test_a_stopped_trial_of_several_seeds_goes_on_with_the_seed_it_was_at(asked,
 
 
 @pytest.mark.process
-def test_two_workers_start_by_themselves_and_share(asked):
+def test_two_workers_share_the_trials(asked):
     notes = Notes()
     outcome = search(asked, notes, workers=2, trials=4)
     assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
@@ -249,14 +249,14 @@ def test_two_workers_start_by_themselves_and_share(asked):
 
 
 @pytest.mark.process
-def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, capsys):
-    # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
+def test_ctrl_c_ends_all_workers_and_can_be_continued(asked, tmp_path, capsys):
+    # Two sentences a batch: more would count as collapsed in a random model.
     settings = ("train.steps=150", "train.evaluate_every=50", "train.batch_size=2", "train.collapse_cosine=1.0")
     options = ["--range", "learning_rate=1e-5..1e-3:log", "--trials", "4", "--workers", "2"]
     options += [part for setting in settings for part in ("--set", setting)]
     command = ["tune", asked.recipe, *options, "--name", "search"]
     process = Forked(["cse_cli", *command], tmp_path, joined=True)
-    while not all_at_work(2):
+    while not all_training(2):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -264,10 +264,10 @@ def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, c
     assert process.returncode == 130, said
     assert "Traceback" not in said
     study = load_study(None, "search")
-    assert "stopped; cse tune --join search goes on" in said
+    assert "To continue: cse tune --resume search" in said
     assert sum(t.state == TrialState.RUNNING for t in study.get_trials()) == 2
     assert {run.state for run in all_runs()} <= {"STOPPED", "FINISHED"}
-    (listed,) = json.loads(cse("tune", "ls", "--json", capsys=capsys)[1])["studies"]
+    (listed,) = json.loads(cse("tune", "ls", "--json", capsys=capsys)[1])["searches"]
     assert [trial["state"] for trial in listed["trials"]].count("interrupted") == 2
     code, _, said = cse(*command[:-2], "--workers", "1", *command[-2:], capsys=capsys)
     assert code == 0, said
@@ -276,8 +276,8 @@ def test_ctrl_c_ends_all_workers_and_the_same_command_goes_on(asked, tmp_path, c
     assert not list(runs().glob("*/*.pt"))
 
 
-def all_at_work(count):
-    """Tell whether so many trials have a run that trains."""
+def all_training(count):
+    """Return whether this many trials have a run that trains."""
     with suppress(CseError, KeyError):  # the study is being made
         running = [t for t in load_study(None, "search").get_trials() if t.state == TrialState.RUNNING]
         return sum(bool(trial.user_attrs.get("runs")) for trial in running) == count
@@ -287,4 +287,4 @@ def all_at_work(count):
 def test_a_recipe_that_cannot_run_starts_no_search(asked):
     with pytest.raises(CseError, match="no-such-model"):
         search(asked, None, overrides=("encoders.online.model=./no-such-model",))
-    assert (study_names(None), all_runs()) == ([], [])
+    assert (search_names(None), all_runs()) == ([], [])

@@ -9,8 +9,8 @@ from cse_cli.training.step import StepState
 from registry import LOSSES
 from registry.augmenters.adversarial_noise import AdversarialNoise
 from registry.tokens import Embedded
-from tests.fakes import FakeEncoder, WordVocabulary
 from tests.registry.augmenters.literal import SHAPES, batch
+from tests.support.fakes import FakeEncoder, WordVocabulary
 
 TEXTS = ["one small dog", "a cat sat", "trees grow slowly in winter", "run"]
 
@@ -28,13 +28,13 @@ class Given:
         return self.known
 
 
-def slow(vectors, gradient, norm, normalise):
+def slow(vectors, gradient, norm, normalize):
     out = vectors.clone()
     for row in range(len(out)):
         whole = float(gradient[row].pow(2).sum()) ** 0.5
         for place in range(out.shape[1]):
             own = float(gradient[row, place].pow(2).sum()) ** 0.5
-            length = {"token": own, "sentence": whole, "none": 1.0}[normalise]
+            length = {"token": own, "sentence": whole, "none": 1.0}[normalize]
             if length > 0:
                 out[row, place] += norm * gradient[row, place] / length
     return out
@@ -49,21 +49,21 @@ def test_by_hand():
         "sentence": [[6 / 13, 8 / 13], [0.0, 24 / 13]],
         "none": [[6.0, 8.0], [0.0, 24.0]],
     }
-    for normalise, values in expected.items():
-        moved = AdversarialNoise(2.0, normalise).on_embeddings(before, "anchor", step).vectors
+    for normalize, values in expected.items():
+        moved = AdversarialNoise(2.0, normalize).on_embeddings(before, "anchor", step).vectors
         assert torch.allclose(moved, torch.tensor([values]))
 
 
 @pytest.mark.parametrize(("lengths", "width"), SHAPES)
 @pytest.mark.parametrize("norm", [0.0, 0.01, 3.0])
-@pytest.mark.parametrize("normalise", ["token", "sentence", "none"])
+@pytest.mark.parametrize("normalize", ["token", "sentence", "none"])
 @pytest.mark.parametrize("size", [1.0, 1e-6])
-def test_equals_the_slow_version(lengths, width, norm, normalise, size):
+def test_equals_the_slow_version(lengths, width, norm, normalize, size):
     before = batch(lengths, width)
     gradient = size * torch.randn(before.vectors.shape, generator=torch.Generator().manual_seed(2))
     gradient = gradient * before.tokens.mask.unsqueeze(-1)
-    moved = AdversarialNoise(norm, normalise).on_embeddings(before, "anchor", Given(gradient)).vectors
-    assert torch.allclose(moved, slow(before.vectors, gradient, norm, normalise), atol=1e-5)
+    moved = AdversarialNoise(norm, normalize).on_embeddings(before, "anchor", Given(gradient)).vectors
+    assert torch.allclose(moved, slow(before.vectors, gradient, norm, normalize), atol=1e-5)
 
 
 def test_norm_zero_is_the_identity_and_costs_nothing():
@@ -75,12 +75,12 @@ def test_norm_zero_is_the_identity_and_costs_nothing():
 def test_a_zero_gradient_moves_nothing():
     """As in the probe of a step, and at padding."""
     before = batch([3], 2)
-    for normalise in ("token", "sentence", "none"):
-        moved = AdversarialNoise(1.0, normalise).on_embeddings(before, "anchor", Given(torch.zeros(1, 3, 2))).vectors
+    for normalize in ("token", "sentence", "none"):
+        moved = AdversarialNoise(1.0, normalize).on_embeddings(before, "anchor", Given(torch.zeros(1, 3, 2))).vectors
         assert torch.equal(moved, before.vectors)
 
 
-def test_gradient_passes_to_the_vectors_and_not_through_the_noise():
+def test_the_gradient_flows_past_the_noise():
     before = batch([3], 2, dtype=torch.float64)
     vectors = before.vectors.requires_grad_()
     known = torch.randn(1, 3, 2, requires_grad=True)

@@ -3,9 +3,9 @@ from random import Random
 import pytest
 
 from registry.augmenters.mask_nested_span import MaskNestedSpan
-from registry.errors import CseError
 from registry.testing.materials import WidthOnly
 from registry.tokens import Pieces
+from tests.support.errors import refuses
 
 MASK = 103
 
@@ -65,5 +65,5 @@ def test_a_vocabulary_without_a_mask_is_refused():
 
     encoder = WidthOnly(4)
     encoder.vocabulary = Maskless()
-    with pytest.raises(CseError, match="has no mask token"):
+    with refuses("masking.no_mask", "mask_nested_span"):
         MaskNestedSpan().bind(encoder)

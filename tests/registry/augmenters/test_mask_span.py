@@ -6,7 +6,7 @@ import pytest
 from registry.augmenters.mask_span import MaskSpan
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample
-from tests.tiny import tiny_bert
+from tests.support.tiny import tiny_bert
 
 TEXT = "a cat sat on a mat while a dog slept"
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from registry.augmenters.mask_tokens import MaskTokens
-from registry.errors import CseError
 from registry.tokens import Tokens
 from registry.types import Step
-from tests.fakes import FakeEncoder, WordVocabulary
+from tests.support.errors import refuses
+from tests.support.fakes import FakeEncoder, WordVocabulary
 
 STEP: Step = None  # type: ignore[assignment]  # this augmenter does not read it
 PAD, CLS, SEP, MASK, SIZE = 0, 1, 2, 3, 40
@@ -86,7 +86,7 @@ def test_shares_are_berts():
     assert float(same) == pytest.approx(0.1 + 0.1 / SIZE, abs=0.02)
 
 
-def test_the_same_stream_hides_the_same_and_another_step_hides_others():
+def test_masks_depend_on_the_stream_and_the_step():
     given, augmenter = tokens([[10] * 50] * 4), bound()
     torch.manual_seed(1)
     first, second = (augmenter.on_tokens(given, STEP).targets for _ in range(2))
@@ -111,15 +111,15 @@ def test_a_place_hidden_twice_keeps_its_first_target():
 
 
 def test_a_tokenizer_without_mask_is_refused():
-    with pytest.raises(CseError, match="no mask token"):
+    with refuses("masking.no_mask", "mask_tokens"):
         MaskTokens().bind(FakeEncoder())
 
 
 def test_shares_that_are_more_than_all_are_refused():
-    with pytest.raises(CseError, match=r"mask_share = 0.8 and random_share = 0.3"):
+    with refuses("masking.invalid_shares", "mask_share = 0.8", "random_share = 0.3"):
         bound(mask_share=0.8, random_share=0.3)
 
 
 def test_unbound_is_refused():
-    with pytest.raises(CseError, match="bind"):
+    with refuses("augmenters.not_bound", "mask_tokens"):
         MaskTokens().on_tokens(tokens([[CLS, 10]]), STEP)

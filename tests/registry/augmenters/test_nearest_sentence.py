@@ -7,14 +7,15 @@ import torch
 
 from cse_cli.training.checkpoint import method_state
 from cse_cli.training.method import BoundView, Method
-from registry import catalogue
 from registry.augmenters import nearest_sentence as module
 from registry.augmenters.nearest_sentence import NearestSentence
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError, UnknownNameError
+from registry.errors import UnknownNameError
+from registry.resources import catalog
 from registry.tokens import Sample
 from tests.registry.losses.literal import cosine
-from tests.tiny import sentences, tiny_bert
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_bert
 
 CORPUS = sentences(12, seed=5)
 
@@ -25,7 +26,7 @@ def encoder(tmp_path):
 
 
 def bound(monkeypatch, encoder, corpus=(*CORPUS, *CORPUS[:3]), **params):
-    monkeypatch.setattr(catalogue, "open_text", lambda name, split: ({"text": text} for text in corpus))
+    monkeypatch.setattr(catalog, "open_text", lambda name, split: ({"text": text} for text in corpus))
     augmenter = NearestSentence("graded_pairs", **params)
     augmenter.bind(encoder)
     return augmenter
@@ -36,7 +37,7 @@ def expected(encoder, text, count, skip=0):
 
     def vector(sentence):
         tokens = encoder.vocabulary.pad(encoder.vocabulary.ids([sentence], 32))
-        return encoder.represent(tokens)[0].tolist()
+        return encoder.encode_for_eval(tokens)[0].tolist()
 
     own = vector(text)
     others = sorted((other for other in CORPUS if other != text), key=lambda other: -cosine(own, vector(other)))
@@ -48,14 +49,14 @@ def expected(encoder, text, count, skip=0):
 def test_the_nearest_by_hand(monkeypatch, encoder, text, at_once):
     monkeypatch.setattr(module, "ROWS", at_once)
     monkeypatch.setattr(module, "BATCH", at_once)
-    augmenter = bound(monkeypatch, encoder, neighbours=1)
+    augmenter = bound(monkeypatch, encoder, neighbors=1)
     assert augmenter.on_text([Sample(text, pair="x")], Random(0)) == [Sample(expected(encoder, text, 1)[0])]
-    augmenter = bound(monkeypatch, encoder, neighbours=1, skip=4)
+    augmenter = bound(monkeypatch, encoder, neighbors=1, skip=4)
     assert augmenter.on_text([Sample(text)], Random(0))[0].text == expected(encoder, text, 1, skip=4)[0]
 
 
-def test_neighbours_are_drawn_evenly(monkeypatch, encoder):
-    augmenter = bound(monkeypatch, encoder, neighbours=3, skip=1)
+def test_neighbors_are_drawn_evenly(monkeypatch, encoder):
+    augmenter = bound(monkeypatch, encoder, neighbors=3, skip=1)
     rng = Random(0)
     drawn = Counter(augmenter.on_text([Sample(CORPUS[2])], rng)[0].text for _ in range(300))
     assert set(drawn) == set(expected(encoder, CORPUS[2], 3, skip=1))
@@ -63,15 +64,15 @@ def test_neighbours_are_drawn_evenly(monkeypatch, encoder):
 
 
 def test_all_others_are_the_most_there_can_be(monkeypatch, encoder):
-    assert len(bound(monkeypatch, encoder, neighbours=11).on_text([Sample(CORPUS[0])], Random(0))) == 1
-    with pytest.raises(CseError, match=r"12 distinct sentences, but 13 "):
-        bound(monkeypatch, encoder, neighbours=12).on_text([Sample(CORPUS[0])], Random(0))
-    with pytest.raises(CseError, match="5 distinct"):
-        bound(monkeypatch, encoder, neighbours=5, limit=5).on_text([Sample(CORPUS[0])], Random(0))
+    assert len(bound(monkeypatch, encoder, neighbors=11).on_text([Sample(CORPUS[0])], Random(0))) == 1
+    with refuses("augmenters.small_corpus", 12, 13):
+        bound(monkeypatch, encoder, neighbors=12).on_text([Sample(CORPUS[0])], Random(0))
+    with refuses("augmenters.small_corpus", "5 distinct"):
+        bound(monkeypatch, encoder, neighbors=5, limit=5).on_text([Sample(CORPUS[0])], Random(0))
 
 
 def test_the_index_is_the_untrained_encoders(monkeypatch, encoder):
-    augmenter = bound(monkeypatch, encoder, neighbours=1)
+    augmenter = bound(monkeypatch, encoder, neighbors=1)
     before = [expected(encoder, text, 1)[0] for text in CORPUS]
     with torch.no_grad():
         for parameter in encoder.parameters():
@@ -81,7 +82,7 @@ def test_the_index_is_the_untrained_encoders(monkeypatch, encoder):
 
 
 def test_it_is_no_part_of_checkpoints_and_is_not_trained(monkeypatch, encoder):
-    augmenter = bound(monkeypatch, encoder, neighbours=1)
+    augmenter = bound(monkeypatch, encoder, neighbors=1)
     method = Method({"online": encoder}, {"hard": BoundView("online", [augmenter])}, None, {}, {})
     assert all(key.startswith("encoders.online.") for key in method_state(method))
     assert not any(parameter.requires_grad for parameter in augmenter.parameters())

@@ -6,7 +6,7 @@ import pytest
 from registry.augmenters.repeat_words import RepeatWords
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Pieces, Sample
-from tests.tiny import tiny_bert, tiny_roberta
+from tests.support.tiny import tiny_bert, tiny_roberta
 
 
 def repeat(augmenter, ids, seed=0):

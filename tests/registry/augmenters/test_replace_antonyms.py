@@ -3,10 +3,11 @@ from random import Random
 import pytest
 
 from registry.augmenters.replace_antonyms import ReplaceAntonyms
-from registry.errors import CseError, MissingError
+from registry.errors import MissingError
 from registry.lexicons.wordnet import installed, shipped
 from registry.tokens import Pieces, Sample
 from tests.registry.wordnet import write_wordnet
+from tests.support.errors import refuses
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_the_second_segment_of_pairs(folder):
     augmenter = ReplaceAntonyms(segment="second", wordnet=str(folder))
     made = augmenter.on_text([Sample("hot", "hot", joint=True), Sample("a", "a")], Random(0))
     assert made == [Sample("hot", "cold", joint=True), Sample("a", "hot")]
-    with pytest.raises(CseError, match='segment = "second", but the view has no pairs'):
+    with refuses("augmenters.no_pairs", 'segment = "second"', "`pair`"):
         augmenter.on_text([Sample("hot")], Random(0))
 
 
@@ -103,12 +104,12 @@ def test_single_sentences_are_not_compared(folder):
 
 
 def test_one_row_has_no_other_sentence_to_fall_back_on(folder):
-    with pytest.raises(CseError, match="the batch has one row"):
+    with refuses("augmenters.one_row", "train.batch_size"):
         replaced("a tree", wordnet=str(folder))
     assert replaced("hot", wordnet=str(folder)) == "cold"
 
 
 def test_a_missing_wordnet_says_how_to_get_one(tmp_path):
-    with pytest.raises(MissingError, match=r"no WordNet in .*: data.noun, data.verb") as caught:
+    with refuses("lexicons.missing_file", tmp_path, "data.noun, data.verb", "wordnet-base") as caught:
         ReplaceAntonyms(wordnet=str(tmp_path))
-    assert "wordnet-base" in caught.value.next_action
+    assert isinstance(caught.value, MissingError)

@@ -26,7 +26,7 @@ def slow(embedded, rate, part):
 
 
 def test_by_hand():
-    """Of 6 real tokens ⌊6·0.5⌋ = 3 neighbours are zeroed, of 2 one; outside, these are what stays."""
+    """Of 6 real tokens ⌊6·0.5⌋ = 3 neighbors are zeroed, of 2 one; outside, these are what stays."""
     before = batch([6, 2], 3)
     for part in ("inside", "outside"):
         gone = zeros(cut(SpanCutoff(0.5, part), before).vectors)

@@ -3,8 +3,8 @@ from random import Random
 import pytest
 
 from registry.augmenters.spans import Span, Spans
-from registry.errors import CseError
 from registry.tokens import Pieces
+from tests.support.errors import refuses
 
 
 class Scripted(Random):
@@ -92,13 +92,13 @@ def test_a_text_too_short_for_spans_stays_whole():
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "code", "named"),
     [
-        ({"anchor": 2}, "anchor = 2, but there are 2, counted from 0"),
-        ({"positive": 3, "positives": 3}, "positive = 3, but there are 3"),
-        ({"shortest": 9, "longest": 8}, "shortest = 9 is more than longest = 8"),
+        ({"anchor": 2}, "augmenters.no_such_span", "set anchor = 1 or less"),
+        ({"positive": 3, "positives": 3}, "augmenters.no_such_span", "set positive = 2 or less"),
+        ({"shortest": 9, "longest": 8}, "augmenters.wrong_lengths", "shortest = 9 is more than longest = 8"),
     ],
 )
-def test_places_that_do_not_exist(values, said):
-    with pytest.raises(CseError, match=said):
+def test_places_that_do_not_exist(values, code, named):
+    with refuses(code, named):
         Spans(**values)

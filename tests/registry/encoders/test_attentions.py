@@ -15,7 +15,8 @@ from registry.tokens import Embedded
 from tests.registry.encoders.test_blocks import WAYS, lay_out, outcome
 from tests.registry.encoders.test_head_dropout import block_by_hand
 from tests.registry.encoders.test_transformer import sentences, tokens_of
-from tests.tiny import tiny_albert, tiny_bert, tiny_electra, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import tiny_albert, tiny_bert, tiny_electra, tiny_roberta
 
 HEADS = 2
 
@@ -45,7 +46,7 @@ def weights_by_hand(encoder, tokens, row):
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_weights_are_those_of_each_head_by_hand(tmp_path, make, rows):
     encoder = encoder_of(tmp_path, make)
-    encoder.expect(hidden_read=False, rows_at_once=rows)
+    encoder.expect(hidden_read=False, mini_batch_size=rows)
     encoder.keep_attentions([1, 0])
     tokens = tokens_of(encoder, sentences(5))
     attentions = encoder.encode(tokens, encoder.embed(tokens)).attentions
@@ -77,13 +78,13 @@ def test_the_rest_is_the_same_with_and_without(tmp_path, monkeypatch, make, pool
     assert encoder.backbone.config._attn_implementation == usual
 
 
-def test_rows_computed_again_give_the_same_gradient_through_the_weights(tmp_path):
+def test_mini_batches_give_the_same_gradient_through_the_weights(tmp_path):
     encoder = encoder_of(tmp_path)
     encoder.keep_attentions([0, 1])
     tokens = tokens_of(encoder, sentences(5))
     found = []
     for rows in (None, 2):
-        encoder.expect(hidden_read=False, rows_at_once=rows)
+        encoder.expect(hidden_read=False, mini_batch_size=rows)
         encoder.zero_grad()
         attentions = encoder.encode(tokens, encoder.embed(tokens)).attentions
         sum(weights.square().sum() for weights in attentions.values()).backward()
@@ -126,17 +127,17 @@ def test_a_momentum_encoder_gives_those_of_its_copy(tmp_path):
     assert not encoder.encode(tokens, encoder.embed(tokens)).attentions
 
 
-def test_a_block_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(CseError, match=r"blocks \[1, 7\], and .* has 2\n.*between 0 and 1"):
+def test_an_unknown_block_is_refused(tmp_path):
+    with refuses("encoders.unknown_block", "[1, 7]", "has 2 blocks", "0 to 1"):
         encoder_of(tmp_path).keep_attentions([1, 7])
 
 
 @pytest.mark.parametrize("kind", ["albert", "prefixed", "frozen copy"])
-def test_encoders_that_give_none_say_so(tmp_path, kind):
+def test_encoders_without_attention_weights_are_refused(tmp_path, kind):
     made = {
         "albert": lambda: encoder_of(tmp_path, tiny_albert),
         "prefixed": lambda: PrefixedEncoder(model=str(tiny_bert(tmp_path))),
         "frozen copy": lambda: FrozenCopy(encoder_of(tmp_path)),
     }[kind]()
-    with pytest.raises(CseError, match=r"attention weights of blocks \[0\], and \w+ gives none"):
+    with pytest.raises(CseError, match=r"attention weights of blocks \[0\], but \w+ has none"):
         made.keep_attentions([0])

@@ -8,12 +8,22 @@ from registry.encoders import whole
 from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.compiled import prepare
 from registry.encoders.pooling import pool_tokens
-from registry.errors import CseError, MissingError
+from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.losses.info_nce import InfoNCE
 from registry.tokens import Sample, Tokens
 from registry.types import Negatives
-from tests.tiny import _write, sentences, tiny_bert, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import (
+    _write,
+    sentences,
+    tiny_bert,
+    tiny_gpt2,
+    tiny_llama,
+    tiny_modernbert,
+    tiny_opt,
+    tiny_roberta,
+)
 
 DECODERS = [tiny_llama, tiny_gpt2, tiny_opt]
 MAKERS = [*DECODERS, tiny_modernbert, tiny_bert, tiny_roberta]
@@ -63,7 +73,7 @@ def test_vectors_are_those_of_the_models_own_forward(tmp_path, make, pooling):
     with torch.no_grad():
         states = AutoModel.from_pretrained(encoder.model)(tokens.ids, attention_mask=tokens.mask).last_hidden_state
     expected = slow_pool(pooling, states, tokens.mask)
-    torch.testing.assert_close(encoder.represent(tokens), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(encoder.encode_for_eval(tokens), expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(
         encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, rtol=0, atol=1e-6
     )
@@ -79,7 +89,7 @@ def test_padding_on_the_left_gives_the_same_vectors(tmp_path, make, pooling, cou
         right = tokens_of(encoder)
         assert not right.mask.all()
         left = padded_left(right, counted)
-        torch.testing.assert_close(encoder.represent(left), encoder.represent(right), rtol=0, atol=1e-5)
+        torch.testing.assert_close(encoder.encode_for_eval(left), encoder.encode_for_eval(right), rtol=0, atol=1e-5)
         encoder.eval()
         both = [encoder.encode(tokens, encoder.embed(tokens)).sentence for tokens in (left, right)]
         torch.testing.assert_close(*both, rtol=0, atol=1e-5)
@@ -95,7 +105,7 @@ def first_states(encoder, padded):
 
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("make", DECODERS)
-def test_the_last_token_changes_the_first_state_where_attention_is_bidirectional_alone(tmp_path, make, padded):
+def test_only_with_bidirectional_attention_does_the_end_matter(tmp_path, make, padded):
     for attention in (None, "causal"):
         first, second = first_states(build(tmp_path, make, attention=attention), padded)
         assert torch.equal(first, second)
@@ -106,25 +116,25 @@ def test_the_last_token_changes_the_first_state_where_attention_is_bidirectional
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_modern_encoders_see_both_sides_and_cannot_be_made_causal(tmp_path, padded):
+def test_modern_encoders_are_bidirectional_and_never_causal(tmp_path, padded):
     encoder = build(tmp_path, tiny_modernbert)
     assert encoder.attention == "bidirectional"
     tokens = tokens_of(encoder, ["a cat", "a dog"] + ["a cat sees a dog"] * padded)
     first, second = encoder.eval().encode(tokens, encoder.embed(tokens)).hidden[:2, 0]
     assert (first - second).abs().max() > 1e-3
-    with pytest.raises(CseError, match="attention = 'causal', but ModernBertModel attends otherwise: bidirectional"):
+    with refuses("encoders.unsupported_attention", "'causal'", "ModernBertModel", "bidirectional"):
         build(tmp_path, tiny_modernbert, attention="causal")
 
 
-def test_a_model_that_attends_otherwise_without_padding_is_refused(tmp_path, monkeypatch):
-    """What a decoder did whose configuration alone was told: without a mask its modules were causal."""
+def test_attention_that_depends_on_padding_is_refused(tmp_path, monkeypatch):
+    """A decoder with only a changed configuration: without a mask its modules were causal."""
     model = AutoModel.from_pretrained(tiny_llama(tmp_path)).eval()
     monkeypatch.setattr(whole, "attention_of", lambda _, padded: "bidirectional" if padded else "causal")
-    with pytest.raises(CseError, match="causal without padding, bidirectional with padding"):
+    with refuses("encoders.unsupported_attention", "causal without padding", "bidirectional with padding"):
         whole.set_attention(model, "bidirectional")
 
 
-def test_bidirectional_states_are_those_under_a_mask_of_padding_alone(tmp_path):
+def test_bidirectional_states_equal_those_under_a_padding_mask(tmp_path):
     """transformers takes a mask (B, 1, L, L) as it is; its eager attention adds it."""
     encoder = build(tmp_path, tiny_llama, attention="bidirectional").eval()
     model = LlamaModel.from_pretrained(encoder.model, attn_implementation="eager").eval()
@@ -147,7 +157,7 @@ def test_a_layer_is_the_hidden_state_of_that_number(tmp_path, make, layer):
     with torch.no_grad():
         states = model(tokens.ids, attention_mask=tokens.mask, output_hidden_states=True).hidden_states[layer]
     expected = slow_pool("mean", states, tokens.mask)
-    torch.testing.assert_close(encoder.represent(tokens), expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(encoder.encode_for_eval(tokens), expected, rtol=0, atol=1e-6)
 
 
 def prepended(model, ids, place, start, stop):
@@ -177,13 +187,13 @@ def test_the_last_state_is_put_where_the_placeholder_stands(tmp_path, bounds):
     tokens = tokens_of(encoder, texts)
     for row, place in ((0, 2), (1, 2)):
         outputs, last = prepended(model, tokens.ids[row][tokens.mask[row] == 1], place, *bounds)
-        torch.testing.assert_close(encoder.represent(tokens)[row], last[0, -1], rtol=0, atol=1e-5)
-        torch.testing.assert_close(inner.represent(tokens)[row], outputs[1][0, -1], rtol=0, atol=1e-5)
-    assert (encoder.represent(tokens) - plain.represent(tokens)).abs().max() > 1e-3
+        torch.testing.assert_close(encoder.encode_for_eval(tokens)[row], last[0, -1], rtol=0, atol=1e-5)
+        torch.testing.assert_close(inner.encode_for_eval(tokens)[row], outputs[1][0, -1], rtol=0, atol=1e-5)
+    assert (encoder.encode_for_eval(tokens) - plain.encode_for_eval(tokens)).abs().max() > 1e-3
     left = padded_left(tokens, counted=False)
-    torch.testing.assert_close(encoder.represent(left), encoder.represent(tokens), rtol=0, atol=1e-5)
-    with pytest.raises(CseError, match="a sentence has no placeholder"):
-        encoder.represent(tokens_of(encoder, ["a cat"]))
+    torch.testing.assert_close(encoder.encode_for_eval(left), encoder.encode_for_eval(tokens), rtol=0, atol=1e-5)
+    with refuses("encoders.no_placeholder"):
+        encoder.encode_for_eval(tokens_of(encoder, ["a cat"]))
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -192,8 +202,8 @@ def test_half_precision_gives_nearly_the_same_vectors_in_single(tmp_path, make):
         encoder = build(tmp_path, make, pooling=pooling)
         tokens = tokens_of(encoder)
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            half = encoder.represent(tokens)
-        whole_precision = encoder.represent(tokens)
+            half = encoder.encode_for_eval(tokens)
+        whole_precision = encoder.encode_for_eval(tokens)
         assert half.dtype == torch.float32
         assert torch.cosine_similarity(half, whole_precision).min() > 0.98
 
@@ -201,10 +211,12 @@ def test_half_precision_gives_nearly_the_same_vectors_in_single(tmp_path, make):
 @pytest.mark.parametrize("make", MAKERS)
 def test_an_empty_sentence_has_a_vector_and_changes_no_other(tmp_path, make):
     encoder = build(tmp_path, make, pooling="last")
-    with_empty = encoder.represent(tokens_of(encoder, [*sentences(3), ""]))
+    with_empty = encoder.encode_for_eval(tokens_of(encoder, [*sentences(3), ""]))
     assert with_empty.isfinite().all()
-    torch.testing.assert_close(with_empty[:3], encoder.represent(tokens_of(encoder, sentences(3))), rtol=0, atol=1e-5)
-    assert encoder.represent(tokens_of(encoder, [""])).isfinite().all()
+    torch.testing.assert_close(
+        with_empty[:3], encoder.encode_for_eval(tokens_of(encoder, sentences(3))), rtol=0, atol=1e-5
+    )
+    assert encoder.encode_for_eval(tokens_of(encoder, [""])).isfinite().all()
 
 
 def simcse_loss(encoder, tokens):
@@ -214,21 +226,21 @@ def simcse_loss(encoder, tokens):
     return InfoNCE(temperature=0.05)(anchor, positive, negatives=Negatives.none(anchor))
 
 
-def test_dropout_of_attention_makes_the_two_views_of_a_sentence_differ(tmp_path):
+def test_attention_dropout_makes_two_views_differ(tmp_path):
     quiet = build(tmp_path, tiny_llama)
     tokens = tokens_of(quiet)
-    assert torch.equal(quiet.encode(tokens, quiet.embed(tokens)).sentence, quiet.represent(tokens))
+    assert torch.equal(quiet.encode(tokens, quiet.embed(tokens)).sentence, quiet.encode_for_eval(tokens))
     encoder = build(tmp_path, tiny_llama, attention="bidirectional", attention_dropout=0.3)
     torch.manual_seed(0)
     first, second = (encoder.encode(tokens, encoder.embed(tokens)).sentence for _ in range(2))
     assert (first - second).abs().max() > 1e-3
-    optimiser = torch.optim.AdamW(encoder.parameters(), lr=1e-2)
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-2)
     losses = []
     for _ in range(30):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = simcse_loss(encoder, tokens)
         loss.backward()
-        optimiser.step()
+        optimizer.step()
         losses.append(float(loss.detach()))
     assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
 
@@ -242,7 +254,7 @@ def test_rows_computed_again_have_the_same_loss_and_gradient(tmp_path):
     found = []
     for rows in (None, 3):
         encoder = build(tmp_path, tiny_llama)
-        encoder.expect(hidden_read=False, rows_at_once=rows)
+        encoder.expect(hidden_read=False, mini_batch_size=rows)
         loss = simcse_loss(encoder, tokens_of(encoder))
         loss.backward()
         found.append((loss, [p.grad for p in encoder.parameters()]))
@@ -252,22 +264,22 @@ def test_rows_computed_again_have_the_same_loss_and_gradient(tmp_path):
 def test_heads_are_trained_and_left_out_of_evaluation(tmp_path):
     encoder = build(tmp_path, tiny_gpt2)
     tokens = tokens_of(encoder)
-    before = encoder.represent(tokens)
+    before = encoder.encode_for_eval(tokens)
     head = Mlp()
     encoder.attach({"mlp": head})
     made = encoder.eval().encode(tokens, encoder.embed(tokens))
     torch.testing.assert_close(made.before_heads, before, rtol=0, atol=1e-6)
     assert torch.equal(made.sentence, head(made.before_heads, ()))
     assert torch.equal(encoder.project(before), head(before, ()))
-    assert torch.equal(encoder.represent(tokens), before)
+    assert torch.equal(encoder.encode_for_eval(tokens), before)
 
 
-def test_low_rank_matrices_change_nothing_at_first_and_are_all_that_is_trained(tmp_path):
+def test_low_rank_matrices_start_neutral_and_train_alone(tmp_path):
     pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
     plain = build(tmp_path, tiny_llama)
     encoder = build(tmp_path, tiny_llama, lora_rank=4, lora_alpha=8)
     tokens = tokens_of(plain)
-    assert torch.equal(encoder.represent(tokens), plain.represent(tokens))
+    assert torch.equal(encoder.encode_for_eval(tokens), plain.encode_for_eval(tokens))
     trained = {name: weight for name, weight in encoder.named_parameters() if weight.requires_grad}
     assert len(trained) == 3 * 7 * 2  # blocks × linear layers × A and B
     assert all("lora_" in name for name in trained)
@@ -276,7 +288,7 @@ def test_low_rank_matrices_change_nothing_at_first_and_are_all_that_is_trained(t
     with torch.no_grad():
         up.normal_()
         plain.backbone.layers[1].mlp.up_proj.weight += 8 / 4 * up @ down
-    torch.testing.assert_close(encoder.represent(tokens), plain.represent(tokens), rtol=0, atol=1e-5)
+    torch.testing.assert_close(encoder.encode_for_eval(tokens), plain.encode_for_eval(tokens), rtol=0, atol=1e-5)
 
 
 def test_parts_can_be_frozen(tmp_path):
@@ -287,27 +299,31 @@ def test_parts_can_be_frozen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    ("values", "code", "named"),
     [
-        ({"layer": 4}, r"layer = 4, but '.*' has layers 0 to 3"),
-        ({"prepend": [1, 2]}, "prepend and placeholder need each other"),
-        ({"placeholder": "_"}, "prepend and placeholder need each other"),
-        ({"prepend": [1, 4], "placeholder": "_"}, r"prepend = \[1, 4\], but '.*' has 3 blocks"),
-        ({"prepend": [2, 2], "placeholder": "_"}, r"prepend = \[2, 2\]"),
-        ({"prepend": [1, 2], "placeholder": "a cat"}, "has no token 'a cat'"),
-        ({"lora_alpha": 8}, "lora_rank is used, which is left out"),
-        ({"freeze": ["layer"]}, "the model has no part called 'layer'"),
+        ({"layer": 4}, "encoders.unknown_layer", ["layer = 4", "0 to 3"]),
+        ({"prepend": [1, 2]}, "encoders.incomplete_prepend", ["placeholder"]),
+        ({"placeholder": "_"}, "encoders.incomplete_prepend", ["prepend"]),
+        ({"prepend": [1, 4], "placeholder": "_"}, "encoders.unknown_block", ["prepend = [1, 4]", "blocks 0 to 2"]),
+        ({"prepend": [2, 2], "placeholder": "_"}, "encoders.unknown_block", ["prepend = [2, 2]"]),
+        ({"lora_alpha": 8}, "encoders.lora_without_rank", ["lora_rank"]),
+        ({"freeze": ["layer"]}, "encoders.unknown_part", ["'layer'", "Did you mean 'layers'"]),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(tmp_path, values, message):
-    with pytest.raises(CseError, match=message):
+def test_parameters_that_do_not_fit_are_refused(tmp_path, values, code, named):
+    with refuses(code, *named):
         build(tmp_path, tiny_llama, **values)
+
+
+def test_an_unknown_placeholder_is_refused(tmp_path):
+    with pytest.raises(CseError, match="a cat"):
+        build(tmp_path, tiny_llama, prepend=[1, 2], placeholder="a cat")
 
 
 def test_a_model_that_needs_more_than_word_vectors_is_refused(tmp_path):
     settings = T5Config(vocab_size=60, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)
     folder = _write(T5Model, settings, tmp_path / "t5", 0)
-    with pytest.raises(CseError, match="the architecture T5Model cannot be used as an encoder"):
+    with refuses("encoders.unsupported_architecture", "T5Model"):
         AutoModelEncoder(str(folder))
 
 
@@ -317,7 +333,7 @@ def test_nothing_of_it_is_compiled(tmp_path):
 
 def test_low_rank_without_peft_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
-    with pytest.raises(MissingError, match="lora_rank needs the package peft"):
+    with refuses("encoders.missing_package", "lora_rank", "peft", "cse-registry[llm]"):
         build(tmp_path, tiny_llama, lora_rank=2)
 
 
@@ -336,9 +352,9 @@ def test_shuffled_positions_are_those_of_a_permuted_sentence(tmp_path):
     tokens = tokens_of(encoder, ["a cat sees the dog"])
     order = torch.tensor([3, 0, 4, 1, 2])
     moved = replace(tokens, ids=tokens.ids[:, order], positions=tokens.positions[:, order])
-    torch.testing.assert_close(encoder.represent(moved), encoder.represent(tokens), rtol=0, atol=1e-5)
+    torch.testing.assert_close(encoder.encode_for_eval(moved), encoder.encode_for_eval(tokens), rtol=0, atol=1e-5)
     assert (
-        encoder.represent(replace(moved, positions=tokens.positions)) - encoder.represent(tokens)
+        encoder.encode_for_eval(replace(moved, positions=tokens.positions)) - encoder.encode_for_eval(tokens)
     ).abs().max() > 1e-3
 
 
@@ -371,7 +387,7 @@ def test_a_sentence_is_read_in_its_template(tmp_path, make, template, pooling):
     model = AutoModel.from_pretrained(encoder.model).eval()
     texts = sentences(4)
     tokens = tokens_of(encoder, texts)
-    vectors = encoder.represent(tokens)
+    vectors = encoder.encode_for_eval(tokens)
     torch.testing.assert_close(
         encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, vectors, rtol=0, atol=1e-6
     )
@@ -393,8 +409,8 @@ def test_the_last_copy_is_found_wherever_a_row_is_padded(tmp_path):
     for at, row in enumerate(rows):
         text[at, right.length - len(row) :] = row
     left = replace(padded_left(right, counted=False), text=text)
-    torch.testing.assert_close(encoder.represent(left), encoder.represent(right), rtol=0, atol=1e-5)
-    assert encoder.represent(tokens_of(encoder, ["", "a cat"])).isfinite().all()
+    torch.testing.assert_close(encoder.encode_for_eval(left), encoder.encode_for_eval(right), rtol=0, atol=1e-5)
+    assert encoder.encode_for_eval(tokens_of(encoder, ["", "a cat"])).isfinite().all()
 
 
 @pytest.mark.parametrize("pooling", ["last", "text"])
@@ -403,21 +419,21 @@ def test_the_vectors_of_several_templates_are_averaged(tmp_path, pooling):
     encoder = build(tmp_path, tiny_opt, template=several, pooling=pooling)
     texts = [*sentences(5), ""]
     each = [build(tmp_path, tiny_opt, template=template, pooling=pooling) for template in several]
-    expected = sum(one.represent(tokens_of(one, texts)) for one in each) / 3
-    torch.testing.assert_close(encoder.represent(tokens_of(encoder, texts)), expected, rtol=0, atol=1e-6)
+    expected = sum(one.encode_for_eval(tokens_of(one, texts)) for one in each) / 3
+    torch.testing.assert_close(encoder.encode_for_eval(tokens_of(encoder, texts)), expected, rtol=0, atol=1e-6)
     assert encoder.max_length == min(one.max_length for one in each)
     tokens = tokens_of(encoder)
-    with pytest.raises(CseError, match="several templates make one vector in evaluation alone"):
+    with refuses("encoders.several_templates", "3 templates"):
         encoder.encode(tokens, encoder.embed(tokens))
-    with pytest.raises(CseError, match="word vectors of one template cannot stand for several"):
-        encoder.represent(tokens, encoder.embed(tokens))
+    with refuses("encoders.several_templates", "3 templates"):
+        encoder.encode_for_eval(tokens, encoder.embed(tokens))
 
 
 @pytest.mark.parametrize(
-    ("template", "message"), [(None, "there is none"), ("a {text} {text}", "cannot tell copies of a sentence apart")]
+    ("template", "code"), [(None, "encoders.no_template"), ("a {text} {text}", "encoders.ambiguous_template")]
 )
-def test_pooling_the_text_needs_a_template_that_says_where_it_is(tmp_path, template, message):
-    with pytest.raises(CseError, match=message):
+def test_pooling_the_text_requires_a_clear_template(tmp_path, template, code):
+    with refuses(code, '"text"'):
         build(tmp_path, tiny_llama, template=template, pooling="text")
 
 
@@ -434,7 +450,7 @@ def byte_level(folder):
     PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>").save_pretrained(folder)
 
 
-def test_template_and_sentence_are_one_text_where_that_is_asked_for(tmp_path):
+def test_template_and_sentence_can_be_tokenized_together(tmp_path):
     folder = tiny_gpt2(tmp_path)
     byte_level(folder)
     template = 'a "{text}" b'
@@ -448,16 +464,16 @@ def test_template_and_sentence_are_one_text_where_that_is_asked_for(tmp_path):
     with torch.no_grad():
         model = AutoModel.from_pretrained(folder).eval()
         expected = torch.stack([model(torch.tensor([row])).last_hidden_state[0, -1] for row in rows])
-    torch.testing.assert_close(joined.represent(joined.vocabulary.pad(rows)), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(joined.encode_for_eval(joined.vocabulary.pad(rows)), expected, rtol=0, atol=1e-5)
     short = joined.vocabulary.ids(["the cat and the dog"], 3)[0]
     kept = joined.vocabulary.tokenizer("the cat and the dog")["input_ids"][:3]
     assert joined.vocabulary.decode(short) == f'a "{joined.vocabulary.decode(kept)}" b'
     assert joined.vocabulary.fingerprint != apart.vocabulary.fingerprint
-    with pytest.raises(CseError, match="tokenised together with the sentence is for evaluation alone"):
+    with pytest.raises(CseError, match="tokenized together with the sentence is only for evaluation"):
         joined.vocabulary.tokens([Sample("a cat")], 32)
 
 
 @pytest.mark.parametrize("values", [{}, {"template": [EOL, ECHO]}, {"template": ECHO, "pooling": "text"}])
 def test_templates_that_must_be_apart_from_the_sentence(tmp_path, values):
-    with pytest.raises(CseError, match="template_joined takes one template"):
+    with refuses("encoders.joined_template", "template_joined"):
         build(tmp_path, tiny_llama, template_joined=True, **values)

@@ -8,7 +8,8 @@ from transformers import AutoModel
 from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from tests.tiny import sentences, tiny_bert, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_bert, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
 
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
 PLAIN = [{"pooling": pooling} for pooling in ("last", "mean", "weighted_mean", "cls")]
@@ -30,7 +31,7 @@ def exported(tmp_path, make, values, max_length=12):
 
 
 def vectors(encoder, texts=TEXTS, length=12):
-    return encoder.represent(encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length)))
+    return encoder.encode_for_eval(encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length)))
 
 
 @pytest.mark.exhaustive
@@ -84,7 +85,7 @@ def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
     torch.testing.assert_close(vectors(open_encoder(str(folder))[0]), before, rtol=0, atol=1e-5)
 
 
-def test_a_saved_bidirectional_decoder_can_be_trained_further_and_never_becomes_causal(tmp_path):
+def test_a_saved_bidirectional_decoder_stays_bidirectional(tmp_path):
     encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional"})
     again = AutoModelEncoder(str(folder))
     assert again.attention == "bidirectional"
@@ -105,7 +106,7 @@ def test_a_plain_model_is_opened_as_it_was_trained(tmp_path, make, pooling):
     assert torch.equal(vectors(open_encoder(folder, "mean")[0]), vectors(AutoModelEncoder(folder, pooling="mean")))
 
 
-def test_a_pooling_asked_for_replaces_the_saved_one_or_is_refused(tmp_path):
+def test_another_pooling_replaces_the_saved_one_or_is_refused(tmp_path):
     _, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
     again = open_encoder(str(folder), "last")[0]
     assert (again.eval_pooling, again.attention) == ("last", "bidirectional")
@@ -121,5 +122,5 @@ def test_a_layer_after_the_pooling_is_refused(tmp_path):
     modules = json.loads((folder / "modules.json").read_text())
     dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
     (folder / "modules.json").write_text(json.dumps([*modules, dense]))
-    with pytest.raises(CseError, match="no layer may follow the pooling"):
+    with refuses("encoders.layer_after_pooling", "2_Dense"):
         open_encoder(str(folder))

@@ -7,14 +7,14 @@ from torch.utils.checkpoint import checkpoint
 
 from registry.encoders import blocks
 from registry.encoders.transformer import TransformerEncoder
-from tests.chosen import these
 from tests.registry.encoders.test_transformer import MAKERS, sentences, tokens_of
+from tests.support.chosen import these
 
 WAYS = ["packed", "small packs", "rows", "packed rows"]
 
 
 def lay_out(way, monkeypatch):
-    """Arrange for one way; return `rows_at_once`."""
+    """Arrange for one way; return `mini_batch_size`."""
     if way == "small packs":
         monkeypatch.setattr(blocks, "PACK_TOKENS", 10)
     if way in ("padded", "rows"):
@@ -24,7 +24,7 @@ def lay_out(way, monkeypatch):
 
 def outcome(encoder, tokens, hidden_read, rows):
     """Sentence vectors, states of real tokens, and the gradient of every weight."""
-    encoder.expect(hidden_read=hidden_read, rows_at_once=rows)
+    encoder.expect(hidden_read=hidden_read, mini_batch_size=rows)
     encoder.zero_grad()
     vectors = encoder.embed(tokens)
     vectors.retain_grad()
@@ -76,7 +76,7 @@ def test_states_nobody_reads_are_not_made(tmp_path):
     last = encoder.backbone.encoder.layer[-1].intermediate
     last.register_forward_hook(lambda _, given, __: rows.append(given[0].shape[:-1].numel()))
     encoder.encode(tokens, encoder.embed(tokens))
-    encoder.expect(hidden_read=False, rows_at_once=None)
+    encoder.expect(hidden_read=False, mini_batch_size=None)
     assert encoder.encode(tokens, encoder.embed(tokens)).hidden.shape == (tokens.rows, 1, encoder.width)
     assert rows == [int(tokens.mask.sum()), tokens.rows]
 
@@ -94,7 +94,7 @@ def test_a_row_that_begins_with_a_hidden_token_is_padded(tmp_path):
 @pytest.mark.parametrize("hidden_read", [True, False])
 def test_dropout_stays_on_at_its_rate(tmp_path, hidden_read):
     encoder = TransformerEncoder(str(MAKERS[0](tmp_path)), dropout=0.3)
-    encoder.expect(hidden_read=hidden_read, rows_at_once=None)
+    encoder.expect(hidden_read=hidden_read, mini_batch_size=None)
     tokens = tokens_of(encoder, sentences(40))
     kept = []
     for module in encoder.backbone.modules():
@@ -128,7 +128,7 @@ def test_rows_at_once_bounds_what_is_held(tmp_path):
     tokens = tokens_of(encoder, sentences(40))
 
     def held(rows):
-        encoder.expect(hidden_read=False, rows_at_once=rows)
+        encoder.expect(hidden_read=False, mini_batch_size=rows)
         kept = []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
             encoder.encode(tokens, encoder.embed(tokens))

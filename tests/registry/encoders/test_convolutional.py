@@ -5,9 +5,9 @@ import torch
 
 from registry.encoders.convolutional import ConvolutionalEncoder
 from registry.encoders.saved import open_encoder
-from registry.errors import CseError
 from registry.heads.mlp import Mlp
-from tests.tiny import sentences, tiny_bert, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_bert, tiny_roberta
 
 TEXTS = [*sentences(), "dog", " ".join(["the cat sees a dog"] * 2)]
 
@@ -49,18 +49,18 @@ def test_features_and_their_mean_by_hand(tmp_path, activation):
         expected = torch.tensor(literal(encoder, whole[row, :length].tolist()))
         torch.testing.assert_close(made.hidden[row, :length], expected, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(made.sentence[row], expected.mean(0), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(encoder.represent(tokens)[row], expected.mean(0), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(encoder.encode_for_eval(tokens)[row], expected.mean(0), atol=1e-5, rtol=1e-5)
 
 
 def test_padding_never_enters_a_window(tmp_path):
     encoder = build(tmp_path)
-    alone = torch.cat([encoder.represent(tokens_of(encoder, [text])) for text in TEXTS])
-    torch.testing.assert_close(encoder.represent(tokens_of(encoder)), alone, atol=1e-6, rtol=1e-5)
+    alone = torch.cat([encoder.encode_for_eval(tokens_of(encoder, [text])) for text in TEXTS])
+    torch.testing.assert_close(encoder.encode_for_eval(tokens_of(encoder)), alone, atol=1e-6, rtol=1e-5)
 
 
 def test_features_are_made_although_no_loss_reads_them(tmp_path):
     encoder = build(tmp_path, pooling="cls", dropout=0.0)
-    encoder.expect(hidden_read=False, rows_at_once=None)
+    encoder.expect(hidden_read=False, mini_batch_size=None)
     tokens = tokens_of(encoder)
     made = encoder.encode(tokens, encoder.embed(tokens))
     assert made.hidden.shape == (*tokens.ids.shape, 12)
@@ -77,8 +77,8 @@ def test_an_export_comes_back(tmp_path, activation, head):
     again, length = open_encoder(str(tmp_path / "out" / "model"))
     assert length == 12
     assert again.convolutions.windows == (1, 3, 5)
-    assert torch.equal(again.represent(tokens_of(again)), encoder.represent(tokens_of(encoder)))
-    with pytest.raises(CseError, match="'last2' reads two layers"):
+    assert torch.equal(again.encode_for_eval(tokens_of(again)), encoder.encode_for_eval(tokens_of(encoder)))
+    with refuses("encoders.unsupported_pooling", "last2", "cls or mean"):
         open_encoder(str(tmp_path / "out" / "model"), "last2")
 
 
@@ -94,7 +94,7 @@ def test_the_layout_of_an_export(tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("activation", ["relu", "none"])
 @pytest.mark.parametrize("head", [False, True])
-def test_sentence_transformers_gives_the_same_vectors_where_nothing_is_padded(tmp_path, activation, head):
+def test_sentence_transformers_agrees_without_padding(tmp_path, activation, head):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     encoder = build(tmp_path, activation=activation, head_at_eval=head)
     if head:
@@ -102,9 +102,9 @@ def test_sentence_transformers_gives_the_same_vectors_where_nothing_is_padded(tm
     encoder.export(tmp_path / "model", 12)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
     made = theirs.encode(TEXTS, convert_to_tensor=True, batch_size=1)
-    assert (made - encoder.represent(tokens_of(encoder))).abs().max().item() < 1e-5
+    assert (made - encoder.encode_for_eval(tokens_of(encoder))).abs().max().item() < 1e-5
 
 
 def test_a_window_needs_a_middle(tmp_path):
-    with pytest.raises(CseError, match="a window of 2 tokens has no middle"):
+    with refuses("encoders.even_window", "windows = [1, 2]", "3 instead of 2"):
         build(tmp_path, windows=[1, 2])

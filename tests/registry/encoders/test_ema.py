@@ -16,9 +16,10 @@ from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.heads.projection import Projection
 from registry.testing.materials import OneStep
-from tests.fakes import FakeEncoder
-from tests.shrunken import recipe as small_recipe
-from tests.tiny import sentences, tiny_bert
+from tests.support.errors import refuses
+from tests.support.fakes import FakeEncoder
+from tests.support.shrunken import recipe as small_recipe
+from tests.support.tiny import sentences, tiny_bert
 
 SCHEDULE = {0: 0.85, 25: 0.85 + 0.15 * (1 - math.cos(math.pi / 4)) / 2, 50: 0.925, 100: 1.0, 101: 1.0, 150: 1.0}
 
@@ -69,14 +70,14 @@ def test_every_weight_equals_the_encoders_at_the_start(model):
     assert target.target.state_dict().keys() == theirs.keys()
     assert all(torch.equal(value, theirs[name]) for name, value in target.target.state_dict().items())
     tokens = tokens_of(online)
-    assert torch.equal(target.represent(tokens), online.represent(tokens))
+    assert torch.equal(target.encode_for_eval(tokens), online.encode_for_eval(tokens))
 
 
 def test_a_copy_made_too_early_is_refused_before_the_first_step(model):
     online = online_of(model)
     target = Ema(online, share=["embeddings"])
     nudge(online.backbone.encoder)
-    with pytest.raises(CseError, match="differs from its encoder before the first step"):
+    with refuses("encoders.copy_differs"):
         target.embed(tokens_of(online))
 
 
@@ -158,10 +159,10 @@ def test_neither_train_nor_eval_changes_whether_the_target_drops(model, dropout,
     online = online_of(model)
     method = method_of(online, Ema(online, share=["embeddings"], dropout=dropout))
     target, tokens = method.encoder("target"), tokens_of(online)
-    for change in (lambda: None, method.train, method.eval, method.train, lambda: target.represent(tokens)):
+    for change in (lambda: None, method.train, method.eval, method.train, lambda: target.encode_for_eval(tokens)):
         change()
         assert drops(target, tokens) is expected
-        assert torch.equal(target.represent(tokens), target.represent(tokens))
+        assert torch.equal(target.encode_for_eval(tokens), target.encode_for_eval(tokens))
 
 
 def test_dropout_rates(model):
@@ -182,7 +183,7 @@ def test_shared_parts_are_the_same_objects_and_keep_their_mode(model):
     assert target.target.heads["mlp"] is not online.heads["mlp"]
     assert target.target.backbone.encoder is not online.backbone.encoder
     assert online.heads["projection"].network[2].p == 0.1
-    for change in (target.train, lambda: target.represent(tokens_of(online)), target.eval):
+    for change in (target.train, lambda: target.encode_for_eval(tokens_of(online)), target.eval):
         change()
         assert not any(module.training for module in online.modules())
     online.train()
@@ -192,7 +193,7 @@ def test_shared_parts_are_the_same_objects_and_keep_their_mode(model):
 
 def test_shared_weights_are_trained_once_and_seen_by_both(model, tmp_path):
     from cse_cli.recipe.load import load
-    from tests.shrunken import small
+    from tests.support.shrunken import small
 
     online = online_of(model)
     method = method_of(online, Ema(online, share=["embeddings"]))
@@ -229,7 +230,7 @@ def test_a_detached_key_sends_no_gradient_into_the_target(model, site):
 
 
 @pytest.mark.parametrize("site", ["word", "layer"])
-def test_the_switch_lets_gradient_reach_the_embedding_layer_and_nothing_else(model, site):
+def test_the_switch_lets_gradient_reach_only_the_embedding_layer(model, site):
     online = online_of(model, {"mlp": Mlp()}, augment_at=site, dropout=0.0)
     target = Ema(online, share=["embeddings"], target_gradient="embeddings")
     tokens = tokens_of(online)
@@ -239,7 +240,7 @@ def test_the_switch_lets_gradient_reach_the_embedding_layer_and_nothing_else(mod
     assert all(p.grad is None for n, p in online.named_parameters() if not n.startswith("backbone.embeddings."))
 
 
-def test_both_switches_differ_in_the_embedding_layers_gradient_alone(model):
+def test_both_switches_differ_only_in_the_embedding_gradient(model):
     found = {}
     for switch in ("none", "embeddings"):
         torch.manual_seed(0)
@@ -252,7 +253,7 @@ def test_both_switches_differ_in_the_embedding_layers_gradient_alone(model):
 
 
 def test_a_head_that_the_loss_trains_besides(model):
-    """MoCoSE's code: the optimiser moves the copy's projection, then the average does; all else is averaged alone."""
+    """MoCoSE's code: the optimizer moves the copy's projection, then the average does; all else is averaged alone."""
     torch.manual_seed(0)
     online = online_of(model, {"projection": Projection()}, dropout=0.0)
     target = Ema(online, 0.9, "constant", share=["embeddings"], target_gradient="embeddings", trained=["projection"])
@@ -283,7 +284,7 @@ def test_heads_left_out_and_the_width_that_remains(model):
     assert (online.dim, target.dim) == (40, 24)
     assert target.encode(tokens, target.embed(tokens)).sentence.shape == (4, 24)
     assert list(online.heads) == ["projection", "wide"]
-    with pytest.raises(CseError, match="do not fit"):
+    with refuses("encoders.heads_do_not_fit", "(wide)"):
         Ema(online, share=["embeddings"], without=["projection"])
 
 
@@ -323,36 +324,36 @@ def test_a_selected_target_is_whole(model, tmp_path):
     target, tokens = Ema(online, share=["embeddings"]), tokens_of(online)
     nudge(online, 0.01)
     after(1, target)
-    kept, expected = copy.deepcopy(target.state_dict()), target.represent(tokens)
+    kept, expected = copy.deepcopy(target.state_dict()), target.encode_for_eval(tokens)
     nudge(online, 0.3)
     after(2, target)
-    assert not torch.equal(target.represent(tokens), expected)
+    assert not torch.equal(target.encode_for_eval(tokens), expected)
     target.load_state_dict(kept)
-    assert torch.equal(target.represent(tokens), expected)
+    assert torch.equal(target.encode_for_eval(tokens), expected)
     target.export(tmp_path / "model", 32)
     from registry.encoders.saved import open_encoder
 
     saved, _ = open_encoder(str(tmp_path / "model"))
-    assert torch.allclose(saved.represent(tokens), expected, atol=1e-6)
+    assert torch.allclose(saved.encode_for_eval(tokens), expected, atol=1e-6)
 
 
 def test_refusals_name_what_there_is(model):
     online = online_of(model, {"mlp": Mlp()})
-    wrong = {
-        r"share: .*called 'embedings'\. Did you mean 'embeddings'": {"share": ["embedings"]},
-        r"without: .*no head called 'predictor'. It has: mlp": {"without": ["predictor"]},
-        r"'mlp' is in share and in without": {"share": ["mlp"], "without": ["mlp"]},
-        r"embedding layer is not shared": {"share": [], "target_gradient": "embeddings"},
-        r"trained: no gradient reaches": {"trained": ["mlp"]},
-        r"trained: .*called 'pooler'. It has: mlp": {"trained": ["pooler"]},
-        r"trained: .*called 'mlp'. It has: none": {"trained": ["mlp"], "share": ["mlp"]},
-    }
-    for message, values in wrong.items():
-        with pytest.raises(CseError, match=message):
+    wrong = [
+        ({"share": ["embedings"]}, "unknown_part", ["share", "'embedings'", "Did you mean 'embeddings'?"]),
+        ({"without": ["predictor"]}, "unknown_part", ["without", "'predictor'", "It has: mlp"]),
+        ({"share": ["mlp"], "without": ["mlp"]}, "shared_and_removed", ["'mlp'"]),
+        ({"share": [], "target_gradient": "embeddings"}, "gradient_not_shared", ["share"]),
+        ({"trained": ["mlp"]}, "no_gradient", ["trained"]),
+        ({"trained": ["pooler"]}, "unknown_head", ["trained", "'pooler'", "Its heads: mlp"]),
+        ({"trained": ["mlp"], "share": ["mlp"]}, "unknown_head", ["trained", "'mlp'", "Its heads: none"]),
+    ]
+    for values, code, named in wrong:
+        with refuses(f"encoders.{code}", *named):
             Ema(online, **values)
-    with pytest.raises(CseError, match="takes no heads"):
+    with pytest.raises(CseError, match="does not support heads"):
         Ema(online).attach({"mlp": Mlp()})
-    with pytest.raises(CseError, match="no part that can be shared called 'embeddings'"):
+    with refuses("encoders.unknown_part", "'embeddings'"):
         Ema(FakeEncoder(), share=["embeddings"])
 
 

@@ -7,10 +7,10 @@ from cse_cli.training.method import BoundView, Method, Term
 from registry import LOSSES
 from registry.encoders.frozen_copy import FrozenCopy
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError
 from registry.heads.mlp import Mlp
-from tests.fakes import FakeEncoder
-from tests.tiny import sentences, tiny_bert
+from tests.support.errors import refuses
+from tests.support.fakes import FakeEncoder
+from tests.support.tiny import sentences, tiny_bert
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_layers_are_those_of_transformers(model, pooling, layers):
     assert made.layers.shape == (5, len(wanted), 16)
     assert torch.allclose(made.layers, expected, atol=1e-6)
     assert torch.allclose(made.sentence, of_transformers(model, tokens, 3, pooling), atol=1e-6)
-    assert torch.allclose(frozen.represent(tokens), made.sentence, atol=1e-6)
+    assert torch.allclose(frozen.encode_for_eval(tokens), made.sentence, atol=1e-6)
 
 
 def test_it_stays_as_it_was_and_lets_no_gradient_through(model):
@@ -75,7 +75,7 @@ def test_dropout_only_where_it_is_wanted(model, dropout, drops):
     frozen = FrozenCopy(online_of(model), dropout=dropout).train()
     tokens = tokens_of(frozen)
     assert torch.equal(encode(frozen, tokens).layers, encode(frozen, tokens).layers) is not drops
-    assert torch.equal(frozen.represent(tokens), frozen.represent(tokens))
+    assert torch.equal(frozen.encode_for_eval(tokens), frozen.encode_for_eval(tokens))
     frozen.eval()
     assert torch.equal(encode(frozen, tokens).layers, encode(frozen, tokens).layers)
 
@@ -96,15 +96,15 @@ def test_it_is_saved_in_the_form_of_its_encoder(model, tmp_path):
     frozen.export(tmp_path / "saved", 32)
     tokens = tokens_of(frozen)
     again = TransformerEncoder(str(tmp_path / "saved"), pooling="mean")
-    assert torch.equal(again.represent(tokens), frozen.represent(tokens))
+    assert torch.equal(again.encode_for_eval(tokens), frozen.encode_for_eval(tokens))
 
 
 @pytest.mark.parametrize("layers", [[4], [-1], []])
 def test_layers_that_are_not_there_are_refused(model, layers):
-    with pytest.raises(CseError, match="the encoder has layers 0 to 3"):
+    with refuses("encoders.unknown_layer", f"layers = {layers}", "0 to 3"):
         FrozenCopy(online_of(model), layers)
 
 
 def test_an_encoder_without_layers_is_refused():
-    with pytest.raises(CseError, match=r"without layers of its own \(FakeEncoder\)"):
+    with refuses("encoders.no_layers", "FakeEncoder"):
         FrozenCopy(FakeEncoder())

@@ -17,7 +17,7 @@ def mask_of(lengths):
 
 
 @given(masks, st.integers(1, 60), st.none() | st.integers(1, 5))
-def test_every_real_token_stands_in_one_pack_in_the_order_of_its_sentence(lengths, most_tokens, most_rows):
+def test_every_real_token_is_in_one_pack_in_order(lengths, most_tokens, most_rows):
     mask = mask_of(lengths)
     found = packs(mask, most_tokens, most_rows)
     rows = [row for pack in found for row in pack.sentences.tolist()]

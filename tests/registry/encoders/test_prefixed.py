@@ -8,8 +8,8 @@ import torch
 
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.saved import open_encoder
-from registry.errors import CseError
-from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
 TEXTS = sentences(4)
 
@@ -48,7 +48,7 @@ def test_every_block_sees_the_prefix(tmp_path, make, pooling):
     tokens = tokens_of(made)
     assert not tokens.mask.all()
     with torch.no_grad():
-        trained, scored = made.encode(tokens, made.embed(tokens)).sentence, made.represent(tokens)
+        trained, scored = made.encode(tokens, made.embed(tokens)).sentence, made.encode_for_eval(tokens)
         for row in range(len(TEXTS)):
             states = by_hand(made, tokens.ids[row][tokens.mask[row] == 1].tolist())
             expected = states[0] if pooling == "cls" else states.mean(0)
@@ -69,7 +69,7 @@ def test_rows_computed_again_give_the_same_gradient(tmp_path):
     made = encoder(tmp_path)
     tokens, found = tokens_of(made), []
     for rows in (None, 2):
-        made.expect(hidden_read=False, rows_at_once=rows)
+        made.expect(hidden_read=False, mini_batch_size=rows)
         made.zero_grad()
         made.encode(tokens, made.embed(tokens)).sentence.sin().sum().backward()
         found.append(made.prefix.grad.clone())
@@ -79,11 +79,11 @@ def test_rows_computed_again_give_the_same_gradient(tmp_path):
 def test_a_copy_has_a_prefix_of_its_own(tmp_path):
     made = encoder(tmp_path)
     copied, tokens = deepcopy(made), tokens_of(made)
-    before = copied.represent(tokens)
+    before = copied.encode_for_eval(tokens)
     with torch.no_grad():
         made.prefix.mul_(-3)
-    assert torch.equal(copied.represent(tokens), before)
-    assert not torch.allclose(made.represent(tokens), before, atol=1e-3)
+    assert torch.equal(copied.encode_for_eval(tokens), before)
+    assert not torch.allclose(made.encode_for_eval(tokens), before, atol=1e-3)
 
 
 def test_its_dropout_follows_the_encoder_s(tmp_path):
@@ -105,9 +105,9 @@ def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
     made.export(tmp_path / "model", 24)
     back, longest = open_encoder(str(tmp_path / "model"))
     assert (longest, (tmp_path / "model" / "modules.json").exists()) == (24, False)
-    assert torch.equal(back.represent(tokens_of(back)), made.represent(tokens_of(made)))
+    assert torch.equal(back.encode_for_eval(tokens_of(back)), made.encode_for_eval(tokens_of(made)))
 
 
 def test_blocks_without_keys_of_their_own_are_refused(tmp_path):
-    with pytest.raises(CseError, match="have no keys and values of their own"):
+    with refuses("encoders.unsupported_architecture", "prefixed", "AlbertModel"):
         encoder(tmp_path, tiny_albert)

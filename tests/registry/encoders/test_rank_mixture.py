@@ -7,7 +7,7 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from tests.registry.encoders.vectors import Encoding, Given
 from tests.registry.losses.literal import cosine
-from tests.tiny import sentences, tiny_bert
+from tests.support.tiny import sentences, tiny_bert
 
 
 def fitted(base, texts, share):

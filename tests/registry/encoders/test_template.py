@@ -5,9 +5,9 @@ import torch
 
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.tokens import Tokens
+from tests.support.errors import refuses
 
 ONE = 'This sentence of "{text}" means {mask}.'
 TWO = '"{text}" means {mask}, in short {mask}.'
@@ -39,7 +39,7 @@ def encoded(made, tokens):
 def test_the_vector_is_the_state_at_the_mask(template, pooling):
     made = encoder(template=template, pooling=pooling)
     tokens = tokens_of(made)
-    found, trained = made.represent(tokens), encoded(made, tokens)
+    found, trained = made.encode_for_eval(tokens), encoded(made, tokens)
     for row in range(len(TEXTS)):
         ids = tokens.ids[row][tokens.mask[row] == 1].tolist()
         own = states(made, ids, list(range(len(ids))))
@@ -55,7 +55,9 @@ def test_a_mask_token_in_the_sentence_is_not_read():
     assert (tokens.ids == made.vocabulary.mask).sum() == 2
     row = tokens.ids[0].tolist()
     last = len(row) - 1 - row[::-1].index(made.vocabulary.mask)
-    torch.testing.assert_close(made.represent(tokens)[0], states(made, row, range(len(row)))[last], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        made.encode_for_eval(tokens)[0], states(made, row, range(len(row)))[last], rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("denoise", ["positions", "padding"])
@@ -79,8 +81,8 @@ def test_denoising_subtracts_the_state_of_the_template_alone(denoise):
 def test_evaluation_subtracts_nothing_unless_asked():
     tokens = tokens_of(encoder())
     plain, denoised = encoder(denoise="positions"), encoder(denoise="positions", denoise_at_eval=True)
-    assert torch.equal(plain.represent(tokens), encoder().represent(tokens))
-    torch.testing.assert_close(denoised.represent(tokens), encoded(plain, tokens), rtol=0, atol=1e-5)
+    assert torch.equal(plain.encode_for_eval(tokens), encoder().encode_for_eval(tokens))
+    torch.testing.assert_close(denoised.encode_for_eval(tokens), encoded(plain, tokens), rtol=0, atol=1e-5)
 
 
 def test_heads_see_the_denoised_vector():
@@ -114,7 +116,7 @@ def test_sentences_of_one_length_share_one_draw_of_dropout():
     assert not torch.equal(alone, made._template_alone(tokens))
 
 
-def test_views_with_templates_of_their_own_are_denoised_by_their_own():
+def test_a_view_with_its_own_template_is_denoised_by_it():
     made = encoder(denoise="positions")
     other = made.vocabulary.with_template('"{text}" means {mask}.')
     views = {"anchor": tokens_of(made), "positive": other.pad(other.ids(TEXTS, 32))}
@@ -140,7 +142,7 @@ def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
     back, longest = open_encoder(str(tmp_path / "model"))
     assert longest == 24
     assert not (tmp_path / "model" / "modules.json").exists()
-    assert torch.equal(back.represent(tokens_of(back)), made.represent(tokens_of(made)))
+    assert torch.equal(back.encode_for_eval(tokens_of(back)), made.encode_for_eval(tokens_of(made)))
 
 
 def test_any_model_is_opened_in_a_template(tmp_path):
@@ -148,7 +150,9 @@ def test_any_model_is_opened_in_a_template(tmp_path):
     encoder(template=TWO).export(tmp_path / "model", 24)
     for model in ("mini_en", str(tmp_path / "model")):
         back, _ = open_encoder(model, "mask", ONE)
-        torch.testing.assert_close(back.represent(tokens_of(back)), encoder().represent(tokens_of(encoder())))
+        torch.testing.assert_close(
+            back.encode_for_eval(tokens_of(back)), encoder().encode_for_eval(tokens_of(encoder()))
+        )
 
 
 def test_a_head_kept_at_evaluation_is_saved(tmp_path):
@@ -156,21 +160,23 @@ def test_a_head_kept_at_evaluation_is_saved(tmp_path):
     made.attach({"mlp": Mlp()})
     made.export(tmp_path / "model", 24)
     back, _ = open_encoder(str(tmp_path / "model"))
-    torch.testing.assert_close(back.represent(tokens_of(back)), made.represent(tokens_of(made)), rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        back.encode_for_eval(tokens_of(back)), made.encode_for_eval(tokens_of(made)), rtol=0, atol=1e-6
+    )
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "code", "named"),
     [
-        ({"template": None}, r"pooling \"mask\" takes the state at the template's \{mask\}, and there is none"),
-        ({"template": '"{text}"'}, "and there is none"),
-        ({"template": '"{text}"', "pooling": "cls", "eval_pooling": "last_mask"}, 'pooling "last_mask"'),
-        ({"template": None, "pooling": "cls", "denoise": "positions"}, "there is no template"),
-        ({"denoise_at_eval": True}, "denoise_at_eval is set, and denoise is not"),
+        ({"template": None}, "encoders.no_template", 'pooling "mask"'),
+        ({"template": '"{text}"'}, "encoders.no_template", "{mask}"),
+        ({"template": '"{text}"', "pooling": "cls", "eval_pooling": "last_mask"}, "encoders.no_template", "last_mask"),
+        ({"template": None, "pooling": "cls", "denoise": "positions"}, "encoders.no_template", "denoise"),
+        ({"denoise_at_eval": True}, "encoders.no_denoise", "denoise_at_eval"),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(given, message):
-    with pytest.raises(CseError, match=message):
+def test_settings_that_do_not_fit_are_refused(given, code, named):
+    with refuses(code, named):
         encoder(**given)
 
 

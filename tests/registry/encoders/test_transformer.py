@@ -4,10 +4,10 @@ from transformers import AutoModel, DistilBertConfig, DistilBertModel
 
 from registry import ENCODERS
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.tokens import Sample, Tokens
-from tests.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
 
 MAKERS = [tiny_bert, tiny_roberta, tiny_albert, tiny_electra]
 
@@ -46,7 +46,7 @@ def test_embed_then_encode_is_the_models_own_forward(tmp_path, make, site):
     hidden = encoder.encode(tokens, encoder.embed(tokens)).hidden
     real, expected = tokens.mask == 1, whole_forward(folder, tokens)[-1]
     torch.testing.assert_close(hidden[real], expected[real], rtol=0, atol=1e-6)
-    assert torch.equal(encoder.represent(tokens), expected[:, 0])
+    assert torch.equal(encoder.encode_for_eval(tokens), expected[:, 0])
     alone = tokens_of(encoder, sentences(1))
     assert torch.equal(encoder.encode(alone, encoder.embed(alone)).hidden, whole_forward(folder, alone)[-1])
 
@@ -60,7 +60,7 @@ def test_every_pooling_equals_its_literal_form(tmp_path, make, pooling, first):
     encoder = TransformerEncoder(str(folder), pooling=pooling, first_layer_index=first)
     tokens = tokens_of(encoder)
     expected = slow_pool(pooling, whole_forward(folder, tokens), tokens.mask, first)
-    assert torch.allclose(encoder.represent(tokens), expected, atol=1e-6)
+    assert torch.allclose(encoder.encode_for_eval(tokens), expected, atol=1e-6)
     assert torch.allclose(encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, atol=1e-6)
 
 
@@ -69,15 +69,15 @@ def test_padding_changes_no_vector(tmp_path, make):
     encoder = TransformerEncoder(str(make(tmp_path)), pooling="mean")
     text = sentences(1)
     alone = tokens_of(encoder, text)
-    assert torch.allclose(encoder.represent(alone), encoder.represent(alone.padded_to(30)), atol=1e-6)
+    assert torch.allclose(encoder.encode_for_eval(alone), encoder.encode_for_eval(alone.padded_to(30)), atol=1e-6)
 
 
 @pytest.mark.parametrize("hidden_read", [True, False])
-def test_padding_is_attended_to_in_training_where_that_is_asked_for(tmp_path, hidden_read):
+def test_attention_to_padding_in_training_can_be_enabled(tmp_path, hidden_read):
     """DCLR's code: transformers' own forward without a mask; evaluation has the mask."""
     folder = tiny_bert(tmp_path)
     encoder = TransformerEncoder(str(folder), dropout=0.0, attend_padding=True)
-    encoder.expect(hidden_read=hidden_read, rows_at_once=None)
+    encoder.expect(hidden_read=hidden_read, mini_batch_size=None)
     tokens = tokens_of(encoder)
     assert not tokens.mask.all()
     with torch.no_grad():
@@ -85,7 +85,7 @@ def test_padding_is_attended_to_in_training_where_that_is_asked_for(tmp_path, hi
     found = encoder.encode(tokens, encoder.embed(tokens)).sentence
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
     masked = whole_forward(folder, tokens)[-1][:, 0]
-    assert torch.equal(encoder.represent(tokens), masked)
+    assert torch.equal(encoder.encode_for_eval(tokens), masked)
     padded = tokens.mask.eq(0).any(1)
     assert (found - masked)[padded].abs().max() > 1e-4
     plain = TransformerEncoder(str(folder), pooling="mean", dropout=0.0, attend_padding=True)
@@ -117,7 +117,7 @@ def test_two_passes_differ_by_dropout_alone(tmp_path):
 
 
 @pytest.mark.parametrize("site", ["layer", "word"])
-def test_dropout_is_drawn_once_on_the_embedding_output_and_that_tensor_is_kept(tmp_path, site):
+def test_dropout_of_the_embedding_output_is_sampled_once(tmp_path, site):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), dropout=0.25, dropout_scope="embedding", augment_at=site)
     tokens = tokens_of(encoder, sentences(64))
     encoded = encoder.encode(tokens, encoder.embed(tokens))
@@ -146,17 +146,17 @@ def test_the_checkpoints_own_dropout_is_the_default(tmp_path):
     assert encoder.dropout.p == encoder.backbone.encoder.layer[1].output.dropout.p == 0.3
 
 
-def test_represent_ignores_dropout_and_the_training_head_and_gives_the_mode_back(tmp_path):
+def test_evaluation_ignores_dropout_and_head_and_restores_the_mo(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", dropout=0.5)
     encoder.attach({"mlp": Mlp()})
     tokens = tokens_of(encoder)
-    vectors = encoder.represent(tokens)
+    vectors = encoder.encode_for_eval(tokens)
     assert encoder.training
     assert encoder.backbone.training
     assert not vectors.requires_grad
-    assert torch.equal(vectors, encoder.represent(tokens))
+    assert torch.equal(vectors, encoder.encode_for_eval(tokens))
     plain = TransformerEncoder(str(tmp_path / "tiny"), pooling="mean").eval()
-    assert torch.equal(vectors, plain.represent(tokens))
+    assert torch.equal(vectors, plain.encode_for_eval(tokens))
     assert not plain.training
 
 
@@ -167,11 +167,11 @@ def test_the_head_stands_between_pooling_and_loss(tmp_path):
     tokens = tokens_of(encoder)
     encoded = encoder.encode(tokens, encoder.embed(tokens))
     assert torch.equal(encoded.sentence, encoder.heads["mlp"](encoded.hidden[:, 0], ()))
-    torch.testing.assert_close(encoder.represent(tokens), encoded.sentence, rtol=0, atol=1e-6)
+    torch.testing.assert_close(encoder.encode_for_eval(tokens), encoded.sentence, rtol=0, atol=1e-6)
 
 
 def test_a_head_kept_at_evaluation_must_exist(tmp_path):
-    with pytest.raises(CseError, match="no heads"):
+    with refuses("encoders.no_heads", "head_at_eval"):
         TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True).attach({})
 
 
@@ -191,7 +191,7 @@ def test_frozen_embeddings_keep_their_dropout(tmp_path):
 
 
 def test_freezing_what_is_not_there_names_the_nearest(tmp_path):
-    with pytest.raises(CseError, match=r"no part called 'embedings'\. Did you mean 'embeddings'"):
+    with refuses("encoders.unknown_part", "'embedings'", "Did you mean 'embeddings'"):
         TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embedings"])
 
 
@@ -206,7 +206,7 @@ def test_too_many_tokens_do_not_crash(tmp_path, make):
     encoder = TransformerEncoder(str(make(tmp_path)))
     tokens = tokens_of(encoder, [" ".join(["cat"] * 200)], 150)
     assert tokens.length == 150
-    assert encoder.represent(tokens).isfinite().all()
+    assert encoder.encode_for_eval(tokens).isfinite().all()
 
 
 def test_gradients_reach_augmented_vectors(tmp_path):
@@ -227,7 +227,7 @@ def test_random_weights_have_the_shape_but_not_the_values(tmp_path):
     assert not torch.equal(trained.state_dict()[key], random.state_dict()[key])
 
 
-def test_every_weight_gets_a_gradient_so_that_distributed_training_does_not_stall(tmp_path):
+def test_every_weight_gets_a_gradient(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
     encoder.attach({"mlp": Mlp()})
     tokens = tokens_of(encoder)
@@ -238,7 +238,7 @@ def test_every_weight_gets_a_gradient_so_that_distributed_training_does_not_stal
 def test_other_architectures_are_refused_by_name(tmp_path):
     config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
     DistilBertModel(config).save_pretrained(tmp_path / "distil")
-    with pytest.raises(CseError, match="DistilBertModel cannot be used"):
+    with refuses("encoders.unsupported_architecture", "DistilBertModel", "auto_model"):
         TransformerEncoder(str(tmp_path / "distil"))
 
 
@@ -252,8 +252,8 @@ def test_registered_with_its_bounds():
 
 def test_mini_en_encodes_text():
     encoder = TransformerEncoder("mini_en", pooling="mean")
-    near = encoder.represent(tokens_of(encoder, ["A man plays a guitar.", "A man is playing the guitar."]))
-    far = encoder.represent(tokens_of(encoder, ["A man plays a guitar.", "Parliament passed the law in 1921."]))
+    near = encoder.encode_for_eval(tokens_of(encoder, ["A man plays a guitar.", "A man is playing the guitar."]))
+    far = encoder.encode_for_eval(tokens_of(encoder, ["A man plays a guitar.", "Parliament passed the law in 1921."]))
     assert torch.cosine_similarity(*near, dim=0) > torch.cosine_similarity(*far, dim=0) + 0.1
 
 
@@ -261,5 +261,5 @@ def test_rows_of_a_stacked_batch_equal_rows_alone(tmp_path):
     encoder = TransformerEncoder(str(tiny_roberta(tmp_path)), pooling="mean").eval()
     parts = [tokens_of(encoder, sentences(3)), tokens_of(encoder, ["the cat"])]
     together = Tokens.stack(dict(enumerate(parts)))
-    stacked = encoder.represent(together)
-    assert torch.allclose(stacked, torch.cat([encoder.represent(part) for part in parts]), atol=1e-6)
+    stacked = encoder.encode_for_eval(together)
+    assert torch.allclose(stacked, torch.cat([encoder.encode_for_eval(part) for part in parts]), atol=1e-6)

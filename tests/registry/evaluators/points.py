@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from registry import catalogue
+from registry.resources import catalog
 
 
 class Points:
@@ -24,8 +24,8 @@ def on_circle(**degrees):
 
 
 def serve(monkeypatch, rows):
-    monkeypatch.setattr(catalogue, "read_pairs", lambda dataset, split: rows)
-    monkeypatch.setattr(catalogue, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    monkeypatch.setattr(catalog, "read_pairs", lambda dataset, split: rows)
+    monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
 
 
 def scattered(count, width, seed=0):

@@ -12,7 +12,7 @@ from torch import nn
 
 from registry.evaluators import classifiers
 from registry.evaluators.classifiers import EarlyStopped, LockstepAdam, Logistic, Problem, first_weights
-from registry.evaluators.protocol import Fit, Labelled, Trial, stratified
+from registry.evaluators.protocol import Fit, Labeled, LinearProbe, stratified
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 SEED = 1111
@@ -23,8 +23,8 @@ def made(rows, classes, width=5, seed=0, scale=1.0):
     """Return float64 features and labels that they tell about three times in four."""
     draw = np.random.RandomState(seed)
     labels = np.concatenate([np.arange(classes), draw.randint(classes, size=rows - classes)])
-    centres = draw.randn(classes, width)
-    return torch.from_numpy(scale * (centres[labels] + draw.randn(rows, width))), labels
+    centers = draw.randn(classes, width)
+    return torch.from_numpy(scale * (centers[labels] + draw.randn(rows, width))), labels
 
 
 def in_splits(labels, kind, part=0.6):
@@ -33,7 +33,7 @@ def in_splits(labels, kind, part=0.6):
     ends = [round(len(labels) * end) for end in ([0, 1] if len(names) == 1 else np.linspace(part, 1, len(names)))]
     ends = ends if len(names) == 1 else [0, *ends]
     splits = {name: np.arange(ends[i], ends[i + 1]) for i, name in enumerate(names)}
-    return Labelled("made", splits, [str(label) for label in labels], [("",)] * len(labels))
+    return Labeled("made", splits, [str(label) for label in labels], [("",)] * len(labels))
 
 
 @pytest.mark.parametrize("folds", [2, 3, 10])
@@ -61,10 +61,10 @@ class Spy:
         return [[0.9 if l2 == L2[2] else 0.5 for l2 in fit.l2] for fit in fits]
 
 
-def test_no_test_row_of_the_nested_protocol_is_seen_before_it_is_scored():
+def test_nested_protocol_does_not_train_on_test_rows():
     features, labels = made(97, 2)
     spy = Spy()
-    assert Trial(in_splits(labels, "all"), features, spy, L2, 5, SEED).accuracies() == (90.0, 90.0)
+    assert LinearProbe(in_splits(labels, "all"), features, spy, L2, 5, SEED).accuracies() == (90.0, 90.0)
     inner, last = spy.asked
     assert [len(inner), len(last)] == [25, 5]
     tested = [set(fit.scored) for fit in last]
@@ -84,7 +84,7 @@ def test_no_test_row_of_the_nested_protocol_is_seen_before_it_is_scored():
 def test_no_test_row_of_a_test_split_is_seen_before_it_is_scored(kind):
     features, labels = made(97, 2)
     data, spy = in_splits(labels, kind), Spy()
-    Trial(data, features, spy, L2, 5, SEED).accuracies()
+    LinearProbe(data, features, spy, L2, 5, SEED).accuracies()
     inner, (last,) = spy.asked
     test = set(data.splits["test"])
     assert set(last.scored) == test
@@ -101,8 +101,8 @@ def test_test_labels_change_nothing_that_is_chosen():
     data = in_splits(labels, "folded")
     other[data.splits["test"]] = 1 - other[data.splits["test"]]
     for classifier in (Logistic(), EarlyStopped(SEED)):
-        one = Trial(data, features, classifier, L2, 4, SEED).accuracies()
-        two = Trial(in_splits(other, "folded"), features, classifier, L2, 4, SEED).accuracies()
+        one = LinearProbe(data, features, classifier, L2, 4, SEED).accuracies()
+        two = LinearProbe(in_splits(other, "folded"), features, classifier, L2, 4, SEED).accuracies()
         assert one.dev == two.dev
         assert one.test + two.test == pytest.approx(100.0)
 
@@ -113,7 +113,7 @@ def test_test_labels_change_nothing_that_is_chosen():
 ])  # fmt: skip
 def test_ties_of_two_decimals_go_to_the_first_weight(shares, wanted):
     features, labels = made(10, 2)
-    assert Trial(in_splits(labels, "all"), features, Spy(), L2, 2, SEED)._best(shares)[0] == wanted
+    assert LinearProbe(in_splits(labels, "all"), features, Spy(), L2, 2, SEED)._best(shares)[0] == wanted
 
 
 def adam(features, labels, fit, l2, seed=SEED):
@@ -184,7 +184,7 @@ def test_senteval_s_classifier_and_protocols_written_out(kind, rows, classes, fo
     features, labels = made(rows, classes, seed=rows)
     data = in_splits(labels, kind)
     wanted = literal(data, features, labels, folds, lambda fit, l2: adam(features, labels, fit, l2)[0])
-    found = Trial(data, features, EarlyStopped(SEED, together=2), L2, folds, SEED).accuracies()
+    found = LinearProbe(data, features, EarlyStopped(SEED, together=2), L2, folds, SEED).accuracies()
     assert found == pytest.approx(wanted, abs=1e-9)
 
 
@@ -237,7 +237,7 @@ def test_all_folds_together_are_scikit_learn_s_one_by_one(kind, rows, classes, f
         guess = scores.argmax(axis=1) if classes > 2 else scores[:, 0] > 0
         return np.mean(guess == labels[fit.scored])
 
-    found = Trial(data, features, Logistic(1e-14), L2, folds, SEED).accuracies()
+    found = LinearProbe(data, features, Logistic(1e-14), L2, folds, SEED).accuracies()
     assert found == pytest.approx(literal(data, features, labels, folds, share), abs=1e-9)
 
 
@@ -245,7 +245,7 @@ def test_parts_of_the_work_change_nothing(monkeypatch):
     features, labels = made(120, 3)
     fits = [Fit(np.arange(start, 120), np.arange(40), np.arange(20), L2) for start in range(6)]
     wanted = [classifier(features, labels, fits) for classifier in (Logistic(), EarlyStopped(together=50))]
-    monkeypatch.setattr("registry.evaluators.classifiers.AT_ONCE", 2000)
+    monkeypatch.setattr("registry.evaluators.classifiers.MAX_SCORES", 2000)
     assert [c(features, labels, fits) for c in (Logistic(), EarlyStopped(together=1))] == wanted
 
 
@@ -257,7 +257,7 @@ def test_the_count_of_failures_is_never_set_back_and_passes_end(monkeypatch):
     walk = LockstepAdam(padded(features), torch.from_numpy(labels), [fit], SEED)
     assert walk.shares() == [[1.0]]
     assert walk.steps == 7 * 4 * 2  # two batches a pass
-    monkeypatch.setattr(classifiers, "MOST", 8)
+    monkeypatch.setattr(classifiers, "MAX_PASSES", 8)
     walk = LockstepAdam(padded(features), torch.from_numpy(labels), [fit], SEED)
     walk.shares()
     assert walk.steps == 3 * 4 * 2

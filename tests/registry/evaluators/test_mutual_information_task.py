@@ -4,11 +4,12 @@ import pytest
 import torch
 
 from registry import EVALUATORS
-from registry.catalogue import Pair
 from registry.errors import CseError, MissingError
 from registry.evaluators.mutual_information import mutual_information
 from registry.evaluators.mutual_information_task import MutualInformationTask
+from registry.resources.catalog import Pair
 from tests.registry.evaluators.points import serve
+from tests.support.errors import refuses
 
 ANGLES = {"a": 0, "b": 10, "c": 90, "d": 100, "e": 200, "f": 230}
 PAIRS = [
@@ -57,7 +58,7 @@ def test_equals_the_bound_of_the_pairs_written_out(pairs, size):
     assert found == mutual_information(*sides, size, 0.05)
 
 
-def test_asks_for_all_sentences_at_once_in_training_mode_unless_told(pairs):
+def test_encodes_all_sentences_together_in_training_mode(pairs):
     pairs(PAIRS)
     encode = Turning()
     MutualInformationTask("anchor", mi_n=2)(encode)
@@ -68,16 +69,14 @@ def test_asks_for_all_sentences_at_once_in_training_mode_unless_told(pairs):
 
 def test_no_pair_of_that_score_is_told(pairs):
     pairs([Pair("", 1.0, "a", "b"), Pair("", 0.0, "a", "c")])
-    with pytest.raises(CseError, match=r"stsb/all: no pair scores 5; the highest is 1") as told:
+    with refuses("evaluators.no_such_score", "stsb/all", 5, "set gold = 1"):
         MutualInformationTask("anchor")(Turning())
-    assert told.value.next_action == "set gold = 1"
 
 
 def test_too_few_pairs_are_told(pairs):
     pairs(PAIRS)
-    with pytest.raises(CseError, match=r"stsb/all: 3 rows, which is less than one chunk of 128") as told:
+    with refuses("evaluators.too_few_rows", "stsb/all", 128, "set mi_n = 3 or less"):
         MutualInformationTask("anchor")(Turning())
-    assert told.value.next_action == "set mi_n = 3 or less"
 
 
 def test_parameters_have_bounds():
@@ -94,8 +93,9 @@ def test_names_its_data(pairs):
 def test_a_view_that_reads_more_than_there_is_says_where(pairs):
     class Needs(Turning):
         def encode_view(self, view, columns, training=False):
-            raise MissingError("the view reads column translation, which is not there", "add it to the data")
+            raise MissingError("no column translation", "add it to the data", code="data.missing_column")
 
     pairs(PAIRS)
-    with pytest.raises(MissingError, match="mutual_information_task, stsb/all: the view reads column translation"):
+    with refuses("data.missing_column", "mutual_information_task, stsb/all: no column translation") as caught:
         MutualInformationTask("fraternal", mi_n=2)(Needs())
+    assert isinstance(caught.value, MissingError)

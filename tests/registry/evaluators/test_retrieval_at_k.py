@@ -8,10 +8,11 @@ import random
 import pytest
 import torch
 
-from registry import EVALUATORS, catalogue
-from registry.errors import CseError, MissingError, UnknownNameError
+from registry import EVALUATORS
 from registry.evaluators import retrieval_at_k
 from registry.evaluators.retrieval_at_k import RetrievalAtK, ranks
+from registry.resources import catalog
+from tests.support.errors import refuses
 
 ANGLES = {"q1": 0, "q2": 90, "q3": 50, "a": 10, "b": 40, "c": 85, "d": 100, "e": 55}
 
@@ -61,12 +62,12 @@ def test_value_by_hand(tmp_path):
     assert found["mrr"] == pytest.approx(100 * (1 + 1 / 2 + 1) / 3)
 
 
-def test_only_pairs_that_score_enough_are_right_and_the_others_stay_candidates(tmp_path):
+def test_pairs_below_min_score_remain_candidates(tmp_path):
     rows = [("5", "q1", "b"), ("1", "q1", "a"), ("0", "q2", "c"), ("4", "q3", "e")]
     file = own(tmp_path, rows, head="score\tquery\tpositive")
     # q1 wants b at 40 but a at 10 is nearer: rank 2. q2 has no right answer and is not asked. q3 wants e: rank 1.
     assert RetrievalAtK(file=file, min_score=4.0)(by_angle)["mrr"] == pytest.approx(75.0)
-    with pytest.raises(CseError, match="no pair scores 6 or more: the highest is 5"):
+    with refuses("evaluators.no_such_score", 6, "min_score = 5"):
         RetrievalAtK(file=file, min_score=6.0)
 
 
@@ -178,19 +179,19 @@ def test_columns_of_a_data_set():
     evaluator = RetrievalAtK(
         dataset="graded_pairs", split="dev", query_column="sentence1", positive_column="sentence2", min_score=4.5
     )
-    rows = catalogue.read_pairs("graded_pairs", "dev")
+    rows = catalog.read_pairs("graded_pairs", "dev")
     asked = {pair.first for pair in rows if pair.score >= 4.5}
     assert set(evaluator.texts()) == asked | {pair.second for pair in rows}
     found = evaluator(lambda sentences: torch.eye(len(sentences)))
     assert found["recall_at_1"] == pytest.approx(0.0)
-    assert evaluator.fingerprints() == {"graded_pairs/dev": catalogue.fingerprint("graded_pairs", "dev")}
+    assert evaluator.fingerprints() == {"graded_pairs/dev": catalog.fingerprint("graded_pairs", "dev")}
 
 
 def test_a_parallel_data_set_needs_no_score():
     evaluator = RetrievalAtK(dataset="graded_pairs", split="train", query_column="text", positive_column="translation")
     texts = evaluator.texts()
     place = {text: row for row, text in enumerate(texts)}
-    german = {row["text"]: row["translation"] for row in catalogue.open_text("graded_pairs", "train")}
+    german = {row["text"]: row["translation"] for row in catalog.open_text("graded_pairs", "train")}
     vectors = torch.randn(len(texts), 32, generator=torch.Generator().manual_seed(0))
     perfect = {" ".join(one.split()): " ".join(other.split()) for one, other in german.items()}
 
@@ -201,29 +202,28 @@ def test_a_parallel_data_set_needs_no_score():
 
 
 @pytest.mark.parametrize(
-    ("values", "error", "says"),
+    ("values", "code", "named"),
     [
-        ({}, CseError, "retrieval_at_k: neither `dataset` nor `file`"),
-        ({"dataset": "stsb", "file": "a.tsv"}, CseError, "both dataset 'stsb' and file 'a.tsv'"),
-        ({"file": "nowhere.tsv"}, MissingError, "no pair file at nowhere.tsv"),
+        ({}, "data.dataset_or_file", "retrieval_at_k"),
+        ({"dataset": "stsb", "file": "a.tsv"}, "data.dataset_or_file", "'a.tsv'"),
+        ({"file": "nowhere.tsv"}, "data.missing_file", "nowhere.tsv"),
     ],
 )
-def test_what_is_refused(values, error, says):
-    with pytest.raises(error, match=says):
+def test_invalid_values_are_refused(values, code, named):
+    with refuses(code, named):
         EVALUATORS["retrieval_at_k"].build(values)
 
 
 def test_a_wrong_column_suggests_the_right_one(tmp_path):
-    with pytest.raises(CseError, match=r"pairs\.tsv:1: no column 'query'\. Did you mean 'queries'"):
+    with refuses("data.missing_column", "pairs.tsv:1", "'query'", "Did you mean 'queries'?"):
         RetrievalAtK(file=own(tmp_path, [("a", "b")], head="queries\tpositive"))
     wrong = RetrievalAtK(dataset="graded_pairs", split="dev", query_column="sentence", positive_column="sentence2")
-    with pytest.raises(UnknownNameError, match="'graded_pairs/dev' has no column 'sentence'") as told:
+    with refuses("data.missing_column", "'graded_pairs/dev'", "'sentence'", "set `query_column`"):
         wrong.texts()
-    assert told.value.next_action.startswith("give `query_column`")
 
 
 def test_one_candidate_is_no_choice(tmp_path):
-    with pytest.raises(CseError, match="nothing to choose from"):
+    with refuses("evaluators.one_candidate", "retrieval_at_k"):
         RetrievalAtK(file=own(tmp_path, [("a", "b"), ("c", "b")]))
 
 

@@ -4,10 +4,10 @@ import random
 import pytest
 
 from registry import EVALUATORS
-from registry.catalogue import Pair
 from registry.errors import CseError
 from registry.evaluators.similarity_profile import SimilarityProfile, bands
 from registry.evaluators.sts import Sts
+from registry.resources.catalog import Pair
 from tests.registry.evaluators.points import Points, on_circle, scattered, serve
 
 CIRCLE = on_circle(a=0, b=60, c=90, d=180)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from registry.catalogue import Pair
 from registry.evaluators.singular_values import SingularValues, effective_rank, spectrum
+from registry.resources.catalog import Pair
 from tests.registry.evaluators.points import Points, scattered, serve
 
 RECTANGLE = Points({"a": [3.0, 0.0], "b": [0.0, 4.0]})
@@ -48,28 +48,28 @@ def test_each_occurrence_or_each_sentence(pairs):
 
 def test_vectors_of_length_one_span_both_directions_alike(pairs):
     pairs([Pair("", 0.0, "a", "b")])
-    found = SingularValues(normalise=True)(RECTANGLE)
+    found = SingularValues(normalize=True)(RECTANGLE)
     assert found == pytest.approx({"effective_rank": 2.0, "largest_share": 0.5})
 
 
-def test_centred_two_points_are_one_direction(pairs):
+def test_centered_two_points_are_one_direction(pairs):
     pairs([Pair("", 0.0, "a", "b")])
-    found = SingularValues(centre=True)(RECTANGLE)
+    found = SingularValues(center=True)(RECTANGLE)
     assert found == pytest.approx({"effective_rank": 1.0, "largest_share": 1.0}, abs=1e-9)
 
 
 @pytest.mark.parametrize(("count", "width"), [(2, 2), (3, 8), (20, 5), (50, 16)])
-@pytest.mark.parametrize("normalise", [False, True])
-@pytest.mark.parametrize("centre", [False, True])
-def test_equals_the_decomposition_of_the_whole_matrix(pairs, count, width, normalise, centre):
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("center", [False, True])
+def test_equals_the_decomposition_of_the_whole_matrix(pairs, count, width, normalize, center):
     encode, rows, whole = all_of(count, width)
     pairs(rows)
-    if normalise:
+    if normalize:
         whole = whole / np.linalg.norm(whole, axis=1, keepdims=True)
-    if centre:
+    if center:
         whole = whole - whole.mean(axis=0)
     values = np.linalg.svd(whole, compute_uv=False)[: min(count, width)]
-    evaluator = SingularValues(normalise=normalise, centre=centre)
+    evaluator = SingularValues(normalize=normalize, center=center)
     found = evaluator(encode)
     assert evaluator.series()["singular_values"] == pytest.approx((values / values[0]).tolist(), abs=1e-9)
     share = values[values > 0] / values.sum()
@@ -77,13 +77,13 @@ def test_equals_the_decomposition_of_the_whole_matrix(pairs, count, width, norma
     assert found["largest_share"] == pytest.approx(share[0], abs=1e-9)
 
 
-@pytest.mark.parametrize("centre", [False, True])
-def test_chunks_change_nothing(centre):
+@pytest.mark.parametrize("center", [False, True])
+def test_chunks_change_nothing(center):
     rows = torch.stack(list(scattered(60, 7).vectors.values()))
     counts = torch.arange(60).remainder(3).double() + 1
-    whole = spectrum(rows, counts, centre)
+    whole = spectrum(rows, counts, center)
     for chunk in (1, 2, 7, 13, 59, 60, 1000):
-        torch.testing.assert_close(spectrum(rows, counts, centre, chunk), whole, rtol=0, atol=1e-9)
+        torch.testing.assert_close(spectrum(rows, counts, center, chunk), whole, rtol=0, atol=1e-9)
 
 
 def test_values_far_below_the_largest_are_kept():
@@ -92,13 +92,13 @@ def test_values_far_below_the_largest_are_kept():
         torch.diag(torch.tensor([1.0, 1e-5, 1e-11], dtype=torch.float64))
         @ torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))[0]
     )
-    found = spectrum(rows, torch.ones(3, dtype=torch.float64), centre=False, chunk=1)
+    found = spectrum(rows, torch.ones(3, dtype=torch.float64), center=False, chunk=1)
     assert found.tolist() == pytest.approx([1.0, 1e-5, 1e-11], rel=1e-4)
 
 
 def test_a_sentence_that_is_not_there_counts_nothing():
     rows = torch.tensor([[3.0, 0.0], [0.0, 4.0]], dtype=torch.float64)
-    assert spectrum(rows, torch.tensor([1.0, 0.0]).double(), centre=False).tolist() == pytest.approx([3.0, 0.0])
+    assert spectrum(rows, torch.tensor([1.0, 0.0]).double(), center=False).tolist() == pytest.approx([3.0, 0.0])
 
 
 def test_collapsed_vectors(pairs):

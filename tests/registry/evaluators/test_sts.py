@@ -5,11 +5,12 @@ import zlib
 import pytest
 import torch
 
-from registry import EVALUATORS, catalogue
-from registry.catalogue import Pair
+from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.pairs import similarities
 from registry.evaluators.sts import Sts
+from registry.resources import catalog
+from registry.resources.catalog import Pair
 from registry.statistics import spearman_interval
 
 ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
@@ -33,7 +34,7 @@ def pairs(monkeypatch):
 
     def serve(rows):
         asked = []
-        monkeypatch.setattr(catalogue, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows)
+        monkeypatch.setattr(catalog, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows)
         return asked
 
     return serve
@@ -165,14 +166,14 @@ def test_scores_of_two_values_cap_spearman(pairs, share):
 
 
 def test_fingerprints_name_dataset_and_split(monkeypatch):
-    monkeypatch.setattr(catalogue, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
     assert Sts("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
 
 
-def test_texts_are_the_distinct_sentences_of_all_splits_with_pairs(monkeypatch):
+def test_texts_are_the_sentences_of_all_splits_with_pairs(monkeypatch):
     rows = {"dev": [Pair("", 1.0, "a  b", "c")], "test": [Pair("", 2.0, "c", "d")], "all": [Pair("", 1.0, "x", " x")]}
     asked = []
-    monkeypatch.setattr(catalogue, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows[split])
+    monkeypatch.setattr(catalog, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows[split])
     assert Sts("graded_pairs", "test").texts() == ["a b", "c", "d"]  # its "train" split holds no pairs
     assert Sts("sts12").texts() == ["x"]
     assert asked == [("graded_pairs", "dev"), ("graded_pairs", "test"), ("sts12", "all")]
@@ -181,7 +182,7 @@ def test_texts_are_the_distinct_sentences_of_all_splits_with_pairs(monkeypatch):
 @pytest.mark.data
 @pytest.mark.parametrize(("dataset", "split"), [("stsb", "dev"), ("sickr", "test"), ("simclue", "test")])
 def test_texts_of_real_sets_hold_those_of_the_split_scored(dataset, split):
-    scored = {side for pair in catalogue.read_pairs(dataset, split) for side in (pair.first, pair.second)}
+    scored = {side for pair in catalog.read_pairs(dataset, split) for side in (pair.first, pair.second)}
     found = Sts(dataset, split).texts()
     assert len(found) == len(set(found)) > len(scored)
     assert {" ".join(text.split()) for text in scored} <= set(found)
@@ -197,7 +198,7 @@ def test_parameters_as_recipes_give_them():
 @pytest.mark.parametrize(("dataset", "split", "count"), [("sts13", "test", 1500), ("sts16", "test", 1186)])
 def test_real_pairs_score_as_written_out(dataset, split, count):
     """A hashed bag of words, many of whose similarities tie, on the real sets."""
-    rows = catalogue.read_pairs(dataset, split)
+    rows = catalog.read_pairs(dataset, split)
     assert len(rows) == count
     wanted = Sts(dataset, split)(bag)
     cosines = dict(zip(rows, similarities(rows, bag), strict=True))
@@ -268,7 +269,7 @@ def test_without_resamples_the_interval_is_the_value(pairs, aggregate):
     assert found["spearman_low"] == found["spearman_high"] == found["spearman"]
 
 
-def test_the_interval_is_of_the_chosen_aggregate_and_the_same_every_time(pairs):
+def test_the_interval_is_reproducible_for_each_aggregate(pairs):
     rows = [Pair(f"s{i % 2}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
     pairs(rows)
     found = {how: Sts("x", aggregate=how, bootstrap=200, level=0.9) for how in ("all", "mean", "wmean")}
@@ -285,7 +286,7 @@ def test_the_interval_is_of_the_chosen_aggregate_and_the_same_every_time(pairs):
     assert len(set(ends.values())) == 3
 
 
-def test_any_order_of_the_pairs_and_of_their_sides_gives_the_same(pairs):
+def test_the_order_of_pairs_and_sides_does_not_matter(pairs):
     rows = [Pair(f"s{i % 3}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
     pairs(rows)
     plain = Sts("x", bootstrap=100)(by_angle)

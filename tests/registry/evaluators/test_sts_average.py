@@ -3,10 +3,11 @@ import math
 import pytest
 import torch
 
-from registry import EVALUATORS, catalogue
-from registry.catalogue import Pair
+from registry import EVALUATORS
 from registry.evaluators.sts import Sts
 from registry.evaluators.sts_average import StsAverage
+from registry.resources import catalog
+from registry.resources.catalog import Pair
 
 ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
 SETS = {
@@ -23,10 +24,10 @@ def by_angle(sentences):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Serve these sets instead of the catalogue's; return what is asked for."""
+    """Serve these sets instead of the catalog's; return what is asked for."""
     found = []
-    monkeypatch.setattr(catalogue, "read_pairs", lambda name, split: found.append((name, split)) or SETS[name])
-    monkeypatch.setattr(catalogue, "fingerprint", lambda name, split: f"digest of {name} {split}")
+    monkeypatch.setattr(catalog, "read_pairs", lambda name, split: found.append((name, split)) or SETS[name])
+    monkeypatch.setattr(catalog, "fingerprint", lambda name, split: f"digest of {name} {split}")
     return found
 
 

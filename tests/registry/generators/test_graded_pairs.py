@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from registry.errors import UnknownNameError
 from registry.generators.graded_meaning import (
     PEOPLE,
     PERSON_QUALITIES,
@@ -26,6 +25,7 @@ from registry.generators.graded_meaning import (
     score,
 )
 from registry.generators.graded_pairs import ENGLISH, GERMAN, KINDS, GradedPairs, english, german
+from tests.support.errors import refuses
 
 
 def word(table: tuple[Any, ...], german_word: str) -> Any:
@@ -129,5 +129,5 @@ def test_the_default_rows_are_the_ones_that_were_frozen() -> None:
 
 
 def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(UnknownNameError, match="no split 'validation'"):
+    with refuses("data.unknown_split", "'validation'", "'train'"):
         next(GradedPairs().rows("validation"))

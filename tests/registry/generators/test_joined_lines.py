@@ -1,13 +1,13 @@
 import pytest
 
-from registry import catalogue
 from registry.errors import MissingError, UnknownNameError
 from registry.generators.joined_lines import JoinedLines
+from registry.resources import catalog
 
 
 def test_by_hand():
     """Three lines each, in order; of 12,000 nothing is left, of 7 in a text one is."""
-    lines = [row["text"] for row in catalogue.open_text("tatoeba_open")]
+    lines = [row["text"] for row in catalog.open_text("tatoeba_open")]
     texts = [row["text"] for row in JoinedLines(["tatoeba_open/train"], lines=3).rows("train")]
     assert texts[0] == f"{lines[0]} {lines[1]} {lines[2]}"
     assert texts[1].startswith(lines[3])
@@ -15,10 +15,10 @@ def test_by_hand():
     assert sum(1 for _ in JoinedLines(["tatoeba_open"], lines=7).rows("train")) == 1714 == 12000 // 7
 
 
-def test_the_catalogue_expects_whole_texts_only():
-    about = catalogue.entry("wiki1m_joined")
+def test_the_catalog_expects_whole_texts_only():
+    about = catalog.entry("wiki1m_joined")
     assert about.generator.sources == (("wiki1m_prefix", "train"),)
-    lines = catalogue.entry("wiki1m_prefix").split("train").rows
+    lines = catalog.entry("wiki1m_prefix").split("train").rows
     assert about.split("train").rows == lines // about.generator.params["lines"]
 
 
@@ -30,9 +30,9 @@ def test_unknown_sources_are_named():
 def test_without_its_lines_it_is_missing(network, monkeypatch):
     monkeypatch.delenv("CSE_DATA", raising=False)
     with pytest.raises(MissingError, match="'wiki1m_joined' is made from others"):
-        catalogue.locate("wiki1m_joined", "train")
+        catalog.locate("wiki1m_joined", "train")
 
 
 @pytest.mark.data
 def test_real_data():
-    assert sum(1 for _ in catalogue.open_text("wiki1m_joined")) == 1191
+    assert sum(1 for _ in catalog.open_text("wiki1m_joined")) == 1191

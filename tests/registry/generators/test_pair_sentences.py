@@ -1,20 +1,20 @@
 import pytest
 
-from registry import catalogue
-from registry.catalogue import Source
 from registry.errors import MissingError, UnknownNameError
 from registry.generators.pair_sentences import PairSentences
+from registry.resources import catalog
+from registry.resources.catalog import Source
 
 ENGLISH = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
 
 def test_by_hand():
     """Both sentences of a pair, the first before the second, pair after pair, source after source."""
-    pairs = catalogue.read_pairs("graded_pairs", "dev")
+    pairs = catalog.read_pairs("graded_pairs", "dev")
     texts = [row["text"] for row in PairSentences(["graded_pairs/dev", "graded_pairs/test"]).rows("train")]
     assert texts[:4] == [pairs[0].first, pairs[0].second, pairs[1].first, pairs[1].second]
     assert len(texts) == 2 * (1000 + 1000)
-    assert texts[2000] == catalogue.read_pairs("graded_pairs", "test")[0].first
+    assert texts[2000] == catalog.read_pairs("graded_pairs", "test")[0].first
 
 
 def test_rows_hold_text_alone():
@@ -22,10 +22,10 @@ def test_rows_hold_text_alone():
 
 
 def test_all_splits_where_none_is_named():
-    assert catalogue.entries.dataset_and_split("stsb") == ("stsb", "all")
-    assert catalogue.entries.dataset_and_split("stsb/dev") == ("stsb", "dev")
-    assert catalogue.entry("sts_text").generator.sources == tuple((name, "all") for name in ENGLISH)
-    assert catalogue.entry("graded_pairs").generator.sources == ()
+    assert catalog.entries.dataset_and_split("stsb") == ("stsb", "all")
+    assert catalog.entries.dataset_and_split("stsb/dev") == ("stsb", "dev")
+    assert catalog.entry("sts_text").generator.sources == tuple((name, "all") for name in ENGLISH)
+    assert catalog.entry("graded_pairs").generator.sources == ()
 
 
 def test_unknown_sources_are_named():
@@ -34,10 +34,10 @@ def test_unknown_sources_are_named():
 
 
 @pytest.mark.parametrize("name", ["sts_text", "cstsb_text"])
-def test_the_catalogue_expects_two_sentences_a_pair(name):
-    about = catalogue.entry(name)
+def test_the_catalog_expects_two_sentences_a_pair(name):
+    about = catalog.entry(name)
     assert about.split("train").rows == 2 * sum(
-        catalogue.entry(source).split(split).rows for source, split in about.generator.sources
+        catalog.entry(source).split(split).rows for source, split in about.generator.sources
     )
     assert "test" in about.note
 
@@ -45,15 +45,15 @@ def test_the_catalogue_expects_two_sentences_a_pair(name):
 @pytest.mark.parametrize("name", ["sts_text", "cstsb_text"])
 def test_without_the_pairs_it_is_missing_and_says_which(name, network, monkeypatch):
     monkeypatch.delenv("CSE_DATA", raising=False)
-    assert catalogue.find(name, "train") is None
+    assert catalog.find(name, "train") is None
     with pytest.raises(MissingError) as caught:
-        catalogue.locate(name, "train")
+        catalog.locate(name, "train")
     said = str(caught.value)
-    first = catalogue.entry(name).generator.sources[0][0]
+    first = catalog.entry(name).generator.sources[0][0]
     for part in (
         f"'{name}'",
         f"'{first}'",
-        catalogue.entry(first).splits[next(iter(catalogue.entry(first).splits))].path,
+        catalog.entry(first).splits[next(iter(catalog.entry(first).splits))].path,
     ):
         assert part in said
 
@@ -61,21 +61,21 @@ def test_without_the_pairs_it_is_missing_and_says_which(name, network, monkeypat
 def test_what_is_missing_is_fetched(network, monkeypatch):
     """Each source is located, so that the hub is asked for it."""
     monkeypatch.delenv("CSE_DATA", raising=False)
-    remotes = [about.sources["mteb"] for about in map(catalogue.entry, ENGLISH)]
+    remotes = [about.sources["mteb"] for about in map(catalog.entry, ENGLISH)]
     repositories = [f"{remote.hub}@{remote.revision}" for remote in remotes]
     for repository in repositories:
         for split in ("train", "validation", "test"):
             network.publish(f"{repository}/{split}.{'json' if 'sickr' in repository else 'jsonl'}.gz", b"")
     monkeypatch.setattr(Source, "known", True)  # nothing was read
-    source = catalogue.locate("sts_text", "train")
+    source = catalog.locate("sts_text", "train")
     assert list(dict.fromkeys(network.asked)) == repositories
     assert source.columns == ("text",)
 
 
 @pytest.mark.data
 def test_real_data():
-    texts = [row["text"] for row in catalogue.open_text("sts_text")]  # counts the rows at the end
-    pair = catalogue.read_pairs("sts12", "test")[0]
+    texts = [row["text"] for row in catalog.open_text("sts_text")]  # counts the rows at the end
+    pair = catalog.read_pairs("sts12", "test")[0]
     assert texts[:2] == [pair.first, pair.second]
     assert len(set(texts)) == 29525
-    assert sum(1 for _ in catalogue.open_text("cstsb_text")) == 10462
+    assert sum(1 for _ in catalog.open_text("cstsb_text")) == 10462

@@ -12,8 +12,8 @@ from cse_cli.training.step import StepState
 from registry import AUGMENTERS, ENCODERS, HEADS, LOSSES
 from registry.distributed import rank
 from registry.tokens import Sample
-from tests.processes import on_ranks
-from tests.tiny import sentences, tiny_bert
+from tests.support.processes import on_ranks
+from tests.support.tiny import sentences, tiny_bert
 
 ROWS = 16
 SETTINGS = {
@@ -80,7 +80,7 @@ def of_each(model: str) -> dict[str, dict[str, torch.Tensor]]:
         )
         found[setting] = computed(method, step_of(method, rank(), 2), parallel)
     alone = conisi(model, "each view by itself", sync=False)
-    found["not synchronised"] = computed(alone, step_of(alone, rank(), 2), alone)
+    found["not synchronized"] = computed(alone, step_of(alone, rank(), 2), alone)
     return found
 
 
@@ -109,10 +109,10 @@ def test_two_processes_give_the_gradient_of_one_big_batch(setting, model, ranks)
 
 
 @pytest.mark.process
-def test_without_synchronisation_each_process_has_statistics_of_its_own(model, ranks):
+def test_without_sync_each_process_has_separate_statistics(model, ranks):
     method = conisi(model, "each view by itself")
     whole = computed(method, step_of(method), method)
     mean = "encoders.online.heads.head.norm.running_mean"
-    first, second = (found["not synchronised"][mean] for found in ranks)
+    first, second = (found["not synchronized"][mean] for found in ranks)
     assert not torch.allclose(first, second)
     torch.testing.assert_close((first + second) / 2, whole[mean])

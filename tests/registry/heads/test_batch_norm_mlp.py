@@ -19,7 +19,7 @@ def dense(layer, rows):
     return [[sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in weights] for row in rows]
 
 
-def normalised(rows):
+def normalized(rows):
     """Each column over these rows, biased variance."""
     columns = []
     for column in zip(*rows, strict=True):
@@ -35,7 +35,7 @@ def bent(rows):
 
 def literal(head, rows):
     for place in range(head.blocks):
-        rows = bent(dense(head.second[place], bent(normalised(dense(head.first[place], rows)))))
+        rows = bent(dense(head.second[place], bent(normalized(dense(head.first[place], rows)))))
         rows = dense(head.third[place], rows)
     return torch.tensor(rows, dtype=torch.float64)
 
@@ -57,7 +57,7 @@ def test_every_view_by_itself_equals_the_literal_form(blocks, expansion):
 
 
 def test_worked_by_hand():
-    """One dimension, m = 1: (0, 2) → normalised (−1, 1) → max(0, ·) → 3·x + 1 = (1, 4) → −x = (−1, −4)."""
+    """One dimension, m = 1: (0, 2) → normalized (−1, 1) → max(0, ·) → 3·x + 1 = (1, 4) → −x = (−1, −4)."""
     head = fitted(1, blocks=1, expansion=1)
     with torch.no_grad():
         for layer, (weight, bias) in zip((head.first, head.second, head.third), ((5, 2), (3, 1), (-1, 0)), strict=True):
@@ -67,7 +67,7 @@ def test_worked_by_hand():
 
 
 def test_the_authors_size():
-    """Three times 768 → 7680 → 7680 → 768, with scale and shift of the normalisation."""
+    """Three times 768 → 7680 → 7680 → 768, with scale and shift of the normalization."""
     with torch.device("meta"):
         head = fitted(768)
     each = (768 + 1) * 7680 + 2 * 7680 + (7680 + 1) * 7680 + (7680 + 1) * 768

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from registry.errors import CseError
 from registry.heads.batch_norm_relu import BatchNormRelu
 from registry.testing.materials import WidthOnly, draw
+from tests.support.errors import refuses
 
 GROUPS = (("anchor", 5), ("positive", 5))
 
@@ -88,14 +88,14 @@ def test_mixed_precision():
 
 
 def test_one_row_has_no_variance():
-    with pytest.raises(CseError, match="no variance"):
+    with refuses("heads.batch_too_small", "train.batch_size"):
         fitted(3)(torch.ones(1, 3), ())
 
 
 def test_scd_s_projector():
     """Its own layers: a bias in the first, none in the others, nothing behind the last; each view by itself."""
     torch.manual_seed(0)
-    head = BatchNormRelu(together=[], widths=[6, 7, 5], normalise_last=False)
+    head = BatchNormRelu(together=[], widths=[6, 7, 5], normalize_last=False)
     assert head.fit(4, WidthOnly(4)) == 5
     with_large_weights(head.double())
     theirs = nn.Sequential(

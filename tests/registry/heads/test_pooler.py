@@ -5,11 +5,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError, MissingError
 from registry.heads.pooler import Pooler
 from registry.heads.projection import Projection
 from registry.testing.materials import WidthOnly
-from tests.tiny import tiny_albert, tiny_bert, tiny_roberta
+from tests.support.errors import refuses
+from tests.support.tiny import tiny_albert, tiny_bert, tiny_roberta
 
 
 def weights_of(folder, ending):
@@ -73,20 +73,20 @@ def test_a_checkpoint_without_pooler_is_refused_with_the_way_out(tmp_path):
     rest = {n: v for n, v in load_file(folder / "model.safetensors").items() if "pooler" not in n}
     save_file(rest, folder / "model.safetensors", metadata={"format": "pt"})
     encoder = TransformerEncoder(str(folder))
-    with pytest.raises(MissingError, match=r'no pooler weights(.|\n)*initial = "random"'):
+    with refuses("heads.no_pooler", str(folder), 'initial = "random"'):
         encoder.attach({"pooler": Pooler()})
     encoder.attach({"pooler": Pooler(initial="random")})
     assert encoder.dim == 16
 
 
 def test_what_has_no_checkpoint_is_refused():
-    with pytest.raises(CseError, match="needs an encoder with a checkpoint, not WidthOnly"):
+    with refuses("heads.no_checkpoint", "WidthOnly"):
         Pooler().fit(4, WidthOnly(4))
 
 
 def test_another_width_is_refused(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
-    with pytest.raises(CseError, match="layer is 16 wide, the vectors before it 24"):
+    with refuses("heads.width_mismatch", 16, 24):
         encoder.attach({"projection": Projection(width=24), "pooler": Pooler()})
 
 
@@ -94,6 +94,6 @@ def test_stays_at_evaluation_where_asked(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
     encoder.attach({"pooler": Pooler("tanh")})
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["the cat"], 8))
-    plain = TransformerEncoder(str(tmp_path / "tiny")).represent(tokens)
+    plain = TransformerEncoder(str(tmp_path / "tiny")).encode_for_eval(tokens)
     layer = encoder.heads["pooler"].linear
-    assert torch.allclose(encoder.represent(tokens), torch.tanh(plain @ layer.weight.T + layer.bias), atol=1e-6)
+    assert torch.allclose(encoder.encode_for_eval(tokens), torch.tanh(plain @ layer.weight.T + layer.bias), atol=1e-6)

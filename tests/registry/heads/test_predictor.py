@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from registry.errors import CseError
 from registry.heads.predictor import Predictor
 from registry.testing.materials import WidthOnly
 from tests.registry.heads.test_projection import literal
+from tests.support.errors import refuses
 
 
 def fitted(given=6, **options):
@@ -54,7 +54,7 @@ def test_no_layers_change_nothing():
     pooled = torch.randn(3, 6)
     assert out == 6
     assert torch.equal(head(pooled, ()), pooled)
-    with pytest.raises(CseError, match="predictor: layers = 0 keeps 6 dimensions, width = 7"):
+    with refuses("heads.width_without_layers", "predictor", "width = 7", 6):
         fitted(layers=0, width=7)
 
 

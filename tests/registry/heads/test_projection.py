@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from registry import HEADS
-from registry.errors import CseError
 from registry.heads.projection import Projection
 from registry.testing.materials import WidthOnly
+from tests.support.errors import refuses
 
 
 def fitted(given=6, **options):
@@ -15,18 +15,18 @@ def fitted(given=6, **options):
     return head, head.fit(given, WidthOnly(given))
 
 
-def normalised(values):
+def normalized(values):
     mean = sum(values) / len(values)
     variance = sum((v - mean) ** 2 for v in values) / len(values)
     return [(v - mean) / math.sqrt(variance + 1e-5) for v in values]
 
 
 def literal(head, row):
-    """Value by value: each linear layer, then its normalisation."""
+    """Value by value: each linear layer, then its normalization."""
     for layer in head.network:
         if isinstance(layer, nn.Linear):
             rows = zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
-            row = normalised([sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in rows])
+            row = normalized([sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in rows])
     return row
 
 
@@ -49,7 +49,7 @@ def test_worked_by_hand():
 @pytest.mark.parametrize("width", [None, 3, 6, 9])
 def test_every_depth_and_width_equals_the_literal_form(layers, width):
     if layers == 0 and width not in (None, 6):
-        with pytest.raises(CseError, match="layers = 0 keeps 6 dimensions"):
+        with refuses("heads.width_without_layers", "projection", f"width = {width}", 6):
             fitted(layers=0, width=width)
         return
     torch.manual_seed(1)

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.heads.pseudo_tokens import PseudoTokens
 from registry.testing.materials import WidthOnly
+from tests.support.errors import refuses
 
 WIDTH, HEADS = 6, 2
 
@@ -97,7 +97,7 @@ def test_gradient():
     assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
 
 
-@pytest.mark.parametrize(("heads", "said"), [(4, "6 dimensions cannot be divided among 4"), (None, "blocks have none")])
-def test_heads_that_do_not_fit_are_refused(heads, said):
-    with pytest.raises(CseError, match=said):
+@pytest.mark.parametrize(("heads", "code"), [(4, "heads.indivisible_width"), (None, "heads.no_attention_heads")])
+def test_heads_that_do_not_fit_are_refused(heads, code):
+    with refuses(code, "attention_heads", WIDTH):
         PseudoTokens(attention_heads=heads).fit(WIDTH, WidthOnly(WIDTH))

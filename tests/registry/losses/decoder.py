@@ -8,8 +8,8 @@ import torch
 
 
 def normed(x, layer):
-    centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.pow(2).mean(-1, keepdim=True) + layer.eps).sqrt() * layer.weight + layer.bias
+    centered = x - x.mean(-1, keepdim=True)
+    return centered / (centered.pow(2).mean(-1, keepdim=True) + layer.eps).sqrt() * layer.weight + layer.bias
 
 
 def attended(x, memory, attention):

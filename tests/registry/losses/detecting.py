@@ -6,7 +6,7 @@ from torch import nn
 from registry.encoders.transformer import TransformerEncoder
 from registry.losses.replaced_token_detection import ReplacedTokenDetection
 from registry.tokens import Encoded, Tokens
-from tests.tiny import SPECIALS, WORDS, sentences, tiny_bert, with_prediction_head
+from tests.support.tiny import SPECIALS, WORDS, sentences, tiny_bert, with_prediction_head
 
 SIZE = len(SPECIALS) + len(WORDS)
 ANCHOR, POSITIVE = [[2, 10, 11, 3], [2, 12, 3]], [[2, 10, 11, 3], [2, 12, 3]]

@@ -105,12 +105,12 @@ def ranking_distillation(form, anchor, positive, teachers, tau, teacher_tau, mix
     return total
 
 
-def mixtures(kind, anchor, positive, share, tau, normalise=True, off="out"):
+def mixtures(kind, anchor, positive, share, tau, normalize=True, off="out"):
     """Return, row by row, the logits that MixCSE adds to InfoNCE's."""
     n = len(anchor)
 
     def scaled(row):
-        return [x / math.hypot(*row) for x in row] if normalise else row
+        return [x / math.hypot(*row) for x in row] if normalize else row
 
     def mixed(rows, i):
         pair = zip(scaled(rows[i]), scaled(rows[(i + 1) % n]), strict=True)

@@ -32,7 +32,7 @@ def test_value_by_hand():
     assert Alignment(1.0)(anchor, positive).item() == pytest.approx((math.sqrt(2) + 1) / 2, abs=1e-6)
 
 
-def test_over_dimensions_it_is_the_mean_squared_error_of_the_unit_vectors():
+def test_over_dimensions_it_is_the_mean_squared_error():
     anchor, positive, *_ = draw(4, 0)
     error = sum(2 - 2 * cosine(a, b) for a, b in zip(anchor.tolist(), positive.tolist(), strict=True)) / 24
     assert Alignment(over="dimensions")(anchor, positive).item() == pytest.approx(error, abs=1e-9)

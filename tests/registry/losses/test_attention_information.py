@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.losses.attention_information import AttentionInformation
 from registry.tokens import Encoded, Tokens
+from tests.support.errors import refuses
 
 BLOCKS, HEADS = (1, 3), 2
 
@@ -85,7 +85,7 @@ def test_value_by_hand():
     assert AttentionInformation([1])(one, other).item() == pytest.approx((1 + 1e-6) * 0.5 * math.log(0.36), abs=1e-12)
 
 
-def test_no_more_places_than_asked_for_are_read_and_only_shared_ones():
+def test_at_most_samples_places_are_read_and_only_shared_ones():
     """Gradient shows which places were drawn: `samples` of each head and sentence, and all of fewer."""
     anchor, positive = view([7, 3], 1, 0.1), view([7, 3], 2, 0.1)
     leaf = anchor.attentions[1].requires_grad_()
@@ -114,7 +114,7 @@ def test_sentences_with_few_places_can_be_left_out():
     assert loss(fewer="drop", samples=50)(anchor, positive).item() == 0
 
 
-def test_views_that_agree_have_finite_information_and_no_gradient():
+def test_equal_views_have_finite_information_and_no_gradient():
     anchor = view([4, 6], 1)
     leaves = {block: weights.requires_grad_() for block, weights in anchor.attentions.items()}
     made = loss()(anchor, replace(anchor, attentions={k: w.detach() for k, w in leaves.items()}))
@@ -145,5 +145,5 @@ def test_gradient_is_exact():
 
 
 def test_views_of_different_lengths_are_refused():
-    with pytest.raises(CseError, match=r"4 and 5 tokens long.*\n.*same tokens"):
+    with refuses("losses.view_length_mismatch", 4, 5):
         loss()(view([4]), view([5]))

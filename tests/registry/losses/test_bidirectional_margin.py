@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.losses.bidirectional_margin import BidirectionalMargin
 from tests.registry.losses.literal import cosine, draw
+from tests.support.errors import refuses
 
 
 def test_worked_by_hand():
@@ -42,5 +42,5 @@ def test_nothing_is_lost_within_the_band():
 
 
 def test_a_band_without_room_is_refused():
-    with pytest.raises(CseError, match=r"alpha = 0\.3 exceeds beta = 0\.1"):
+    with refuses("losses.alpha_exceeds_beta", "alpha = 0.3", "beta = 0.1"):
         BidirectionalMargin(0.3, 0.1)

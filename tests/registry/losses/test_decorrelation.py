@@ -9,7 +9,7 @@ from tests.registry.losses import literal as slow
 
 
 def correlation(left, right):
-    """C cell by cell, of lists of rows; batch normalisation's 10⁻⁵ in the variances."""
+    """C cell by cell, of lists of rows; batch normalization's 10⁻⁵ in the variances."""
     rows, width = len(left), len(left[0])
 
     def standard(view, k):
@@ -25,7 +25,7 @@ def correlation(left, right):
 
 
 def test_value_by_hand():
-    # Standardised, both views' dimensions are (1, −1) and (−1, 1): C is 1 on the diagonal and −1 beside it.
+    # Standardized, both views' dimensions are (1, −1) and (−1, 1): C is 1 on the diagonal and −1 beside it.
     view = torch.tensor([[1.0, 0.0], [-1.0, 4.0]], dtype=torch.float64)
     first, second = 1 / (1 + 1e-5), 4 / (4 + 1e-5)  # each divided by its variance and 10⁻⁵
     expected = (first - 1) ** 2 + (second - 1) ** 2 + 0.5 * 2 * first * second
@@ -43,7 +43,7 @@ def test_cell_by_cell(rows, width):
 
 
 def test_the_authors_arithmetic():
-    """SCD's own lines: torch's batch normalisation of each view, and the matrix without its diagonal by a view."""
+    """SCD's own lines: torch's batch normalization of each view, and the matrix without its diagonal by a view."""
     a, b, *_ = slow.draw(9, 0, dim=5, seed=1)
     norm = nn.BatchNorm1d(5, affine=False).double()
     c = norm(a).T @ norm(b) / len(a)

@@ -10,7 +10,7 @@ from tests.registry.losses.test_decorrelation import correlation
 
 
 def test_value_by_hand():
-    # Standardised, the two dimensions are (1, −1) and (−1, 1): C is ±v/(v + 10⁻⁵), v the variances 1 and 4.
+    # Standardized, the two dimensions are (1, −1) and (−1, 1): C is ±v/(v + 10⁻⁵), v the variances 1 and 4.
     view = torch.tensor([[1.0, 0.0], [-1.0, 4.0]], dtype=torch.float64)
     first, second = 1 / (1 + 1e-5), 4 / (4 + 1e-5)
     beside = -math.sqrt(first * second)
@@ -27,7 +27,7 @@ def test_row_by_row(rows, width):
 
 
 def test_the_authors_arithmetic():
-    """Their own lines: torch's batch normalisation, and the cross-entropy written out."""
+    """Their own lines: torch's batch normalization, and the cross-entropy written out."""
     a, b, *_ = slow.draw(9, 0, dim=5, seed=1)
     norm = nn.BatchNorm1d(5, affine=False).double()
     c = norm(a).T @ norm(b) / 9 / 10.0

@@ -3,8 +3,8 @@ import math
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.losses.dot_classification import DotClassification
+from tests.support.errors import refuses
 
 
 def draw(rows, seed=0, width=4):
@@ -55,7 +55,7 @@ def test_separate_pairs(rows, negatives, positives):
 
 
 def test_too_few_rows_to_be_divided():
-    with pytest.raises(CseError, match="the batch has 2"):
+    with refuses("losses.batch_too_small", 2):
         DotClassification(pairs="separate")(*draw(2))
 
 

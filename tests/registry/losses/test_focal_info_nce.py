@@ -97,9 +97,9 @@ def test_gradient_of_a_negative_is_not_what_equation_4_prints(s):
     p = torch.softmax(torch.tensor([0.81, s * (s + m), 0.2 * 0.5], dtype=torch.float64) / tau, dim=0)
     assert gradient[1].item() == pytest.approx((2 * s + m) / tau * p[1].item(), abs=1e-12)
     assert gradient[1].item() != pytest.approx(2 / tau * (s + m) * p[1].item(), abs=1e-4)
-    printed_pushes_away = s + m > 0
+    reported_pushes_away = s + m > 0
     if -m < s < -m / 2:
-        assert printed_pushes_away
+        assert reported_pushes_away
         assert gradient[1].item() < 0  # descent raises s: the negative is drawn nearer
     # Equation 5, of the positive, is right: (2s⁺/τ)(p⁺ − 1).
     assert gradient[0].item() == pytest.approx(2 * 0.9 / tau * (p[0].item() - 1), abs=1e-12)
@@ -113,7 +113,7 @@ def test_a_negative_is_at_rest_at_minus_half_the_margin():
     assert gradient[1].item() == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_positive_below_zero_is_drawn_to_minus_one_unless_clamped():
+def test_a_positive_below_zero_moves_to_minus_one_unless_clamped():
     loss, leaves = focal_terms(-0.4, [0.1])
     (gradient,) = torch.autograd.grad(loss, leaves)
     assert gradient[0].item() > 0  # descent lowers s⁺ further

@@ -3,11 +3,11 @@ import torch
 from transformers import BertModel
 
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError, MissingError
 from registry.losses.replaced_token_detection import FrozenGenerator, ReplacedTokenDetection
 from registry.vocabulary import HubVocabulary
 from tests.registry.losses.detecting import ANCHOR, SIZE, encoded, parts, view
-from tests.tiny import tiny_bert, tiny_roberta, with_prediction_head
+from tests.support.errors import refuses
+from tests.support.tiny import tiny_bert, tiny_roberta, with_prediction_head
 
 
 @pytest.mark.parametrize("dropout", [True, False])
@@ -27,11 +27,11 @@ def test_other_vocabularies_are_refused(tmp_path):
     bert, roberta = (str(with_prediction_head(make(tmp_path))) for make in (tiny_bert, tiny_roberta))
     encoder = TransformerEncoder(bert)
     for names in ((roberta, bert), (bert, roberta)):
-        with pytest.raises(CseError, match="different vocabularies"):
+        with refuses("losses.vocabulary_mismatch", roberta):
             ReplacedTokenDetection(*names, encoder)
 
 
-def test_a_tokenizer_without_segments_but_with_the_same_ids_is_accepted(tmp_path):
+def test_a_tokenizer_with_equal_ids_without_segments_is_accepted(tmp_path):
     """DistilBERT's beside BERT's."""
     bert, other = (with_prediction_head(tiny_bert(tmp_path, name=name)) for name in ("bert", "distil"))
     settings = other / "tokenizer_config.json"
@@ -60,10 +60,10 @@ def test_distilbert_generates(tmp_path):
     assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))
 
 
-def test_a_generator_without_head_is_refused_unless_told_how_to_decode(tmp_path):
+def test_a_generator_without_head_needs_generator_head(tmp_path):
     model = str(tiny_bert(tmp_path))
     encoder = TransformerEncoder(model)
-    with pytest.raises(MissingError, match="no prediction head"):
+    with refuses("losses.no_prediction_head", model, 'generator_head = "embeddings"'):
         ReplacedTokenDetection(model, model, encoder)
     loss = ReplacedTokenDetection(model, model, encoder, generator_head="embeddings").eval()
     tokens = view(ANCHOR).tokens
@@ -76,11 +76,11 @@ def test_a_generator_without_head_is_refused_unless_told_how_to_decode(tmp_path)
 def test_a_text_longer_than_the_generator_is_refused(tmp_path):
     generator = FrozenGenerator(str(with_prediction_head(tiny_roberta(tmp_path))), "checkpoint", dropout=False)
     assert generator.longest == 64  # 66 positions, of which RoBERTa never uses two
-    with pytest.raises(CseError, match="takes 64 tokens, the batch has 65"):
+    with refuses("losses.too_many_tokens", 64, 65, "data.max_length=64"):
         generator(torch.zeros(1, 65, dtype=torch.long), view([[2] * 65]).tokens)
 
 
-def test_mini_en_decodes_by_its_embeddings_far_better_than_chance():
+def test_mini_en_decodes_by_its_embeddings_better_than_chance():
     """The recipe mini/diffcse_en relies on it."""
     generator = FrozenGenerator("mini_en", "embeddings", dropout=False)
     vocabulary = TransformerEncoder("mini_en").vocabulary

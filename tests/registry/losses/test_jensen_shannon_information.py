@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.losses.jensen_shannon_information import JensenShannonInformation
 from registry.tokens import Encoded, Tokens
+from tests.support.errors import refuses
 
 
 def encoded(lengths, dim=5, seed=0):
@@ -79,5 +79,5 @@ def test_one_sentence_has_no_negatives():
 
 def test_widths_that_have_no_dot_product_are_named():
     view = encoded([2, 2])
-    with pytest.raises(CseError, match=r"features are 5 wide, sentence vectors 3.*\n.*no heads"):
+    with refuses("losses.width_mismatch", 5, 3):
         JensenShannonInformation()(replace(view, sentence=view.sentence[:, :3]))

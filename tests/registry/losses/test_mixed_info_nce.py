@@ -12,14 +12,14 @@ from tests.registry.losses.literal import cells, cosine, cross_entropy, draw, mi
 
 @pytest.mark.parametrize("n", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["own", "all"])
-@pytest.mark.parametrize("normalise", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("off", ["out", "zero"])
-def test_equals_the_literal_form(n, kind, normalise, off):
+def test_equals_the_literal_form(n, kind, normalize, off):
     anchor, positive, _, _, negatives = draw(n, 3, seed=n)
     tau, scaled = 0.3, lambda c: c / 0.3
-    loss = MixedInfoNCE(0.2, kind, normalise, off, temperature=tau)
+    loss = MixedInfoNCE(0.2, kind, normalize, off, temperature=tau)
     rows = cells(scaled, scaled, (anchor, positive), negatives)
-    more = mixtures(kind, anchor.tolist(), positive.tolist(), 0.2, tau, normalise, off)
+    more = mixtures(kind, anchor.tolist(), positive.tolist(), 0.2, tau, normalize, off)
     expected = cross_entropy([row + [(x, False) for x in made] for row, made in zip(rows, more, strict=True)])
     assert loss(anchor, positive, negatives).item() == pytest.approx(expected, abs=1e-9)
 

@@ -3,11 +3,11 @@ import math
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.losses.nt_xent import NTXent
 from registry.losses.nt_xent_means import NTXentMeans
 from registry.types import Negatives
 from tests.registry.losses import literal as slow
+from tests.support.errors import refuses
 
 
 def views(count, n=3, dim=5, seed=0):
@@ -77,5 +77,5 @@ def test_gradient_is_exact():
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_positives_that_cannot_be_shared_are_refused(count):
-    with pytest.raises(CseError, match=f"{count} views of positives for 2 of anchors"):
+    with refuses("losses.uneven_views", count, 2):
         NTXentMeans()(views(2), views(count), Negatives.none(views(1)[0]))

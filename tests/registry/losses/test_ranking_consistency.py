@@ -34,7 +34,7 @@ def test_value_by_hand():
     assert RankingConsistency(1.0)(anchor, positive).item() == pytest.approx((left + right) / 2, abs=1e-6)
 
 
-def test_two_equal_views_agree_and_released_rewards_entropy_all_the_same():
+def test_two_equal_views_agree_but_released_rewards_entropy():
     anchor = draw(6, 0)[0].requires_grad_()
     assert RankingConsistency()(anchor, anchor).item() == pytest.approx(0.0, abs=1e-12)
     (gradient,) = torch.autograd.grad(RankingConsistency(0.5, "released")(anchor, anchor), anchor)

@@ -42,7 +42,7 @@ def test_value_by_hand():
     )
 
 
-def test_the_teachers_temperature_is_half_the_students_unless_told():
+def test_the_teachers_temperature_defaults_to_half_the_students():
     anchor, positive, teacher, _, _ = draw(5, 0)
     half = RankingDistillation(temperature=0.3, teacher_temperature=0.15)(anchor, positive, teacher)
     assert RankingDistillation(temperature=0.3)(anchor, positive, teacher) == half

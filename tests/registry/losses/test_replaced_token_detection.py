@@ -8,13 +8,13 @@ from cse_cli.training.checkpoint import load_method_state, method_state
 from cse_cli.training.method import BoundView, Method, Term
 from registry import HEADS, LOSSES
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError
 from registry.losses import replaced_token_detection as module
 from registry.losses.replaced_token_detection import Discriminator, ReplacedTokenDetection
 from registry.masking import Masking
 from registry.tokens import Encoded, Tokens
 from tests.registry.losses.detecting import ANCHOR, POSITIVE, SIZE, Says, Scores, encoded, parts, view
-from tests.tiny import tiny_bert, with_prediction_head
+from tests.support.errors import refuses
+from tests.support.tiny import tiny_bert, with_prediction_head
 
 WANTED = [[9, 10, 20, 3], [2, 12, 21, 7], [2, 10, 11, 3], [2, 22, 3, 0]]
 """What the generator wants: not [CLS] in row 0, another [SEP] in row 1, a word at row 1's pad."""
@@ -64,7 +64,7 @@ def test_the_report_by_hand(tmp_path):
     assert loss.report() == pytest.approx({"replaced": 3 / 14, "accuracy_replaced": 2 / 3, "accuracy_kept": 10 / 11})
 
 
-def test_the_discriminator_sees_edited_ids_and_sentence_vectors_in_order(tmp_path):
+def test_the_discriminator_gets_edited_ids_with_embeddings(tmp_path):
     loss = fixed(tmp_path, torch.zeros(4, 4, 2))
     anchor, positive = view(ANCHOR), view(POSITIVE)
     loss(anchor, positive)
@@ -110,7 +110,7 @@ def test_matches_the_literal_version(tmp_path, count):
     assert loss(anchor, positive).item() == pytest.approx(literal(loss, anchor, positive), rel=1e-4)
 
 
-def test_the_discriminator_given_its_own_first_vector_is_the_checkpoint(tmp_path):
+def test_with_its_own_first_vector_it_equals_the_checkpoint(tmp_path):
     folder = tiny_bert(tmp_path)
     discriminator = Discriminator(str(folder)).eval()
     own = BertModel.from_pretrained(folder).eval()
@@ -138,7 +138,7 @@ def test_gradient_is_exact(tmp_path):
     assert torch.autograd.gradcheck(value, inputs, fast_mode=True)
 
 
-def test_gradient_reaches_encoder_and_discriminator_but_not_the_generator(tmp_path):
+def test_gradient_does_not_reach_the_generator(tmp_path):
     encoder, loss = parts(tmp_path)
     loss(encoded(encoder, 4, 1), encoded(encoder, 4, 1)).backward()
     assert all(p.grad is None and not p.requires_grad for p in loss.generator.parameters())
@@ -192,21 +192,21 @@ def test_the_condition_before_the_heads(tmp_path):
 
 
 def test_poolings_that_the_last_layer_cannot_give_are_refused(tmp_path):
-    with pytest.raises(CseError, match="last2"):
+    with refuses("losses.unsupported_pooling", "last2"):
         parts(tmp_path, {"pooling": "last2"}, condition="pooled")
 
 
 def test_other_widths_are_refused(tmp_path):
     narrow = str(with_prediction_head(tiny_bert(tmp_path, name="narrow")))
     wide = str(with_prediction_head(tiny_bert(tmp_path, name="wide", width=32)))
-    with pytest.raises(CseError, match=r"16 wide.* 32"):
+    with refuses("losses.width_mismatch", 16, 32):
         ReplacedTokenDetection(narrow, wide, TransformerEncoder(narrow))
     loss = ReplacedTokenDetection(wide, narrow, TransformerEncoder(narrow))  # the generator's is free
-    with pytest.raises(CseError, match=r"8 wide.* 16"):
+    with refuses("losses.width_mismatch", 8, 16):
         loss(view(ANCHOR, width=8), view(POSITIVE, width=8))
 
 
-def test_checkpoints_leave_the_generator_out_and_keep_the_discriminator(tmp_path):
+def test_checkpoints_exclude_only_the_generator(tmp_path):
     methods = []
     for seed in (0, 1):
         torch.manual_seed(seed)

@@ -3,12 +3,12 @@ import math
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.losses.self_guided import SelfGuided
 from registry.testing.materials import WidthOnly
 from registry.tokens import Encoded, Tokens
 from tests.registry.losses.literal import cosine
+from tests.support.errors import refuses
 
 SIMPLER = ["nt_xent", "opt1", "opt2"]
 
@@ -125,5 +125,5 @@ def test_one_sentence_is_certain():
 
 def test_an_encoder_without_layers_is_refused():
     anchor, _ = draw(2, 1)
-    with pytest.raises(CseError, match="gives no vectors of its layers"):
+    with refuses("losses.no_layers", "frozen_copy"):
         SelfGuided(WidthOnly(5))(anchor, anchor)

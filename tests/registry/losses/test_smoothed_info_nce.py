@@ -14,14 +14,14 @@ def unit(row):
     return [x / length for x in row]
 
 
-def smoothed(positive, queue, neighbours, t):
+def smoothed(positive, queue, neighbors, t):
     """Each positive averaged with its nearest, of lists of rows, one product at a time; `queue` is (entry, weight)."""
     own = [unit(row) for row in positive]
     made = []
     for i, row in enumerate(own):
         others = [(entry, weight) for entry, weight in queue if weight > 0]
         others += [(other, 1.0) for j, other in enumerate(own) if j != i]
-        near = sorted(others, key=lambda each: -sum(x * y for x, y in zip(row, each[0], strict=True)))[:neighbours]
+        near = sorted(others, key=lambda each: -sum(x * y for x, y in zip(row, each[0], strict=True)))[:neighbors]
         values = [(row, 1.0), *near]
         shares = [w * math.exp(sum(x * y for x, y in zip(row, value, strict=True)) / t) for value, w in values]
         parts = [(s / sum(shares), value) for s, (value, _) in zip(shares, values, strict=True)]
@@ -29,8 +29,8 @@ def smoothed(positive, queue, neighbours, t):
     return made
 
 
-def literal(anchor, positive, queue, tau, neighbours, t):
-    total, stars = 0.0, smoothed(positive.tolist(), queue, neighbours, t)
+def literal(anchor, positive, queue, tau, neighbors, t):
+    total, stars = 0.0, smoothed(positive.tolist(), queue, neighbors, t)
     for i, row in enumerate(anchor.tolist()):
         below = sum(math.exp(slow.cosine(row, star) / tau) for star in stars)
         total -= math.log(math.exp(slow.cosine(row, stars[i]) / tau) / below)
@@ -51,7 +51,7 @@ def test_value_by_hand():
     # One sentence, one entry at a right angle: attention e^{1/2} : e⁰. Alone in its batch it is certain.
     one, queue = torch.tensor([[2.0, 0.0]]), Negatives(torch.tensor([[0.0, 1.0]]), torch.zeros(1))
     assert SmoothedInfoNCE(buffer=2)(one, one, queue).item() == 0.0
-    # Two, each other's only neighbour: h* = (a, 1 − a) and (1 − a, a) with a = e^{1/2} / (e^{1/2} + 1).
+    # Two, each other's only neighbor: h* = (a, 1 − a) and (1 − a, a) with a = e^{1/2} / (e^{1/2} + 1).
     two = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
     a = math.exp(0.5) / (math.exp(0.5) + 1)
     apart = (2 * a - 1) / math.hypot(a, 1 - a)
@@ -60,12 +60,12 @@ def test_value_by_hand():
 
 
 @pytest.mark.parametrize("k", [0, 5, 12])
-@pytest.mark.parametrize(("neighbours", "t", "tau"), [(3, 2.0, 0.05), (1, 0.1, 1.0), (40, 1.0, 0.2)])
-def test_row_by_row(k, neighbours, t, tau):
+@pytest.mark.parametrize(("neighbors", "t", "tau"), [(3, 2.0, 0.05), (1, 0.1, 1.0), (40, 1.0, 0.2)])
+def test_row_by_row(k, neighbors, t, tau):
     anchor, positive, *_ = slow.draw(4, 0, seed=k)
     queue = held(k)
-    value = SmoothedInfoNCE(tau, neighbours, t, buffer=4 + k)(anchor, positive, queue)
-    assert value.item() == pytest.approx(literal(anchor, positive, entries(queue), tau, neighbours, t), abs=1e-9)
+    value = SmoothedInfoNCE(tau, neighbors, t, buffer=4 + k)(anchor, positive, queue)
+    assert value.item() == pytest.approx(literal(anchor, positive, entries(queue), tau, neighbors, t), abs=1e-9)
 
 
 def test_the_authors_arithmetic():
@@ -78,7 +78,7 @@ def test_the_authors_arithmetic():
     near = torch.cat([z2.unsqueeze(1), buffer[order.flatten()].view(4, 5, -1)], dim=1)
     star = ((near[:, :1] @ near.transpose(1, 2) / 2).softmax(-1) @ near).squeeze(1)
     expected = InfoNCE(0.05)(anchor, star, Negatives.none(anchor))
-    value = SmoothedInfoNCE(neighbours=5, buffer=12)(anchor, positive, queue)
+    value = SmoothedInfoNCE(neighbors=5, buffer=12)(anchor, positive, queue)
     assert value.item() == pytest.approx(expected.item(), abs=1e-9)
 
 
@@ -86,7 +86,7 @@ def test_only_the_newest_entries_are_sought_among():
     anchor, positive, *_ = slow.draw(4, 0)
     queue = held(12)
     newest = Negatives(queue.vectors[-3:], queue.log_weights[-3:])
-    loss = SmoothedInfoNCE(neighbours=2, buffer=7)
+    loss = SmoothedInfoNCE(neighbors=2, buffer=7)
     assert loss(anchor, positive, queue).item() == loss(anchor, positive, newest).item()
 
 
@@ -108,30 +108,31 @@ def test_a_queue_that_never_fills_the_buffer_is_told_once():
     assert loss.notices() == []  # it fills
     for _ in range(5):
         loss(anchor, positive, held(3))
-    (told,) = loss.notices()
-    assert "waits for 8 entries, and a queue of 3" in told
+    (notice,) = loss.notices()
+    assert "3 entries" in notice
+    assert "buffer = 8" in notice
     assert loss.notices() == []
 
 
 def test_weights_multiply_and_entries_of_weight_0_do_not_exist():
     anchor, positive, _, _, queue = slow.draw(3, 6, seed=4)
     queue = Negatives(torch.nn.functional.normalize(queue.vectors, dim=-1), queue.log_weights)
-    for neighbours in (2, 40):
-        value = SmoothedInfoNCE(neighbours=neighbours, buffer=9)(anchor, positive, queue)
-        expected = literal(anchor, positive, entries(queue), 0.05, neighbours, 2.0)
+    for neighbors in (2, 40):
+        value = SmoothedInfoNCE(neighbors=neighbors, buffer=9)(anchor, positive, queue)
+        expected = literal(anchor, positive, entries(queue), 0.05, neighbors, 2.0)
         assert value.item() == pytest.approx(expected, abs=1e-9)
 
 
 def test_gradient_is_exact():
-    # Every sentence is nearer to the queue's than to those of the batch, so that no neighbour moves with the positives.
+    # Every sentence is nearer to the queue's than to those of the batch, so that no neighbor moves with the positives.
     anchor, positive = (t.requires_grad_() for t in slow.draw(3, 0)[:2])
     near = torch.cat([positive.detach() + 0.01, positive.detach() - 0.01])
     queue = Negatives(torch.nn.functional.normalize(near, dim=-1), torch.zeros(6, dtype=torch.float64))
-    loss = SmoothedInfoNCE(temperature=0.2, neighbours=2, buffer=9)
+    loss = SmoothedInfoNCE(temperature=0.2, neighbors=2, buffer=9)
     assert torch.autograd.gradcheck(lambda a, p: loss(a, p, queue), (anchor, positive))
 
 
-def test_a_neighbour_of_the_batch_is_a_constant():
+def test_a_neighbor_of_the_batch_is_a_constant():
     two = torch.tensor([[1.0, 0.0], [0.6, 2.0]], dtype=torch.float64, requires_grad=True)
     value = SmoothedInfoNCE(temperature=0.2, buffer=2)(two.detach(), two, Negatives.none(two))
     (gradient,) = torch.autograd.grad(value, two)

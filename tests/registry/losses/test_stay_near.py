@@ -4,12 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
-from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.losses.stay_near import StayNear
-from tests.fakes import FakeEncoder
+from tests.support.errors import refuses
+from tests.support.fakes import FakeEncoder
 
 
 def encoder_of(width=3):
@@ -60,7 +59,7 @@ def test_frozen_weights_do_not_count():
     move(encoder)
     assert loss().item() == 0.0
     encoder.table.requires_grad_(False)
-    with pytest.raises(CseError, match="no trained weights"):
+    with refuses("losses.no_trained_weights"):
         StayNear(encoder)
 
 
@@ -72,6 +71,6 @@ def test_owns_no_weights_and_fills_no_checkpoint():
 
 def test_a_recipe_needs_another_loss_beside_it():
     dropped = ["losses.info_nce", "views"]
-    with pytest.raises(RecipeError, match="nothing to learn from the text"):
+    with refuses("recipe.no_loss", "losses.stay_near"):
         load("simcse_en", ["losses.stay_near.weight=0.1"], dropped)
     assert "stay_near" in load("simcse_en", ["losses.stay_near.weight=0.1"]).recipe.losses

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from registry.errors import CseError
 from registry.queues.fifo import Fifo
 from tests.registry.queues.literal import LiteralQueue, StepOf, batches, bound
+from tests.support.errors import refuses
 
 
 def test_value_by_hand():
@@ -56,7 +56,7 @@ def test_initial_entries_leave_the_global_stream_alone():
 
 
 def test_more_initial_entries_than_length_is_refused():
-    with pytest.raises(CseError, match="initial = 9 is more than length = 8"):
+    with refuses("queues.initial_exceeds_length", "initial = 9", "length = 8"):
         Fifo("anchor", length=8, initial=9)
 
 
@@ -145,14 +145,14 @@ def test_table_eights_oldest_half_by_hand():
 
 
 def test_served_that_means_nothing_is_refused():
-    with pytest.raises(CseError, match='served = 3, but part = "all"'):
+    with refuses("queues.served_without_part", "served = 3"):
         Fifo("anchor", length=8, served=3)
-    with pytest.raises(CseError, match="served = 9, but length = 8"):
+    with refuses("queues.served_exceeds_length", "served = 9", "length = 8"):
         Fifo("anchor", length=8, part="oldest", served=9)
 
 
 @pytest.mark.parametrize("length", [10**12, 10**8])
 def test_memory_that_is_not_there_is_not_asked_for(length, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=2 * 2**30))
-    with pytest.raises(CseError, match=rf"queue: length = {length:,} would need .* GB, and this machine has 2 GB"):
+    with refuses("queues.not_enough_memory", f"length = {length:,}", "2 GB"):
         Fifo("anchor", length=length).bind(SimpleNamespace(dim=768))

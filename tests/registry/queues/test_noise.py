@@ -57,13 +57,13 @@ def slow_noise(step, count, steps, rate, tau):
 
 
 def test_value_by_hand():
-    # One anchor along x, its positive too: the gradient turns the noise z towards x, at a right angle to z.
+    # One anchor along x, its positive too: the gradient turns the noise z toward x, at a right angle to z.
     step = TwoViews(torch.tensor([[2.0, 0.0]]), torch.tensor([[1.0, 0.0]]))
     x, y = drawn(1, 2)[0].tolist()
     norm = math.hypot(x, y)
-    towards = (1 - x / norm * x / norm, -x / norm * y / norm)  # the part of (1, 0) at a right angle to z
-    length = math.hypot(*towards)
-    moved = (x + 0.5 * towards[0] / length, y + 0.5 * towards[1] / length)
+    toward = (1 - x / norm * x / norm, -x / norm * y / norm)  # the part of (1, 0) at a right angle to z
+    length = math.hypot(*toward)
+    moved = (x + 0.5 * toward[0] / length, y + 0.5 * toward[1] / length)
     held = served(step, steps=1, rate=0.5)
     expected = [value / math.hypot(*moved) for value in moved]
     assert held.vectors[0].tolist() == pytest.approx(expected, abs=1e-5)
@@ -113,7 +113,7 @@ def test_a_draw_of_its_own_each_step_and_the_same_everywhere():
     assert not torch.equal(first, other)
 
 
-def test_nothing_is_served_before_the_first_step_or_kept_in_a_checkpoint():
+def test_it_is_empty_before_the_first_step_and_in_checkpoints():
     queue = bound(Noise(), dim=6)
     assert queue.negatives().vectors.shape == (0, 6)
     assert queue.negatives().log_weights.shape == (0,)
@@ -122,7 +122,7 @@ def test_nothing_is_served_before_the_first_step_or_kept_in_a_checkpoint():
     assert queue.length is None
 
 
-def test_detached_of_unit_length_in_single_precision_even_without_grad():
+def test_entries_are_detached_unit_vectors_in_single_precision():
     step = step_of()
     with torch.no_grad():
         held = served(step)

@@ -7,13 +7,13 @@ import torch.nn.functional as F
 
 from registry.distributed import all_devices, rank, world_size
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError
 from registry.queues.reencoded import Reencoded
 from registry.testing.materials import WidthOnly
 from registry.tokens import Tokens
-from tests.fakes import FakeEncoder
-from tests.processes import on_ranks
-from tests.tiny import sentences, tiny_bert
+from tests.support.errors import refuses
+from tests.support.fakes import FakeEncoder
+from tests.support.processes import on_ranks
+from tests.support.tiny import sentences, tiny_bert
 
 
 class StepOn:
@@ -77,7 +77,7 @@ def test_matches_a_list_of_sentences(length, sizes, chunk):
         queue.observe(step := StepOn(encoder, tokens_of(encoder, lines)))
         assert len(queue.negatives().vectors) == len(held)
         for line, vector in zip(held, queue.negatives().vectors, strict=True):
-            own = encoder.represent(tokens_of(encoder, [line]))[0]
+            own = encoder.encode_for_eval(tokens_of(encoder, [line]))[0]
             assert torch.allclose(vector, own / own.norm(), atol=1e-5)
         queue.after_step(step)
         held = [*held, *lines][-length:]
@@ -94,7 +94,7 @@ def test_follows_the_encoder_where_a_fifo_would_not(tmp_path):
     assert torch.equal(queue.negatives().vectors, stored)
     queue.observe(StepOn(encoder, tokens))
     assert not torch.allclose(queue.negatives().vectors, stored, atol=1e-2)
-    assert torch.allclose(queue.negatives().vectors, F.normalize(encoder.represent(tokens), dim=-1), atol=1e-5)
+    assert torch.allclose(queue.negatives().vectors, F.normalize(encoder.encode_for_eval(tokens), dim=-1), atol=1e-5)
     assert not torch.equal(stored, queue.negatives().vectors)
 
 
@@ -184,7 +184,7 @@ def test_nothing_to_encode_draws_nothing():
 
 
 def test_more_initial_entries_than_length_is_refused():
-    with pytest.raises(CseError, match="initial = 9 is more than length = 8"):
+    with refuses("queues.initial_exceeds_length", "initial = 9", "length = 8"):
         Reencoded("key", length=8, initial=9)
 
 

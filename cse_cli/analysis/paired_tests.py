@@ -1,0 +1,280 @@
+"""Comparison of two methods on the same sentence pairs, resampled with the trained models unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from pydantic import BaseModel
+
+from cse_cli.core.correlated import steiger, williams
+from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, metric_value, read_series
+from cse_cli.core.stats import LEVEL
+from cse_cli.runs.record import folder_of
+from registry.errors import UnknownNameError, suggestion
+from registry.papers import AVERAGE
+from registry.statistics import Floats, resampled_spearman, spearman
+
+_SAME = 1e-6
+"""Largest difference between a score and 100 · ρ of its pairs that rounding explains."""
+
+
+def main_metrics(scores: Scores) -> dict[str, str]:
+    """Return evaluator → its main metric as `evaluator.metric`. Evaluators report it first."""
+    return {name: f"{name}.{next(iter(metrics))}" for name, metrics in scores.items() if metrics}
+
+
+def shared_metrics(runs: Sequence[Result]) -> list[str]:
+    """Return the main metric of each evaluator that all runs have, then the average."""
+    wanted = [*main_metrics(runs[0].scores).values(), AVERAGE]
+    return [metric for metric in wanted if all(metric_value(run.scores, metric) is not None for run in runs)]
+
+
+def find_metrics(names: Sequence[str], runs: Sequence[Result]) -> list[str]:
+    """Return the metrics with these names: `evaluator.metric`, an evaluator for its main metric, or the average.
+
+    Raises:
+        UnknownNameError: If no run has the metric.
+    """
+    every = {f"{name}.{metric}" for run in runs for name, scores in run.scores.items() for metric in scores}
+    every |= {AVERAGE for run in runs if metric_value(run.scores, AVERAGE) is not None}
+    main = {name: metric for run in runs for name, metric in main_metrics(run.scores).items()}
+    found = [main.get(name, name) for name in names]
+    for name, metric in zip(names, found, strict=True):
+        if metric not in every:
+            raise UnknownNameError(
+                f"--metric '{name}': no run has this metric.{suggestion(name, [*main, *sorted(every)])}",
+                f"use evaluator.metric, an evaluator or {AVERAGE}; evaluators: {', '.join(list(main)[:5])}",
+                code="compare.unknown_metric",
+            )
+    return list(dict.fromkeys(found))
+
+
+def _evaluators(metric: str) -> Sequence[str]:
+    return STS_TASKS if metric == AVERAGE else (metric.rpartition(".")[0],)
+
+
+class OfSeed(BaseModel, frozen=True):
+    """Two models with the same seed on one evaluator's pairs. Statistics are positive if the second is better.
+
+    Args:
+        difference: Difference of the two ρ × 100, second minus first.
+        low: Lower end of its 95 % percentile bootstrap interval.
+        high: Upper end of this interval.
+        between: ρ of the two models' cosines with each other.
+        williams_t: Williams' t for dependent correlations, n − 3 degrees of freedom.
+        steiger_z: Steiger's Z for dependent correlations.
+    """
+
+    seed: int
+    difference: float
+    low: float
+    high: float
+    between: float | None = None
+    williams_t: float | None = None
+    williams_p: float | None = None
+    steiger_z: float | None = None
+    steiger_p: float | None = None
+
+
+class OnPairs(BaseModel, frozen=True):
+    """Mean over seeds, with the same resampled pairs for every seed.
+
+    Args:
+        pairs: Number of sentence pairs, of all evaluators together for an average.
+        resamples: Number of resampled data sets.
+        p: Two-sided bootstrap p-value: twice the share of resamples on the other side of 0.
+        p_adjusted: p-value corrected for metrics and comparisons. None if the metric is not tested.
+        of_seeds: Result of each seed. The seeds share their pairs, so their p-values cannot be combined.
+    """
+
+    pairs: int
+    resamples: int
+    difference: float
+    low: float
+    high: float
+    p: float
+    p_adjusted: float | None
+    of_seeds: tuple[OfSeed, ...]
+
+
+@dataclass(frozen=True)
+class RunPairs:
+    """Recorded sentence pairs of one run and one evaluator.
+
+    Args:
+        digest: Digest of the data set. Empty if the run did not record it.
+        gold: (n,) gold scores.
+        cosine: (n,) cosines of the model.
+        rho: ρ of the pairs.
+        draws: (resamples,) ρ of the resampled pairs.
+    """
+
+    digest: str
+    gold: Floats
+    cosine: Floats
+    rho: float
+    draws: Floats
+
+    def same_pairs(self, other: RunPairs) -> bool:
+        """Return whether each position has the same pair in both."""
+        contradict = self.digest and other.digest and self.digest != other.digest
+        return not contradict and np.array_equal(self.gold, other.gold)
+
+    def explains(self, score: float) -> bool:
+        """Return whether a score is 100 · ρ over all pairs, not a mean over subsets or another metric."""
+        return abs(100 * self.rho - score) < _SAME
+
+
+Series = Mapping[str, Mapping[str, Any]]
+SeedPairs = Mapping[int, Sequence[tuple[RunPairs, RunPairs]]]
+"""Seed → pairs of the first and of the second run, for each evaluator."""
+
+
+def resample_runs(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int) -> dict[str, RunPairs]:
+    """Return run ID → pairs of one evaluator, for the runs that recorded them. Each run is resampled once.
+
+    Args:
+        runs: Run ID, series, and digest of the evaluator's data.
+        evaluator: Name of the evaluator.
+        resamples: Number of resampled data sets.
+    """
+    groups: dict[bytes, list[tuple[str, str, Floats, Floats]]] = {}
+    for run_id, series, digest in runs:
+        arrays = series.get(evaluator, {})
+        if "gold" in arrays and "cosine" in arrays:
+            gold, cosine = (np.asarray(arrays[name], dtype=np.float64) for name in ("gold", "cosine"))
+            groups.setdefault(gold.tobytes(), []).append((run_id, digest, gold, cosine))
+    found: dict[str, RunPairs] = {}
+    for members in groups.values():
+        gold, cosines = members[0][2], [cosine for *_, cosine in members]
+        rng = np.random.default_rng((0, crc32(evaluator.encode())))  # independent for two evaluators
+        draws = resampled_spearman(gold, cosines, resamples, rng)
+        for (run_id, digest, _, cosine), rho, drawn in zip(members, spearman(gold, cosines), draws, strict=True):
+            found[run_id] = RunPairs(digest, gold, cosine, float(rho), drawn)
+    return found
+
+
+def compare_pairs(seeds: SeedPairs) -> OnPairs:
+    """Compare two methods by the mean over seeds and evaluators. Each evaluator is resampled separately."""
+    of_seeds: list[OfSeed] = []
+    every: list[Floats] = []
+    for seed, couples in seeds.items():
+        drawn = np.mean([second.draws - first.draws for first, second in couples], axis=0)
+        difference = 100 * float(np.mean([second.rho - first.rho for first, second in couples]))
+        low, high = _interval(drawn)
+        tests = _correlation_tests(*couples[0]) if len(couples) == 1 else {}
+        of_seeds.append(OfSeed(seed=seed, difference=difference, low=low, high=high, **tests))
+        every.append(drawn)
+    drawn = np.mean(every, axis=0)
+    low, high = _interval(drawn)
+    # The observed data set counts on both sides, so p is never 0.
+    tail = min(int((drawn <= 0).sum()), int((drawn >= 0).sum()))
+    p = min(1.0, 2 * (tail + 1) / (len(drawn) + 1))
+    return OnPairs(
+        pairs=sum(len(first.gold) for first, _ in next(iter(seeds.values()))),
+        resamples=len(drawn),
+        difference=float(np.mean([one.difference for one in of_seeds])),
+        low=low,
+        high=high,
+        p=p,
+        p_adjusted=p,
+        of_seeds=tuple(of_seeds),
+    )
+
+
+def _correlation_tests(first: RunPairs, second: RunPairs) -> dict[str, float | None]:
+    between = float(spearman(first.cosine, [second.cosine])[0])
+    correlated = (second.rho, first.rho, between, len(first.gold))
+    t, z = williams(*correlated), steiger(*correlated)
+    return {
+        "between": between,
+        "williams_t": t and t.statistic,
+        "williams_p": t and t.p,
+        "steiger_z": z and z.statistic,
+        "steiger_p": z and z.p,
+    }
+
+
+def _interval(drawn: Floats) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
+    return 100 * float(low), 100 * float(high)
+
+
+@dataclass(frozen=True)
+class PairedTests:
+    """Recorded sentence pairs of several runs.
+
+    Args:
+        pairs: Evaluator → run ID → pairs.
+        without: Runs that recorded no pairs.
+    """
+
+    pairs: Mapping[str, Mapping[str, RunPairs]]
+    without: frozenset[str]
+
+    def compare(self, metric: str, runs: Mapping[int, tuple[Result, Result]]) -> tuple[OnPairs | None, str | None]:
+        """Return the comparison of a metric on the same pairs, and the reason why it or some seeds are missing.
+
+        Args:
+            metric: `evaluator.metric`, or the average.
+            runs: Seed → its two runs.
+        """
+        found: dict[int, list[tuple[RunPairs, RunPairs]]] = {}
+        reasons: dict[str, list[str]] = {}
+        for seed, (first, second) in runs.items():
+            pairs = [self._pairs(name, metric, first, second) for name in _evaluators(metric)]
+            reason = next((one for one in pairs if isinstance(one, str)), None)
+            if reason is not None:
+                reasons.setdefault(reason, []).append(str(seed))
+            else:
+                found[seed] = [one for one in pairs if not isinstance(one, str)]
+        notes = [f"without seed {', '.join(seeds)}: {why}" if found else why for why, seeds in reasons.items()]
+        return compare_pairs(found) if found else None, "; ".join(notes) or None
+
+    def _pairs(self, evaluator: str, metric: str, first: Result, second: Result) -> tuple[RunPairs, RunPairs] | str:
+        """Return the pairs of two runs, or the reason why they cannot be compared."""
+        name = RANKED if metric == AVERAGE else metric.rpartition(".")[2]
+        kept: list[RunPairs] = []
+        for run in (first, second):
+            run_id = run.run_id or ""
+            if run_id in self.without:
+                return f"run {run_id[:8]} recorded no sentence pairs"
+            if (pairs := self.pairs[evaluator].get(run_id)) is None:
+                return "it is not a score of sentence pairs"
+            if not pairs.explains(run.scores[evaluator][name]):
+                return "it is not Spearman's correlation over all pairs together"
+            kept.append(pairs)
+        if not kept[0].same_pairs(kept[1]):
+            return f"the runs used different data for {evaluator}"
+        return kept[0], kept[1]
+
+
+def read_pairs(
+    runs: Sequence[tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
+) -> PairedTests:
+    """Read the recorded sentence pairs of runs and resample those behind metrics.
+
+    Args:
+        runs: Results, each with its resolved recipe or None.
+        metrics: `evaluator.metric`, or the average.
+        resamples: Number of resampled data sets.
+    """
+    series = {run.run_id or "": read_series(folder_of(run.run_id) / SERIES_FOLDER) for run, _ in runs if run.run_id}
+    pairs = {}
+    for name in dict.fromkeys(name for metric in metrics for name in _evaluators(metric)):
+        kept = [
+            (run.run_id or "", series.get(run.run_id or "", {}), _digest(run, recipe, name)) for run, recipe in runs
+        ]
+        pairs[name] = resample_runs(kept, name, resamples)
+    return PairedTests(pairs, frozenset(run.run_id or "" for run, _ in runs if not series.get(run.run_id or "")))
+
+
+def _digest(run: Result, recipe: Mapping[str, Any] | None, evaluator: str) -> str:
+    """Return the digest of the data set of a run's evaluator. Empty if the run did not record it."""
+    part = (recipe or {}).get("evaluators", {}).get(evaluator, {})
+    data = part.get("dataset") or part.get("file")
+    return run.fingerprints.get(f"{data}/{part.get('split')}", "")

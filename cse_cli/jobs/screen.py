@@ -1,0 +1,130 @@
+"""Progress of one or several runs on stderr."""
+
+from __future__ import annotations
+
+from time import monotonic
+from types import TracebackType
+
+from rich.markup import escape
+
+from cse_cli.core.console import Console, Observer, RunInfo, Screen
+from cse_cli.core.formatting import duration
+from cse_cli.core.results import Result, headlines
+from cse_cli.runs.index import RecordedRun
+from cse_cli.runs.signals import Terminated
+from registry.errors import CseError
+
+
+class RunsScreen(Screen):
+    """Screen of the runs of a command. A context manager around the runs.
+
+    Args:
+        several: Whether to print a line when a run starts and when it ends.
+        quiet: Whether to print only errors.
+    """
+
+    def __init__(self, *, several: bool, quiet: bool = False) -> None:
+        super().__init__(quiet=quiet)
+        self._several = several
+        self._left_run = ""
+        self._runs = self._begun = self._ended = 0
+        self._since = monotonic()
+
+    def expect(self, runs: int) -> None:
+        """Set the number of runs that this command executes."""
+        self._runs, self._begun, self._ended = runs, 0, 0
+        self._since = monotonic()
+
+    def begin(self, label: str, *, alone: bool) -> Observer:
+        """Print which run starts and return its observer. `alone` is whether no other run is in parallel."""
+        self._begun += 1
+        if self._several:
+            self.write(f"[bold]run {self._begun} of {self._runs}[/bold] · {escape(label)}")
+        return self if alone else RunLines(label, self.console)
+
+    def wait_for(self, label: str, run: RecordedRun) -> None:
+        """Print which run of another process is awaited."""
+        self.write(f"waiting for {escape(label)}: run {run.about.short} is {escape(run.host)}")
+
+    def skip(self, label: str, result: Result) -> None:
+        """Print which run is finished and is not repeated."""
+        when = f"{result.finished.astimezone():%Y-%m-%d %H:%M}"
+        self.write(f"finished: {escape(label)}, run {str(result.run_id)[:8]} of {when}. To repeat it: --again")
+
+    def end(self, label: str, end: Result | CseError) -> None:
+        """Print the result or error of one of several runs, and the estimated time of those that are left."""
+        self._ended += 1
+        if not self._several:
+            return
+        place = f"{self._ended} of {self._runs}"
+        if isinstance(end, CseError):
+            self.failed(f"run {place}: {label}", end)
+            return
+        left = (monotonic() - self._since) / self._ended * (self._runs - self._ended)
+        self.ran(end_line(f"finished {place} · {label}", end, left))
+
+    def stopped(self, run_id: str | None) -> None:
+        """Print how to resume the command."""
+        if not self._several:
+            super().stopped(run_id)
+        elif run_id is not None:
+            self._left_run = f" in run {run_id[:8]}"
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._several and isinstance(error, KeyboardInterrupt | Terminated):
+            self.write(f"stopped{self._left_run}. To resume, run the same command again")
+
+
+class RunLines(Screen):
+    """Lines of one of several parallel runs, which begin with the name of the run.
+
+    Args:
+        name: Name of the run.
+        console: Console of all runs.
+    """
+
+    def __init__(self, name: str, console: Console) -> None:
+        super().__init__(console)
+        self.live = False
+        self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
+
+    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+        """Print nothing."""
+
+    def started(self, run: RunInfo) -> None:
+        """Print from which step the run is resumed."""
+        if run.done:
+            self.write(f"resuming after step {run.done}")
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Print nothing."""
+
+    def scoring(self, what: str, share: float) -> None:
+        """Print nothing."""
+
+    def write(self, text: str) -> None:
+        """Print lines with the name of the run."""
+        for line in text.split("\n"):
+            self.console.print(f"{self._name}{line.strip()}", soft_wrap=True)
+
+
+def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
+    """Return the scores and duration of a run in one line.
+
+    Args:
+        label: Beginning of the line.
+        result: Result of the run.
+        seconds_left: Estimated time of the other runs. Omitted if 0.
+    """
+    scores = [f"{one.name} {one.score:.2f}{_describe_gain(one.gain)}" for one in headlines(result)]
+    left = [f"about {duration(seconds_left)} left"] if seconds_left else []
+    return " · ".join([label, *scores, duration(result.seconds), *left])
+
+
+def _describe_gain(gain: float | None) -> str:
+    if gain is None:
+        return ""
+    return f" ({abs(gain):.2f} below untrained)" if gain < 0 else f" (+{gain:.2f} over untrained)"

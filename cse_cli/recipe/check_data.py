@@ -1,0 +1,117 @@
+"""Check the data sets, splits and columns of a recipe against the catalog, without reading any data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cse_cli.recipe.errors import Problems, nearest
+from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.schema import PlacedPart, Recipe
+from registry.errors import CseError, UnknownNameError
+from registry.resources import catalog
+from registry.resources.catalog.hub_sets import HubSet
+
+_EITHER = "give either 'dataset' or 'file', not both"
+_ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
+
+
+def check_data(recipe: Recipe, tables: Mapping[str, Any], problems: Problems) -> None:
+    """Report data sets, splits and columns that the catalog does not contain.
+
+    Args:
+        recipe: Recipe.
+        tables: Merged tables, which show the keys that are written.
+        problems: Collection to which problems are added.
+    """
+    written = tables.get("data", {})
+    written = written if isinstance(written, Mapping) else {"dataset": None}  # a wrong value has its own problem
+    _check_section(recipe, written, problems)
+    listed = isinstance(written.get("dataset"), list)
+    for number, name in enumerate(recipe.data.dataset):
+        keys: Keys = ("data", "dataset", number) if listed else ("data", "dataset")
+        if name.startswith("hf:"):
+            try:
+                HubSet.parse(name)
+            except CseError as error:
+                problems.add("recipe.unknown_dataset", keys, f"{error.message}: {error.next_action}")
+        elif _check_split(name, recipe.data.split, keys, ("data", "split"), problems):
+            _check_columns(recipe, name, problems)
+    for placed in recipe.parts():
+        if placed.part.name in placed.registry:
+            _check_part(placed, tables, problems)
+
+
+def _check_section(recipe: Recipe, written: Mapping[str, Any], problems: Problems) -> None:
+    data = recipe.data
+    if data.dataset and data.file:
+        problems.add("recipe.conflict", ("data", "file"), _EITHER, at_key=True)
+    elif not {"dataset", "file"} & written.keys() and recipe.losses:
+        problems.add("recipe.missing_key", ("data",), _ONE_OF, at_key=True)
+    if data.streaming and recipe.train.steps is None:
+        message = (
+            "requires train.steps, because the length of a stream is unknown. n sentences are n / batch_size steps"
+        )
+        problems.add("recipe.missing_key", ("data", "streaming"), message)
+    if data.streaming and data.limit is not None:
+        message = "has no effect on streamed data. Set train.steps instead"
+        problems.add("recipe.conflict", ("data", "limit"), message, at_key=True)
+    if data.shuffle_buffer is not None and not data.streaming:
+        message = "requires streaming = true"
+        problems.add("recipe.conflict", ("data", "shuffle_buffer"), message, at_key=True)
+    if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
+        message = "has an effect only on 'file' and on 'hf:' data sets. Set the 'column' of a view instead"
+        problems.add("recipe.conflict", ("data", "column"), message, at_key=True)
+
+
+def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problems) -> None:
+    """Check the data sets that the parameters of a component name."""
+    params, keys = placed.part.params, placed.keys
+    split = params.get("split")
+    for parameter, resource in placed.entry.resources.items():
+        value = params.get(parameter)
+        if resource.kind != "dataset" or value in (None, resource.evaluated):
+            continue
+        names: list[tuple[Keys, Any]] = [((*keys, parameter), value)]
+        if isinstance(value, list | tuple):
+            names = [((*keys, parameter, number), each) for number, each in enumerate(value)]
+        for path, name in names:
+            _check_split(str(name), split if isinstance(split, str) else "all", path, (*keys, "split"), problems)
+    if keys[0] == "evaluators" and {"dataset", "file"} <= placed.entry.parameters.model_fields.keys():
+        written = {"dataset", "file"} & tables["evaluators"][keys[1]].keys()
+        if len(written) == 2:
+            problems.add("recipe.conflict", (*keys, "file"), _EITHER, at_key=True)
+        elif not written:
+            problems.add("recipe.missing_key", keys, _ONE_OF, at_key=True)
+
+
+def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
+    if name not in catalog.names():
+        hint = nearest(name, catalog.names())
+        problems.add("recipe.unknown_dataset", keys, f"unknown dataset '{name}'.{hint}")
+        return False
+    try:
+        catalog.entry(name).split(split)
+    except UnknownNameError as error:
+        action = error.next_action or ""
+        problems.add("recipe.unknown_split", split_keys, f"{error.message} {action[:1].upper()}{action[1:]}")
+        return False
+    return True
+
+
+def _check_columns(recipe: Recipe, name: str, problems: Problems) -> None:
+    columns = catalog.entry(name).columns_of(recipe.data.split)
+    for keys, column in _columns_read(recipe):
+        if column not in columns:
+            more = " `cse data translate` creates one" if column == "translation" else ""
+            message = f"dataset '{name}' has no column '{column}'.{nearest(column, columns)}{more}"
+            problems.add("recipe.unknown_column", keys, message)
+
+
+def _columns_read(recipe: Recipe) -> Iterator[tuple[Keys, str]]:
+    """Yield each column that a view, or the parameter `column` of an augmenter, reads."""
+    for name, view in recipe.views.items():
+        yield ("views", name, "column"), view.column
+        for number, part in enumerate(view.augment):
+            if isinstance(part.params.get("column"), str):
+                yield ("views", name, "augment", number, "column"), part.params["column"]

@@ -1,0 +1,197 @@
+"""Check a study: its rules, the names of its paper's table, and the names that its recipes contain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from cse_cli.recipe.errors import Problems, nearest
+from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.load import STUDY
+from cse_cli.recipe.paths import setting, values
+from cse_cli.recipe.schema import Recipe
+from registry import EVALUATORS, papers
+from registry.errors import UnknownNameError
+from registry.papers import AVERAGE
+from registry.validation import shown_value
+
+if TYPE_CHECKING:
+    from cse_cli.recipe.study import Column, Study, StudyTable
+
+_AXES = ("row", "step")
+"""X axes of a figure that are not settings: the rows by name, and the training steps."""
+MOST_CELLS = 1_000
+"""Maximum number of cells. Each of them is validated before the first run starts, which takes about 10 ms."""
+
+
+def check_study(study: StudyTable, problems: Problems) -> None:
+    """Report broken rules between the tables of a study."""
+    _check_cells(study, problems)
+    _check_repetitions(study, problems)
+    for keys, path in _paths(study):
+        if path == "train.seed":
+            problems.add(
+                "study.seed_as_setting", keys, "seeds are not a setting. Set 'seeds', or use --seeds", at_key=True
+            )
+    for keys, score in _scores(study):
+        evaluator, _, metric = score.partition(".")
+        if score != AVERAGE and not (evaluator and metric):
+            message = f'should be "evaluator.metric", for example "stsb.spearman", or "{AVERAGE}"'
+            problems.add("recipe.invalid_value", keys, message)
+
+
+def _check_cells(study: StudyTable, problems: Problems) -> None:
+    if study.rows and study.grid:
+        problems.add("recipe.conflict", (STUDY, "grid"), "give either rows or a grid, not both", at_key=True)
+    elif not study.rows and not study.grid:
+        message = f"needs rows ([[{STUDY}.rows]]) or a grid ([{STUDY}.grid])"
+        problems.add("recipe.missing_key", (STUDY,), message, at_key=True)
+    tables = [table for table in (study.rows, study.columns) if table]
+    if study.recipe is None and not any(all(change.recipe for change in table) for table in tables):
+        problems.add("recipe.missing_key", (STUDY,), "needs 'recipe', the recipe of all cells", at_key=True)
+    count = len(study.rows) or math.prod(len(tried) for tried in study.grid.values())
+    count *= max(1, len(study.columns))
+    if count > MOST_CELLS:
+        where = "grid" if study.grid else "rows"
+        message = f"{count:,} cells exceed the maximum of {MOST_CELLS:,}. Split the study, or search with `cse tune`"
+        problems.add("study.too_many_cells", (STUDY, where), message, at_key=True)
+
+
+def _check_repetitions(study: StudyTable, problems: Problems) -> None:
+    named: list[list[tuple[Keys, str]]] = [
+        [((STUDY, "rows", number, "row"), row.row) for number, row in enumerate(study.rows)],
+        list(_headings(study)),
+    ]
+    if not isinstance(study.seeds, int):
+        named.append([((STUDY, "seeds", number), str(seed)) for number, seed in enumerate(study.seeds)])
+    for name, tried in study.grid.items():
+        named.append([((STUDY, "grid", name, number), shown_value(value)) for number, value in enumerate(tried)])
+    for keys, change in study.changes():
+        named.append([((*keys, "set", number), _path(text)) for number, text in enumerate(change.set)])
+        named.append([((*keys, "unset", number), text) for number, text in enumerate(change.unset)])
+    for items in named:
+        seen: set[str] = set()
+        for keys, name in items:
+            if name in seen:
+                problems.add("study.repeated", keys, f"'{name}' is repeated. Remove it")
+            seen.add(name)
+
+
+def _headings(study: StudyTable) -> Iterator[tuple[Keys, str]]:
+    for number, column in enumerate(study.columns):
+        for position, name in enumerate(column.names):
+            yield (STUDY, "columns", number, "names", position), name
+
+
+def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
+    """Yield the place and the dotted path of every setting of a study."""
+    for name in study.grid:
+        yield (STUDY, "grid", name), name
+    for keys, change in study.changes():
+        for number, text in enumerate(change.set):
+            yield (*keys, "set", number), _path(text)
+
+
+def _path(assignment: str) -> str:
+    return assignment.partition("=")[0].strip()
+
+
+def _scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
+    """Yield the place and content of every "evaluator.metric" or "avg"."""
+    scores: list[tuple[Keys, str | None]] = [((STUDY, "score"), study.score)]
+    if study.figure is not None:
+        scores.append(((STUDY, "figure", "y"), study.figure.y))
+    scores += [((STUDY, "columns", number, "score"), column.score) for number, column in enumerate(study.columns)]
+    yield from ((keys, score) for keys, score in scores if score is not None)
+
+
+def check_paper(study: StudyTable, problems: Problems) -> None:
+    """Report a paper, table, row or column that does not exist."""
+    if study.paper is None:
+        return
+    key, slash, identifier = study.paper.partition("/")
+    try:
+        paper = papers.load(key)
+    except UnknownNameError:
+        message = f"unknown paper '{key}'.{nearest(key, papers.names())}"
+        problems.add("recipe.unknown_paper", (STUDY, "paper"), message)
+        return
+    known = [*paper.tables, *paper.figures]
+    if identifier not in known:
+        message = f"paper '{key}' has no table or figure '{identifier}'" if slash else 'should be "key/table"'
+        problems.add("recipe.unknown_table", (STUDY, "paper"), f"{message}.{nearest(identifier, known)}")
+    elif identifier in paper.tables:
+        table = paper.tables[identifier]
+        rows = [((STUDY, "rows", number, "row"), row.row) for number, row in enumerate(study.rows)]
+        _check_names("row", rows, list(table.rows), study, problems)
+        _check_names("column", _headings(study), [column.name for column in table.columns], study, problems)
+        if study.grid:
+            message = "cannot reproduce the rows of a paper's table. Use [[study.rows]]"
+            problems.add("recipe.conflict", (STUDY, "grid"), message, at_key=True)
+
+
+def _check_names(
+    what: str, named: Iterable[tuple[Keys, str]], known: Sequence[str], study: StudyTable, problems: Problems
+) -> None:
+    for keys, name in named:
+        if name not in known:
+            message = f"table '{study.paper}' has no {what} '{name}'.{nearest(name, known)}"
+            problems.add(f"recipe.unknown_{what}", keys, message)
+
+
+Check = Callable[[str, Recipe], str | None]
+"""Name in the study, recipe → problem of the name, or None."""
+
+
+def check_names_in_recipes(study: Study, made: Sequence[tuple[Column | None, Recipe]], problems: Problems) -> None:
+    """Report scores and axes that the recipes of a study do not have.
+
+    A name in a column must exist in the recipes of this column, other names in at least one recipe.
+
+    Args:
+        study: Study.
+        made: Column and recipe of each cell.
+        problems: Collection to which problems are added.
+    """
+    recipes = [recipe for _, recipe in made]
+    named: list[tuple[Keys, str | None, Check, Sequence[Recipe]]] = [
+        ((STUDY, "columns", study.columns.index(column), "score"), column.score, _score_problem, [recipe])
+        for column, recipe in made
+        if column is not None
+    ]
+    named.append(((STUDY, "score"), study.score, _score_problem, recipes))
+    if study.figure is not None:
+        keys: Keys = (STUDY, "figure")
+        named += [
+            ((*keys, "x"), study.figure.x, _axis_problem, recipes),
+            ((*keys, "lines"), study.figure.lines, _path_problem, recipes),
+            ((*keys, "y"), study.figure.y, _score_problem, recipes),
+        ]
+    for place, name, check, where in named:
+        found = [] if name is None else [check(name, recipe) for recipe in where]
+        if found and None not in found:
+            problems.add("study.unknown_name", place, str(found[0]))
+
+
+def _score_problem(score: str, recipe: Recipe) -> str | None:
+    if score == AVERAGE:
+        return None
+    name, _, metric = score.partition(".")
+    part = recipe.evaluators.get(name)
+    if part is None:
+        return f"the recipe has no evaluator '{name}'.{nearest(name, recipe.evaluators)}"
+    metrics = EVALUATORS[part.name].cls.metrics
+    return None if metric in metrics else f"evaluator '{name}' has no metric '{metric}'.{nearest(metric, metrics)}"
+
+
+def _axis_problem(x: str, recipe: Recipe) -> str | None:
+    # Measures are known only after a run.
+    return None if x in _AXES or x.startswith("measures.") else _path_problem(x, recipe)
+
+
+def _path_problem(path: str, recipe: Recipe) -> str | None:
+    known = values(recipe)
+    if path in known or setting(recipe, path) is not None:
+        return None
+    return f"the recipe has no '{path}'.{nearest(path, [*known, *_AXES])}"

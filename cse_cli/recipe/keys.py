@@ -1,0 +1,53 @@
+"""Paths of values in nested tables, as tuples and as dotted TOML keys."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Keys = tuple[str | int, ...]
+"""Path of a value in nested tables: keys, and positions in arrays."""
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+
+
+def dotted(keys: Keys) -> str:
+    """Return a path as `--set` reads it. Keys with other characters than letters, digits, "_" and "-" are quoted."""
+    return ".".join([str(key) if _BARE.fullmatch(str(key)) else json.dumps(key) for key in keys])
+
+
+def parse_dotted(text: str) -> tuple[str, ...] | None:
+    """Return the parts of a dotted TOML key, or None if the text is not one."""
+    if _PLAIN.fullmatch(text):
+        return tuple(text.split("."))
+    try:
+        table: Any = tomllib.loads(f"{text} = 0")
+    except (ValueError, RecursionError):
+        return None
+    keys: list[str] = []
+    while isinstance(table, dict) and len(table) == 1:
+        key, table = next(iter(table.items()))
+        keys.append(key)
+    return tuple(keys) if table == 0 else None
+
+
+def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
+    """Yield the path and value of everything in nested tables that is not a table.
+
+    Args:
+        value: Table, or any value.
+        keys: Path of `value`.
+        arrays: Whether to descend into arrays, too.
+    """
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, key), arrays=arrays)
+    elif arrays and isinstance(value, list | tuple):
+        for position, inner in enumerate(value):
+            yield from leaves(inner, (*keys, position), arrays=True)
+    else:
+        yield keys, value

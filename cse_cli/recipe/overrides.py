@@ -1,0 +1,158 @@
+"""`--set` and `--unset`: parse overrides and apply them to the merged tables of a recipe."""
+
+from __future__ import annotations
+
+import copy
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cse_cli.recipe.errors import Problem, RecipeError
+from cse_cli.recipe.keys import Keys, dotted, parse_dotted
+
+_COMPONENT_SECTIONS = ("encoders", "losses", "evaluators")
+_OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
+"""Keys of a component's table that belong to the recipe. They remain if the component changes."""
+
+
+@dataclass(frozen=True)
+class Override:
+    """One value that replaces a value of the files.
+
+    Args:
+        keys: Path as written. Positions in arrays are strings.
+        value: New value. Ignored if `unset` is true.
+        label: Name of the override in messages.
+        unset: Whether the key is removed.
+    """
+
+    keys: tuple[str, ...]
+    value: Any
+    label: str
+    unset: bool = False
+
+    @classmethod
+    def of(cls, path: str, value: Any) -> Override:
+        """Return the override that sets a dotted path to a value.
+
+        Raises:
+            RecipeError: If the path is not a dotted TOML key.
+        """
+        return cls(_keys(path, "--set"), value, f"--set {path.strip()}")
+
+    def __str__(self) -> str:
+        return f"{dotted(self.keys)}={json.dumps(self.value, ensure_ascii=False)}"
+
+
+def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] = ()) -> list[Override]:
+    """Return the overrides that the texts of `--set` and `--unset` describe.
+
+    Raises:
+        RecipeError: If an assignment has no `=` or a key is invalid, with all such problems.
+    """
+    problems: list[Problem] = []
+    overrides: list[Override] = []
+    for given, removed in [*((key, True) for key in unset), *((one, False) for one in assignments)]:
+        try:
+            overrides.append(given if isinstance(given, Override) else _parse(given, unset=removed))
+        except RecipeError as error:
+            problems += error.problems
+    if problems:
+        raise RecipeError(problems)
+    # A new component drops the parameters of the old one, so it precedes the parameters for it.
+    return sorted(overrides, key=lambda one: (not one.unset, one.keys[-1] != "name"))
+
+
+def _parse(text: str, *, unset: bool) -> Override:
+    if unset:
+        return Override(_keys(text, "--unset"), None, f"--unset {text}", unset=True)
+    key, equals, value = text.partition("=")
+    if not equals:
+        message = "requires a value, for example --set train.seed=1"
+        raise RecipeError([Problem(f"--set {key.strip()}", "", message, "recipe.override_without_value")])
+    return Override.of(key, parse_value(value.strip()))
+
+
+def _keys(text: str, option: str) -> tuple[str, ...]:
+    keys = parse_dotted(text)
+    if not keys:
+        message = "not a dotted TOML key, for example train.seed"
+        raise RecipeError([Problem(f"{option} {text.strip()}", "", message, "recipe.invalid_path")])
+    return keys
+
+
+def parse_value(text: str) -> Any:
+    """Return the value of a TOML text, or the text itself if it is not valid TOML."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def apply_overrides(tables: dict[str, Any], overrides: Sequence[Override]) -> tuple[dict[str, Any], tuple[Keys, ...]]:
+    """Return a copy of the tables with every override, and the path of each override in it.
+
+    Raises:
+        RecipeError: If a path leads through a value or to nothing, with all such problems.
+    """
+    changed = copy.deepcopy(tables)
+    problems: list[Problem] = []
+    paths: list[Keys] = []
+    for override in overrides:
+        try:
+            paths.append(_apply(changed, override))
+        except LookupError as error:
+            problems.append(Problem(override.label, "", str(error.args[0]), "recipe.unknown_path"))
+    if problems:
+        raise RecipeError(problems)
+    return changed, tuple(paths)
+
+
+def _apply(tables: dict[str, Any], override: Override) -> Keys:
+    at: Any = tables
+    path: Keys = ()
+    for key in override.keys[:-1]:
+        path = (*path, _step(at, key, path))
+        if isinstance(at, dict) and key not in at:
+            if override.unset:
+                raise LookupError(f"'{dotted(path)}' is not set")
+            at[key] = {}
+        at = at[path[-1]]
+        if not isinstance(at, dict | list):
+            raise LookupError(f"'{dotted(path)}' is a value, not a table")
+    last = _step(at, override.keys[-1], path)
+    path = (*path, last)
+    if override.unset:
+        if isinstance(at, dict) and last not in at:
+            raise LookupError(f"'{dotted(path)}' is not set")
+        del at[last]
+    else:
+        if last == "name":
+            drop_parameters(at, path[:-1], override.value)
+        at[last] = copy.deepcopy(override.value)
+    return path
+
+
+def _step(at: Any, key: str, path: Keys) -> str | int:
+    """Return the key, or the position in an array that a number or the `name` of a component refers to."""
+    if isinstance(at, dict):
+        return key
+    if key.isascii() and key.isdigit() and int(key) < len(at):
+        return int(key)
+    named = [i for i, item in enumerate(at) if isinstance(item, dict) and item.get("name") == key]
+    if len(named) == 1:
+        return named[0]
+    raise LookupError(f"'{dotted(path)}' has no element '{key}'. Its length is {len(at)}, positions start at 0")
+
+
+def drop_parameters(table: dict[str, Any], keys: Keys, name: Any) -> None:
+    """Remove the parameters from the table of a component that changes to another `name`."""
+    in_section = len(keys) == 2 and keys[0] in _COMPONENT_SECTIONS
+    in_list = len(keys) == 4 and (keys[0], keys[2]) in {("views", "augment"), ("encoders", "heads")}
+    is_component = in_section or in_list or keys == ("queue",)
+    if is_component and name != table.get("name", keys[-1]):
+        for key in table.keys() - _OWN_KEYS:
+            del table[key]

@@ -1,0 +1,226 @@
+"""Create a recipe from its merged tables. Each table is checked on its own, so that every problem is found."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from cse_cli.recipe.errors import Problems, nearest, report
+from cse_cli.recipe.files import place_file
+from cse_cli.recipe.keys import Keys, leaves
+from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
+from cse_cli.recipe.sources import Origins
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.core import Entry, Registry
+from registry.errors import UnknownNameError
+from registry.validation import shown_value
+
+S = TypeVar("S", bound=BaseModel)
+P = TypeVar("P", bound=Part)
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+
+
+def parse_recipe(tables: Mapping[str, Any], origins: Origins, problems: Problems) -> Recipe:
+    """Return the recipe, with a default in place of each wrong value. Wrong values are added to `problems`."""
+    for required, header in (("data", "data"), ("encoders", "encoders.online")):
+        if required not in tables:
+            problems.add("recipe.missing_key", (), f"the recipe needs a table [{header}]")
+    sections: dict[str, Any] = {
+        "data": check_section(Data, _data(tables.get("data", {}), origins), ("data",), problems),
+        "train": check_section(Train, tables.get("train", {}), ("train",), problems),
+        "evaluate": check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
+        "encoders": {
+            name: _encoder(table, keys, problems) for name, keys, table in _named(tables, ("encoders",), problems)
+        },
+        "views": {name: _view(table, keys, problems) for name, keys, table in _named(tables, ("views",), problems)},
+        "losses": {
+            name: _part(LossPart, LOSSES, table, keys, problems)
+            for name, keys, table in _named(tables, ("losses",), problems)
+        },
+        "evaluators": _parts(EVALUATORS, tables, ("evaluators",), problems),
+        "tune": {
+            name: check_section(TuneRange, table, keys, problems)
+            for name, keys, table in _named(tables, ("tune",), problems)
+        },
+    }
+    if "paper" in tables:
+        sections["paper"] = check_section(Paper, tables["paper"], ("paper",), problems)
+    if "queue" in tables:
+        sections["queue"] = _part(Part, QUEUES, tables["queue"], ("queue",), problems)
+    recipe = check_section(Recipe, {**tables, **sections}, (), problems)
+    if not problems.found:
+        report_odd_values(tables, (), problems)
+    return recipe
+
+
+def report_odd_values(tables: Mapping[str, Any], keys: Keys, problems: Problems) -> None:
+    """Report values that are valid TOML but not valid in a recipe.
+
+    These are nan, infinities, dates, integers beyond 64 bits and strings with control characters.
+    """
+    for path, value in leaves(tables, keys, arrays=True):
+        if what := _odd(value):
+            problems.add("recipe.invalid_value", path, f"{what} is not valid in a recipe")
+
+
+def _odd(value: Any) -> str:
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return "an integer beyond 64 bits"
+    if isinstance(value, str):
+        control = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+        return "" if control is None else f"the control character {control!r}"
+    is_odd = isinstance(value, datetime.date | datetime.time) or (isinstance(value, float) and not math.isfinite(value))
+    return str(value) if is_odd else ""
+
+
+def _data(table: Any, origins: Origins) -> Any:
+    """Return the table with a single data set as a tuple of one, and with the paths of existing files."""
+    if not isinstance(table, Mapping):
+        return table
+    changed = dict(table)
+    if isinstance(changed.get("dataset"), str):
+        changed["dataset"] = (changed["dataset"],)
+    directory = origins.directory(("data", "file"))
+    file = changed.get("file")
+    if file and isinstance(file, str):
+        changed["file"] = place_file(Path(file), directory)
+    elif isinstance(file, list | tuple):
+        changed["file"] = [place_file(Path(one), directory) if isinstance(one, str) and one else one for one in file]
+    return changed
+
+
+def _named(tables: Mapping[str, Any], keys: Keys, problems: Problems) -> list[tuple[str, Keys, Any]]:
+    """Return name, path and content of each table in a table of tables."""
+    found = tables.get(str(keys[-1]), {})
+    if not isinstance(found, Mapping):
+        message = f"should be a table of tables, not {shown_value(found)}"
+        problems.add("recipe.invalid_value", keys, message)
+        return []
+    named = []
+    for name, table in found.items():
+        if _NAME.fullmatch(name):
+            named.append((name, (*keys, name), table))
+        else:
+            message = "a name starts with a letter and contains only letters, digits, '_' and '-'"
+            problems.add("recipe.invalid_name", (*keys, name), message, at_key=True)
+    return named
+
+
+def _parts(registry: Registry[Any], tables: Mapping[str, Any], keys: Keys, problems: Problems) -> dict[str, Part]:
+    named = _named(tables, keys, problems)
+    return {name: _part(Part, registry, table, inner, problems) for name, inner, table in named}
+
+
+def _encoder(table: Any, keys: Keys, problems: Problems) -> EncoderPart:
+    if isinstance(table, Mapping) and "heads" in table:
+        table = {**table, "heads": _parts(HEADS, table, (*keys, "heads"), problems)}
+    return _part(EncoderPart, ENCODERS, table, keys, problems)
+
+
+def _view(table: Any, keys: Keys, problems: Problems) -> View:
+    if isinstance(table, Mapping) and "augment" in table:
+        augment, keys_of_it = table["augment"], (*keys, "augment")
+        if not isinstance(augment, list | tuple):
+            problems.add(
+                "recipe.invalid_value", keys_of_it, f"should be an array of tables, not {shown_value(augment)}"
+            )
+            augment = []
+        parts = [_part(Part, AUGMENTERS, one, (*keys_of_it, n), problems) for n, one in enumerate(augment)]
+        table = {**table, "augment": parts}
+    return check_section(View, table, keys, problems)
+
+
+def _part(model: type[P], registry: Registry[Any], table: Any, keys: Keys, problems: Problems) -> P:
+    """Return a component. Its name is by default the last of `keys`."""
+    if not isinstance(table, Mapping):
+        problems.add("recipe.invalid_value", keys, f"should be a table, not {shown_value(table)}")
+        return model(name=str(keys[-1]))
+    own = model.model_fields.keys() - Part.model_fields.keys()
+    entry = _entry(table, registry, keys, problems)
+    given = {key: value for key, value in table.items() if key not in own and key != "name"}
+    kept = {key: value for key, value in table.items() if key in own}
+    name = str(table.get("name", keys[-1]))
+    params = {}
+    if entry is not None:
+        params = check_parameters(f"{registry.singular} '{name}'", entry, given, keys, problems, own)
+    return check_section(model, {"name": name, "params": params, **kept}, keys, problems)
+
+
+def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, problems: Problems) -> Entry[Any] | None:
+    has_key = isinstance(keys[-1], str) and len(keys) > 1
+    if "name" not in table and not has_key:
+        problems.add("recipe.missing_key", keys, f"needs 'name', the name of a {registry.singular}", at_key=True)
+        return None
+    name = table.get("name", keys[-1])
+    if not isinstance(name, str):
+        problems.add("recipe.invalid_value", (*keys, "name"), f"should be text in quotes, not {shown_value(name)}")
+        return None
+    try:
+        return registry[name]
+    except UnknownNameError as error:
+        message = error.message
+    if "Did you mean" not in message:
+        message += nearest(name, registry.names())
+    if "name" in table:
+        problems.add("recipe.unknown_component", (*keys, "name"), message)
+    else:
+        message += f" Rename the table, or set its 'name' to a {registry.singular}"
+        problems.add("recipe.unknown_component", keys, message, at_key=True)
+    return None
+
+
+def check_parameters(
+    what: str, entry: Entry[Any], given: Mapping[str, Any], keys: Keys, problems: Problems, own: Iterable[str] = ()
+) -> dict[str, Any]:
+    """Return the value of every parameter of a component, with a default in place of each wrong value.
+
+    Args:
+        what: Name of the component in messages, such as "loss 'info_nce'".
+        entry: Component.
+        given: Parameters of the table.
+        keys: Path of the table.
+        problems: Collection to which wrong values are added.
+        own: Further valid keys of the table, which belong to the recipe.
+    """
+    fields = entry.parameters.model_fields
+    try:
+        params = entry.parameters.model_validate(dict(given)).model_dump()
+    except ValidationError as error:
+        wrong = report(error, given, keys, [*fields, *sorted(own)], ("parameter", what), problems)
+        defaults = {
+            name: field.get_default(call_default_factory=True)
+            for name, field in fields.items()
+            if not field.is_required()
+        }
+        return {**defaults, **{key: value for key, value in given.items() if key not in wrong}}
+    for name, value in given.items():
+        if isinstance(value, bool) and not isinstance(params[name], bool):
+            # A choice among 0 and 1 accepts booleans, because they are equal in Python.
+            message = f"should be {int(value)}, not {shown_value(value)}"
+            problems.add("recipe.invalid_value", (*keys, name), message)
+    return params
+
+
+def check_section(model: type[S], table: Any, keys: Keys, problems: Problems) -> S:
+    """Return a section, with a default in place of each wrong value."""
+    if not isinstance(table, Mapping):
+        problems.add("recipe.invalid_value", keys, f"should be a table, not {shown_value(table)}")
+        table = {}
+    try:
+        return model.model_validate(dict(table))
+    except ValidationError as error:
+        known = [field.alias or name for name, field in model.model_fields.items() if name != "params"]
+        what = f"[{'.'.join(map(str, keys))}]" if keys else "the recipe"
+        wrong = report(error, table, keys, known, ("key", what), problems)
+    good = {key: value for key, value in table.items() if key not in wrong}
+    try:
+        return model.model_validate(good)
+    except ValidationError:
+        return model.model_construct(**good)  # lacks a required key, which is reported above

@@ -1,0 +1,139 @@
+"""The files of a recipe or study, and the place that each of its values comes from."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from cse_cli.recipe.errors import Problem, RecipeError
+from cse_cli.recipe.files import read_limited
+from cse_cli.recipe.keys import Keys, dotted
+from cse_cli.recipe.positions import Span, positions
+from registry.errors import suggestion
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of a recipe.
+
+    Args:
+        path: Path of the file.
+        label: Path in messages: relative if it is below the current directory.
+        text: Content of the file.
+        tables: The content as `tomllib` parses it. Read only.
+    """
+
+    path: Path
+    label: str
+    text: str
+    tables: dict[str, Any]
+
+    @cached_property
+    def spans(self) -> dict[Keys, Span]:
+        """Path of each key → its position."""
+        return positions(self.text)
+
+    def where(self, keys: Keys, *, at_key: bool = False) -> str | None:
+        """Return `file:line:column` of a path, or None if this file does not contain it."""
+        span = self.spans.get(keys)
+        if span is None:
+            return None
+        place = span.key if at_key else span.value
+        return f"{self.label}:{place.line}:{place.column}"
+
+    def refuse(self, code: str, keys: Keys, message: str) -> RecipeError:
+        """Return the error for one problem in this file."""
+        return RecipeError([Problem(self.where(keys) or f"{self.label}:1:1", dotted(keys), message, code)])
+
+
+def read_source(path: Path) -> Source:
+    """Read and parse one file.
+
+    Raises:
+        RecipeError: If the file is missing, unreadable, not UTF-8 or not TOML.
+    """
+    absolute = Path(os.path.normpath(path.absolute()))
+    here = Path.cwd()
+    label = str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute)
+    try:
+        # Windows editors write a byte-order mark, which is not valid TOML.
+        text = read_limited(path).decode("utf-8-sig")
+        return Source(path, label, text, _parse(text))
+    except (OSError, ValueError, RecursionError) as error:
+        place, code, message = _reading_problem(path, error)
+        raise RecipeError([Problem(f"{label}:{place}", "", message, code)]) from None
+
+
+_parse = lru_cache(maxsize=256)(tomllib.loads)
+"""Many recipes, and all cells of a study, extend the same files."""
+
+
+def _reading_problem(path: Path, error: Exception) -> tuple[str, str, str]:
+    """Return line and column, error code and message."""
+    match error:
+        case FileNotFoundError():
+            near = suggestion(path.name, [other.name for other in path.parent.glob("*.toml")])
+            return "1:1", "recipe.missing_file", f"no such file.{near} `cse list recipes` shows the recipes with a name"
+        case IsADirectoryError():
+            return "1:1", "recipe.is_directory", "this is a directory. Name a file, or use `cse check DIRECTORY`"
+        case UnicodeDecodeError():
+            line = error.object[: error.start].count(b"\n") + 1
+            byte = error.object[error.start]
+            return f"{line}:1", "recipe.not_utf8", f"not UTF-8 (byte {byte:#04x}). Save the file as UTF-8"
+        case RecursionError():
+            return "1:1", "recipe.not_toml", "not TOML: nested too deeply"
+        case tomllib.TOMLDecodeError():
+            found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
+            words = found[1] if found else str(error)
+            place = f"{found[2]}:{found[3]}" if found and found[2] else _end_of(path)
+            return place, "recipe.not_toml", f"not TOML: {words[:1].lower()}{words[1:]}"
+    return "1:1", "recipe.unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+def _end_of(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return f"{len(lines)}:{len(lines[-1]) + 1}"
+
+
+@dataclass(frozen=True)
+class Origins:
+    """The layers of a recipe.
+
+    Args:
+        sources: Its files. A file precedes the one that it extends.
+        overrides: Path and label of every value from outside the files, in the order of application.
+    """
+
+    sources: tuple[Source, ...]
+    overrides: tuple[tuple[Keys, str], ...] = ()
+
+    def where(self, keys: Keys, *, at_key: bool = False) -> str:
+        """Return `file:line:column`, or the label of the override, that wrote a value or its nearest table."""
+        inside = (label for path, label in reversed(self.overrides) if keys and path[: len(keys)] == keys)
+        tables = (keys[:length] for length in range(len(keys) - 1, 0, -1))
+        return (
+            self._override(keys)
+            or self._in_files([keys], at_key=at_key)
+            or next(inside, None)
+            or self._in_files(tables, at_key=True)
+            or f"{self.sources[0].label}:1:1"
+        )
+
+    def directory(self, keys: Keys) -> Path:
+        """Return the directory that a relative path at `keys` starts from."""
+        if self._override(keys):
+            return Path.cwd()
+        return next((source.path.parent for source in self.sources if source.where(keys)), Path.cwd())
+
+    def _override(self, keys: Keys) -> str | None:
+        return next((label for path, label in reversed(self.overrides) if keys[: len(path)] == path), None)
+
+    def _in_files(self, paths: Iterable[Keys], *, at_key: bool) -> str | None:
+        found = (source.where(keys, at_key=at_key) for keys in paths for source in self.sources)
+        return next((place for place in found if place), None)

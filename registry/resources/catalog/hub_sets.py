@@ -1,0 +1,288 @@
+"""Data sets of the Hub without an entry in the catalog: `hf:owner/name[:config][@revision]`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.paths import make_folder
+from registry.resources import hub
+
+_NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
+_OWN = {"name", "version", "data_dir", "data_files", "description"}
+"""Settings that all builder configurations of `datasets` have."""
+
+_SUFFIXES = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv", ".tsv": "csv", ".txt": "text"}
+
+BUILDERS = ("parquet", "json", "csv", "text")
+"""Builders of `datasets` that read text."""
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """The files of one split and their format.
+
+    Args:
+        builder: Builder of `datasets`.
+        options: Settings of the builder from the repository's card.
+        paths: Local files, or addresses for streaming.
+        columns: Names of the columns.
+    """
+
+    builder: str
+    options: Mapping[str, Any]
+    paths: tuple[Path | str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HubState:
+    """Whether a split is on this machine.
+
+    Args:
+        commit: Commit, or None if only the Hub knows it.
+        path: Snapshot with all files, or None.
+        bytes: Remaining download size, or None if only the Hub knows it.
+    """
+
+    name: str
+    split: str
+    commit: str | None
+    path: Path | None
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class HubSet:
+    """A data set repository of the Hub and one of its configurations.
+
+    Args:
+        id: "owner/name".
+        config: Configuration (subset). None is the only one, or the default.
+        revision: Commit, branch or tag.
+    """
+
+    id: str
+    config: str | None = None
+    revision: str = "main"
+
+    @staticmethod
+    def parse(name: str) -> HubSet:
+        """Return the data set named `hf:owner/name:config@revision`.
+
+        Raises:
+            CseError: If the name has another form.
+        """
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise CseError(
+                f"'{name}' is not a data set of the Hub",
+                "write hf:owner/name[:config][@revision]",
+                code="data.invalid_hub_name",
+            )
+        return HubSet(found["id"], found["config"], found["revision"] or "main")
+
+    def __str__(self) -> str:
+        config = "" if self.config is None else f":{self.config}"
+        return f"hf:{self.id}{config}" + ("" if self.revision == "main" else f"@{self.revision}")
+
+    @property
+    def repository(self) -> hub.Repository:
+        """Repository for `registry.resources.hub`."""
+        return hub.Repository("dataset", self.id, self.revision)
+
+    def files(self, split: str, *, remote: bool = False) -> HubFiles:
+        """Return the files of a split.
+
+        Args:
+            split: Split of the configuration.
+            remote: Return addresses for streaming if the files are not in the cache.
+
+        Raises:
+            UnknownNameError: If the repository, configuration or split does not exist.
+            CseError: If it has no text.
+            MissingError: If it cannot be downloaded.
+        """
+        builder, options, names = self._layout(split)
+        repository = hub.resolve(self.repository)
+        paths: tuple[Path | str, ...]
+        if remote and hub.cached(self.repository, names) is None:
+            paths = tuple(f"hf://datasets/{repository.id}@{repository.revision}/{name}" for name in names)
+        else:
+            folder = hub.fetch(self.repository, names)
+            paths = tuple(folder / name for name in names)
+        return HubFiles(builder, options, paths, _columns(str(self), builder, tuple(paths[:1]), options))
+
+    def state(self, split: str) -> HubState:
+        """Return whether a split is on this machine. Sends no request."""
+        commit = hub.commit_of(self.repository)
+        unknown = HubState(str(self), split, commit, None, None)
+        if commit is None or not hub.listed(self.repository):
+            return unknown
+        if hub.missing_files(self.repository, ["README.md"]):  # its card defines the split
+            return unknown
+        names = self._layout(split)[2]
+        lacking = sum(file.size for file in hub.missing_files(self.repository, names))
+        return HubState(str(self), split, commit, hub.cached(self.repository, names), lacking)
+
+    def _layout(self, split: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+        """Return builder, its options and the names of a split's files."""
+        repository = hub.resolve(self.repository)
+        names = tuple(file.name for file in hub.remote_files(repository))
+        card = ""
+        if "README.md" in names:
+            card = (hub.fetch(self.repository, ["README.md"]) / "README.md").read_text(encoding="utf-8")
+        builder, options, splits = _layout(str(self), names, card, self.config)
+        if split not in splits:
+            raise UnknownNameError(
+                f"data set '{self}' has no split '{split}'.{suggestion(split, splits)}",
+                f"use one of its splits: {', '.join(splits)}",
+                code="data.unknown_split",
+            )
+        odd = [
+            file for file in splits[split] if _SUFFIXES.get(Path(file.removesuffix(".gz")).suffix, builder) != builder
+        ]
+        if odd:
+            raise CseError(
+                f"data set '{self}', split '{split}': `datasets` reads the whole repository as {builder}, "
+                f"but {odd[0]} has another format",
+                "download its files, and set `file` to their paths",
+                code="data.mixed_formats",
+            )
+        return builder, options, splits[split]
+
+
+def open_hub_set(name: str, split: str) -> Any:
+    """Return a split as a `datasets.Dataset`, and download it if it is not in the cache.
+
+    Args:
+        name: `hf:owner/name[:config][@revision]`.
+        split: Split of the configuration.
+
+    Raises:
+        UnknownNameError: If the repository, configuration or split does not exist.
+        MissingError: If it cannot be downloaded.
+        CseError: If it cannot be read.
+    """
+    files = HubSet.parse(name).files(split)
+    return _load(name, files.builder, files.paths, files.options)
+
+
+@lru_cache(maxsize=16)
+def _layout(
+    name: str, files: tuple[str, ...], card: str, config: str | None
+) -> tuple[str, dict[str, Any], dict[str, tuple[str, ...]]]:
+    """Return builder, options and split → files.
+
+    `datasets` derives them from empty files of the same names, so only the files of a split are downloaded.
+    """
+    datasets = quiet_datasets()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made).resolve()
+        for file in files:
+            place = folder / file
+            if folder in place.resolve().parents and place.suffix != ".py":
+                make_folder(place.parent)
+                place.write_text(card if file == "README.md" else "", encoding="utf-8")
+        try:
+            known = datasets.get_dataset_config_names(str(folder))
+            if config is not None and config not in known:
+                raise UnknownNameError(
+                    f"data set '{name}' has no configuration '{config}'.{suggestion(config, known)}",
+                    f"use one of its configurations: {', '.join(known[:5])}",
+                    code="data.unknown_config",
+                )
+            builder = datasets.load_dataset_builder(str(folder), name=config, cache_dir=str(folder / ".cache"))
+        except (ValueError, OSError, datasets.exceptions.DatasetsError) as error:
+            raise _unclear(name, error, files, folder) from error
+        kind = type(builder).__module__.rpartition(".")[2]
+        found = builder.config.data_files or {}
+        splits = {
+            str(split): tuple(Path(path).relative_to(folder).as_posix() for path in paths)
+            for split, paths in found.items()
+        }
+    if kind not in BUILDERS:
+        raise CseError(
+            f"data set '{name}' has files of kind '{kind}'",
+            f"use a data set with {', '.join(BUILDERS)} files",
+            code="data.unsupported_format",
+        )
+    plain = type(builder.config)()
+    options = {
+        field.name: value
+        for field in dataclasses.fields(builder.config)
+        if field.name not in _OWN and (value := getattr(builder.config, field.name)) != getattr(plain, field.name)
+    }
+    return kind, options, splits
+
+
+def _unclear(name: str, error: Exception, files: tuple[str, ...], folder: Path) -> CseError:
+    reason = " ".join(str(error).replace(str(folder), name).split())
+    if "Config name is missing" in reason:
+        known = re.findall(r"\[(.*?)\]", reason)
+        choices = known[0].replace("'", "") if known else "see its page"
+        first = choices.split(",")[0]
+        return UnknownNameError(
+            f"data set '{name}' has several configurations: {choices}",
+            f"add one to the name, for example hf:owner/name:{first}",
+            code="data.no_config",
+        )
+    shown = ", ".join(files[:5]) + (", …" if len(files) > 5 else "")
+    return CseError(
+        f"data set '{name}' has no files that can be read, only {shown}: {reason}",
+        f"use a data set with {', '.join(BUILDERS)} files",
+        code="data.unsupported_format",
+    )
+
+
+def _columns(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the columns in the first file."""
+    if builder == "text":
+        return ("text",)
+    opened = _load(name, builder, paths, options, streaming=True)
+    names = opened.column_names
+    return tuple(names if names is not None else next(iter(opened), {}))
+
+
+def _load(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any], **how: Any) -> Any:
+    """Return the rows of files, read with a builder of `datasets`."""
+    import httpx2
+    import pyarrow as pa
+
+    datasets = quiet_datasets()
+    files = {"train": [str(path) for path in paths]}
+    try:
+        return datasets.load_dataset(builder, data_files=files, split="train", **how, **options)
+    except httpx2.HTTPError as error:  # of a stream; not an OSError
+        raise MissingError(
+            f"cannot stream data set '{name}' from the Hub: {error}",
+            "check the connection",
+            code="hub.unreachable",
+        ) from error
+    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+        reason = " ".join(str(error.__cause__ or error).split())
+        raise CseError(
+            f"cannot read data set '{name}': {reason}",
+            "download it again, or use another data set",
+            code="data.unreadable_file",
+        ) from error
+
+
+def quiet_datasets() -> Any:
+    """Import `datasets` without progress bars, log and download counts.
+
+    For its counts, it sends a request each time a builder opens files. This takes 4 seconds if no name server responds.
+    """
+    import datasets
+
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False
+    return datasets

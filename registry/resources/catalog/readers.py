@@ -1,0 +1,412 @@
+r"""Readers of small tables that report the line of each row: text, TSV, CSV, JSON lines, Parquet.
+
+Training text is read by `datasets`. Evaluation data is not, because the csv builder of `datasets` silently fills short
+rows with NaN, guesses types ("NA" becomes NaN, "005" the number 5) and reports no line numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple, NoReturn
+
+from registry.errors import CseError, suggestion
+from registry.resources.catalog.entries import Layout
+
+Row = tuple[Any, ...]
+Numbered = Iterator[tuple[int, Row]]
+
+FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet")
+_PLAIN = Layout()
+_TSV = "separate columns by one TAB; if quotes enclose cells, name the file .csv"
+_CSV = 'separate columns by commas; enclose cells with a comma, quote or line break in "…", and double their quotes'
+_JSONL = 'write one object per line, such as {"score": 4.5, "sentence1": "…", "sentence2": "…"}'
+
+
+class Column(NamedTuple):
+    """A column to read.
+
+    Args:
+        parameter: Parameter of the recipe that names it. Empty for columns of the catalog.
+        name: Name in the table.
+    """
+
+    parameter: str
+    name: str
+
+
+@dataclass(frozen=True)
+class File:
+    """Rows of a file, or of a member of an archive.
+
+    Args:
+        path: Path. The suffix determines the format.
+        layout: Layout of the rows.
+        columns: Names of the columns in order, for a `.tsv` without header.
+        member: Path inside the archive.
+        others: Files with as many lines as `path`. Row n consists of their n-th lines, in the order of `columns`.
+        constants: Column → value of this column in every row.
+        limit: Maximum number of rows to read.
+    """
+
+    path: Path
+    layout: Layout = _PLAIN
+    columns: tuple[str, ...] = ()
+    member: str = ""
+    others: tuple[Path, ...] = ()
+    constants: Mapping[str, str] = field(default_factory=dict)
+    limit: int | None = None
+
+    @property
+    def where(self) -> str:
+        """Name for messages."""
+        return " and ".join(map(str, (self.path / self.member, *self.others)))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Files to read."""
+        return (self.path, *self.others)
+
+    @property
+    def format(self) -> str:
+        """Format, such as ".tsv"."""
+        if self.layout.pattern or self.others:
+            return "pattern" if self.layout.pattern else ".tsv"
+        return file_format(self.path / self.member)
+
+    @property
+    def typed(self) -> bool:
+        """Whether cells have types, so that a number is never text."""
+        return self.format in (".jsonl", ".json", ".parquet")
+
+    def location(self, number: int) -> str:
+        """Return `path:line`, or `path: row n` for Parquet, which has no lines."""
+        return f"{self.where}: row {number}" if self.format == ".parquet" else f"{self.where}:{number}"
+
+    def read(self, columns: Sequence[Column]) -> Numbered:
+        """Yield the first line (or the number) and the requested cells of each row, with the types of the file.
+
+        Raises:
+            CseError: If the file or a row is malformed, or a column is missing. The message has place and reason.
+        """
+        theirs = self.layout.columns
+        fixed = {**{ours: "" for ours, name in theirs.items() if not name}, **self.constants}
+        inside = [Column(c.parameter, theirs.get(c.name, c.name)) for c in columns if c.name not in fixed]
+        rows = islice(_READERS[self.format](self, inside), self.limit)
+        return rows if len(inside) == len(columns) else _filled(rows, columns, fixed)
+
+    def header(self) -> tuple[str, ...]:
+        """Return the column names of a `.tsv` or `.csv`, or `text` for a `.txt`.
+
+        Raises:
+            CseError: If the first line has no unique column names, or the file has another format.
+        """
+        if self.format not in FORMATS[:3]:
+            raise CseError(
+                f"{self.where} is not a .txt, .tsv or .csv file",
+                "convert it to .tsv with a header",
+                code="data.unsupported_format",
+            )
+        names = ["text"] if self.format == ".txt" else next(_split(self), (1, [""]))[1]
+        if len(set(names)) < len(names) or "" in names:
+            raise CseError(
+                f"{self.location(1)}: the first line must contain unique column names, not {chr(9).join(names)!r}",
+                'add a header such as "text<TAB>translation", or name the file .txt if it has one sentence per line',
+                code="data.no_header",
+            )
+        return tuple(names)
+
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """Yield the number and the text of each line. The n-th lines of several files are joined by TAB."""
+        first = lines(self.path, self.member, self.layout)
+        if not self.others:
+            yield from first
+            return
+        try:
+            for numbered in zip(first, *(lines(path, layout=self.layout) for path in self.others), strict=True):
+                yield numbered[0][0], "\t".join(line for _, line in numbered)
+        except ValueError as error:
+            raise CseError(
+                f"{self.where}: different numbers of lines", "download the files again", code="data.damaged_file"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows without a file: from a generator, or from a data set of the Hub.
+
+    Args:
+        where: Name for messages.
+        make: Function of the required columns that returns the rows as column → cell.
+        columns: Names of all columns.
+        typed: Whether cells have types.
+    """
+
+    where: str
+    make: Callable[[Sequence[str]], Iterable[Mapping[str, Any]]]
+    columns: Sequence[str]
+    typed: bool = False
+    paths: tuple[Path, ...] = ()
+
+    def location(self, number: int) -> str:
+        """Return the place of a row for messages."""
+        return f"{self.where}: row {number}"
+
+    def read(self, columns: Sequence[Column]) -> Numbered:
+        """Yield the number and the requested cells of each row.
+
+        Raises:
+            CseError: If a column is missing.
+        """
+        for column in columns:
+            if column.name not in self.columns:
+                _no_column(self.where, self.columns, column, "column")
+        names = [column.name for column in columns]
+        for number, row in enumerate(self.make(names), start=1):
+            if not row.keys() >= set(names):
+                raise CseError(
+                    f"{self.location(number)}: no {', '.join(set(names) - row.keys())}, only {', '.join(row)}",
+                    code="data.missing_column",
+                )
+            yield number, tuple(row[name] for name in names)
+
+
+Table = File | Rows
+
+
+def file_format(path: Path) -> str:
+    """Return the suffix of a file without `.gz`.
+
+    Raises:
+        CseError: If there is no reader for it.
+    """
+    if not names_a_file(path.name):
+        raise CseError(
+            f"{path}: the suffix of '{path.name}' is not a supported format",
+            f"use {', '.join(FORMATS[:4])} (plain or .gz) or .parquet",
+            code="data.unsupported_format",
+        )
+    return Path(path.name.removesuffix(".gz")).suffix
+
+
+def names_a_file(name: str) -> bool:
+    """Return whether a file name has a supported suffix."""
+    return Path(name.removesuffix(".gz")).suffix in FORMATS and not name.endswith(".parquet.gz")
+
+
+def lines(path: Path, member: str = "", layout: Layout = _PLAIN) -> Iterator[tuple[int, str]]:
+    r"""Yield number and text of each line. Only "\n" and "\r\n" end a line.
+
+    Raises:
+        CseError: If the file does not exist, has another encoding, or its archive is damaged.
+    """
+    number, where = 0, path / member
+    dropped = str.maketrans("", "", layout.remove)
+    try:
+        with _opened(path, member) as file:
+            for number, raw in enumerate(file, start=1):  # bytes split at "\n" only; text mode would also split at "\r"
+                line = raw.decode(layout.encoding).removesuffix("\n").removesuffix("\r")
+                line = line.removeprefix("\ufeff") if number == 1 else line
+                yield number, line.translate(dropped) if dropped else line
+    except UnicodeDecodeError as error:
+        known = layout.encoding.upper()
+        raise CseError(
+            f"{where}:{number}: not {known}: {error.reason}", "convert the file to UTF-8", code="data.wrong_encoding"
+        ) from error
+    except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError) as error:
+        raise CseError(
+            f"{where}: damaged after line {number}: {error}", "download the file again", code="data.damaged_file"
+        ) from error
+    except OSError as error:
+        raise CseError(
+            f"{where}: {error.strerror or error}", "check the path and its permissions", code="data.unreadable_file"
+        ) from error
+
+
+@contextmanager
+def _opened(path: Path, member: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
+    if not member:
+        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
+            yield file
+    else:
+        with tarfile.open(path) as tar:
+            found = tar.extractfile(member)
+            assert found is not None, "`member_of` returns only files"
+            yield found
+
+
+@lru_cache(maxsize=64)
+def member_of(archive: Path, ending: str) -> str | None:
+    """Return the member of an archive with this end of its path, the shortest of several, or None.
+
+    Raises:
+        CseError: If the archive is not readable.
+    """
+    try:
+        with tarfile.open(archive) as tar:
+            names = [member.name for member in tar if member.isfile()]
+    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+        raise CseError(
+            f"{archive}: cannot read the archive: {error}", "download it again", code="data.damaged_file"
+        ) from error
+    alike = [name for name in names if f"/{name}".endswith(f"/{ending}") and "__MACOSX" not in name]
+    return min(alike, key=len, default=None)
+
+
+def _filled(rows: Numbered, columns: Sequence[Column], fixed: Mapping[str, str]) -> Numbered:
+    for number, row in rows:
+        cells = iter(row)
+        yield number, tuple(fixed[column.name] if column.name in fixed else next(cells) for column in columns)
+
+
+def _text(file: File, columns: Sequence[Column]) -> Numbered:
+    return ((number, (line,) * len(columns)) for number, line in file.lines())
+
+
+def _matched(file: File, columns: Sequence[Column]) -> Numbered:
+    pattern = re.compile(file.layout.pattern)
+    for number, line in islice(file.lines(), file.layout.skip, None):
+        if (found := pattern.fullmatch(line)) is None:
+            raise CseError(
+                f"{file.location(number)}: {shown(line)} does not match {pattern.pattern}",
+                "download the file again",
+                code="data.malformed_row",
+            )
+        yield number, tuple(" ".join(found[column.name].split()) for column in columns)
+
+
+def _table(file: File, columns: Sequence[Column]) -> Numbered:
+    rows, rule = _split(file), _CSV if file.format == ".csv" else _TSV
+    header, owner = list(file.columns), "the catalog"
+    if file.layout.header and not file.others:
+        header, owner = next(rows, (1, []))[1], "the header"
+        if header in ([], [""]):
+            empty = "first line is" if next(rows, None) else "file is"
+            raise CseError(f"{file.location(1)}: no header: the {empty} empty", rule, code="data.no_header")
+    places = [_find(file.location(1), header, column, rule) for column in columns]
+    for number, cells in rows:
+        if len(cells) != len(header):
+            if cells in ([], [""]):
+                raise CseError(f"{file.location(number)}: empty line", "remove it", code="data.malformed_row")
+            found = f"{len(cells)} column{'s'[: len(cells) != 1]}"
+            raise CseError(
+                f"{file.location(number)}: {found}, but {owner} has {len(header)}", rule, code="data.malformed_row"
+            )
+        yield number, tuple(cells[place] for place in places)
+
+
+def _split(file: File) -> Iterator[tuple[int, list[str]]]:
+    if file.format != ".csv":
+        yield from ((number, line.split("\t")) for number, line in file.lines())
+        return
+    # Lines are decoded one by one, so that errors have a line number.
+    reader = csv.reader((f"{line}\n" for _, line in file.lines()), strict=True)
+    while True:
+        start = reader.line_num + 1
+        try:
+            yield start, next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise CseError(
+                f"{file.location(start)}: {_not_csv(str(error))}", _CSV, code="data.malformed_row"
+            ) from error
+
+
+def _not_csv(reason: str) -> str:
+    if reason == "unexpected end of data" or "field limit" in reason:
+        return "this row opens a quote that is never closed"
+    if reason.startswith("new-line character"):
+        return "carriage return in a cell without quotes"
+    return f"not CSV: {reason}"
+
+
+def _jsonl(file: File, columns: Sequence[Column]) -> Numbered:
+    for number, line in file.lines():
+        where = file.location(number)
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            found = f"{error.msg.removesuffix(' at')} at character {error.pos + 1}"
+            reason = found if line.strip() else "empty line"
+            raise CseError(f"{where}: not JSON: {reason}", _JSONL, code="data.malformed_row") from error
+        except (ValueError, RecursionError) as error:
+            raise CseError(f"{where}: cannot read the JSON: {error}", _JSONL, code="data.malformed_row") from error
+        if not isinstance(record, Mapping):
+            raise CseError(f"{where}: {shown(record)} instead of an object", _JSONL, code="data.malformed_row")
+        for column in columns:
+            if column.name not in record:
+                _no_column(where, list(record), column, "key")
+        yield number, tuple(record[column.name] for column in columns)
+
+
+def _parquet(file: File, columns: Sequence[Column]) -> Numbered:
+    from pyarrow import ArrowException, parquet
+
+    row = 0
+    try:
+        with parquet.ParquetFile(file.path) as opened:
+            for column in columns:
+                _find(file.where, opened.schema_arrow.names, column, "give each column a different name")
+            for batch in opened.iter_batches(columns=[column.name for column in columns]):
+                for values in zip(*(batch.column(column.name).to_pylist() for column in columns), strict=True):
+                    row += 1
+                    yield row, values
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        after = f"damaged after row {row}" if row else "cannot read the Parquet file"
+        reason = " ".join(str(error).split())
+        raise CseError(
+            f"{file.where}: {after}: {reason}", "write or download the file again", code="data.damaged_file"
+        ) from error
+
+
+_READERS = {
+    "pattern": _matched, ".txt": _text, ".tsv": _table, ".csv": _table, ".jsonl": _jsonl, ".json": _jsonl,
+    ".parquet": _parquet,
+}  # fmt: skip
+
+
+def _find(where: str, header: Sequence[str], column: Column, rule: str) -> int:
+    if column.name not in header:
+        if len(header) == 1 and (other := next((mark for mark in ("\t", ";", ",", "|") if mark in header[0]), "")):
+            raise CseError(
+                f"{where}: the header is one column, {shown(header[0])}, with {other!r} in it",
+                rule,
+                code="data.no_header",
+            )
+        _no_column(where, header, column, "column")
+    if header.count(column.name) > 1:
+        raise CseError(
+            f"{where}: {header.count(column.name)} columns have the name '{column.name}'", rule, code="data.same_column"
+        )
+    return header.index(column.name)
+
+
+def _no_column(where: str, known: Sequence[str], column: Column, what: str) -> NoReturn:
+    alike = [name for name in known if name.strip().casefold() == column.name.strip().casefold()]
+    hint = suggestion(column.name, alike or known)
+    names = ", ".join(shown(name) for name in known[:5]) + (", …" if len(known) > 5 else "")
+    action = f"set `{column.parameter}` to one of {names}" if column.parameter else f"use a file with it, not {names}"
+    raise CseError(
+        f"{where}: no {what} '{column.name}'.{hint}", action if names else _JSONL, code="data.missing_column"
+    )
+
+
+def shown(cell: object) -> str:
+    """Return a cell for a message: its type, or its value if it is short."""
+    if cell is None or isinstance(cell, bool):
+        return "null" if cell is None else str(cell).lower()
+    if isinstance(cell, list | dict | bytes):
+        return {list: "a list", dict: "an object", bytes: "binary data"}[type(cell)]
+    text = repr(cell)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,396 @@
+"""Directories of named models, and the models and tokenizers in them. Imports neither torch nor transformers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from registry.errors import CseError, MissingError, errors_as_one, suggestion
+from registry.paths import expand_user, is_dir, is_file, state_directory
+from registry.resources import hub
+from registry.resources.model_files import MARKS, check_files, complete, has_vocabulary, needed_files
+from registry.resources.repository import Repository
+
+PRETRAINED = Path(__file__).parent.parent / "pretrained"
+"""Directory of the models in this package."""
+
+EMBEDDINGS_ONLY = "cse_embeddings_only"
+"""Key of `config.json` for a checkpoint that contains only the embedding layer."""
+
+_MOST_LAYERS = 1000
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """Entry of a model in `models.toml`.
+
+    Attributes:
+        id: `owner/name` on the Hub.
+        revision: Commit, if known.
+        names: Other names of the model.
+        license: License that its owners state.
+        bytes: Download size, if known.
+        tokenizer: Model whose vocabulary it uses, if its repository has none.
+        model_type: Architecture, if its configuration does not contain it.
+        hidden_size: D of its configuration, if a paper reports it.
+        note: Further information for users.
+        published: Whether the Hub has it. Other models are only searched in `$CSE_MODELS`.
+    """
+
+    id: str
+    revision: str | None = None
+    names: tuple[str, ...] = ()
+    license: str | None = None
+    bytes: int | None = None
+    tokenizer: str | None = None
+    model_type: str | None = None
+    hidden_size: int | None = None
+    note: str | None = None
+    published: bool = True
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Location or download size of a model.
+
+    Attributes:
+        name: Requested name.
+        repository: Repository on the Hub, or None for a directory.
+        path: Directory, if the model is complete on this machine.
+        bytes: Download size. 0 if the model is on this machine, None if unknown.
+        license: License, if known.
+    """
+
+    name: str
+    repository: Repository | None
+    path: Path | None
+    bytes: int | None
+    license: str | None
+
+
+# --- where models are -------------------------------------------------------------------------------------------------
+
+
+@cache
+def known_models() -> dict[str, KnownModel]:
+    """Return the entries of `models.toml` by `owner/name`."""
+    owners = tomllib.loads((Path(__file__).parent / "models.toml").read_text(encoding="utf-8"))
+    entries = {f"{owner}/{name}": about for owner, models in owners.items() for name, about in models.items()}
+    return {id: KnownModel(id, **about | {"names": tuple(about.get("names", ()))}) for id, about in entries.items()}
+
+
+def known(model: str) -> KnownModel | None:
+    """Return the entry of a model under any of its names, or None."""
+    name = model.partition("@")[0]
+    return next((about for id, about in known_models().items() if name == id or name in about.names), None)
+
+
+def locate(model: str, *, force: bool = False) -> Path:
+    """Return the directory of a model.
+
+    Search order: a directory, a name in `$CSE_MODELS`, a model of this package, the Hub's local cache, the Hub. The
+    commit is that of the resumed run, of the name (`owner/name@revision`), of `models.toml` or of the cache, else the
+    newest on the Hub.
+
+    Args:
+        model: Directory or name.
+        force: Verify the files of a Hub model, and download wrong ones again.
+
+    Raises:
+        MissingError: If the model is not on this machine and cannot be downloaded.
+        UnknownNameError: If the Hub has no such model.
+    """
+    if (folder := _directory(model)) is not None:
+        return folder
+    if not force and (folder := find(model)) is not None:
+        return folder
+    if (about := known(model)) is not None and not about.published:
+        raise MissingError(
+            f"model {model!r} is not on this machine, and it is not published",
+            f"put its directory {about.id.rpartition('/')[2]} into the directory that CSE_MODELS names",
+            code="models.not_published",
+        )
+    others = [name for name in (*local_names(), *_spellings()) if name != model]
+    hint = suggestion(model, others) if about is None else ""
+    repair = f"cse data download --force {model}"
+    return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint, repair=repair)
+
+
+def find(model: str) -> Path | None:
+    """Return the directory of a model on this machine, or None. Sends no request.
+
+    Raises:
+        MissingError: If `model` is a path without a model.
+    """
+    if (folder := _directory(model)) is not None:
+        return folder
+    found = (hub.cached(repository, needed_files, complete=complete) for repository in _repositories(model))
+    return next((folder for folder in found if folder is not None), None)
+
+
+def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
+    """Return where a model is, or what a download needs.
+
+    Args:
+        model: Directory or name.
+        ask_hub: Ask the Hub for an unknown download size.
+
+    Raises:
+        CseError: As `locate`, if `ask_hub` is set.
+    """
+    about = known(model)
+    license = None if about is None else about.license
+    try:
+        path = find(model)
+    except MissingError:
+        return ModelState(model, None, None, None, license)
+    published = about is None or about.published
+    repository = None if _directory(model) is not None or not published else _repositories(model)[0]
+    if path is not None or repository is None:
+        return ModelState(model, repository, path, 0 if path else None, license)
+    if ask_hub or hub.listed(repository):
+        size = sum(file.size for file in hub.missing_files(repository, needed_files))
+        return ModelState(model, repository, None, size, license)
+    return ModelState(model, repository, None, None if about is None else about.bytes, license)
+
+
+def _directory(model: str) -> Path | None:
+    """Return the model as a directory, in `$CSE_MODELS` or in this package, or None.
+
+    Raises:
+        MissingError: If `model` is a path without a model.
+    """
+    names = [model, *([] if "@" in model else _spellings(known(model)))]
+    candidates = [expand_user(Path(model)), *(folder / name for folder in _local_folders() for name in names)]
+    for candidate in candidates:
+        if any(is_file(candidate / name) for name in MARKS):
+            return candidate.absolute()
+    directory = "/" in model and is_dir(candidates[0])
+    if directory or model.startswith((".", "/", "~")) or model.count("/") > 1:
+        state = "has no config.json" if directory else "does not exist"
+        raise MissingError(
+            f"model directory {model!r} {state}",
+            "use a directory written by save_pretrained or `cse run`",
+            code="models.no_model_directory",
+        )
+    return None
+
+
+def _repositories(model: str) -> list[Repository]:
+    """Return the repositories that can contain a model, the most likely first."""
+    name, _, asked = model.partition("@")
+    about = known(name)
+    revision = asked or (about.revision if about is not None and about.revision else "main")
+    if about is not None:
+        # Other programs store a model in the cache under the bare name that was requested.
+        return [Repository("model", id, revision, about.id) for id in (about.id, *about.names)]
+    if "/" in name:
+        return [Repository("model", name, revision)]
+    same = [id for id in hub.repositories() if id.rpartition("/")[2] == name]
+    return [Repository("model", id, revision) for id in dict.fromkeys((name, *same))]
+
+
+def _spellings(*models: KnownModel | None) -> list[str]:
+    """Return all names of these models. Default: all known models."""
+    chosen = models or known_models().values()
+    return [name for about in chosen if about is not None for name in (about.id, *about.names)]
+
+
+def local_names() -> list[str]:
+    """Return the names that `locate` finds without a network."""
+    children = [child for folder in _local_folders() for child in _children(folder)]
+    found = {child.name for child in children if (child / "config.json").is_file()}
+    return sorted(found | set(hub.repositories()))
+
+
+def own_folder() -> Path:
+    """Return the absolute path of `$CSE_MODELS`. Default: `models` in the state directory, which may not exist."""
+    configured = os.environ.get("CSE_MODELS")
+    return expand_user(Path(configured)).absolute() if configured else state_directory() / "models"
+
+
+def _local_folders() -> list[Path]:
+    return [own_folder(), PRETRAINED]
+
+
+def _children(folder: Path) -> list[Path]:
+    return [child for child in folder.iterdir() if child.is_dir()] if folder.is_dir() else []
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def quiet_transformers() -> None:
+    """Turn off the progress bars and loading reports of transformers."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+def load_config(model: str) -> Any:
+    """Return the transformers configuration of a model."""
+    from transformers import AutoConfig
+
+    path, about = locate(model), known(model)
+    action = "use a model whose config.json names an architecture of transformers"
+    message = f"cannot read the configuration of model {model!r} in {path}"
+    with errors_as_one(message, action, CseError, code="models.invalid_config"):
+        if about is not None and about.model_type is not None:
+            table = {"model_type": about.model_type} | json.loads((path / "config.json").read_text())
+            settings = AutoConfig.for_model(**table)
+        else:
+            settings = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        layers = getattr(settings, "num_hidden_layers", 0)
+        if not 0 <= layers <= _MOST_LAYERS:  # transformers creates all of them before it reads weights
+            raise ValueError(f"num_hidden_layers is {layers}")
+    return settings
+
+
+def load_tokenizer(model: str) -> Any:
+    """Return the transformers tokenizer of a model."""
+    from transformers import AutoTokenizer
+
+    quiet_transformers()
+    path, about = locate(model), known(model)
+    if about is not None and about.tokenizer is not None and not has_vocabulary(path):
+        path = locate(about.tokenizer)
+    action = "put its tokenizer.json, or vocab.txt and tokenizer_config.json, into that directory"
+    if not has_vocabulary(path):
+        # transformers would make a tokenizer that contains only special tokens.
+        raise MissingError(f"model {model!r} in {path} has no tokenizer file", action, code="models.no_tokenizer")
+    message = f"cannot load the tokenizer of model {model!r} in {path}"
+    with errors_as_one(message, action, code="models.invalid_tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **_config_for(model, path))
+    _check_size(model, len(tokenizer))
+    return tokenizer
+
+
+def _config_for(model: str, path: Path) -> dict[str, Any]:
+    """Return the configuration as an option, if the tokenizer files do not name the tokenizer class."""
+    about = known(model)
+    odd = about is not None and about.model_type is not None and not (path / "tokenizer_config.json").is_file()
+    return {"config": load_config(model)} if odd else {}
+
+
+def _check_size(model: str, entries: int) -> None:
+    """Raise `CseError` if the tokenizer has more entries than the embedding layer has rows."""
+    rows = getattr(load_config(model), "vocab_size", None)
+    if rows is not None and entries > rows:
+        raise CseError(
+            f"the tokenizer of model {model!r} has {entries} entries, but its embedding layer has {rows} rows",
+            "the directory contains files of two models: replace the tokenizer by the one of the weights",
+            code="models.wrong_tokenizer",
+        )
+
+
+def load_model(model: str, *, random_weights: bool = False, embeddings_only: bool = False, **config: Any) -> Any:
+    """Return the transformers model in float32 and eval mode, without pooler, with scaled-dot-product attention.
+
+    Args:
+        model: Name or directory.
+        random_weights: Initialize the weights randomly instead of loading them.
+        embeddings_only: Omit all transformer blocks.
+        config: Configuration values to override, for example `hidden_dropout_prob`.
+
+    Raises:
+        MissingError: If the checkpoint lacks weights, which would stay random.
+    """
+    settings = load_config(model)
+    if getattr(settings, EMBEDDINGS_ONLY, False) and not (random_weights or embeddings_only):
+        raise MissingError(
+            f"model {model!r} in {locate(model)} contains only an embedding layer and cannot be an encoder",
+            "use it in `fuse_embeddings`, or set $CSE_MODELS to a directory with the complete model",
+            code="models.embeddings_only",
+        )
+    settings.output_hidden_states = False  # exports that average layers set it
+    if embeddings_only:
+        config["num_hidden_layers"] = 0
+    for key, value in config.items():
+        setattr(settings, key, value)
+    return _load(model, settings, random_weights)
+
+
+def _load(model: str, settings: Any, random_weights: bool) -> Any:
+    import torch
+    from transformers import AutoModel
+
+    quiet_transformers()
+    path = locate(model)
+    options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **without_pooler(settings)}
+    action = "use a directory with config.json and model.safetensors of the same model"
+    message = f"cannot load the weights of model {model!r} in {path}"
+    with errors_as_one(message, action, code="models.invalid_weights"):
+        if random_weights:
+            return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
+        check_files(path)
+        loaded, report = AutoModel.from_pretrained(
+            path, config=settings, output_loading_info=True, trust_remote_code=False, **options
+        )
+    missing = [key for key in report["missing_keys"] if "pooler" not in key.split(".")]
+    _refuse_missing(model, missing, ", or set random_weights = true to start from random weights")
+    return loaded
+
+
+def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]:
+    """Return the language model in float32 and eval mode, and whether its checkpoint has the prediction head.
+
+    Args:
+        model: Name or directory.
+        causal: Whether it predicts the next token, as decoders do, or masked tokens.
+
+    Raises:
+        MissingError: If weights outside the head are missing.
+        CseError: If the architecture has no such language model.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    quiet_transformers()
+    path, settings = locate(model), load_config(model)
+    if getattr(settings, EMBEDDINGS_ONLY, False):
+        raise MissingError(
+            f"model {model!r} in {path} contains only an embedding layer",
+            "use a complete model",
+            code="models.embeddings_only",
+        )
+    kind = "causal" if causal else "masked"
+    action = f"use a {'decoder, such as Llama' if causal else 'BERT, DistilBERT or RoBERTa checkpoint'}"
+    message = f"cannot load model {model!r} in {path} as a {kind} language model"
+    with errors_as_one(message, action, CseError, code="models.no_language_model"):
+        check_files(path)
+        loaded, report = (AutoModelForCausalLM if causal else AutoModelForMaskedLM).from_pretrained(
+            path, config=settings, dtype=torch.float32, output_loading_info=True, trust_remote_code=False
+        )
+    inside = f"{loaded.base_model_prefix}."
+    _refuse_missing(model, [key for key in report["missing_keys"] if key.startswith(inside)])
+    return loaded.eval(), not report["missing_keys"]
+
+
+def _refuse_missing(model: str, missing: Sequence[str], alternative: str = "") -> None:
+    if missing:
+        raise MissingError(
+            f"the checkpoint of model {model!r} in {locate(model)} lacks {len(missing)} weights, for example "
+            f"{min(missing)!r}, which would stay random",
+            f"use the complete model{alternative}",
+            code="models.missing_weights",
+        )
+
+
+def without_pooler(settings: Any) -> dict[str, bool]:
+    """Return the options with which transformers creates no pooler.
+
+    A pooler has random weights and no gradient. It breaks distributed training and makes exports load with a warning.
+    """
+    from transformers import MODEL_MAPPING
+
+    cls = MODEL_MAPPING.get(type(settings), None)
+    has_pooler = cls is not None and "add_pooling_layer" in inspect.signature(cls.__init__).parameters
+    return {"add_pooling_layer": False} if has_pooler else {}

@@ -1,0 +1,177 @@
+"""The field's list: every row and what answers it, our runs beside the rows that they answer and among the others."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from cse_cli.analysis.leaderboard_files import to_csv, to_html, to_json, to_latex, to_markdown
+from cse_cli.analysis.leaderboard_view import remarks, text_table
+from cse_cli.core.results import STS_TASKS
+from cse_cli.recipe.load import load
+from registry import papers
+from tests.cse_cli.analysis.leaderboard_runs import mini, planned, printed, result, tables
+
+pytestmark = pytest.mark.usefixtures("nothing_here")
+ENCODERS = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
+
+
+def esimcse(seed, score, **changes):
+    about = {"recipe": "esimcse_en", "recipe_hash": load("esimcse_en").recipe.hash(), "paper": None}
+    return result(seed, score, **{**about, **changes})
+
+
+THREE = planned([esimcse(seed, 77.0 + seed / 10) for seed in range(3)])
+
+
+def field(results=(), status_of=lambda _: "current", **query):
+    return {table.encoder: table for table in tables(list(results), status_of, community=True, **query)}
+
+
+def ours(table):
+    return [row for row in table.rows if row.source == "measured"]
+
+
+def test_every_listed_row_is_in_its_encoder_table():
+    found = field()
+    assert list(found) == ENCODERS
+    for encoder, table in found.items():
+        listed = [row for row in papers.field_rows() if row.encoder.lower() == encoder]
+        assert [row.name for row in table.rows] == [
+            row.method for row in sorted(listed, key=lambda row: -row.avg)
+        ]  # as listed, the best first
+        assert [row.recipe for row in table.rows] == [
+            row.recipe or None for row in sorted(listed, key=lambda row: -row.avg)
+        ]
+    assert sum(len(table.rows) for table in found.values()) == 113
+    assert found["bert-base"].rows[0].scores["Avg"].mean == 80.36
+
+
+def test_a_wrong_average_is_doubtful():
+    rows = [row for table in field().values() for row in table.rows]
+    doubtful = [row for row in rows if row.scores["Avg"].marks]
+    assert len(doubtful) == 8
+    assert all(row.notes[0].startswith("the mean of the row is ") for row in doubtful)
+
+
+def test_each_row_says_what_answers_it():
+    told = {row.name: row.coverage[0] for row in field(THREE)["bert-base"].rows if row.source == "community"}
+    assert (told["ESimCSE"].state, told["ESimCSE"].seeds, told["ESimCSE"].text) == (
+        "run",
+        (0, 1, 2),
+        "finished: 3 seeds",
+    )
+    assert told["SimCSE"].text.startswith("requires weights: bert-base-uncased; data: wiki1m")
+    assert (told["AudioCSE"].state, told["AudioCSE"].text.partition(",")[0]) == (
+        "reason", "reason: learns from sound beside the sentences: no data set of the catalog has any",
+    )  # fmt: skip
+
+
+def test_a_row_whose_recipe_has_all_that_it_needs_is_ready(monkeypatch):
+    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
+    told = {row.name: row.coverage[0].text for row in field()["roberta-large"].rows}
+    assert told["SimCSE"] == "recipe ready to run"
+
+
+def test_a_row_with_neither_is_told_to_have_no_recipe_yet(monkeypatch):
+    (row,) = [row for row in papers.field_rows() if (row.encoder, row.method) == ("BERT-base", "SimCSE")]
+    bare = type(row)(**{**vars(row), "recipe": ""})
+    monkeypatch.setattr("registry.papers.field_rows", lambda: (bare,))
+    (table,) = field().values()
+    assert table.rows[0].coverage[0].text == "no recipe yet"
+    assert (
+        remarks(table)[0]
+        == "1 rows: 0 have a recipe (0 with finished runs), 0 have a reason why not, 1 have no recipe yet"
+    )
+
+
+def test_your_runs_are_below_the_row_they_reproduce():
+    table = field(THREE)["bert-base"]
+    place = [row.name for row in table.rows].index("ESimCSE")
+    row = table.rows[place + 1]
+    assert (row.source, row.recipe, row.seeds, row.reproduces) == ("measured", "esimcse_en", (0, 1, 2), "ESimCSE")
+    average = row.scores["Avg"]
+    assert (average.mean, average.std, average.n) == (pytest.approx(77.1), pytest.approx(0.1), 3)
+    # printed 78.27; t(1 − 0.05/8, 2) · 0.1 · √(1 + 1/3) = 8.860 · 0.1155 = 1.023
+    assert (average.reference, average.marks) == (78.27, ("below",))
+    assert not ours(field(THREE)["bert-large"])
+
+
+def test_runs_without_a_row_are_ranked_by_average():
+    table = field([result(seed, 78.20) for seed in range(2)])["bert-base"]
+    names = [row.recipe if row.source == "measured" else row.name for row in table.rows]
+    place = names.index("ifcl_en")
+    assert (names[place - 1], names[place + 1]) == ("ESimCSE", "PCL")  # 78.27 and 78.14
+    assert ours(table)[0].reproduces is None
+    assert all(score.difference is None for score in ours(table)[0].scores.values())
+
+
+def test_word_vectors_stand_with_bert_base_as_in_the_list():
+    run = result(0, 61.3, recipe="glove_en", recipe_hash="b" * 16, model="glove.840B.300d.txt", paper=None)
+    for query in ({}, {"encoder": "bert-base"}):
+        (row,) = ours(field([run], **query)["bert-base"])
+        assert row.reproduces == "GloVe(avg.)"
+
+
+def test_a_run_with_another_model_answers_no_row():
+    found = field([esimcse(0, 60.0, model="mini_en")], lambda _: "other_model")
+    assert list(found) == [*ENCODERS, "mini_en"]
+    assert not any(ours(found[encoder]) for encoder in ENCODERS)
+
+
+def test_a_row_with_a_score_of_its_own_is_compared_by_it():
+    """The list's BERT-Whitening of BERT large weights subsets by their pairs."""
+    scores = {task: {"spearman": 50.0, "spearman_wmean": 70.0 + place} for place, task in enumerate(STS_TASKS)}
+    run = result(0, recipe="bert_whitening_en_large", recipe_hash="b" * 16, model="bert-large-uncased", scores=scores)
+    (row,) = ours(field([run.model_copy(update={"paper": None})])["bert-large"])
+    assert (row.scores["STS13"].mean, row.scores["STS13"].reference) == (71.0, 74.6)
+    assert row.scores["Avg"].mean == pytest.approx(73.0)
+
+
+def test_all_configurations_of_a_recipe_that_is_asked_for():
+    ran = [esimcse(0, 70.0), esimcse(0, 71.0, recipe_hash="b" * 16), result(0, 78.0)]
+    (table,) = field(ran, recipe="esimcse_en").values()
+    assert sorted(row.scores["Avg"].mean for row in ours(table)) == [70.0, 71.0]
+
+
+def test_it_is_told_in_every_format():
+    (table,) = field(THREE, encoder="bert-base").values()
+    states = [row.coverage[0].state for row in table.rows if row.coverage]
+    line = remarks(table)[0]
+    assert line.startswith(
+        f"41 rows: {sum(one in ('run', 'needs') for one in states)} have a recipe (1 with finished runs)"
+    )
+    for text in (to_markdown([table]), to_html([table]), printed([table])):
+        assert line in text
+        assert "esimcse_en" in text
+    assert "mirror\\_bert\\_drophead\\_en" in to_latex([table])
+    rows = json.loads(to_json([table]))["tables"][0]["rows"]
+    assert {row["coverage"][0]["state"] for row in rows if row["coverage"]} >= {"run", "needs", "reason"}
+    lines = list(csv.DictReader(io.StringIO(to_csv([table]))))
+    (average,) = [
+        one for one in lines if (one["name"], one["column"], one["source"]) == ("ESimCSE", "Avg", "community")
+    ]
+    assert (average["kind"], average["recipes"], average["coverage"]) == (
+        "community",
+        "esimcse_en",
+        "finished: 3 seeds",
+    )
+
+
+def test_a_narrow_table_has_the_average_alone():
+    (table,) = field(THREE, encoder="bert-base").values()
+    assert text_table(table, wide=False).headings == ("n", "Avg", "recipe", "runs")
+    wide = text_table(table)
+    assert wide.headings == ("n", *table.columns, "recipe", "runs")
+    texts = {row.label: [cell.text for cell in row.cells] for row in wide.rows}
+    assert texts["ESimCSE"][-3:] == ["78.27", "esimcse_en", "3 seeds"]
+    assert texts["your runs"][0] == "3"
+    assert texts["to ESimCSE"][-3:] == ["−1.17▼", "", ""]
+    assert texts["USE"][-2:] == ["", "reason"]
+
+
+def test_small_runs_keep_their_own_table():
+    found = field([mini(0)])
+    assert list(found) == [*ENCODERS, "mini_en"]
+    assert found["mini_en"].kind == "encoder"

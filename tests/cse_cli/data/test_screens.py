@@ -1,0 +1,52 @@
+"""Screens of `cse data` and `cse check`: help, one typical output and typical errors of each command."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.support.command import cse
+
+
+@pytest.fixture
+def screen(tmp_path, monkeypatch, capsys, snapshot):
+    """Compare the output of a command with its snapshot, with the temporary directory as TMP."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("CSE_DATA", str(tmp_path / "data"))
+
+    def compare(*command):
+        code, out, err = cse(*map(str, command), capsys=capsys)
+        text = f"$ cse {' '.join(map(str, command))}\n{out}{err}exit code {code}\n"
+        assert re.sub(r" +\n", "\n", text.replace(str(tmp_path), "TMP")) == snapshot
+
+    return compare
+
+
+@pytest.mark.parametrize("command", ["", "list", "check", "download", "pack", "unpack", "translate"])
+def test_help_of_data(screen, command):
+    screen("data", *command.split(), "--help")
+
+
+def test_help_of_check(screen):
+    screen("check", "--help")
+
+
+def test_requirements(screen):
+    screen("check", "--data", "open/simcse_en")
+    screen("check", "--data", "mini/simcse_en", "--set", "data.dataset=tatoeba_open", "--set", "train.steps=0")
+
+
+def test_verified_data_sets(screen):
+    screen("data", "check", "stsb_open")
+
+
+def test_errors(screen, tmp_path):
+    screen("data", "download")
+    screen("data", "download", "quickstart")
+    screen("data", "unpack", "missing.tar.gz")
+    screen("data", "translate", "tatoeba_open", "--model", "mini_en", "--to", "de")
+    (tmp_path / "directory").mkdir()
+    screen("check", "directory")

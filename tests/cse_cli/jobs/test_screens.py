@@ -1,0 +1,70 @@
+"""Snapshots of what `cse run` prints: its help, tables of results, lines of progress and errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from cse_cli.core.console import Evaluated, RunInfo, Started, Stopped, Warned
+from cse_cli.jobs.screen import RunsScreen
+from cse_cli.jobs.view import next_steps, print_results
+from registry.errors import RunFailedError
+from tests.support.command import cse, refused
+from tests.support.records import result
+
+SHOWN = {"0123456789abcdef": {"dev": "spearman", "test": "spearman"}}
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+
+
+def scored(seed: int, dev: float):
+    values = {"dev": {"spearman": dev}, "test": {"spearman": 50.0}}
+    return result(seed=seed, run_id=f"{seed}" * 32, scores=values, untrained={"dev": {"spearman": 45.0}})
+
+
+def test_help(snapshot, capsys):
+    assert cse("run", "--help", capsys=capsys)[1] == snapshot
+
+
+def test_table_and_next_commands(snapshot, capsys, home):
+    both = [scored(1, 50.0), scored(2, 52.0)]
+    print_results(both, SHOWN)
+    assert (capsys.readouterr().out, next_steps(both)) == snapshot
+
+
+def interrupted_runs() -> None:
+    """Begin two parallel runs, of which one fails and one is interrupted."""
+    run = RunInfo("small", "Small", 1, "cpu", "fp32", "ab" * 16, "/state", 20, 10, 100)
+    with RunsScreen(several=True) as screen:
+        screen.expect(2)
+        first = screen.begin("small seed 1", alone=False)
+        for event in (Started(run), Evaluated(20, {"dev.spearman": 51.5}, True), Warned("a warning")):
+            first.observe(event)
+        screen.end("small seed 2", RunFailedError("the loss is nan", "lower the rate", code="training.nan"))
+        first.observe(Stopped(run.run_id))
+        raise KeyboardInterrupt
+
+
+def test_progress_of_parallel_runs(snapshot, capsys):
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_runs()
+    assert capsys.readouterr().err == snapshot
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("quickstart", "--seeds", "1,1"),
+        ("quickstart", "--tag", "paper"),
+        ("quickstart", "--processes", "5"),
+        ("quickstart", "--cluster", "rai://host:1"),
+        ("quickstart", "studies/ifcl_queue_length"),
+        ("studies/ifcl_queue_length", "--processes", "2"),
+    ],
+)
+def test_errors(arguments, snapshot, monkeypatch, home):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert str(refused("run", *arguments)) == snapshot

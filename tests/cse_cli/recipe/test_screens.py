@@ -1,0 +1,49 @@
+"""Screens of `cse show`, `cse cp`, `cse schema` and `cse check`, with typical errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import cse, refused
+
+BROKEN = """\
+extends = "simcse_en"
+titel = "x"
+[losses.info_nce]
+temprature = 0.1
+[views.positive]
+encoder = "onlin"
+[train]
+steps = -1
+[evaluate]
+metric_for_best_model = "stsb.spearman"
+"""
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.mark.parametrize("command", ["show", "cp", "schema"])
+def test_help(command, capsys, snapshot):
+    assert cse(command, "--help", capsys=capsys)[1] == snapshot
+
+
+def test_show_a_component(capsys, snapshot):
+    out = cse("show", "fifo", capsys=capsys)[1]
+    assert out[out.index("\nparameter") :] == snapshot  # without its file and documentation
+
+
+def test_check_with_problems_and_a_warning(capsys, snapshot):
+    Path("broken.toml").write_text(BROKEN)
+    Path("odd.toml").write_text('extends = "simcse_en"\n[train]\nlearning_rate = 100.0\n')
+    assert cse("check", "broken.toml", "odd.toml", capsys=capsys)[1:] == snapshot
+
+
+def test_errors(snapshot):
+    Path("mine.toml").write_text("")
+    errors = [refused("show", "info_nec"), refused("cp", "quickstart", "mine.toml"), refused("check", "simcse_em")]
+    assert [(error.code, str(error)) for error in errors] == snapshot

@@ -1,0 +1,55 @@
+"""Texts of `cse tune`, as a user sees them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cse_cli.tuning.fake import config, drive
+from tests.cse_cli.tuning.searches import search, verification
+from tests.support.command import cse, refused
+
+
+def test_help(capsys, snapshot, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    assert cse("tune", "--help", capsys=capsys)[1] == snapshot
+
+
+def test_results(capsys, snapshot):
+    from cse_cli.tuning.view import print_search, print_searches
+
+    print_search(search())
+    print_search(search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.05, 12.95))))
+    print_searches([search()])
+    assert capsys.readouterr().out == snapshot
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls", "--trials", "3"),
+        ("quickstart", "--param", "temprature"),
+        ("quickstart", "--param", "temperature"),
+        ("quickstart", "--param", "queue_length", "--range", "512..64"),
+        ("--best", "nothing", "--storage", "redis://host/db"),
+    ],
+)
+def test_errors(arguments, snapshot, home):
+    assert str(refused("tune", *arguments)) == snapshot
+
+
+def test_display_of_a_running_search(tmp_path, home, capsys, snapshot):
+    from cse_cli.tuning.live import TuneScreen
+
+    asked = config(tmp_path, trials=3, sampler="random", seeds=(42,))
+    with TuneScreen() as screen:
+        screen.chosen("fake", "the default, because there are no runs yet")
+        screen.planned(asked, asked.load_base())
+        screen.opened(asked, 0, 3, "on CPU", 1)
+        drive(asked, observer=screen)
+        screen.ended("search", 3, 0, "budget")
+        screen.ended("search", 3, 1, "timeout")
+        screen.interrupted("search")
+    shown = capsys.readouterr().err.replace(str(home), "HOME")
+    assert re.sub(r"\d+ s\b", "N s", shown) == snapshot

@@ -1,0 +1,293 @@
+import gzip
+import hashlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from registry.errors import CseError
+from registry.resources import catalog
+from registry.resources.catalog import File, Source, entries, own_source
+from registry.resources.catalog.entries import Layout
+from registry.resources.catalog.readers import lines
+from tests.support.errors import refuses
+
+SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
+
+
+def pairs(toy, rows, expected=None):
+    data = toy(
+        "toy",
+        f'[splits.dev]\npath = "dev.tsv"\nrows = {expected or len(rows)}\n',
+        kind="pairs",
+        columns='["subset", "score", "sentence1", "sentence2"]',
+    )
+    path = data / "dev.tsv"
+    path.write_bytes("".join(f"{row}\n" for row in ["subset\tscore\tsentence1\tsentence2", *rows]).encode())
+    return path
+
+
+def test_every_entry_is_complete():
+    found = [catalog.entry(name) for name in catalog.names()]
+    assert len(found) == len(list(entries.FOLDER.glob("*.toml"))) >= 31
+    for about in found:
+        assert all((about.title, about.license, about.citation, about.columns)), about.name
+        assert about.generator or about.url.startswith("https://"), about.name
+        for name, split in about.splits.items():
+            parts = [about.splits[part] for part in about.parts]
+            assert split.path or split.files or split.shipped or about.generator, (about.name, name)
+            assert name != "all" or split.path or split.rows == sum(part.rows for part in parts)
+            assert split.sha256 or about.generator or about.name in ("wiki1m", "nli"), (about.name, name)
+        if about.kind == "pairs":
+            assert about.columns == catalog.PAIR_COLUMNS
+
+
+def test_every_source_names_a_commit():
+    remotes = [(name, remote) for name in catalog.names() for remote in catalog.entry(name).sources.values()]
+    assert len(remotes) >= 25
+    for name, remote in remotes:
+        assert re.search("[0-9a-f]{40}", remote.revision or remote.url), name
+    commits = {}  # a run records one commit a repository
+    for _, remote in remotes:
+        assert commits.setdefault(remote.hub, remote.revision) == remote.revision or not remote.hub
+
+
+def test_everything_that_recipes_and_suites_read_can_be_fetched():
+    """But for texts of this project's own, whose notes say that nobody publishes them, or that they come with it."""
+    for name in catalog.names():
+        about = catalog.entry(name)
+        for split in about.splits:
+            for root in catalog.roots(name, split):
+                if not catalog.state(*root).sources and not catalog.entry(root[0]).generator:
+                    own = catalog.entry(root[0])
+                    assert ("Part of the package" if own.split(root[1]).shipped else "No public source") in own.note
+    wanted = {("sickr", "test"), ("simclue", "test"), ("cstsb", "dev"), ("wiki1m", "train")}
+    wanted |= {(name, split) for name in SEVEN + TRANSFER for split in catalog.entry(name).splits}
+    for name, split in wanted:
+        assert catalog.state(name, split).sources, (name, split)
+
+
+def test_the_papers_sets_have_their_canonical_sizes():
+    sizes = {name: catalog.entry(name).split("test").rows for name in ("sts12", "sts13", "sts14", "sts15", "sts16")}
+    assert sizes == {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
+    assert catalog.entry("stsb").split("all").rows == 5749 + 1500 + 1379
+    assert catalog.entry("sickr").split("all").rows == 9927
+    assert catalog.entry("wiki1m").split("train").rows == 1_000_000
+
+
+HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pandas", "httpx2"}
+
+
+@pytest.mark.process
+def test_importing_the_catalog_imports_nothing_heavy():
+    code = "import sys, registry.resources.catalog as c; c.entry('stsb'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not HEAVY & set(done.stdout.split())
+
+
+def test_unknown_names_are_answered_with_the_nearest():
+    with refuses("data.unknown_dataset", "'sts_b'", "'stsb'"):
+        catalog.entry("sts_b")
+    with refuses("data.unknown_split", "'tset'", "'test'"):
+        catalog.locate("stsb", "tset")
+    with refuses("data.unknown_split", "'all'"):
+        catalog.entry("graded_pairs").split("all")
+
+
+def test_a_broken_entry_names_its_file(toy):
+    toy("toy", "[splits.train]\nrowz = 3\n")
+    with refuses("data.invalid_entry", "toy.toml"):
+        catalog.entry("toy")
+
+
+def test_pairs_are_read_with_literal_quotes_and_their_subset(toy):
+    pairs(toy, ['x\t4.5\tHe said "no.\t\'tis fine"', "y\t0\ta\tb"])
+    assert catalog.read_pairs("toy", "dev") == [
+        ("x", 4.5, 'He said "no.', "'tis fine\""),
+        ("y", 0.0, "a", "b"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ("x\t1.0\tonly one sentence", "data.malformed_row"),
+        ("x\t1.0\ta\tb\tc", "data.malformed_row"),
+        ("", "data.malformed_row"),
+        ("x\tgood\ta\tb", "data.invalid_cell"),
+        ("x\tnan\ta\tb", "data.invalid_cell"),
+    ],
+)
+def test_a_malformed_pair_is_reported_with_file_and_line(toy, row, code):
+    pairs(toy, ["x\t1.0\ta\tb", row])
+    with refuses(code, "dev.tsv:3"):
+        catalog.read_pairs("toy", "dev")
+
+
+def test_a_wrong_row_count_names_both_numbers_and_the_file(toy):
+    path = pairs(toy, ["x\t1.0\ta\tb"], expected=7)
+    with refuses("data.wrong_row_count", path, "1 rows", "7"):
+        catalog.read_pairs("toy", "dev")
+
+
+def test_a_header_without_the_column_names_those_it_has(toy):
+    path = pairs(toy, ["x\t1.0\ta\tb"])
+    path.write_text("subset\tscore\tfirst\tsecond\nx\t1\ta\tb\n")
+    with refuses("data.missing_column", "dev.tsv:1", "'sentence1'", "'first'"):
+        catalog.read_pairs("toy", "dev")
+
+
+def test_text_without_scores_is_no_pairs(toy):
+    toy("toy", '[splits.train]\npath = "t.txt"\nrows = 1\n')
+    with refuses("data.no_pairs", "'toy'"):
+        catalog.read_pairs("toy", "train")
+
+
+AWKWARD = ["plain", "line\u2028separator", "lone\rreturn", "next\x85line", "form\x0cfeed", "", "tab\there", " "]
+
+
+@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
+def test_only_a_newline_ends_a_line(toy, name):
+    data = toy("toy", f'[splits.train]\npath = "{name}"\nrows = {len(AWKWARD)}\n')
+    content = "".join(f"{line}\n" for line in AWKWARD).encode()
+    (data / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert [row["text"] for row in catalog.open_text("toy")] == AWKWARD
+    assert catalog.locate("toy", "train").scanned == (len(AWKWARD), hashlib.sha256(content).hexdigest())
+
+
+def test_line_ends_and_a_byte_order_mark_are_not_content(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_bytes("\ufefftext\ttranslation\r\na\tb\r\nc\td".encode())
+    source = own_source(path)
+    assert list(source.read(["translation", "text"])) == [("b", "a"), ("d", "c")]
+    assert source.location(2).endswith("t.tsv:3")
+
+
+def test_columns_without_header_are_taken_in_the_entrys_order(toy):
+    data = toy("toy", '[local]\nheader = false\n[splits.train]\npath = "t.tsv"\nrows = 2\n', columns='["text", "de"]')
+    (data / "t.tsv").write_text("one\teins\ntwo\tzwei\n")
+    source = catalog.locate("toy", "train")
+    assert list(source.read(["de"])) == [("eins",), ("zwei",)]
+    assert list(source.read(["text", "de"])) == [("one", "eins"), ("two", "zwei")]
+    assert source.location(2).endswith("t.tsv:2")
+    with refuses("data.missing_column", "'fr'"):
+        list(source.read(["fr"]))
+
+
+def test_columns_are_renamed_and_absent_ones_are_empty(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"sentence1": "a", "sentence2": "b", "score": 3.5}\n')
+    source = Source(catalog.PAIR_COLUMNS, (File(path, Layout(columns={"subset": ""})),))
+    assert list(source.read(catalog.PAIR_COLUMNS)) == [("", "3.5", "a", "b")]
+
+
+def test_all_joins_the_splits_in_order(toy):
+    data = toy("toy", "".join(f'[splits.{s}]\npath = "{s}.txt"\nrows = 2\n' for s in ("train", "dev")))
+    for split in ("train", "dev"):
+        (data / f"{split}.txt").write_text(f"{split} 1\n{split} 2\n")
+    assert [row["text"] for row in catalog.open_text("toy", "all")] == ["train 1", "train 2", "dev 1", "dev 2"]
+
+
+def test_a_file_that_is_not_utf8_or_cut_off_is_told(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_bytes(b"fine\n\xff\xfe\n")
+    with refuses("data.wrong_encoding", "t.txt:2"):
+        list(lines(path))
+    cut = tmp_path / "t.txt.gz"
+    cut.write_bytes(gzip.compress(b"a line\n" * 10_000)[:-20])
+    with refuses("data.damaged_file", cut):
+        list(lines(cut))
+    changed = bytearray(gzip.compress("".join(f"line {i}\n" for i in range(10_000)).encode()))
+    changed[2000:2100] = bytes(100)
+    cut.write_bytes(changed)
+    with refuses("data.damaged_file", cut):
+        list(lines(cut))
+    for name in ("t.doc", "t.parquet.gz"):
+        with refuses("data.unsupported_format", f"'{name}'"):
+            own_source(tmp_path / name)
+
+
+@pytest.mark.parametrize("line", ["not json", "[1]", '{"other": 1}', '{"text": null}', '{"text": ["a"]}'])
+def test_a_bad_json_line_is_told_with_its_number(tmp_path, line):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"text": "fine"}\n' + line + "\n")
+    with pytest.raises(CseError, match=r"t\.jsonl:2: "):
+        list(Source(("text",), (File(path),)).rows())
+
+
+def test_csv_cells_may_hold_newlines_and_short_rows_are_told(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text('sent0,sent1\n"a\nb",c\n"say ""x""",d\n')
+    source = Source(("text",), (File(path, Layout(columns={"text": "sent0"})),))
+    assert list(source.read(["text"])) == [("a\nb",), ('say "x"',)]
+    assert source.location(2).endswith("t.csv:4")
+    path.write_text("sent0,sent1\na,b\nc\n")
+    with refuses("data.malformed_row", "t.csv:3"):
+        list(source.read(["text"]))
+
+
+def test_parquet_is_read_and_counted(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.table({"sentence1": ["a", "b"], "score": [1, 2]}), path)
+    source = Source(("subset", "score", "sentence1"), (File(path, Layout(columns={"subset": ""})),), expected=2)
+    assert list(source.rows()) == [("", "1", "a"), ("", "2", "b")]
+    assert source.location(2).endswith("t.parquet: row 2")
+    assert source.digest == hashlib.sha256(b"1.0\ta\n2.0\tb\n").hexdigest() or source.kind == "text"
+
+
+def test_a_header_must_name_columns_once(tmp_path):
+    path = tmp_path / "t.tsv"
+    path.write_text("text\ttext\n")
+    with refuses("data.no_header", "t.tsv:1"):
+        own_source(path)
+
+
+def test_a_fingerprint_follows_the_content_not_the_wrapping(toy):
+    data = toy("toy", '[splits.train]\npath = "a.txt"\nrows = 1\n[splits.dev]\npath = "b.txt.gz"\nrows = 1\n')
+    (data / "a.txt").write_bytes(b"same\n")
+    (data / "b.txt.gz").write_bytes(gzip.compress(b"same\n"))
+    assert catalog.fingerprint("toy", "train") == catalog.fingerprint("toy", "dev")
+    (data / "a.txt").write_bytes(b"other\n")
+    assert catalog.fingerprint("toy", "train") != catalog.fingerprint("toy", "dev")
+
+
+def test_generated_pairs_are_found_without_any_file(monkeypatch):
+    monkeypatch.delenv("CSE_DATA", raising=False)
+    found = catalog.find("graded_pairs", "dev")
+    assert found is not None
+    assert found[0] == "generated"
+    made = catalog.read_pairs("graded_pairs", "dev")
+    assert len(made) == 1000
+    assert next(catalog.open_text("graded_pairs", "train")).keys() == {"text", "translation"}
+    assert catalog.fingerprint("graded_pairs", "dev") == catalog.fingerprint("graded_pairs", "dev")
+
+
+@pytest.mark.data
+def test_every_local_split_has_the_rows_the_catalog_says(data):
+    counted = {}
+    for name in catalog.names():
+        about = catalog.entry(name)
+        for split in about.splits:
+            if (found := catalog.find(name, split)) is not None and found[0] == "CSE_DATA":
+                assert found[1].known is True, (name, split)
+                counted[name, split] = about.splits[split].rows
+    files = [path for path in data.rglob("*") if path.suffix in (".tsv", ".txt", ".gz") and "wordnet" not in path.parts]
+    listed = {split.path for name in catalog.names() for split in catalog.entry(name).splits.values()}
+    assert {str(path.relative_to(data)) for path in files} <= listed
+    assert len(counted) >= len(files)
+    assert max(counted.values()) == 1_000_000
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr", "cstsb", "simclue"])
+def test_every_pair_set_is_read_whole(name):
+    about = catalog.entry(name)
+    made = catalog.read_pairs(name, "test")
+    assert len(made) == about.split("test").rows
+    low, high = (1, 5) if name == "sickr" else (0, 5)
+    assert all(low <= pair.score <= high and pair.first and pair.second for pair in made)
