@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GENERATED = ("docs/reference/", "docs/results/leaderboard.md", "tests/")
+SKIPPED = ("docs/reference/", "docs/results/leaderboard.md", "tests/", "registry/texts/", "registry/lexicons/")
+"""Generated pages, tests and data."""
 MASKED = re.compile(r"``.+?``|`[^`\n]*`|\]\([^)]*\)|https?://\S+|\{[^{}]*\}", re.DOTALL)
 
 
@@ -80,7 +81,7 @@ def _files(paths: list[str]) -> list[str]:
     return [
         name
         for name in sorted(set(listed))
-        if name.endswith((".py", ".md", ".toml")) and not name.startswith(GENERATED) and (ROOT / name).is_file()
+        if name.endswith((".py", ".md", ".toml", ".tsv")) and not name.startswith(SKIPPED) and (ROOT / name).is_file()
     ]
 
 
@@ -90,8 +91,10 @@ def _texts(file: str) -> Iterator[Text]:
         yield from _of_python(file, source)
     elif file.endswith(".md"):
         yield from _of_markdown(file, source)
-    else:
+    elif file.endswith(".toml"):
         yield from _of_toml(file, source)
+    elif file != ".ci/english.tsv":
+        yield from _of_tsv(file, source)
 
 
 def _of_python(file: str, source: str) -> Iterator[Text]:
@@ -133,8 +136,14 @@ def _of_toml(file: str, source: str) -> Iterator[Text]:
     for number, line in enumerate(source.split("\n"), 1):
         if "#" in line:
             yield Text(file, number, line[line.index("#") :].lstrip("# "))
-        if found := re.match(r'\s*(title|description|note|why|not_reproduced_because)\s*=\s*"(.*)"', line):
-            yield Text(file, number, found[2])
+        for value in re.findall(r'"((?:[^"\\]|\\.)* (?:[^"\\]|\\.)* (?:[^"\\]|\\.)*)"', line):
+            yield Text(file, number, value)
+
+
+def _of_tsv(file: str, source: str) -> Iterator[Text]:
+    for number, line in enumerate(source.split("\n"), 1):
+        for cell in line.split("\t"):
+            yield Text(file, number, cell)
 
 
 def _matches(text: Text, patterns: dict[str, re.Pattern[str]]) -> Iterator[tuple[str, int, str]]:
