@@ -181,39 +181,20 @@ class Observer(Protocol):
 
 
 class SilentObserver:
-    """Observer with one method per kind of event, which does nothing until a subclass overrides it."""
+    """Observer that ignores the events for which a subclass has no method, such as `stepped(step, loss, rate)`."""
 
     def observe(self, event: Event) -> None:
-        """Call the method with the name of the event."""
-        getattr(self, type(event).__name__.lower())(*vars(event).values())
-
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Receive `Preparing`."""
-
-    def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Receive `Downloading`."""
-
-    def started(self, run: RunInfo) -> None:
-        """Receive `Started`."""
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Receive `Stepped`."""
-
-    def scoring(self, what: str, share: float) -> None:
-        """Receive `Scoring`."""
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Receive `Evaluated`."""
+        """Call the method with the name of the event, if it exists, with the values of the event."""
+        method = getattr(self, type(event).__name__.lower(), None)
+        if method is not None:
+            method(*vars(event).values())
 
     def collapsed(self, text: str) -> None:
-        """Treat `Collapsed` as a warning."""
+        """Treat a collapse as a warning."""
         self.warned(text)
 
     def warned(self, text: str) -> None:
-        """Receive `Warned`."""
-
-    def stopped(self, run_id: str | None) -> None:
-        """Receive `Stopped`."""
+        """Receive a warning."""
 
 
 PLAIN_EVERY = 10.0
