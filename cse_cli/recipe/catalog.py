@@ -121,7 +121,7 @@ def _loaded_cells(study: Study, file: Path, key: str) -> tuple[CellFacts, ...]:
     loaded = [(cell, cell.resolved) for cell in cells(study) if cell.resolved is not None]
     found = tuple(CellFacts(replace(cell, resolved=None), tuple(requirements(recipe))) for cell, recipe in loaded)
     settings = (setting for cell, _ in loaded for setting in cell.overrides)
-    if not any("file" in setting for setting in settings):  # the key does not contain the paths of such files
+    if not any("file" in setting.path for setting in settings):  # the key does not contain the paths of such files
         to_cache(file, key, tuple[CellFacts, ...], found)
     return found
 

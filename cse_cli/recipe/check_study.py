@@ -68,7 +68,7 @@ def _check_repetitions(study: StudyTable, problems: Problems) -> None:
     for name, tried in study.grid.items():
         named.append([((STUDY, "grid", name, number), shown_value(value)) for number, value in enumerate(tried)])
     for keys, change in study.changes():
-        named.append([((*keys, "set", number), _path(text)) for number, text in enumerate(change.set)])
+        named.append([((*keys, "set", number), override.path) for number, override in enumerate(change.set)])
         named.append([((*keys, "unset", number), text) for number, text in enumerate(change.unset)])
     for items in named:
         seen: set[str] = set()
@@ -89,12 +89,8 @@ def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
     for name in study.grid:
         yield (STUDY, "grid", name), name
     for keys, change in study.changes():
-        for number, text in enumerate(change.set):
-            yield (*keys, "set", number), _path(text)
-
-
-def _path(assignment: str) -> str:
-    return assignment.partition("=")[0].strip()
+        for number, override in enumerate(change.set):
+            yield (*keys, "set", number), override.path
 
 
 def _scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:

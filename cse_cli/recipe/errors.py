@@ -140,7 +140,7 @@ def report(
             message = f"unknown {names[0]} '{path[0]}' of {names[1]}.{nearest(str(path[0]), known)}"
             problems.add("recipe.unknown_key", place, message, at_key=True)
         else:
-            problems.add("recipe.invalid_value", place, should_be(details))
+            problems.add(kind if kind.startswith("recipe.") else "recipe.invalid_value", place, should_be(details))
     return {str(path[0]) for path in grouped if path}
 
 
