@@ -134,9 +134,11 @@ def _locate(error: CseError, spec: _Spec, problems: Problems) -> list[Problem]:
 
 def _specs(study: Study) -> Iterator[_Spec]:
     """Yield the cells row by row. The recipe of the last layer of settings that names one is used."""
-    columns = [((STUDY, "columns", number), column) for number, column in enumerate(study.columns)]
+    columns: list[tuple[Keys, Column | None]] = [((), None)]
+    if study.columns:
+        columns = [((STUDY, "columns", number), column) for number, column in enumerate(study.columns)]
     for keys, row in _rows(study):
-        for column_keys, column in columns or [((), None)]:
+        for column_keys, column in columns:
             layers: list[tuple[Keys, Change]] = [((STUDY,), study), (keys, row)]
             if column is not None:
                 layers.append((column_keys, column))
@@ -159,12 +161,9 @@ def _rows(study: Study) -> Iterator[tuple[Keys, Row]]:
     for number, row in enumerate(study.rows):
         yield (STUDY, "rows", number), row
     for combination in itertools.product(*study.grid.values()) if study.grid else ():
-        pairs = list(zip(study.grid, combination, strict=True))
-        settings = tuple(Override.of(path, value) for path, value in pairs)
-        texts = (
-            f"{path}={value}" if isinstance(value, str) else f"{path}={json.dumps(value)}" for path, value in pairs
-        )
-        yield (STUDY, "grid"), Row(row=", ".join(texts), set=settings)
+        texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in combination)
+        label = ", ".join(f"{path}={text}" for path, text in zip(study.grid, texts, strict=True))
+        yield (STUDY, "grid"), Row(row=label, set=tuple(map(Override.of, study.grid, combination)))
 
 
 def _labels(keys: Keys, change: Change) -> Iterator[tuple[str, Keys]]:
