@@ -11,11 +11,11 @@ import pytest
 
 from cse_cli.core.paths import cache
 from cse_cli.recipe import cached, catalog
+from cse_cli.recipe.cached import Installed, installed
 from cse_cli.recipe.catalog import cell_facts, component_facts, recipe_facts
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.describe import full
 from cse_cli.recipe.files import all_recipes
-from cse_cli.recipe.installed import Installed, installed
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.study import load_study
@@ -53,7 +53,7 @@ def served(monkeypatch):
 
     def get(function, *arguments):
         with monkeypatch.context() as patch:
-            for name in ("_loaded_facts", "_loaded_cells", "_registered"):
+            for name in ("_load_facts", "_load_cells", "_load_components"):
                 patch.setattr(catalog, name, fail)
             return function(*arguments)
 
@@ -186,7 +186,7 @@ def test_the_key_changes_with_a_file_of_the_registry(key, monkeypatch, tmp_path)
     file = tmp_path / "registry" / "losses" / "info_nce.py"
     file.parent.mkdir(parents=True)
     file.write_text("temperature = 0.05\n")
-    monkeypatch.setattr("cse_cli.recipe.installed._OWN", (tmp_path / "registry",))
+    monkeypatch.setattr("cse_cli.recipe.cached._OWN", (tmp_path / "registry",))
     before = compute()
     file.write_text("temperature = 0.07\n")
     assert compute() != before
