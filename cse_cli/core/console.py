@@ -40,13 +40,7 @@ from cse_cli.core.terminal import printable, unfiltered
 
 
 class Console(RichConsole):
-    """Rich console that escapes the control characters of texts.
-
-    Args:
-        stderr: Whether to write to stderr instead of stdout.
-        file: File to write to instead.
-        settings: Settings of Rich's console.
-    """
+    """Rich console that escapes the control characters of texts."""
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, **settings: Any) -> None:
         super().__init__(file=unfiltered(file or (sys.stderr if stderr else sys.stdout)), stderr=stderr, **settings)
@@ -59,20 +53,7 @@ class Console(RichConsole):
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Header of a run, printed before the first step.
-
-    Args:
-        recipe: Name of the recipe.
-        title: Title of the recipe.
-        seed: Seed.
-        device: Name of the device.
-        precision: Precision of the forward pass.
-        run_id: ID of the run.
-        home: State directory.
-        steps: Number of steps of the training.
-        done: Number of steps before a resume.
-        sentences: Number of rows of the training text.
-    """
+    """Header of a run. `done` steps precede a resume, and `sentences` is the number of rows of the training text."""
 
     recipe: str
     title: str

@@ -93,11 +93,9 @@ recorded. "anytime": not fixed, so that the test must hold at any number.
 
 
 class Plan(BaseModel):
-    """Seeds that were planned together, before the first of them started.
+    """Seeds in ascending order that were planned together, before the first of them started.
 
-    Args:
-        seeds: All planned seeds, in ascending order.
-        made: Time of the plan. A run that started earlier does not belong to it.
+    A run that started before the plan was made does not belong to it.
     """
 
     model_config = ConfigDict(frozen=True)

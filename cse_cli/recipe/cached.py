@@ -64,12 +64,7 @@ def _digest(key: str, content: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Installed:
-    """The installed code.
-
-    Args:
-        key: Digest of the versions, of the path, size and time of every file, and of all plug-ins.
-        changed: Time of the last change of a file, in seconds since the epoch.
-    """
+    """A digest of the installed code, and the time of its last change in seconds since the epoch."""
 
     key: str
     changed: float

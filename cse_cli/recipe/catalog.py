@@ -27,13 +27,11 @@ class RecipeFacts:
     """Facts about a recipe.
 
     Args:
-        path: Absolute path of the file.
-        title: Title. If the recipe is invalid, the title in its own file.
+        title: Title of the recipe. If the recipe is invalid, the title in its own file.
         language: Language. Empty if the recipe is invalid.
-        paper: Reported result that the recipe reproduces.
         settings: `Recipe.hash()`. Empty if the recipe is invalid.
+        paper: Reported result that the recipe reproduces.
         resolved: `Recipe.resolved()`, with lists for tuples. Empty if the recipe is invalid.
-        requirements: Models, data sets and files that the recipe requires.
         error: Message with every problem. Empty if the recipe is valid.
     """
 

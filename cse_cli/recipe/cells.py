@@ -25,9 +25,7 @@ class Cell:
     """A recipe with its settings, and the row and columns that its scores fill.
 
     Args:
-        row: Name of the row.
         columns: Names of the columns. Empty if the runs fill all columns.
-        recipe: Name or path of the recipe.
         overrides: Settings of the study, its row and its columns.
         unset: Dotted keys to remove, as in `--unset`.
         hash: `Recipe.hash()`, which identifies the finished runs.
@@ -59,11 +57,6 @@ def cell_tag(study: Study, cell: Cell) -> str:
 
 def cells(study: Study, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> list[Cell]:
     """Return the cells of a study row by row, with validated recipes.
-
-    Args:
-        study: Study.
-        overrides: Overrides for every cell, as in `--set`.
-        unset: Dotted keys to remove from every cell.
 
     Raises:
         RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.

@@ -144,11 +144,6 @@ def check_names_in_recipes(study: Study, made: Sequence[tuple[Column | None, Rec
     """Report scores and axes that the recipes of a study do not have.
 
     A name in a column must exist in the recipes of this column, other names in at least one recipe.
-
-    Args:
-        study: Study.
-        made: Column and recipe of each cell.
-        problems: Collection to which problems are added.
     """
     recipes = [recipe for _, recipe in made]
     named: list[tuple[Keys, str | None, Check, Sequence[Recipe]]] = [

@@ -38,7 +38,6 @@ class Problem:
     Args:
         where: `file:line:column`, or the `--set` option that set the value. Empty if the value has no place.
         keys: Dotted path of the value. Empty for the whole file.
-        message: Description of the problem, with a suggestion.
         code: Stable identifier, such as "recipe.unknown_key".
     """
 
@@ -78,14 +77,7 @@ class Problems:
     _found: dict[Problem, None] = field(default_factory=dict)
 
     def add(self, code: str, keys: Keys, message: str, *, at_key: bool = False) -> None:
-        """Add one problem.
-
-        Args:
-            code: Stable identifier, such as "recipe.unknown_key".
-            keys: Path of the wrong value, or of the table that lacks a value.
-            message: Description of the problem.
-            at_key: Whether the key is wrong, and not its value.
-        """
+        """Add the problem of a value, or of its key if `at_key`. A missing value has the path of its table."""
         where = "" if self.origins is None else self.origins.where(keys, at_key=at_key)
         self._found[Problem(where, dotted(keys), message, code)] = None
 

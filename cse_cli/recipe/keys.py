@@ -36,13 +36,7 @@ def parse_dotted(text: str) -> tuple[str, ...] | None:
 
 
 def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
-    """Yield the path and value of everything in nested tables that is not a table.
-
-    Args:
-        value: Table, or any value.
-        keys: Path of `value`.
-        arrays: Whether to descend into arrays, too.
-    """
+    """Yield the path and value of everything in nested tables, and with `arrays` in arrays, that is not a table."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from leaves(inner, (*keys, key), arrays=arrays)

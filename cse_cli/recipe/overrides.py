@@ -24,7 +24,6 @@ class Override:
     Args:
         keys: Path as written. Positions in arrays are strings.
         value: New value. Ignored if `unset` is true.
-        label: Name of the override in messages.
         unset: Whether the key is removed.
     """
 

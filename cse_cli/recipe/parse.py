@@ -181,13 +181,7 @@ def check_parameters(
 ) -> dict[str, Any]:
     """Return the value of every parameter of a component, with a default in place of each wrong value.
 
-    Args:
-        what: Name of the component in messages, such as "loss 'info_nce'".
-        entry: Component.
-        given: Parameters of the table.
-        keys: Path of the table.
-        problems: Collection to which wrong values are added.
-        own: Further valid keys of the table, which belong to the recipe.
+    `what` names the component in messages. Keys in `own` belong to the recipe and are valid, too.
     """
     fields = entry.parameters.model_fields
     try:

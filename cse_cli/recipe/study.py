@@ -201,11 +201,7 @@ def studies_of(paper_key: str, identifier: str) -> list[Study]:
 
 
 def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
-    """Return the table of a study without validating its recipes.
-
-    Args:
-        path: Path of the file.
-        with_paper: Whether to compare it with the paper's table.
+    """Return the table of a study without validating its recipes. `with_paper` compares it with the paper's table.
 
     Raises:
         RecipeError: If the study cannot be read or is invalid.

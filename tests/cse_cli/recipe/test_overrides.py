@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.recipe.load import load, with_value
+from cse_cli.recipe.load import Override, changed, load
 from tests.support.errors import refuses
 
 
@@ -98,18 +98,18 @@ def test_several_mistakes_at_once():
 
 def test_with_value_changes_one_value():
     loaded = load("ifcl_en", ["train.seed=3"])
-    other = with_value(loaded, "queue.length", 512)
+    other = changed(loaded, [Override.of("queue.length", 512)])
     assert other.recipe.queue is not None
     assert loaded.recipe.queue is not None
     assert (other.recipe.queue.params["length"], loaded.recipe.queue.params["length"]) == (512, 416)
     assert other.recipe.train.seed == 3
     assert other.recipe.hash() != loaded.recipe.hash()
-    assert with_value(other, "queue.length", 416).recipe == loaded.recipe
+    assert changed(other, [Override.of("queue.length", 416)]).recipe == loaded.recipe
 
 
 def test_with_value_validates():
     loaded = load("ifcl_en")
     with refuses("recipe.invalid_value", "--set queue.length: ", '"512"'):
-        with_value(loaded, "queue.length", "512")
+        changed(loaded, [Override.of("queue.length", "512")])
     with refuses("recipe.unknown_key", "Did you mean 'length'"):
-        with_value(loaded, "queue.lenght", 512)
+        changed(loaded, [Override.of("queue.lenght", 512)])
