@@ -8,7 +8,6 @@ import pytest
 
 from cse_cli.data.check import check_file
 from cse_cli.recipe.cells import Cell, cell_tag, cells
-from cse_cli.recipe.completion import complete_kind, complete_recipe, complete_recipe_or_study, complete_study
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, is_study
 from cse_cli.recipe.load import load
@@ -177,11 +176,3 @@ def test_a_broken_study_is_listed_too(folder, capsys):
     (folder / "recipes" / "odd.toml").write_text('[study]\ntitle = "[red]Odd"\n')
     _, out, _ = cse("list", "studies", capsys=capsys)
     assert "[red]Odd (not valid: see `cse check`)" in out
-
-
-def test_completion(home):
-    offered = [name for name, _ in complete_recipe_or_study("studies/ifcl_q")]
-    assert offered == ["studies/ifcl_queue_length"] == [name for name, _ in complete_study("studies/ifcl_q")]
-    assert complete_recipe("studies/ifcl_q") == []
-    assert complete_recipe_or_study("simcse_en_r")[0][0] == "simcse_en_roberta"
-    assert complete_kind("stu") == ["studies"]
