@@ -213,12 +213,7 @@ def wrap_words(text: str, width: int) -> str:
 
 
 class Screen(SilentObserver):
-    """Display of runs on stderr: a progress bar on a terminal, otherwise lines. Use it as a context manager.
-
-    Args:
-        console: Console to use instead of stderr.
-        quiet: Whether to print only errors.
-    """
+    """Display of runs on stderr: a progress bar on a terminal, otherwise lines. Use it as a context manager."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, highlight=False, emoji=False, quiet=quiet)

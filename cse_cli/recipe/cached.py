@@ -16,7 +16,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -29,8 +29,10 @@ _HERE = Path(__file__).resolve().parent
 _OWN = (_HERE, _HERE.parents[1] / "registry")
 _adapter = cache(TypeAdapter)
 
+T = TypeVar("T")
 
-def cached(name: str, key: str, kind: Any, compute: Callable[[], Any]) -> Any:
+
+def cached(name: str, key: str, kind: Any, compute: Callable[[], T]) -> T:
     """Return a value from the cache, or compute it and write it to the cache.
 
     It is not written if the installed code is not the loaded one, or if a plug-in is broken.
@@ -45,7 +47,8 @@ def cached(name: str, key: str, kind: Any, compute: Callable[[], Any]) -> Any:
     with suppress(OSError, ValueError):
         digest, content = file.read_bytes().split(b"\n", 1)
         if digest == _digest(key, content):
-            return _adapter(kind).validate_json(content)
+            found: T = _adapter(kind).validate_json(content)
+            return found
     value = compute()
 
     from cse_cli.recipe.describe import broken_plugins

@@ -61,8 +61,7 @@ def recipe_facts(name_or_path: str) -> RecipeFacts:
         key = _key_of(read_chain(path))
     except CseError as error:
         return RecipeFacts(path, title(path), error=str(error))
-    found: RecipeFacts = cached(_name_in_cache("recipes", path), key, RecipeFacts, lambda: _load_facts(path))
-    return found
+    return cached(_name_in_cache("recipes", path), key, RecipeFacts, lambda: _load_facts(path))
 
 
 def _load_facts(path: Path) -> RecipeFacts:
@@ -100,8 +99,7 @@ def cell_facts(study: Study) -> tuple[CellFacts, ...]:
         return _load_cells(study)
     chains = [read_chain(study.path, study=True), *(read_chain(find(name)) for name in recipes_of(study))]
     name, key = _name_in_cache("studies", study.path.absolute()), "\0".join(map(_key_of, chains))
-    found: tuple[CellFacts, ...] = cached(name, key, tuple[CellFacts, ...], lambda: _load_cells(study))
-    return found
+    return cached(name, key, tuple[CellFacts, ...], lambda: _load_cells(study))
 
 
 def _load_cells(study: Study) -> tuple[CellFacts, ...]:
@@ -145,7 +143,7 @@ class ComponentFacts:
 
 def component_facts() -> ComponentFacts:
     """Return the facts about all registered components."""
-    facts: ComponentFacts = cached("components", "", ComponentFacts, _load_components)
+    facts = cached("components", "", ComponentFacts, _load_components)
     for document in facts.every:
         path, here = Path(document["file"]), Path.cwd()
         document["file"] = os.path.relpath(path, here) if path.is_relative_to(here) else str(path)

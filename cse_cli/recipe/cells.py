@@ -26,10 +26,7 @@ class Cell:
 
     Args:
         columns: Names of the columns. Empty if the runs fill all columns.
-        overrides: Settings of the study, its row and its columns.
-        unset: Dotted keys to remove, as in `--unset`.
         hash: `Recipe.hash()`, which identifies the finished runs.
-        resolved: Recipe with its settings, or None if it is not loaded.
     """
 
     row: str
@@ -92,8 +89,6 @@ class _Spec:
     """A cell whose recipe is not loaded, and its places in the study.
 
     Args:
-        cell: Cell with its settings and without a hash.
-        column: Column of the cell, if the study has columns.
         keys: Path of its row.
         recipe_keys: Path of the name of its recipe.
         labels: Label of each setting in the messages of the recipe → path of the setting in the study.
@@ -185,13 +180,7 @@ def paper_table(study: Study) -> Table | None:
 
 
 def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[Result]]) -> Values:
-    """Return the scores of every cell.
-
-    Args:
-        study: Study.
-        cells: Cells of the study.
-        results: Recipe hash → results of finished runs, one for each seed.
-    """
+    """Return the scores of every cell. `results` maps the hash of a recipe to its finished runs, one for each seed."""
     table = paper_table(study)
     found: Values = {cell.row: {} for cell in cells}
     for cell in cells:

@@ -67,11 +67,7 @@ class RecipeError(CseError):
 
 @dataclass
 class Problems:
-    """Collection of the problems of a recipe or study while it is checked.
-
-    Args:
-        origins: Files of the recipe or study, or None if its values have no place.
-    """
+    """Collection of the problems of a recipe or study while it is checked."""
 
     origins: Origins | None = None
     _found: dict[Problem, None] = field(default_factory=dict)
@@ -111,13 +107,7 @@ def report(
 ) -> set[str]:
     """Add every error of a validated table to `problems`, and return the wrong keys of the table.
 
-    Args:
-        error: Error of pydantic.
-        table: Content of the table.
-        keys: Path of the table.
-        known: Valid keys.
-        names: Names of a key and of the table in messages, such as ("parameter", "loss 'info_nce'").
-        problems: Collection to which the errors are added.
+    `names` are those of a key and of the table in messages, such as ("parameter", "loss 'info_nce'").
     """
     grouped: dict[Keys, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
