@@ -80,9 +80,7 @@ def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problem
 
 
 def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
-    if name not in catalog.names():
-        hint = nearest(name, catalog.names())
-        problems.add("recipe.unknown_dataset", keys, f"unknown dataset '{name}'.{hint}")
+    if not problems.known("dataset", name, catalog.names(), keys):
         return False
     try:
         catalog.entry(name).split(split)

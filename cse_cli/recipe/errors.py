@@ -77,6 +77,16 @@ class Problems:
         where = "" if self.origins is None else self.origins.where(keys, at_key=at_key)
         self._found[Problem(where, dotted(keys), message, code)] = None
 
+    def known(
+        self, what: str, name: str, names: Iterable[str], keys: Keys, *, owner: str = "", at_key: bool = False
+    ) -> bool:
+        """Add a problem if a name does not exist, and return whether it exists."""
+        names = list(names)
+        if name not in names:
+            message = f"{owner} has no {what} '{name}'" if owner else f"unknown {what} '{name}'"
+            self.add(f"recipe.unknown_{what}", keys, f"{message}.{nearest(name, names)}", at_key=at_key)
+        return name in names
+
     @property
     def found(self) -> list[Problem]:
         """All problems in the order of the files."""
