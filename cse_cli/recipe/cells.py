@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.check_study import check_names_in_recipes
 from cse_cli.recipe.errors import Problem, Problems, RecipeError
-from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.keys import Keys, inline
 from cse_cli.recipe.load import STUDY, LoadedRecipe, WrittenRecipe, changed, load, read
 from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.schema import Recipe
@@ -149,7 +148,7 @@ def _rows(study: Study) -> Iterator[tuple[Keys, Row]]:
     for number, row in enumerate(study.rows):
         yield (STUDY, "rows", number), row
     for combination in itertools.product(*study.grid.values()) if study.grid else ():
-        texts = (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in combination)
+        texts = (value if isinstance(value, str) else inline(value) for value in combination)
         label = ", ".join(f"{path}={text}" for path, text in zip(study.grid, texts, strict=True))
         yield (STUDY, "grid"), Row(row=label, set=tuple(map(Override.of, study.grid, combination)))
 

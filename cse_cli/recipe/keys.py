@@ -35,6 +35,15 @@ def parse_dotted(text: str) -> tuple[str, ...] | None:
     return tuple(keys) if table == 0 else None
 
 
+def inline(value: Any) -> str:
+    """Return a value as TOML on one line, as `--set` reads it."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{dotted((key,))} = {inline(inner)}' for key, inner in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(inline, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
     """Yield the path and value of everything in nested tables, and with `arrays` in arrays, that is not a table."""
     if isinstance(value, Mapping):

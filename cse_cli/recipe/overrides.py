@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cse_cli.recipe.errors import Problem, RecipeError
-from cse_cli.recipe.keys import Keys, dotted, parse_dotted
+from cse_cli.recipe.keys import Keys, dotted, inline, parse_dotted
 
 _COMPONENT_SECTIONS = ("encoders", "losses", "evaluators")
 _OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
@@ -69,7 +68,7 @@ class Override:
         return dotted(self.keys)
 
     def __str__(self) -> str:
-        return f"{self.path}={json.dumps(self.value, ensure_ascii=False)}"
+        return f"{self.path}={inline(self.value)}"
 
 
 def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] = ()) -> list[Override]:

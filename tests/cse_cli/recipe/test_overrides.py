@@ -90,6 +90,12 @@ def test_unset_of_what_is_not_there():
         load("simcse_en", unset=["foo.bar"])
 
 
+@pytest.mark.parametrize("value", [1e-05, True, "a 'b' \\ ä", [1, [2.5]], {"name": "x", "a b": [{"c": {}}]}])
+def test_the_text_of_an_override_has_its_value(value):
+    override = Override.of('losses."a b"', value)
+    assert Override.parse(str(override)) == override
+
+
 def test_several_mistakes_at_once():
     with pytest.raises(RecipeError) as caught:
         load("simcse_en", ["a", "b"])
