@@ -133,18 +133,17 @@ class Evaluated(Event):
 
 
 @dataclass(frozen=True)
-class Collapsed(Event):
-    """Collapse of the embeddings, reported once per run."""
-
-    needs_reply = True
-    text: str
-
-
-@dataclass(frozen=True)
 class Warned(Event):
     """Warning for the user."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Collapsed(Warned):
+    """Collapse of the embeddings, reported once per run."""
+
+    needs_reply = True
 
 
 @dataclass(frozen=True)
@@ -165,17 +164,11 @@ class SilentObserver:
     """Observer that ignores the events for which a subclass has no method, such as `stepped(step, loss, rate)`."""
 
     def observe(self, event: Event) -> None:
-        """Call the method with the name of the event, if it exists, with the values of the event."""
-        method = getattr(self, type(event).__name__.lower(), None)
+        """Call the method with the name of the event, or of its base class, with the values of the event."""
+        names = (kind.__name__.lower() for kind in type(event).__mro__)
+        method = next((getattr(self, name) for name in names if hasattr(self, name)), None)
         if method is not None:
             method(*vars(event).values())
-
-    def collapsed(self, text: str) -> None:
-        """Treat a collapse as a warning."""
-        self.warned(text)
-
-    def warned(self, text: str) -> None:
-        """Receive a warning."""
 
 
 PLAIN_EVERY = 10.0

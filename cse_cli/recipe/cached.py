@@ -1,7 +1,7 @@
 """A cache of facts about recipes and components, so that commands that only read do not import torch.
 
 A file of the cache is valid for one state of the installed code, whose digest is computed without importing it. A
-damaged file is ignored, and so is a read-only directory. With a cold cache, `cse list` takes about seven times as long.
+damaged file is ignored, and so is a read-only directory. Without the cache, `cse list` takes 5 to 7 times as long.
 """
 
 from __future__ import annotations
