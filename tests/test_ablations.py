@@ -37,7 +37,7 @@ def trained(study: str) -> list[Cell]:
 
 def _without_numbers(cell: Cell) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Return what a setting has in common with those that differ from it by a number alone."""
-    changes = tuple(re.sub(r"=-?[\d.]+(e-?\d+)?$", "=", text) for text in cell.overrides)
+    changes = tuple(re.sub(r"=-?[\d.]+(e-?\d+)?$", "=", str(one)) for one in cell.overrides)
     return cell.recipe, changes, tuple(cell.unset)
 
 
@@ -65,7 +65,7 @@ def test_five_steps(study, parts, home):
 
 
 def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
-    own = [text for text in setting.overrides if not text.startswith("evaluators.")]  # nothing is scored
+    own = [one for one in setting.overrides if one.keys[0] != "evaluators"]  # nothing is scored
     changed, dropped = parts.options(load(setting.recipe, own, setting.unset).recipe)
     # The row's own settings come last: what it sweeps is not shrunk.
     whole = [*own, *changed, *own, f"train.steps={STEPS}", "evaluate.eval_on_start=false"]

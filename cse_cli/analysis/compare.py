@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from cse_cli.analysis.circumstances import find_circumstances, find_notes
+from cse_cli.analysis.headlines import main_metric, metric_value
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
 from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
 from cse_cli.analysis.verdict import Finding, verdict
@@ -17,7 +18,7 @@ from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import Corrected, judge_together
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import Result, main_metric, metric_value
+from cse_cli.core.results import Result
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from registry.errors import CseError
 from registry.papers import AVERAGE

@@ -10,8 +10,9 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel
 
+from cse_cli.analysis.headlines import metric_value
 from cse_cli.core.correlated import steiger, williams
-from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, metric_value, read_series
+from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, read_series
 from cse_cli.core.stats import LEVEL
 from cse_cli.runs.record import folder_of
 from registry.errors import UnknownNameError, suggestion

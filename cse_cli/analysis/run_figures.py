@@ -19,9 +19,10 @@ from cse_cli.analysis.figures import (
     task_bars,
     training_curve,
 )
+from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.core.plotting import Heading, metric_name, save_figures
-from cse_cli.core.results import STS_TASKS, Result, metric_value
+from cse_cli.core.results import STS_TASKS, Result
 from registry import papers
 from registry.papers import AVERAGE
 

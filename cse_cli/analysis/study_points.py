@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import fmean, stdev
 
+from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paper_tables import StudyRuns
-from cse_cli.core.results import Result, metric_value
+from cse_cli.core.results import Result
 from cse_cli.recipe.cells import Cell, paper_table
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting

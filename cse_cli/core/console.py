@@ -40,13 +40,7 @@ from cse_cli.core.terminal import printable, unfiltered
 
 
 class Console(RichConsole):
-    """Rich console that escapes the control characters of texts.
-
-    Args:
-        stderr: Whether to write to stderr instead of stdout.
-        file: File to write to instead.
-        settings: Settings of Rich's console.
-    """
+    """Rich console that escapes the control characters of texts."""
 
     def __init__(self, *, stderr: bool = False, file: IO[str] | None = None, **settings: Any) -> None:
         super().__init__(file=unfiltered(file or (sys.stderr if stderr else sys.stdout)), stderr=stderr, **settings)
@@ -59,20 +53,7 @@ class Console(RichConsole):
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Header of a run, printed before the first step.
-
-    Args:
-        recipe: Name of the recipe.
-        title: Title of the recipe.
-        seed: Seed.
-        device: Name of the device.
-        precision: Precision of the forward pass.
-        run_id: ID of the run.
-        home: State directory.
-        steps: Number of steps of the training.
-        done: Number of steps before a resume.
-        sentences: Number of rows of the training text.
-    """
+    """Header of a run. `done` steps precede a resume, and `sentences` is the number of rows of the training text."""
 
     recipe: str
     title: str
@@ -152,18 +133,17 @@ class Evaluated(Event):
 
 
 @dataclass(frozen=True)
-class Collapsed(Event):
-    """Collapse of the embeddings, reported once per run."""
-
-    needs_reply = True
-    text: str
-
-
-@dataclass(frozen=True)
 class Warned(Event):
     """Warning for the user."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Collapsed(Warned):
+    """Collapse of the embeddings, reported once per run."""
+
+    needs_reply = True
 
 
 @dataclass(frozen=True)
@@ -181,39 +161,14 @@ class Observer(Protocol):
 
 
 class SilentObserver:
-    """Observer with one method per kind of event, which does nothing until a subclass overrides it."""
+    """Observer that ignores the events for which a subclass has no method, such as `stepped(step, loss, rate)`."""
 
     def observe(self, event: Event) -> None:
-        """Call the method with the name of the event."""
-        getattr(self, type(event).__name__.lower())(*vars(event).values())
-
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Receive `Preparing`."""
-
-    def downloading(self, what: str, done: int, total: int | None) -> None:
-        """Receive `Downloading`."""
-
-    def started(self, run: RunInfo) -> None:
-        """Receive `Started`."""
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Receive `Stepped`."""
-
-    def scoring(self, what: str, share: float) -> None:
-        """Receive `Scoring`."""
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Receive `Evaluated`."""
-
-    def collapsed(self, text: str) -> None:
-        """Treat `Collapsed` as a warning."""
-        self.warned(text)
-
-    def warned(self, text: str) -> None:
-        """Receive `Warned`."""
-
-    def stopped(self, run_id: str | None) -> None:
-        """Receive `Stopped`."""
+        """Call the method with the name of the event, or of its base class, with the values of the event."""
+        names = (kind.__name__.lower() for kind in type(event).__mro__)
+        method = next((getattr(self, name) for name in names if hasattr(self, name)), None)
+        if method is not None:
+            method(*vars(event).values())
 
 
 PLAIN_EVERY = 10.0
@@ -251,12 +206,7 @@ def wrap_words(text: str, width: int) -> str:
 
 
 class Screen(SilentObserver):
-    """Display of runs on stderr: a progress bar on a terminal, otherwise lines. Use it as a context manager.
-
-    Args:
-        console: Console to use instead of stderr.
-        quiet: Whether to print only errors.
-    """
+    """Display of runs on stderr: a progress bar on a terminal, otherwise lines. Use it as a context manager."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, highlight=False, emoji=False, quiet=quiet)

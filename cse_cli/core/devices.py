@@ -37,12 +37,7 @@ def missing_memory(error: BaseException) -> str | None:
 
 @dataclass(frozen=True)
 class Compute:
-    """Device and precision of one process.
-
-    Args:
-        device: Device of its tensors.
-        precision: Precision of the forward pass. Losses are always fp32.
-    """
+    """Device of a process, and precision of its forward pass. Losses are always fp32."""
 
     device: torch.device
     precision: Precision
@@ -101,13 +96,11 @@ def _device(device: str) -> torch.device:
         return _own_cuda() if torch.cuda.is_available() else torch.device("cpu")
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
+    except RuntimeError:
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
         raise CseError(
             f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N", code="core.unknown_device"
-        ) from error
-    if chosen.type not in ("cpu", "cuda"):
-        raise CseError(
-            f"--device: '{device}' is not supported", "use auto, cpu, cuda or cuda:N", code="core.unknown_device"
         )
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if chosen.type == "cuda" and (chosen.index or 0) >= found:

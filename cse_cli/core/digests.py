@@ -34,7 +34,7 @@ def remembered(what: str, files: Sequence[Path], compute: Callable[[], str]) -> 
 
     Args:
         what: Name of the value, with everything except the files that it depends on.
-        files: Files. `remembered` reads only their status.
+        files: Files. Only their status is read.
         compute: Function that returns the value.
     """
     cache = paths.cache() / "digests.json"

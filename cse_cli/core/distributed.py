@@ -43,10 +43,6 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
 
     After a failure, the group is not destroyed, because this could wait for a crashed process. Exit instead.
 
-    Args:
-        here: Rank of this process.
-        device: Device as in `cse_cli.core.devices.choose`.
-
     Raises:
         CseError: If this process has no device, or another process has crashed.
     """
@@ -166,9 +162,7 @@ def shared(value: Any = None) -> Any:
 def gather_rows(local: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Return the (n, D) rows of each process, ordered by rank, on rank 0, and an empty list on the others.
 
-    Args:
-        local: Rows of this process, on the CPU.
-        sizes: Number of rows of each process.
+    `local` is on the CPU, and `sizes` contains the number of rows of each process.
     """
     padded = pad(local, (0, 0, 0, max(sizes) - len(local)))
     parts = [torch.empty_like(padded) for _ in sizes] if dist.get_rank() == 0 else None
@@ -200,12 +194,7 @@ _BROKEN = ("Connection closed by peer", "Connection reset by peer", "Broken pipe
 
 
 class LostRankError(RunFailedError):
-    """Another process of the run has ended. Its message is the cause.
-
-    Args:
-        message: Message of that process.
-        shown: Whether that process has printed it on this machine.
-    """
+    """Another process of the run has ended. Its message is the cause. `shown`: it was printed on this machine."""
 
     def __init__(self, message: str, shown: bool = False) -> None:
         super().__init__(message, "resume from the last checkpoint with `cse run --resume`", code="core.lost_rank")
@@ -214,12 +203,7 @@ class LostRankError(RunFailedError):
 
 @dataclass(frozen=True)
 class _Roster:
-    """List of the processes of a run that all of them can read.
-
-    Args:
-        store: Key-value store of the process group.
-        here: Rank of this process.
-    """
+    """List of the processes of a run that all of them can read."""
 
     store: Store
     here: ProcessRank

@@ -37,11 +37,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 def environment(recipe: Path | None = None) -> dict[str, Any]:
-    """Return versions, hardware, settings and every installed package, JSON-ready.
-
-    Args:
-        recipe: File whose repository provides the commit. Default: the working directory.
-    """
+    """Return versions, hardware, settings, installed packages, and the commit of the recipe's (or this) directory."""
     packages = _packages()
     return {
         "schema_version": 1,

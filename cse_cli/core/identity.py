@@ -21,10 +21,7 @@ class Difference:
     """One difference between two experiments.
 
     Args:
-        part: Part of the identity.
         name: Component or model, such as "losses.info_nce" or "encoders.bert". Empty for settings and text.
-        first: Digest in the first experiment. Empty if it has none.
-        second: Digest in the second experiment. Empty if it has none.
     """
 
     part: Literal["settings", "text", "weights", "code"]
@@ -67,15 +64,13 @@ class Identity(BaseModel):
 
     def differences(self, other: Identity) -> list[Difference]:
         """Return the differences. The list is empty if and only if both are the same experiment."""
-        return [*self._of_parts(other), *self._of_names(other)]
+        return list(self._differences(other))
 
-    def _of_parts(self, other: Identity) -> Iterator[Difference]:
+    def _differences(self, other: Identity) -> Iterator[Difference]:
         if self.settings != other.settings:
             yield Difference("settings", "", self.settings, other.settings)
         if self.text != other.text:
             yield Difference("text", "", self.text, other.text)
-
-    def _of_names(self, other: Identity) -> Iterator[Difference]:
         for part in ("weights", "code"):
             first, second = getattr(self, part), getattr(other, part)
             for name in sorted({*first, *second}):
@@ -93,11 +88,9 @@ recorded. "anytime": not fixed, so that the test must hold at any number.
 
 
 class Plan(BaseModel):
-    """Seeds that were planned together, before the first of them started.
+    """Seeds in ascending order that were planned together, before the first of them started.
 
-    Args:
-        seeds: All planned seeds, in ascending order.
-        made: Time of the plan. A run that started earlier does not belong to it.
+    A run that started before the plan was made does not belong to it.
     """
 
     model_config = ConfigDict(frozen=True)

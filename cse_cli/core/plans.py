@@ -13,13 +13,7 @@ ASSUMED = "assumed plan, given at analysis time, not recorded"
 
 @dataclass(frozen=True)
 class SeedPlan:
-    """Mode of the test for a group of runs.
-
-    Args:
-        mode: Mode of the test.
-        planned: Planned seeds in ascending order. Empty without a plan.
-        finished: Planned seeds that are finished.
-    """
+    """Mode of the test for a group of runs, with the planned seeds in ascending order and those that are finished."""
 
     mode: Mode
     planned: tuple[int, ...] = ()

@@ -56,13 +56,7 @@ _METRICS = {"spearman": "Spearman × 100", "pearson": "Pearson × 100"}
 
 @dataclass(frozen=True)
 class Heading:
-    """Heading of a figure.
-
-    Args:
-        title: Metric, data set and split.
-        subtitle: Method and seed.
-        note: Numbers that belong to the figure.
-    """
+    """Heading of a figure: metric, data set and split, then method and seed, then numbers."""
 
     title: str
     subtitle: str = ""
@@ -85,13 +79,7 @@ def figure_style() -> Iterator[None]:
 
 
 def new_figure(heading: Heading, width: float = COLUMN, height: float = 2.0) -> Figure:
-    """Return an empty figure below its heading.
-
-    Args:
-        heading: Heading of the figure.
-        width: Width in inches.
-        height: Height in inches, without the heading.
-    """
+    """Return an empty figure below its heading. Sizes are in inches, the height without the heading."""
     parts = ((heading.title, _TITLE, 15), (heading.subtitle, _SUBTITLE, 17), (heading.note, _SUBTITLE, 17))
     lines = [(line, looks) for text, looks, an_inch in parts for line in textwrap.wrap(text, int(width * an_inch))]
     whole = height + LINE * len(lines)
@@ -149,9 +137,7 @@ def as_svg(draw: Callable[[], Figure | None]) -> bytes:
 def save_figures(figures: Iterable[tuple[str, Figure]], directory: Path) -> list[Path]:
     """Write figures as NAME.svg and NAME.png and return the files. The same figure always gives the same bytes.
 
-    Args:
-        figures: Names and figures. They are drawn in the style of this project.
-        directory: Directory of the files. Created if there is a figure.
+    The figures are drawn in the style of this project. The directory is created if there is a figure.
     """
     files: list[Path] = []
     with figure_style():

@@ -29,13 +29,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True)
 class ProcessRank:
-    """One of several processes.
-
-    Args:
-        rank: Rank over all machines.
-        world: Number of processes on all machines.
-        local: Rank on its machine, which decides its device.
-    """
+    """Rank of a process over all machines, and on its own machine, which decides its device."""
 
     rank: int = 0
     world: int = 1
@@ -116,11 +110,7 @@ def run_rank_and_exit(work: Callable[[], int]) -> NoReturn:
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """End this process when its parent has ended, even if the parent was killed.
-
-    Args:
-        parent: Process ID of the parent, which may have ended already. Default: the current parent.
-    """
+    """End this process when its parent (default: the current one) has ended or was killed, even before this call."""
     started_by = parent or os.getppid()
 
     def watch() -> None:
@@ -180,9 +170,7 @@ _CLOCK_SECONDS = 2.0
 def is_alive(pid: int, started: str | None) -> bool:
     """Return whether a process of this machine is running.
 
-    Args:
-        pid: Process ID.
-        started: Start time in seconds, since process IDs are reused. None is not checked.
+    `started` is its start time in seconds, because process IDs are reused. None is not checked.
     """
     try:
         process = psutil.Process(pid)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -120,13 +119,7 @@ def plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, align
 
 
 def as_rich(table: Table, *, ruled: bool = False, gap: int = 2) -> RichTable:
-    """Return the table for a terminal, without caption and notes.
-
-    Args:
-        table: Table to print.
-        ruled: Whether to draw a line below the headings.
-        gap: Blanks between columns, at least one.
-    """
+    """Return the table for a terminal, without caption and notes. `gap` is the number of blanks between columns."""
     rich = RichTable(
         box=SIMPLE_HEAD if ruled else None, show_edge=False, pad_edge=False, padding=(0, gap - ruled, 0, 0)
     )
@@ -184,11 +177,6 @@ def _with_columns(table: Table, places: Sequence[int]) -> Table:
     return replace(table, headings=tuple(table.headings[place] for place in places), rows=rows, align=align)
 
 
-def fits(table: RichTable, width: int) -> bool:
-    """Return whether a table fits into this width without wrapping or cutting."""
-    return Console(width=10_000).measure(table).maximum <= width
-
-
 def as_markdown(table: Table) -> str:
     """Return a GitHub table with the notes below, without caption and final line break."""
     rule = ["---:" if kind == "r" else "---" for kind in table.alignment]
@@ -234,12 +222,7 @@ def as_tsv(table: Table) -> str:
 
 
 def as_latex(table: Table, remarks: Sequence[str] = ()) -> str:
-    """Return a `table` environment for booktabs, without a final line break.
-
-    Args:
-        table: Table to write.
-        remarks: Plain texts below the notes.
-    """
+    """Return a `table` environment for booktabs, with remarks below the notes, without a final line break."""
     columns = "".join("r" if kind == "r" else "l" for kind in table.alignment)
     heading = Row(table.label, tuple(map(Cell, table.headings)))
     return "\n".join(

@@ -19,11 +19,7 @@ def printable(text: str) -> str:
 
 
 class PlainStream:
-    """Text stream to a terminal that escapes control characters. Rich bypasses it to write its styles.
-
-    Args:
-        stream: Stream of the terminal.
-    """
+    """Text stream to a terminal that escapes control characters. Rich bypasses it to write its styles."""
 
     def __init__(self, stream: IO[str]) -> None:
         self.rich_proxied_file = stream

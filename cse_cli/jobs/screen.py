@@ -7,9 +7,10 @@ from types import TracebackType
 
 from rich.markup import escape
 
+from cse_cli.analysis.headlines import headlines
 from cse_cli.core.console import Console, Observer, RunInfo, Screen
 from cse_cli.core.formatting import duration
-from cse_cli.core.results import Result, headlines
+from cse_cli.core.results import Result
 from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.signals import Terminated
 from registry.errors import CseError

@@ -155,7 +155,7 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
             "row": cell.row,
             "columns": list(cell.columns),
             "recipe": cell.recipe,
-            "set": list(cell.overrides),
+            "set": list(map(str, cell.overrides)),
             "unset": list(cell.unset),
             "hash": cell.hash,
             "finished": [seed for seed in plan.seeds if (cell.hash, seed) in done],

@@ -10,11 +10,12 @@ from typing import Any
 
 from rich.text import Text
 
+from cse_cli.analysis.headlines import headlines, metric_value
 from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, duration
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import Result, Scores, headlines, metric_value
+from cse_cli.core.results import Result, Scores
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import Recipe

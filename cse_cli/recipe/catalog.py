@@ -1,24 +1,23 @@
-"""Facts about recipes and components from a cache, so that commands that only read do not import torch.
-
-The cache is in `cache()/catalog`: one file per recipe, one per study, and one for all components.
-"""
+"""Facts about recipes, studies and components, from the cache."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cse_cli.core.paths import cache
-from cse_cli.recipe.cached import entry_file, from_cache, key_of, to_cache
+from cse_cli.recipe.cached import cached
 from cse_cli.recipe.cells import Cell, cells, recipes_of
 from cse_cli.recipe.completion import KINDS
-from cse_cli.recipe.files import find, name_of, title
+from cse_cli.recipe.files import find, name_of, place_file, title
 from cse_cli.recipe.load import load, read_chain
 from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Paper
+from cse_cli.recipe.sources import Source
 from cse_cli.recipe.study import Study
 from registry.errors import CseError
 
@@ -28,13 +27,11 @@ class RecipeFacts:
     """Facts about a recipe.
 
     Args:
-        path: Absolute path of the file.
-        title: Title. If the recipe is invalid, the title in its own file.
+        title: Title of the recipe. If the recipe is invalid, the title in its own file.
         language: Language. Empty if the recipe is invalid.
-        paper: Reported result that the recipe reproduces.
         settings: `Recipe.hash()`. Empty if the recipe is invalid.
+        paper: Reported result that the recipe reproduces.
         resolved: `Recipe.resolved()`, with lists for tuples. Empty if the recipe is invalid.
-        requirements: Models, data sets and files that the recipe requires.
         error: Message with every problem. Empty if the recipe is valid.
     """
 
@@ -56,49 +53,36 @@ class RecipeFacts:
 def recipe_facts(name_or_path: str) -> RecipeFacts:
     """Return the facts about a recipe. If its file is missing or invalid, they contain an `error`.
 
-    Args:
-        name_or_path: Path that ends in `.toml`, or bare name such as "ifcl_en".
-
     Raises:
         UnknownNameError: If no recipe has this name.
     """
     path = find(name_or_path).absolute()
     try:
-        key = key_of(read_chain(path))
+        key = _key_of(read_chain(path))
     except CseError as error:
         return RecipeFacts(path, title(path), error=str(error))
-    file = entry_file("recipes", path)
-    return from_cache(file, key, RecipeFacts) or _loaded_facts(path, file, key)
+    return cached(_name_in_cache("recipes", path), key, RecipeFacts, lambda: _load_facts(path))
 
 
-def _loaded_facts(path: Path, file: Path, key: str) -> RecipeFacts:
-    """Validate a recipe, which imports all components, and write its facts to the cache."""
+def _load_facts(path: Path) -> RecipeFacts:
     try:
         recipe = load(str(path)).recipe
     except CseError as error:
-        facts = RecipeFacts(path, title(path), error=str(error))
-    else:
-        facts = RecipeFacts(
-            path=path,
-            title=recipe.title,
-            language=recipe.language,
-            paper=recipe.paper,
-            settings=recipe.hash(),
-            resolved=json.loads(json.dumps(recipe.resolved())),  # the same as from the cache
-            requirements=tuple(requirements(recipe)),
-        )
-    to_cache(file, key, RecipeFacts, facts)
-    return facts
+        return RecipeFacts(path, title(path), error=str(error))
+    return RecipeFacts(
+        path=path,
+        title=recipe.title,
+        language=recipe.language,
+        paper=recipe.paper,
+        settings=recipe.hash(),
+        resolved=json.loads(json.dumps(recipe.resolved())),  # the same as from the cache
+        requirements=tuple(requirements(recipe)),
+    )
 
 
 @dataclass(frozen=True)
 class CellFacts:
-    """Facts about a cell of a study.
-
-    Args:
-        cell: Cell without its recipe.
-        requirements: Models, data sets and files that its recipe requires.
-    """
+    """A cell of a study without its recipe, and what this recipe requires."""
 
     cell: Cell
     requirements: tuple[Requirement, ...]
@@ -110,20 +94,33 @@ def cell_facts(study: Study) -> tuple[CellFacts, ...]:
     Raises:
         RecipeError: If a recipe is invalid with its settings.
     """
-    file = entry_file("studies", study.path.absolute())
-    keys = [key_of(read_chain(find(name))) for name in recipes_of(study)]
-    key = "\0".join([key_of(read_chain(study.path, study=True)), *keys])
-    return from_cache(file, key, tuple[CellFacts, ...]) or _loaded_cells(study, file, key)
+    settings = [*study.grid, *(override.path for _, change in study.changes() for override in change.set)]
+    if any("file" in path for path in settings):  # a key does not contain the paths of such files
+        return _load_cells(study)
+    chains = [read_chain(study.path, study=True), *(read_chain(find(name)) for name in recipes_of(study))]
+    name, key = _name_in_cache("studies", study.path.absolute()), "\0".join(map(_key_of, chains))
+    return cached(name, key, tuple[CellFacts, ...], lambda: _load_cells(study))
 
 
-def _loaded_cells(study: Study, file: Path, key: str) -> tuple[CellFacts, ...]:
-    """Validate all recipes of a study, and write the facts about its cells to the cache."""
+def _load_cells(study: Study) -> tuple[CellFacts, ...]:
     loaded = [(cell, cell.resolved) for cell in cells(study) if cell.resolved is not None]
-    found = tuple(CellFacts(replace(cell, resolved=None), tuple(requirements(recipe))) for cell, recipe in loaded)
-    settings = (setting for cell, _ in loaded for setting in cell.overrides)
-    if not any("file" in setting for setting in settings):  # the key does not contain the paths of such files
-        to_cache(file, key, tuple[CellFacts, ...], found)
-    return found
+    return tuple(CellFacts(replace(cell, resolved=None), tuple(requirements(recipe))) for cell, recipe in loaded)
+
+
+def _name_in_cache(kind: str, path: Path) -> str:
+    return f"{kind}/{hashlib.sha256(str(path).encode()).hexdigest()[:32]}"
+
+
+def _key_of(sources: Sequence[Source]) -> str:
+    """Return a key of the files of a recipe or study, and of the paths where its data files are found."""
+    placed = [place_file(Path(name), source.path.parent) for source in sources for name in _data_files(source)]
+    return json.dumps([*((source.label, source.text) for source in sources), placed])
+
+
+def _data_files(source: Source) -> list[str]:
+    data = source.tables.get("data")
+    file = data.get("file") if isinstance(data, dict) else None
+    return [one for one in (file if isinstance(file, list) else [file]) if isinstance(one, str)]
 
 
 @dataclass(frozen=True)
@@ -146,19 +143,15 @@ class ComponentFacts:
 
 def component_facts() -> ComponentFacts:
     """Return the facts about all registered components."""
-    file = cache() / "catalog" / "components.json"
-    facts = from_cache(file, "", ComponentFacts) or _registered(file)
+    facts = cached("components", "", ComponentFacts, _load_components)
     for document in facts.every:
         path, here = Path(document["file"]), Path.cwd()
         document["file"] = os.path.relpath(path, here) if path.is_relative_to(here) else str(path)
     return facts
 
 
-def _registered(file: Path) -> ComponentFacts:
-    """Import all components, and write the facts about them to the cache."""
+def _load_components() -> ComponentFacts:
     from cse_cli.recipe.describe import broken_plugins, entries, full
 
     documents = {kind: [full(entry) for entry in entries(kind)] for kind in KINDS}
-    facts = ComponentFacts(documents, broken_plugins())
-    to_cache(file, "", ComponentFacts, facts)
-    return facts
+    return ComponentFacts(documents, broken_plugins())

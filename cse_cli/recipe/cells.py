@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.check_study import check_names_in_recipes
 from cse_cli.recipe.errors import Problem, Problems, RecipeError
-from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.keys import Keys, inline
 from cse_cli.recipe.load import STUDY, LoadedRecipe, WrittenRecipe, changed, load, read
-from cse_cli.recipe.overrides import Override
+from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.study import Change, Column, Row, Study, Value, origins_of
+from cse_cli.recipe.study import Change, Column, Row, Study, origins_of
 from registry import papers
 from registry.errors import CseError
 from registry.papers import AVERAGE, Table
@@ -25,19 +24,14 @@ class Cell:
     """A recipe with its settings, and the row and columns that its scores fill.
 
     Args:
-        row: Name of the row.
         columns: Names of the columns. Empty if the runs fill all columns.
-        recipe: Name or path of the recipe.
-        overrides: Overrides as in `--set`.
-        unset: Dotted keys to remove, as in `--unset`.
         hash: `Recipe.hash()`, which identifies the finished runs.
-        resolved: Recipe with its settings, or None if it is not loaded.
     """
 
     row: str
     columns: tuple[str, ...]
     recipe: str
-    overrides: tuple[str, ...]
+    overrides: tuple[Override, ...]
     unset: tuple[str, ...]
     hash: str
     resolved: Recipe | None = field(default=None, repr=False, compare=False)
@@ -49,7 +43,7 @@ class Cell:
 
     def load(self, seed: int) -> LoadedRecipe:
         """Return the recipe with its settings and a seed."""
-        return load(self.recipe, [*self.overrides, f"train.seed={seed}"], self.unset)
+        return load(self.recipe, [*self.overrides, Override.of("train.seed", seed)], self.unset)
 
 
 def cell_tag(study: Study, cell: Cell) -> str:
@@ -60,11 +54,6 @@ def cell_tag(study: Study, cell: Cell) -> str:
 def cells(study: Study, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> list[Cell]:
     """Return the cells of a study row by row, with validated recipes.
 
-    Args:
-        study: Study.
-        overrides: Overrides for every cell, as in `--set`.
-        unset: Dotted keys to remove from every cell.
-
     Raises:
         RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.
     """
@@ -72,20 +61,17 @@ def cells(study: Study, overrides: Sequence[str | Override] = (), unset: Sequenc
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(origins_of(study.path)), list[Problem]()
     written: dict[str, WrittenRecipe] = {}
+    given = parse_overrides(overrides)
     for spec in _specs(study):
-        cell = replace(
-            spec.cell,
-            overrides=(*spec.cell.overrides, *map(str, overrides)),
-            unset=tuple(dict.fromkeys([*spec.cell.unset, *unset])),
-        )
+        name, settings, removed = spec.cell.recipe, (*spec.cell.overrides, *given), _distinct(spec.cell.unset, unset)
         try:
-            written[cell.recipe] = written.get(cell.recipe) or read(cell.recipe)
-            recipe = changed(written[cell.recipe], cell.overrides, cell.unset).recipe
+            written[name] = written.get(name) or read(name)
+            recipe = changed(written[name], settings, removed).recipe
         except CseError as error:
             outside += _locate(error, spec, problems)
             continue
         recipes.append((spec.column, recipe))
-        found.append(replace(cell, hash=recipe.hash(), resolved=recipe))
+        found.append(replace(spec.cell, overrides=settings, unset=removed, hash=recipe.hash(), resolved=recipe))
     check_names_in_recipes(study, recipes, problems)
     if outside or problems.found:
         raise RecipeError([*dict.fromkeys(outside), *problems.found], STUDY)
@@ -102,8 +88,6 @@ class _Spec:
     """A cell whose recipe is not loaded, and its places in the study.
 
     Args:
-        cell: Cell with its settings and without a hash.
-        column: Column of the cell, if the study has columns.
         keys: Path of its row.
         recipe_keys: Path of the name of its recipe.
         labels: Label of each setting in the messages of the recipe → path of the setting in the study.
@@ -135,23 +119,28 @@ def _locate(error: CseError, spec: _Spec, problems: Problems) -> list[Problem]:
     return outside
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """Settings and their path in the study."""
-
-    keys: Keys
-    change: Change
-
-
 def _specs(study: Study) -> Iterator[_Spec]:
-    """Yield the cells row by row."""
-    columns = [((STUDY, "columns", number), column) for number, column in enumerate(study.columns)]
+    """Yield the cells row by row. The recipe of the last layer of settings that names one is used."""
+    columns: list[tuple[Keys, Column | None]] = [((), None)]
+    if study.columns:
+        columns = [((STUDY, "columns", number), column) for number, column in enumerate(study.columns)]
     for keys, row in _rows(study):
-        layers = [_Layer((STUDY,), study), _Layer(keys, row)]
-        if not columns:
-            yield _spec(study, row, layers, None)
-        for place, column in columns:
-            yield _spec(study, row, [*layers, _Layer(place, column)], column)
+        for column_keys, column in columns:
+            layers: list[tuple[Keys, Change]] = [((STUDY,), study), (keys, row)]
+            if column is not None:
+                layers.append((column_keys, column))
+            recipe_keys, recipe = next(((k, c.recipe) for k, c in reversed(layers) if c.recipe), ((STUDY,), ""))
+            beside = study.path.parent / recipe
+            cell = Cell(
+                row=row.row,
+                columns=() if column is None else column.names,
+                recipe=str(beside) if recipe.endswith(".toml") and beside.is_file() else recipe,
+                overrides=tuple(override for _, change in layers for override in change.set),
+                unset=_distinct(*(change.unset for _, change in layers)),
+                hash="",
+            )
+            labels = {label: place for k, change in layers for label, place in _labels(k, change)}
+            yield _Spec(cell, column, keys, (*recipe_keys, "recipe"), labels)
 
 
 def _rows(study: Study) -> Iterator[tuple[Keys, Row]]:
@@ -159,37 +148,22 @@ def _rows(study: Study) -> Iterator[tuple[Keys, Row]]:
     for number, row in enumerate(study.rows):
         yield (STUDY, "rows", number), row
     for combination in itertools.product(*study.grid.values()) if study.grid else ():
-        pairs = list(zip(study.grid, combination, strict=True))
-        label = ", ".join(f"{path}={value if isinstance(value, str) else _toml(value)}" for path, value in pairs)
-        yield (STUDY, "grid"), Row(row=label, set=tuple(f"{path}={_toml(value)}" for path, value in pairs))
+        texts = (value if isinstance(value, str) else inline(value) for value in combination)
+        label = ", ".join(f"{path}={text}" for path, text in zip(study.grid, texts, strict=True))
+        yield (STUDY, "grid"), Row(row=label, set=tuple(map(Override.of, study.grid, combination)))
 
 
-def _toml(value: Value) -> str:
-    return json.dumps(value, ensure_ascii=False)
+def _labels(keys: Keys, change: Change) -> Iterator[tuple[str, Keys]]:
+    """Yield the label of each setting in the messages of a recipe, and its path in the study."""
+    for number, override in enumerate(change.set):
+        place = (override.label.removeprefix("--set "),) if keys[-1] == "grid" else ("set", number)
+        yield override.label, (*keys, *place)
+    for number, path in enumerate(change.unset):
+        yield f"--unset {path}", (*keys, "unset", number)
 
 
-def _spec(study: Study, row: Row, layers: Sequence[_Layer], column: Column | None) -> _Spec:
-    """Return the cell with the settings of all layers. The recipe of the last layer that names one is used."""
-    named = next((layer for layer in reversed(layers) if layer.change.recipe), layers[0])
-    recipe = named.change.recipe or ""
-    beside = study.path.parent / recipe
-    labels: dict[str, Keys] = {}
-    for layer in layers:
-        for number, text in enumerate(layer.change.set):
-            path = text.partition("=")[0].strip()
-            in_grid = layer.keys[-1] == "grid"
-            labels[f"--set {path}"] = (*layer.keys, path) if in_grid else (*layer.keys, "set", number)
-        for number, text in enumerate(layer.change.unset):
-            labels[f"--unset {text}"] = (*layer.keys, "unset", number)
-    cell = Cell(
-        row=row.row,
-        columns=() if column is None else column.names,
-        recipe=str(beside) if recipe.endswith(".toml") and beside.is_file() else recipe,
-        overrides=tuple(text for layer in layers for text in layer.change.set),
-        unset=tuple(dict.fromkeys(text for layer in layers for text in layer.change.unset)),
-        hash="",
-    )
-    return _Spec(cell, column, layers[1].keys, (*named.keys, "recipe"), labels)
+def _distinct(*several: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(itertools.chain(*several)))
 
 
 Values = dict[str, dict[str, list[float]]]
@@ -205,13 +179,7 @@ def paper_table(study: Study) -> Table | None:
 
 
 def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[Result]]) -> Values:
-    """Return the scores of every cell.
-
-    Args:
-        study: Study.
-        cells: Cells of the study.
-        results: Recipe hash → results of finished runs, one for each seed.
-    """
+    """Return the scores of every cell. `results` maps the hash of a recipe to its finished runs, one for each seed."""
     table = paper_table(study)
     found: Values = {cell.row: {} for cell in cells}
     for cell in cells:

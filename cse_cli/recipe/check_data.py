@@ -17,13 +17,7 @@ _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path
 
 
 def check_data(recipe: Recipe, tables: Mapping[str, Any], problems: Problems) -> None:
-    """Report data sets, splits and columns that the catalog does not contain.
-
-    Args:
-        recipe: Recipe.
-        tables: Merged tables, which show the keys that are written.
-        problems: Collection to which problems are added.
-    """
+    """Report data sets, splits and columns that the catalog does not contain. `tables` shows which keys are written."""
     written = tables.get("data", {})
     written = written if isinstance(written, Mapping) else {"dataset": None}  # a wrong value has its own problem
     _check_section(recipe, written, problems)
@@ -86,9 +80,7 @@ def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problem
 
 
 def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
-    if name not in catalog.names():
-        hint = nearest(name, catalog.names())
-        problems.add("recipe.unknown_dataset", keys, f"unknown dataset '{name}'.{hint}")
+    if not problems.known("dataset", name, catalog.names(), keys):
         return False
     try:
         catalog.entry(name).split(split)

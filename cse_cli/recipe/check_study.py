@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from cse_cli.recipe.errors import Problems, nearest
@@ -12,7 +12,6 @@ from cse_cli.recipe.load import STUDY
 from cse_cli.recipe.paths import setting, values
 from cse_cli.recipe.schema import Recipe
 from registry import EVALUATORS, papers
-from registry.errors import UnknownNameError
 from registry.papers import AVERAGE
 from registry.validation import shown_value
 
@@ -68,7 +67,7 @@ def _check_repetitions(study: StudyTable, problems: Problems) -> None:
     for name, tried in study.grid.items():
         named.append([((STUDY, "grid", name, number), shown_value(value)) for number, value in enumerate(tried)])
     for keys, change in study.changes():
-        named.append([((*keys, "set", number), _path(text)) for number, text in enumerate(change.set)])
+        named.append([((*keys, "set", number), override.path) for number, override in enumerate(change.set)])
         named.append([((*keys, "unset", number), text) for number, text in enumerate(change.unset)])
     for items in named:
         seen: set[str] = set()
@@ -89,12 +88,8 @@ def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
     for name in study.grid:
         yield (STUDY, "grid", name), name
     for keys, change in study.changes():
-        for number, text in enumerate(change.set):
-            yield (*keys, "set", number), _path(text)
-
-
-def _path(assignment: str) -> str:
-    return assignment.partition("=")[0].strip()
+        for number, override in enumerate(change.set):
+            yield (*keys, "set", number), override.path
 
 
 def _scores(study: StudyTable) -> Iterator[tuple[Keys, str]]:
@@ -111,33 +106,23 @@ def check_paper(study: StudyTable, problems: Problems) -> None:
     if study.paper is None:
         return
     key, slash, identifier = study.paper.partition("/")
-    try:
-        paper = papers.load(key)
-    except UnknownNameError:
-        message = f"unknown paper '{key}'.{nearest(key, papers.names())}"
-        problems.add("recipe.unknown_paper", (STUDY, "paper"), message)
+    if not problems.known("paper", key, papers.names(), (STUDY, "paper")):
         return
+    paper = papers.load(key)
     known = [*paper.tables, *paper.figures]
     if identifier not in known:
         message = f"paper '{key}' has no table or figure '{identifier}'" if slash else 'should be "key/table"'
         problems.add("recipe.unknown_table", (STUDY, "paper"), f"{message}.{nearest(identifier, known)}")
     elif identifier in paper.tables:
         table = paper.tables[identifier]
-        rows = [((STUDY, "rows", number, "row"), row.row) for number, row in enumerate(study.rows)]
-        _check_names("row", rows, list(table.rows), study, problems)
-        _check_names("column", _headings(study), [column.name for column in table.columns], study, problems)
+        owner, columns = f"table '{study.paper}'", [column.name for column in table.columns]
+        for number, row in enumerate(study.rows):
+            problems.known("row", row.row, table.rows, (STUDY, "rows", number, "row"), owner=owner)
+        for keys, name in _headings(study):
+            problems.known("column", name, columns, keys, owner=owner)
         if study.grid:
             message = "cannot reproduce the rows of a paper's table. Use [[study.rows]]"
             problems.add("recipe.conflict", (STUDY, "grid"), message, at_key=True)
-
-
-def _check_names(
-    what: str, named: Iterable[tuple[Keys, str]], known: Sequence[str], study: StudyTable, problems: Problems
-) -> None:
-    for keys, name in named:
-        if name not in known:
-            message = f"table '{study.paper}' has no {what} '{name}'.{nearest(name, known)}"
-            problems.add(f"recipe.unknown_{what}", keys, message)
 
 
 Check = Callable[[str, Recipe], str | None]
@@ -148,11 +133,6 @@ def check_names_in_recipes(study: Study, made: Sequence[tuple[Column | None, Rec
     """Report scores and axes that the recipes of a study do not have.
 
     A name in a column must exist in the recipes of this column, other names in at least one recipe.
-
-    Args:
-        study: Study.
-        made: Column and recipe of each cell.
-        problems: Collection to which problems are added.
     """
     recipes = [recipe for _, recipe in made]
     named: list[tuple[Keys, str | None, Check, Sequence[Recipe]]] = [

@@ -38,7 +38,6 @@ class Problem:
     Args:
         where: `file:line:column`, or the `--set` option that set the value. Empty if the value has no place.
         keys: Dotted path of the value. Empty for the whole file.
-        message: Description of the problem, with a suggestion.
         code: Stable identifier, such as "recipe.unknown_key".
     """
 
@@ -68,26 +67,25 @@ class RecipeError(CseError):
 
 @dataclass
 class Problems:
-    """Collection of the problems of a recipe or study while it is checked.
-
-    Args:
-        origins: Files of the recipe or study, or None if its values have no place.
-    """
+    """Collection of the problems of a recipe or study while it is checked."""
 
     origins: Origins | None = None
     _found: dict[Problem, None] = field(default_factory=dict)
 
     def add(self, code: str, keys: Keys, message: str, *, at_key: bool = False) -> None:
-        """Add one problem.
-
-        Args:
-            code: Stable identifier, such as "recipe.unknown_key".
-            keys: Path of the wrong value, or of the table that lacks a value.
-            message: Description of the problem.
-            at_key: Whether the key is wrong, and not its value.
-        """
+        """Add the problem of a value, or of its key if `at_key`. A missing value has the path of its table."""
         where = "" if self.origins is None else self.origins.where(keys, at_key=at_key)
         self._found[Problem(where, dotted(keys), message, code)] = None
+
+    def known(
+        self, what: str, name: str, names: Iterable[str], keys: Keys, *, owner: str = "", at_key: bool = False
+    ) -> bool:
+        """Add a problem if a name does not exist, and return whether it exists."""
+        names = list(names)
+        if name not in names:
+            message = f"{owner} has no {what} '{name}'" if owner else f"unknown {what} '{name}'"
+            self.add(f"recipe.unknown_{what}", keys, f"{message}.{nearest(name, names)}", at_key=at_key)
+        return name in names
 
     @property
     def found(self) -> list[Problem]:
@@ -119,13 +117,7 @@ def report(
 ) -> set[str]:
     """Add every error of a validated table to `problems`, and return the wrong keys of the table.
 
-    Args:
-        error: Error of pydantic.
-        table: Content of the table.
-        keys: Path of the table.
-        known: Valid keys.
-        names: Names of a key and of the table in messages, such as ("parameter", "loss 'info_nce'").
-        problems: Collection to which the errors are added.
+    `names` are those of a key and of the table in messages, such as ("parameter", "loss 'info_nce'").
     """
     grouped: dict[Keys, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -140,7 +132,7 @@ def report(
             message = f"unknown {names[0]} '{path[0]}' of {names[1]}.{nearest(str(path[0]), known)}"
             problems.add("recipe.unknown_key", place, message, at_key=True)
         else:
-            problems.add("recipe.invalid_value", place, should_be(details))
+            problems.add(kind if kind.startswith("recipe.") else "recipe.invalid_value", place, should_be(details))
     return {str(path[0]) for path in grouped if path}
 
 

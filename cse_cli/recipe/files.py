@@ -143,12 +143,8 @@ def title(path: Path) -> str:
 def place_file(file: Path, directory: Path) -> str:
     """Return the path of a recipe's data file, directory or glob pattern.
 
-    A relative path is searched for in `directory`, in `$CSE_DATA` and in the current directory. It is unchanged if it
-    does not exist, because a recipe is valid without its data.
-
-    Args:
-        file: Path in the recipe.
-        directory: Directory of the recipe's file.
+    A relative path is searched for in the directory of the recipe, in `$CSE_DATA` and in the current directory. It is
+    unchanged if it does not exist, because a recipe is valid without its data.
     """
     file = expand_user(file)
     data = os.environ.get("CSE_DATA")

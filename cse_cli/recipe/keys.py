@@ -35,14 +35,17 @@ def parse_dotted(text: str) -> tuple[str, ...] | None:
     return tuple(keys) if table == 0 else None
 
 
-def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
-    """Yield the path and value of everything in nested tables that is not a table.
+def inline(value: Any) -> str:
+    """Return a value as TOML on one line, as `--set` reads it."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{dotted((key,))} = {inline(inner)}' for key, inner in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(inline, value))}]"
+    return json.dumps(value, ensure_ascii=False)
 
-    Args:
-        value: Table, or any value.
-        keys: Path of `value`.
-        arrays: Whether to descend into arrays, too.
-    """
+
+def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:
+    """Yield the path and value of everything in nested tables, and with `arrays` in arrays, that is not a table."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from leaves(inner, (*keys, key), arrays=arrays)

@@ -29,7 +29,6 @@ __all__ = [
     "merge",
     "read",
     "read_chain",
-    "with_value",
 ]
 
 STUDY = "study"
@@ -39,14 +38,7 @@ _MERGE_KEYS = ("extends", "remove")
 
 @dataclass(frozen=True)
 class WrittenRecipe:
-    """A recipe's files, merged but not validated.
-
-    Args:
-        name: Bare name, such as "mini/ifcl_en", or the stem of the file if it has none.
-        path: Path of the file.
-        tables: Merged tables with overrides, without defaults.
-        origins: Place of each value.
-    """
+    """A recipe's files, merged with overrides, without defaults, and the place of each value. It is not validated."""
 
     name: str
     path: Path
@@ -84,8 +76,7 @@ def load(name_or_path: str, overrides: Sequence[str | Override] = (), unset: Seq
         UnknownNameError: If no recipe has this name.
         RecipeError: If the recipe cannot be read or is invalid, with every problem and its place.
     """
-    changes = parse_overrides(overrides, unset)
-    return _validated(read(name_or_path), changes)
+    return changed(read(name_or_path), overrides, unset)
 
 
 def read(name_or_path: str) -> WrittenRecipe:
@@ -108,19 +99,7 @@ def changed(
     Raises:
         RecipeError: If the recipe is invalid with these overrides.
     """
-    return _validated(written, parse_overrides(overrides, unset))
-
-
-def with_value(loaded: LoadedRecipe, path: str, value: Any) -> LoadedRecipe:
-    """Return the recipe with another value at a dotted path, validated as a whole.
-
-    Raises:
-        RecipeError: If the value is invalid or the path does not exist.
-    """
-    return _validated(loaded, [Override.of(path, value)])
-
-
-def _validated(written: WrittenRecipe, changes: Sequence[Override]) -> LoadedRecipe:
+    changes = parse_overrides(overrides, unset)
     tables, paths = apply_overrides(written.tables, changes)
     labels = [(keys, change.label) for keys, change in zip(paths, changes, strict=True) if not change.unset]
     origins = Origins(written.origins.sources, (*written.origins.overrides, *labels))

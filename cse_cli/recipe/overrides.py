@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cse_cli.recipe.errors import Problem, RecipeError
-from cse_cli.recipe.keys import Keys, dotted, parse_dotted
+from cse_cli.recipe.keys import Keys, dotted, inline, parse_dotted
 
 _COMPONENT_SECTIONS = ("encoders", "losses", "evaluators")
 _OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
@@ -24,7 +23,6 @@ class Override:
     Args:
         keys: Path as written. Positions in arrays are strings.
         value: New value. Ignored if `unset` is true.
-        label: Name of the override in messages.
         unset: Whether the key is removed.
     """
 
@@ -42,8 +40,35 @@ class Override:
         """
         return cls(_keys(path, "--set"), value, f"--set {path.strip()}")
 
+    @classmethod
+    def parse(cls, assignment: str) -> Override:
+        """Return the override that `key=value` describes.
+
+        Raises:
+            RecipeError: If it has no `=`, or the key is not a dotted TOML key.
+        """
+        path, equals, value = assignment.partition("=")
+        if not equals:
+            message = "requires a value, for example --set train.seed=1"
+            raise RecipeError([Problem(f"--set {path.strip()}", "", message, "recipe.override_without_value")])
+        return cls.of(path, parse_value(value.strip()))
+
+    @classmethod
+    def remove(cls, path: str) -> Override:
+        """Return the override that removes a dotted path.
+
+        Raises:
+            RecipeError: If the path is not a dotted TOML key.
+        """
+        return cls(_keys(path, "--unset"), None, f"--unset {path}", unset=True)
+
+    @property
+    def path(self) -> str:
+        """Dotted path."""
+        return dotted(self.keys)
+
     def __str__(self) -> str:
-        return f"{dotted(self.keys)}={json.dumps(self.value, ensure_ascii=False)}"
+        return f"{self.path}={inline(self.value)}"
 
 
 def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] = ()) -> list[Override]:
@@ -54,25 +79,16 @@ def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] 
     """
     problems: list[Problem] = []
     overrides: list[Override] = []
-    for given, removed in [*((key, True) for key in unset), *((one, False) for one in assignments)]:
+    given = [*((Override.remove, path) for path in unset), *((Override.parse, one) for one in assignments)]
+    for parse, one in given:
         try:
-            overrides.append(given if isinstance(given, Override) else _parse(given, unset=removed))
+            overrides.append(one if isinstance(one, Override) else parse(one))
         except RecipeError as error:
             problems += error.problems
     if problems:
         raise RecipeError(problems)
     # A new component drops the parameters of the old one, so it precedes the parameters for it.
     return sorted(overrides, key=lambda one: (not one.unset, one.keys[-1] != "name"))
-
-
-def _parse(text: str, *, unset: bool) -> Override:
-    if unset:
-        return Override(_keys(text, "--unset"), None, f"--unset {text}", unset=True)
-    key, equals, value = text.partition("=")
-    if not equals:
-        message = "requires a value, for example --set train.seed=1"
-        raise RecipeError([Problem(f"--set {key.strip()}", "", message, "recipe.override_without_value")])
-    return Override.of(key, parse_value(value.strip()))
 
 
 def _keys(text: str, option: str) -> tuple[str, ...]:

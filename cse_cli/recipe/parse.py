@@ -6,7 +6,8 @@ import datetime
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,23 +33,19 @@ def parse_recipe(tables: Mapping[str, Any], origins: Origins, problems: Problems
     for required, header in (("data", "data"), ("encoders", "encoders.online")):
         if required not in tables:
             problems.add("recipe.missing_key", (), f"the recipe needs a table [{header}]")
+
+    def each(section: str, make: Callable[[Any, Keys, Problems], Any]) -> dict[str, Any]:
+        return {name: make(table, keys, problems) for name, keys, table in _named(tables, (section,), problems)}
+
     sections: dict[str, Any] = {
         "data": check_section(Data, _data(tables.get("data", {}), origins), ("data",), problems),
         "train": check_section(Train, tables.get("train", {}), ("train",), problems),
         "evaluate": check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
-        "encoders": {
-            name: _encoder(table, keys, problems) for name, keys, table in _named(tables, ("encoders",), problems)
-        },
-        "views": {name: _view(table, keys, problems) for name, keys, table in _named(tables, ("views",), problems)},
-        "losses": {
-            name: _part(LossPart, LOSSES, table, keys, problems)
-            for name, keys, table in _named(tables, ("losses",), problems)
-        },
-        "evaluators": _parts(EVALUATORS, tables, ("evaluators",), problems),
-        "tune": {
-            name: check_section(TuneRange, table, keys, problems)
-            for name, keys, table in _named(tables, ("tune",), problems)
-        },
+        "encoders": each("encoders", _encoder),
+        "views": each("views", _view),
+        "losses": each("losses", partial(_part, LossPart, LOSSES)),
+        "evaluators": each("evaluators", partial(_part, Part, EVALUATORS)),
+        "tune": each("tune", partial(check_section, TuneRange)),
     }
     if "paper" in tables:
         sections["paper"] = check_section(Paper, tables["paper"], ("paper",), problems)
@@ -113,14 +110,10 @@ def _named(tables: Mapping[str, Any], keys: Keys, problems: Problems) -> list[tu
     return named
 
 
-def _parts(registry: Registry[Any], tables: Mapping[str, Any], keys: Keys, problems: Problems) -> dict[str, Part]:
-    named = _named(tables, keys, problems)
-    return {name: _part(Part, registry, table, inner, problems) for name, inner, table in named}
-
-
 def _encoder(table: Any, keys: Keys, problems: Problems) -> EncoderPart:
     if isinstance(table, Mapping) and "heads" in table:
-        table = {**table, "heads": _parts(HEADS, table, (*keys, "heads"), problems)}
+        heads = _named(table, (*keys, "heads"), problems)
+        table = {**table, "heads": {name: _part(Part, HEADS, head, inner, problems) for name, inner, head in heads}}
     return _part(EncoderPart, ENCODERS, table, keys, problems)
 
 
@@ -181,13 +174,7 @@ def check_parameters(
 ) -> dict[str, Any]:
     """Return the value of every parameter of a component, with a default in place of each wrong value.
 
-    Args:
-        what: Name of the component in messages, such as "loss 'info_nce'".
-        entry: Component.
-        given: Parameters of the table.
-        keys: Path of the table.
-        problems: Collection to which wrong values are added.
-        own: Further valid keys of the table, which belong to the recipe.
+    `what` names the component in messages. Keys in `own` belong to the recipe and are valid, too.
     """
     fields = entry.parameters.model_fields
     try:

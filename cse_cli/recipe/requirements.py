@@ -25,9 +25,6 @@ class Requirement:
     """A model, data set or file that a recipe requires.
 
     Args:
-        kind: Kind of the requirement.
-        name: Name in the recipe.
-        split: Split of a data set.
         wanted_by: Dotted paths in the recipe that contain the name.
         command: Shell command that creates the file, if the recipe contains one.
     """
@@ -84,13 +81,7 @@ def of_training(recipe: Recipe) -> Iterator[Requirement]:
 
 
 def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:
-    """Yield the requirements of one component, which its signature declares.
-
-    Args:
-        place: Dotted path in the recipe.
-        entry: Component.
-        parameters: Value of every parameter.
-    """
+    """Yield the requirements of the component at a place. Its signature declares them."""
     for parameter, mark in entry.resources.items():
         value = parameters.get(parameter)
         names = value if isinstance(value, list | tuple) else [value]

@@ -302,13 +302,7 @@ _SAME_RESULT = frozenset({"seed", "compile", "mini_batch_size"})
 
 @dataclass(frozen=True)
 class PlacedPart:
-    """A component of a recipe with its place.
-
-    Args:
-        keys: Path in the recipe, such as ("losses", "info_nce").
-        part: Name and parameters.
-        registry: Registry of its kind.
-    """
+    """A component of a recipe with its path, such as ("losses", "info_nce"), and the registry of its kind."""
 
     keys: Keys
     part: Part

@@ -23,9 +23,7 @@ class Source:
     """One file of a recipe.
 
     Args:
-        path: Path of the file.
         label: Path in messages: relative if it is below the current directory.
-        text: Content of the file.
         tables: The content as `tomllib` parses it. Read only.
     """
 

@@ -9,13 +9,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StrictBool
+from pydantic import BeforeValidator, Field, StrictBool
+from pydantic_core import PydanticCustomError
 
 from cse_cli.recipe.check_study import check_paper, check_study
 from cse_cli.recipe.errors import Problems, RecipeError, nearest
 from cse_cli.recipe.files import all_studies, is_study, name_of
-from cse_cli.recipe.keys import Keys, leaves
+from cse_cli.recipe.keys import Keys, leaves, parse_dotted
 from cse_cli.recipe.load import STUDY, read_chain
+from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.parse import check_section, report_odd_values
 from cse_cli.recipe.schema import NonNegativeInt, PositiveInt, Section, String
 from cse_cli.recipe.sources import Origins
@@ -25,7 +27,19 @@ from registry.validation import shown_value
 Seed = Annotated[NonNegativeInt, Field(lt=2**32)]
 MOST_SEEDS = 10_000
 Scalar = bool | int | float | str
-Value = Scalar | tuple[Scalar, ...]
+Value = Scalar | list[Scalar]
+
+
+def _setting(given: object) -> Override:
+    """Parse an assignment as in `--set`."""
+    if isinstance(given, Override):
+        return given
+    if not isinstance(given, str):
+        raise PydanticCustomError("string_type", "not a string")
+    try:
+        return Override.parse(given)
+    except RecipeError as error:
+        raise PydanticCustomError(error.code, error.problems[0].message) from None
 
 
 class Change(Section):
@@ -38,7 +52,7 @@ class Change(Section):
     """
 
     recipe: String | None = None
-    set: tuple[String, ...] = ()
+    set: tuple[Annotated[Override, BeforeValidator(_setting)], ...] = ()
     unset: tuple[String, ...] = ()
 
 
@@ -187,11 +201,7 @@ def studies_of(paper_key: str, identifier: str) -> list[Study]:
 
 
 def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
-    """Return the table of a study without validating its recipes.
-
-    Args:
-        path: Path of the file.
-        with_paper: Whether to compare it with the paper's table.
+    """Return the table of a study without validating its recipes. `with_paper` compares it with the paper's table.
 
     Raises:
         RecipeError: If the study cannot be read or is invalid.
@@ -242,6 +252,10 @@ def _parse(written: dict[str, Any], problems: Problems) -> StudyTable:
     if isinstance(written.get("grid"), Mapping):
         # Without quotes, a dotted path becomes nested tables.
         tables["grid"] = {".".join(map(str, keys)): value for keys, value in leaves(written["grid"])}
+        for path in tables["grid"]:
+            if parse_dotted(path) is None:
+                message = "not a dotted TOML key, for example train.seed"
+                problems.add("recipe.invalid_path", (STUDY, "grid", path), message, at_key=True)
     return check_section(StudyTable, tables, (STUDY,), problems)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from cse_cli.recipe.schema import Recipe, Train
 from cse_cli.recipe.sources import Origins
 from registry import LOSSES, papers
 from registry.core import Entry
-from registry.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from registry.signature import Input
@@ -90,7 +89,7 @@ class _Rules:
     def check(self) -> None:
         used = self.views_of_losses() | self.referenced("view")
         for name, view in self.recipe.views.items():
-            self.known("encoder", view.encoder, self.recipe.encoders, ("views", name, "encoder"))
+            self.problems.known("encoder", view.encoder, self.recipe.encoders, ("views", name, "encoder"))
             if name not in used and self.all_known:
                 message = "no loss, queue or augmenter uses this view. Remove it"
                 self.problems.add("recipe.unused_view", ("views", name), message, at_key=True)
@@ -103,13 +102,6 @@ class _Rules:
         self.metric_for_best_model()
         self.paper()
 
-    def known(self, what: str, name: str, known: Iterable[str], keys: Keys) -> bool:
-        """Report a name that does not exist, and return whether it does."""
-        known = list(known)
-        if name not in known:
-            self.problems.add(f"recipe.unknown_{what}", keys, f"unknown {what} '{name}'.{nearest(name, known)}")
-        return name in known
-
     def views_of_losses(self) -> set[str]:
         used: set[str] = set()
         for name, loss in self.recipe.losses.items():
@@ -119,10 +111,8 @@ class _Rules:
             inputs = {i.name: i for i in self.losses[name].inputs}
             for given in loss.views:
                 keys: Keys = ("losses", name, "views", given)
-                if given not in inputs:
-                    message = f"loss '{loss.name}' has no input '{given}'.{nearest(given, inputs)}"
-                    self.problems.add("recipe.unknown_input", keys, message, at_key=True)
-                elif inputs[given].kind == "negatives":
+                exists = self.problems.known("input", given, inputs, keys, owner=f"loss '{loss.name}'", at_key=True)
+                if exists and inputs[given].kind == "negatives":
                     message = f"input '{given}' of loss '{loss.name}' comes from the queue. Remove it"
                     self.problems.add("recipe.input_of_queue", keys, message, at_key=True)
             for i in _view_inputs(self.losses[name]):
@@ -138,7 +128,7 @@ class _Rules:
             self.problems.add("recipe.invalid_value", keys, message)
         for view in views:
             if i.name in loss.views:
-                self.known("view", view, self.recipe.views, keys)
+                self.problems.known("view", view, self.recipe.views, keys)
             elif view not in self.recipe.views and not i.optional:
                 hint = f'Add [views.{view}], or set views = {{ {i.name} = "…" }}'
                 message = f"loss '{loss.name}' requires a view for its input '{i.name}'. {hint}"
@@ -162,7 +152,7 @@ class _Rules:
         for kind, name, keys in self.references():
             section = f"{kind}s"
             names = list(self.recipe.encoders if kind == "encoder" else self.recipe.views)
-            if not self.known(kind, name, names, keys) or keys[0] != section:
+            if not self.problems.known(kind, name, names, keys) or keys[0] != section:
                 continue
             owner = str(keys[1])
             if names.index(name) >= names.index(owner):
@@ -215,9 +205,9 @@ class _Rules:
     def evaluated_encoder(self) -> None:
         scored, through = self.recipe.evaluate.encoder, self.recipe.evaluate.view
         if self.recipe.encoders:
-            self.known("encoder", scored, self.recipe.encoders, ("evaluate", "encoder"))
+            self.problems.known("encoder", scored, self.recipe.encoders, ("evaluate", "encoder"))
         keys: Keys = ("evaluate", "view")
-        if through is None or not self.known("view", through, self.recipe.views, keys):
+        if through is None or not self.problems.known("view", through, self.recipe.views, keys):
             return
         encoder = self.recipe.views[through].encoder
         if encoder != scored:
@@ -239,7 +229,7 @@ class _Rules:
         keys: Keys = ("evaluate", "metric_for_best_model")
         name, _, metric = selected.partition(".")
         entry = self.entries.get(("evaluators", name))
-        if not self.known("evaluator", name, self.recipe.evaluators, keys) or entry is None:
+        if not self.problems.known("evaluator", name, self.recipe.evaluators, keys) or entry is None:
             return
         if metric not in entry.cls.metrics:
             hint = nearest(selected, [f"{name}.{each}" for each in entry.cls.metrics])
@@ -257,16 +247,9 @@ class _Rules:
         paper = self.recipe.paper
         if paper is None or len(paper.model_fields_set) < len(type(paper).model_fields):
             return
-        try:
-            tables = papers.load(paper.key).tables
-        except UnknownNameError:
-            self.known("paper", paper.key, papers.names(), ("paper", "key"))
+        if not self.problems.known("paper", paper.key, papers.names(), ("paper", "key")):
             return
-        if paper.table not in tables:
-            hint = nearest(paper.table, tables)
-            message = f"paper '{paper.key}' has no table '{paper.table}'.{hint}"
-            self.problems.add("recipe.unknown_table", ("paper", "table"), message)
-        elif paper.row not in tables[paper.table].rows:
-            hint = nearest(paper.row, tables[paper.table].rows)
-            message = f"table '{paper.table}' of paper '{paper.key}' has no row '{paper.row}'.{hint}"
-            self.problems.add("recipe.unknown_row", ("paper", "row"), message)
+        tables, owner = papers.load(paper.key).tables, f"paper '{paper.key}'"
+        if self.problems.known("table", paper.table, tables, ("paper", "table"), owner=owner):
+            owner = f"table '{paper.table}' of {owner}"
+            self.problems.known("row", paper.row, tables[paper.table].rows, ("paper", "row"), owner=owner)

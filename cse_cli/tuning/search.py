@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from cse_cli.core.console import Downloading, Warned
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
@@ -152,7 +153,7 @@ def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, End
     if config.cluster is None:
         choose(config.device)
     base = config.load_base()
-    fetch(requirements(base.recipe), observer.downloading)
+    fetch(requirements(base.recipe), lambda *file: observer.observe(Downloading(*file)))
     study = open_study(config)
     try:
         return _drive(study, config, base, observer)
@@ -189,5 +190,5 @@ def _finish(record: RunRecord | None, study: Study, config: SearchConfig, observ
     if searched or last_end(record.run_id) == "finished":
         record.close()
     else:
-        record_findings(record, study, observer.warned)
+        record_findings(record, study, lambda text: observer.observe(Warned(text)))
         record.end("finished")

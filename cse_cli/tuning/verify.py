@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count, islice
 
+from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paired_tests import shared_metrics
 from cse_cli.core.console import Observer
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import plan_of
-from cse_cli.core.results import Result, metric_value
+from cse_cli.core.results import Result
 from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.data.identity import identify_known
 from cse_cli.jobs.placement import place_runs

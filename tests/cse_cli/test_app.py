@@ -45,20 +45,6 @@ def test_without_a_command_help_is_shown(capsys):
     assert "error" not in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("check", ""), "unknown recipe or study ''"),
-        (("data", "pack", ""), "unknown recipe or study ''"),
-        (("show", "studies/ifcl_ablation"), "'studies/ifcl_ablation' is a study, not a recipe"),
-    ],
-)
-def test_the_name_of_nothing_and_of_something_else(arguments, says, capsys):
-    code, out, err = cse(*arguments, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert says in err
-
-
 def test_a_whole_disk_is_not_looked_through_for_recipes(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.toml").touch()
     monkeypatch.setattr("cse_cli.data.files.MOST_ENTRIES", 0)

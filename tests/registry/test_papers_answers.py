@@ -19,8 +19,8 @@ FIGURES = [(key, identifier) for key in papers.names() for identifier in papers.
 
 
 @cache
-def recipe(name, set_=(), unset=()):
-    return load(name, set_, unset).recipe
+def recipe(name):
+    return load(name).recipe
 
 
 def metrics(found):
@@ -55,7 +55,7 @@ def test_every_cell_is_answered(key, identifier):
             computing = [c for c in study if c.row == row and (not c.columns or column.name in c.columns)]
             assert len(computing) == 1, where
             (cell,) = computing
-            assert scores(table, row, column, recipe(cell.recipe, cell.overrides, cell.unset)), where
+            assert scores(table, row, column, cell.resolved), where
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_runs_of_a_changed_cell_are_stale(asked_for):
 def test_cells_of_a_study_are_variants_and_not_stale(asked_for):
     cell = english(asked_for[STUDY], 320)
     ran = [run(cell, seed, 77.0, run_id=f"run{seed}") for seed in range(3)]
-    changes = {one.run_id: cell.overrides for one in ran}
+    changes = {one.run_id: tuple(map(str, cell.overrides)) for one in ran}
     for made, stale in ((changes, False), ({}, True)):
         (block,) = score_tables(FinishedRuns(ran, changes=made), LeaderboardQuery())
         (row,) = [row for row in block.rows if row.source == "measured"]

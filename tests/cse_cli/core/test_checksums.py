@@ -1,4 +1,4 @@
-"""Documents that hold their checksum: each digit that changes is found, and those of earlier versions are read."""
+"""Documents that hold their checksum: each digit that changes is found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.records import result
 def test_what_was_written_is_read() -> None:
     document = {"step": 3, "values": {"b": 0.1, "a": 1e-300}, "of": ["ä", None, True]}
     assert without_checksum(json.loads(json.dumps(with_checksum(document)))) == document
-    assert without_checksum(document) == document  # of an earlier version
+    assert without_checksum(document) == document
     assert without_checksum([1]) == [1]
 
 
@@ -33,8 +33,6 @@ def test_a_digit_of_a_result_that_changes_is_found() -> None:
     assert Result.model_validate(whole.model_dump()) == whole
     with pytest.raises(ValidationError, match="its checksum is wrong"):
         Result.model_validate_json(text.replace("61.004", "61.005"))
-    older = whole.model_dump_json()
-    assert Result.model_validate_json(older) == whole
 
 
 def test_a_score_that_is_no_number_is_read_again() -> None:

@@ -41,6 +41,7 @@ def whole_run(shown: Screen) -> None:
         shown.preparing("scoring")
         shown.failed("[red]x seed 3", CseError("wrong [value]", "try [that]"))
         shown.stopped("abc123def")
+        shown.stopped(None)
 
 
 @pytest.fixture
@@ -65,6 +66,7 @@ def test_plain_lines():
         "scoring …\n"
         "error: [red]x seed 3: wrong [value]\n  → try [that]\n"
         "stopped. To resume: cse run --resume abc123de\n"
+        "stopped before the first step\n"
     )
 
 
@@ -177,6 +179,7 @@ def test_the_bar_ends_with_an_exception():
 def test_plain_lines_come_now_and_then_with_the_time_left(clock):
     shown, written = screen(terminal=False)
     shown.started(replace(STARTED, done=20))
+    assert "seed 3, resuming after step 20" in written.getvalue()
     before = len(written.getvalue())
     for step in range(21, 61):
         clock[0] += 1.0
@@ -195,18 +198,6 @@ def test_counting_speaks_now_and_then(clock):
     assert [line.split()[1] for line in written.getvalue().rstrip().split("\n")] == [
         "0/1,000", "200/1,000", "400/1,000", "600/1,000", "800/1,000", "1,000/1,000",
     ]  # fmt: skip
-
-
-def test_a_run_taken_up_again_says_where():
-    shown, written = screen(terminal=False)
-    shown.started(replace(STARTED, done=40))
-    assert "seed 3, resuming after step 40" in written.getvalue()
-
-
-def test_a_run_stopped_too_early_names_no_id():
-    shown, written = screen(terminal=False)
-    shown.stopped(None)
-    assert written.getvalue() == "stopped before the first step\n"
 
 
 ATTACK = "\x1b]52;c;eA==\x1b[2J\x1b[1A\x9b2K\x00title"

@@ -22,10 +22,6 @@ def test_values_by_hand():
     assert found.seeds == (3, 5, 7)
 
 
-def test_the_second_less_the_first():
-    assert compare_paired([0, 1], [2.0, 3.0], [1.0, 1.5]).difference == -1.25
-
-
 def test_one_seed_has_no_spread():
     found = compare_paired([0], [1.0], [2.0])
     assert found.p_in("anytime") == 1.0
@@ -78,15 +74,9 @@ def test_seeds_needed_as_published(effect, n):
     assert paired(n).power(effect, LEVEL, "planned") >= 0.8 > paired(n - 1).power(effect, LEVEL, "planned")
 
 
-def test_seeds_needed_at_the_ends():
-    assert seeds_needed(0.0) is None
-    assert seeds_needed(1e-4) == MOST_SEEDS + 1
-    assert seeds_needed(100.0) == 2
-
-
-def test_two_seeds_and_a_large_effect():
-    assert seeds_needed(30.0) == 2
-    assert seeds_needed(5.0) == 3
+@pytest.mark.parametrize(("effect", "needed"), [(0.0, None), (1e-4, MOST_SEEDS + 1), (5.0, 3), (30.0, 2), (100.0, 2)])
+def test_seeds_needed_at_the_ends(effect, needed):
+    assert seeds_needed(effect) == needed
 
 
 @pytest.mark.parametrize(("level", "n"), [(0.05, 26), (0.005, 44)])

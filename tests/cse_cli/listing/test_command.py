@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
@@ -61,18 +60,6 @@ def test_recipes_by_state_with_what_they_need(capsys):
     headings = re.findall(r"^([a-z ]+) \(\d+\): ", out, re.MULTILINE)
     assert headings == ["recipes ready to run", "recipes that need a download", "recipes that need your data"]
     assert "info_nce" not in out
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("width", [80, 120])
-def test_nothing_is_cut_in_a_terminal(width, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((width, 24)))
-    for words in (["list"], ["list", "recipes"], ["list", "studies"]):
-        _, out, _ = cse(*words, capsys=capsys)
-        plain = re.sub(r"\x1b\[[\d;]*m", "", out)
-        assert max(map(len, plain.split("\n"))) <= width
-        assert "…" not in plain
 
 
 def test_small_data_sets_are_listed_if_nothing_else_is():

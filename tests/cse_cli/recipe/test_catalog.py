@@ -11,11 +11,11 @@ import pytest
 
 from cse_cli.core.paths import cache
 from cse_cli.recipe import cached, catalog
+from cse_cli.recipe.cached import Installed, installed
 from cse_cli.recipe.catalog import cell_facts, component_facts, recipe_facts
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.describe import full
 from cse_cli.recipe.files import all_recipes
-from cse_cli.recipe.installed import Installed, installed
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.study import load_study
@@ -53,7 +53,7 @@ def served(monkeypatch):
 
     def get(function, *arguments):
         with monkeypatch.context() as patch:
-            for name in ("_loaded_facts", "_loaded_cells", "_registered"):
+            for name in ("_load_facts", "_load_cells", "_load_components"):
                 patch.setattr(catalog, name, fail)
             return function(*arguments)
 
@@ -61,17 +61,8 @@ def served(monkeypatch):
 
 
 @pytest.fixture
-def own(tmp_path, monkeypatch):
-    """Return what writes a recipe into the current folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(name, text):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return str(path)
-
-    return write
+def own(write):
+    return lambda name, text: str(write(name, text))
 
 
 def entries_of_cache():
@@ -100,22 +91,17 @@ def test_facts_are_those_of_the_loaded_recipe(served):
     assert facts.error == ""
 
 
-def test_a_changed_recipe_is_loaded_again(own, served):
-    path = own("r.toml", 'extends = "quickstart"\n[train]\nsteps = 3\n')
+@pytest.mark.parametrize("changed", ["r.toml", "parent.toml"])
+def test_a_changed_recipe_or_parent_is_loaded_again(changed, own, served):
+    base = 'extends = "quickstart"\n[train]\nsteps = 3\n'
+    own("parent.toml", base)
+    path = own("r.toml", base if changed == "r.toml" else 'extends = "parent.toml"\n')
     before = recipe_facts(path)
     assert served(recipe_facts, "r.toml") == before
-    own("r.toml", 'extends = "quickstart"\n[train]\nsteps = 4\n')
+    own(changed, base.replace("3", "4"))
     after = recipe_facts(path)
     assert (before.resolved["train"]["steps"], after.resolved["train"]["steps"]) == (3, 4)
     assert after.settings == load(path).recipe.hash() != before.settings
-
-
-def test_a_changed_parent_is_noticed(own):
-    own("parent.toml", 'extends = "quickstart"\n[train]\nsteps = 3\n')
-    path = own("r.toml", 'extends = "parent.toml"\n')
-    assert recipe_facts(path).resolved["train"]["steps"] == 3
-    own("parent.toml", 'extends = "quickstart"\n[train]\nsteps = 40\n')
-    assert recipe_facts(path).resolved["train"]["steps"] == 40
 
 
 def test_a_nearer_parent_of_the_same_name_is_noticed(own):
@@ -126,12 +112,12 @@ def test_a_nearer_parent_of_the_same_name_is_noticed(own):
     assert recipe_facts(path).title == "Nearer"
 
 
-def test_text_that_appears_is_found(own, tmp_path):
+def test_text_that_appears_is_found(own, folder):
     path = own("r.toml", 'extends = "ifcl_en"\n')
     missing = recipe_facts(path).requirements[0]
     own("wiki1m_en_de.tsv", "text\ttranslation\na\tb\n")
     assert missing.name == "wiki1m_en_de.tsv"
-    assert recipe_facts(path).requirements[0].name == str(tmp_path / "wiki1m_en_de.tsv")
+    assert recipe_facts(path).requirements[0].name == str(folder / "wiki1m_en_de.tsv")
 
 
 def test_two_recipes_of_one_name_in_two_folders(own, served):
@@ -186,7 +172,7 @@ def test_the_key_changes_with_a_file_of_the_registry(key, monkeypatch, tmp_path)
     file = tmp_path / "registry" / "losses" / "info_nce.py"
     file.parent.mkdir(parents=True)
     file.write_text("temperature = 0.05\n")
-    monkeypatch.setattr("cse_cli.recipe.installed._OWN", (tmp_path / "registry",))
+    monkeypatch.setattr("cse_cli.recipe.cached._OWN", (tmp_path / "registry",))
     before = compute()
     file.write_text("temperature = 0.07\n")
     assert compute() != before
@@ -231,25 +217,17 @@ def test_a_folder_that_cannot_be_written(tmp_path, in_the_way):
     assert component_facts().documents["losses"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_directory(tmp_path):
-    home = tmp_path / "cse-home"
-    home.mkdir(0o500)
-    assert recipe_facts("quickstart").settings == load("quickstart").recipe.hash()
-    assert list(home.iterdir()) == []
-
-
-def test_recipes_that_are_not_valid(own, served, tmp_path, monkeypatch):
+def test_recipes_that_are_not_valid(own, served, folder, monkeypatch):
     path = own("bad.toml", 'extends = "quickstart"\ntitle = "Bad"\n[train]\nstep = 3\n')
     facts = recipe_facts(path)
     assert (facts.title, facts.settings, facts.resolved) == ("Bad", "", {})
     assert "bad.toml:4:1" in facts.error
     assert served(recipe_facts, path) == facts
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path / "other")
-    assert str(tmp_path / "bad.toml") in recipe_facts(path).error
+    (folder / "other").mkdir()
+    monkeypatch.chdir(folder / "other")
+    assert str(folder / "bad.toml") in recipe_facts(path).error
     assert "not TOML" in recipe_facts(own("worse.toml", "title =\n")).error
-    assert "no such file" in recipe_facts(str(tmp_path / "nothing.toml")).error
+    assert "no such file" in recipe_facts(str(folder / "nothing.toml")).error
     with pytest.raises(UnknownNameError):
         recipe_facts("no_such_recipe")
 

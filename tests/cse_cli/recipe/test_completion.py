@@ -8,7 +8,14 @@ import sys
 
 import pytest
 
-from cse_cli.recipe.completion import complete_anything, complete_component, complete_kind, complete_recipe
+from cse_cli.recipe.completion import (
+    complete_anything,
+    complete_component,
+    complete_kind,
+    complete_recipe,
+    complete_recipe_or_study,
+    complete_study,
+)
 from registry import REGISTRIES
 
 HEAVY = ("torch", "transformers", "mlflow", "datasets", "pandas", "scipy", "optuna", "numpy")
@@ -47,6 +54,14 @@ def test_files_and_folders(tmp_path, monkeypatch):
 def test_kinds():
     assert complete_kind("lo") == ["losses"]
     assert complete_kind("re") == ["recipes"]
+    assert complete_kind("stu") == ["studies"]
+
+
+def test_studies_and_recipes():
+    assert names(complete_recipe_or_study("studies/ifcl_q")) == ["studies/ifcl_queue_length"]
+    assert names(complete_study("studies/ifcl_q")) == ["studies/ifcl_queue_length"]
+    assert complete_recipe("studies/ifcl_q") == []
+    assert complete_recipe_or_study("simcse_en_r")[0][0] == "simcse_en_roberta"
 
 
 def completed(words: str, position: int) -> list[str]:

@@ -9,11 +9,7 @@ from cse_cli.recipe.load import load
 from tests.support.command import cse, refused
 from tests.support.errors import refuses
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_recipe_that_inherits_nothing_keeps_its_text(folder, capsys):

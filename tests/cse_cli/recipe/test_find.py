@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from cse_cli.recipe.files import all_recipes, find, name_of, roots
 from tests.support.errors import refuses
 
 SHIPPED = Path(__file__).resolve().parents[3] / "recipes"
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_bare_names_mean_the_nearest_recipe(folder):

@@ -71,12 +71,6 @@ def test_a_study_with_many_runs_or_equal_rows(tmp_path: Path, capsys: pytest.Cap
     assert "rows 'a' and 'b' have the same settings" in err
 
 
-def test_settings_are_checked_with_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = cse("check", "simcse_en", "--set", "losses.info_nce.temperatur=0.1", capsys=capsys)
-    assert code == 2
-    assert "Did you mean 'temperature'" in out
-
-
 @pytest.mark.exhaustive
 def test_no_shipped_recipe_is_lint() -> None:
     assert [line for name in all_recipes() for line in lint(load(name).recipe)] == []

@@ -23,16 +23,8 @@ temperature = 1
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def write(text: str, name: str = "r.toml") -> str:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    return write
+def written(write):
+    return lambda text, name="r.toml": str(write(name, text))
 
 
 def test_defaults_are_written_in(written):
@@ -72,17 +64,17 @@ def test_hash_excludes_prose(written):
     assert plain not in hashes
 
 
-def test_a_data_file_is_searched_for_in_three_directories(written, tmp_path, monkeypatch):
+def test_a_data_file_is_searched_for_in_three_directories(written, folder, monkeypatch):
     text = MINIMAL.replace('dataset = "wiki1m"', 'file = "a.txt"')
     path = written(text, "sub/r.toml")
     assert load(path).recipe.data.file == "a.txt"
     hashed = load(path).recipe.hash()
-    for folder in (tmp_path, tmp_path / "data", tmp_path / "sub"):
-        folder.mkdir(exist_ok=True)
-        (folder / "a.txt").write_text("x\n")
-        if folder.name == "data":
-            monkeypatch.setenv("CSE_DATA", str(folder))
-        assert load(path).recipe.data.file == str(folder / "a.txt")
+    for one in (folder, folder / "data", folder / "sub"):
+        one.mkdir(exist_ok=True)
+        (one / "a.txt").write_text("x\n")
+        if one.name == "data":
+            monkeypatch.setenv("CSE_DATA", str(one))
+        assert load(path).recipe.data.file == str(one / "a.txt")
         assert load(path).recipe.hash() == hashed
 
 
@@ -99,13 +91,6 @@ def test_selection_on_test_data_requires_a_key(written):
         load(written(f"{MINIMAL}{extra}allow_test_selection = true\n")).recipe.evaluate.metric_for_best_model
         == "stsb.spearman"
     )
-
-
-def test_the_joined_split_counts_as_test_data(written):
-    extra = "[evaluators.x]\nname = 'sts'\ndataset = 'stsb'\nsplit = 'all'\n"
-    extra += "[evaluate]\nmetric_for_best_model = 'x.spearman'\n"
-    with refuses("recipe.test_selection", "split 'all'"):
-        load(written(MINIMAL + extra))
 
 
 def test_several_data_sets_are_named_in_order(written):
@@ -134,14 +119,14 @@ def test_validation_builds_and_fetches_nothing(written, monkeypatch):
     assert load(written(MINIMAL)).recipe.title == "minimal"
 
 
-def test_directories_globs_and_lists_of_files(written, tmp_path):
-    folder = tmp_path / "sub" / "parts"
-    folder.mkdir(parents=True)
-    (folder / "a.txt").write_text("x\n")
+def test_directories_globs_and_lists_of_files(written, folder):
+    parts = folder / "sub" / "parts"
+    parts.mkdir(parents=True)
+    (parts / "a.txt").write_text("x\n")
     for value, expected in (
-        ('"parts"', str(folder)),
-        ('"parts/*.txt"', str(folder / "*.txt")),
-        ('["parts/a.txt", "b.txt"]', (str(folder / "a.txt"), "b.txt")),
+        ('"parts"', str(parts)),
+        ('"parts/*.txt"', str(parts / "*.txt")),
+        ('["parts/a.txt", "b.txt"]', (str(parts / "a.txt"), "b.txt")),
     ):
         recipe = load(written(MINIMAL.replace('dataset = "wiki1m"', f"file = {value}"), "sub/r.toml")).recipe
         assert recipe.data.file == expected

@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load, merge, read_chain
 from tests.support.errors import refuses
-
-
-@pytest.fixture
-def write(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def written(name: str, text: str) -> Path:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return written
 
 
 def test_tables_are_merged_and_other_values_replaced(write):

@@ -37,7 +37,6 @@ RIGHT = re.compile(
             r"(1e9|negative|wrong type) tune\..*",  # a choice of numbers may be of any kind
             r"unknown key (study\.grid|losses\.\w+\.views|tune).*",
             r"misspelled key (evaluators|losses|encoders|tune|encoders\.\w+\.heads)\.\w+$",  # names of the author's own
-            r"twice .*",  # repeated names and augmenters may be intended
             r"wrong type (study\.seeds|title|description|.*\.(row|title|description|xlabel|ylabel|make|template))$",
         )
     )
@@ -103,21 +102,12 @@ def far(place: Place, _: Random) -> str | None:
     return ""
 
 
-def twice(place: Place, _: Random) -> str | None:
-    table, key = place
-    if not isinstance(table[key], list) or not table[key] or a_number(table[key][0]):
-        return None
-    table[key].append(copy.deepcopy(table[key][-1]))
-    return ""
-
-
 CHANGES: dict[str, Callable[[Place, Random], str | None]] = {
     "unknown key": unknown_key,
     "misspelled key": misspelled_key,
     "wrong type": wrong_type,
     "negative": negative,
     "1e9": far,
-    "twice": twice,
 }
 
 

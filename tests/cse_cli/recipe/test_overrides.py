@@ -1,11 +1,11 @@
-"""`--set`, `--unset` and `with_value`."""
+"""`--set`, `--unset` and `changed`."""
 
 from __future__ import annotations
 
 import pytest
 
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.recipe.load import load, with_value
+from cse_cli.recipe.load import Override, changed, load
 from tests.support.errors import refuses
 
 
@@ -90,26 +90,24 @@ def test_unset_of_what_is_not_there():
         load("simcse_en", unset=["foo.bar"])
 
 
+@pytest.mark.parametrize("value", [1e-05, True, "a 'b' \\ ä", [1, [2.5]], {"name": "x", "a b": [{"c": {}}]}])
+def test_the_text_of_an_override_has_its_value(value):
+    override = Override.of('losses."a b"', value)
+    assert Override.parse(str(override)) == override
+
+
 def test_several_mistakes_at_once():
     with pytest.raises(RecipeError) as caught:
         load("simcse_en", ["a", "b"])
     assert len(caught.value.problems) == 2
 
 
-def test_with_value_changes_one_value():
+def test_changing_one_value_of_a_loaded_recipe():
     loaded = load("ifcl_en", ["train.seed=3"])
-    other = with_value(loaded, "queue.length", 512)
+    other = changed(loaded, [Override.of("queue.length", 512)])
     assert other.recipe.queue is not None
     assert loaded.recipe.queue is not None
     assert (other.recipe.queue.params["length"], loaded.recipe.queue.params["length"]) == (512, 416)
     assert other.recipe.train.seed == 3
     assert other.recipe.hash() != loaded.recipe.hash()
-    assert with_value(other, "queue.length", 416).recipe == loaded.recipe
-
-
-def test_with_value_validates():
-    loaded = load("ifcl_en")
-    with refuses("recipe.invalid_value", "--set queue.length: ", '"512"'):
-        with_value(loaded, "queue.length", "512")
-    with refuses("recipe.unknown_key", "Did you mean 'length'"):
-        with_value(loaded, "queue.lenght", 512)
+    assert changed(other, [Override.of("queue.length", 416)]).recipe == loaded.recipe

@@ -10,7 +10,7 @@ import pytest
 
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
-from cse_cli.recipe.validate import validate
+from cse_cli.recipe.validate import is_test_split, validate
 
 ODD: list[Any] = [-1, 1.5, "x", "", True, [], [3], {}, {"name": []}, [{"name": 3}], "a.b"]
 
@@ -64,3 +64,9 @@ def test_values_that_only_look_right(path, value):
     loaded = load("ifcl_en")
     with pytest.raises(RecipeError):
         validate(changed(loaded.recipe.resolved(), path, value), loaded.origins)
+
+
+@pytest.mark.parametrize("split", ["dev", "train", "train_1w", "validation", "val", "test", "all", "test_2016_flickr"])
+def test_which_splits_may_select_a_state(split):
+    assert is_test_split({"split": split}) is split.startswith(("test", "all"))
+    assert is_test_split({})
