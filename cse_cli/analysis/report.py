@@ -278,7 +278,7 @@ def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFi
 
 def _losses(run: ReportedRun) -> list[SavedFigure]:
     """Return the loss of this run by step."""
-    from cse_cli.analysis.figures import loss_curves  # imports matplotlib
+    from cse_cli.analysis.run_figures import loss_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg
 
     recorded = {name: sorted(values.items()) for name, values in run.history.metrics.items() if len(values) > 1}
