@@ -76,8 +76,7 @@ def leaderboard(
 
 def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None) -> None:
     from cse_cli.analysis.leaderboard import read_finished_runs, score_tables
-    from cse_cli.analysis.leaderboard_files import WRITERS, write_page
-    from cse_cli.analysis.leaderboard_view import print_tables
+    from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
 
     runs = read_finished_runs()
     tables = score_tables(runs, query)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.papers import ReportedRow
-from cse_cli.analysis.score import Score
+from cse_cli.analysis.score_table import Score
 from registry import papers
 from registry.papers import AVERAGE, Table
 

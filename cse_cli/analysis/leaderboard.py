@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from cse_cli.analysis.community import LANGUAGE as COMMUNITY_LANGUAGE
 from cse_cli.analysis.community import community_encoder, community_tables
 from cse_cli.analysis.coverage import Coverage
-from cse_cli.analysis.encoder_table import EncoderTable
+from cse_cli.analysis.encoder_table import encoder_table
 from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
 from cse_cli.analysis.layouts import group_by_layout, layouts
 from cse_cli.analysis.paper_tables import paper_table, studies_of_table, study_runs, study_table
@@ -188,7 +188,7 @@ def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list
     for configuration in ran:
         groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
     return [
-        EncoderTable(encoder, language, layout, tuple(members)).table(every=every)
+        encoder_table(encoder, language, layout, members, every=every)
         for (encoder, language), group in groups.items()
         for layout, members in group_by_layout(language, group)
     ]
@@ -199,7 +199,7 @@ def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
     encoder = None if query.encoder is None else model_name(query.encoder)
     rows = Counter((row.encoder, row.language or "") for row in reported_rows() if row.encoder and row.language)
     tables = (
-        EncoderTable(name, language, layout, ()).table()
+        encoder_table(name, language, layout, ())
         for (name, language), _ in rows.most_common()
         if encoder in (None, name) and query.language in (None, language)
         for layout in layouts(language)

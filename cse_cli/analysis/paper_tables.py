@@ -12,13 +12,20 @@ from operator import mul
 from statistics import correlation, fmean
 from types import MappingProxyType
 
+from cse_cli.analysis.encoder_table import ONE_SEED, measured_row
 from cse_cli.analysis.experiments import Configuration, configurations
-from cse_cli.analysis.measured_rows import ONE_SEED, measured_row
 from cse_cli.analysis.origins import RecipeStatus
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders
 from cse_cli.analysis.runs import last_finished
-from cse_cli.analysis.score import Score, correct_row, score_against_reported
-from cse_cli.analysis.score_table import MissingCell, ScoreRow, ScoreTable, Trend
+from cse_cli.analysis.score_table import (
+    MissingCell,
+    Score,
+    ScoreRow,
+    ScoreTable,
+    Trend,
+    correct_row,
+    score_against_reported,
+)
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cse_cli.analysis.score import Score
-from cse_cli.analysis.score_table import ScoreRow
+from cse_cli.analysis.score_table import Score, ScoreRow
 from registry import papers
 from registry.papers import PaperTables, Reproduction, Table
 

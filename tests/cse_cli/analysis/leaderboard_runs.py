@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 from cse_cli.analysis.experiments import configurations
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
-from cse_cli.analysis.leaderboard_files import WRITERS
-from cse_cli.analysis.leaderboard_view import print_tables
+from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from cse_cli.analysis.leaderboard_files import to_csv, to_html, to_json, to_latex, to_markdown
-from cse_cli.analysis.leaderboard_view import remarks, text_table
+from cse_cli.analysis.leaderboard_view import remarks, text_table, to_csv, to_html, to_json, to_latex, to_markdown
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers

@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from cse_cli.analysis.leaderboard_files import to_html, write_page
+from cse_cli.analysis.leaderboard_view import to_html, write_page
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables
 from tests.support.errors import refuses
 

@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from cse_cli.analysis.leaderboard_files import to_html
+from cse_cli.analysis.leaderboard_view import to_html
 from cse_cli.analysis.pages import html, markdown
 from cse_cli.core.tables import escape_markdown
 from tests.cse_cli.analysis.report_runs import EVIL, SVG, Seen, evil_report

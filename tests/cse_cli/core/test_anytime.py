@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cse_cli.analysis.score import score_against_number
+from cse_cli.analysis.score_table import score_against_number
 from cse_cli.core.stats import (
     LEVEL,
     NUMBER_SCALE,
