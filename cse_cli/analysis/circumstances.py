@@ -29,12 +29,7 @@ def mixed_environments(runs: Sequence[Result]) -> list[str]:
 
 
 def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> Iterable[Change]:
-    """Yield the differences that are not in the recipes: text, weights, code, device, precision, versions.
-
-    Args:
-        methods: Compared methods.
-        changes: Differences of their recipes.
-    """
+    """Yield the differences that are not in the recipes: text, weights, code, device, precision, versions."""
     identities = [method.latest.identity for method in methods]
     parts: dict[tuple[str, str], Difference] = {}
     for identity in identities[1:]:
@@ -58,12 +53,7 @@ def _digest(identity: Identity, part: str, name: str) -> str:
 
 
 def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterable[str]:
-    """Yield the remarks on each method.
-
-    Args:
-        methods: Compared methods.
-        unreadable: Letters of the methods whose recorded recipe cannot be read.
-    """
+    """Yield the remarks on each method. `unreadable` are the letters of those whose recipe cannot be read."""
     for method in methods:
         yield from (f"{method.letter}: {note}" for note in (*method.notes, *_notes_on_runs(method)))
         if method.letter in unreadable:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.encoder_table import Chosen, layout_scores, measured_row, rank_by, shown_configurations
 from cse_cli.analysis.experiments import Configuration
-from cse_cli.analysis.layouts import ScoreLayout, layouts
-from cse_cli.analysis.papers import encoder_of, model_name
+from cse_cli.analysis.papers import ScoreLayout, encoder_of, layouts, model_name
 from cse_cli.analysis.score_table import Mark, Score, ScoreRow, ScoreTable
 from cse_cli.core.results import STS_TASKS
 from registry import papers

@@ -17,7 +17,7 @@ from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import Corrected, judge_together
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import Result, main_metric, metric_value
+from cse_cli.core.results import main_metric, metric_value
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from registry.errors import CseError
 from registry.papers import AVERAGE
@@ -138,7 +138,7 @@ def compare(
         methods: Two or more methods, as `find_methods` returns them.
         metrics: Metrics to compare. Default: each evaluator's main metric, and the average if it can be made.
         resamples: Number of data sets drawn from the sentence pairs.
-        pairwise: Compare every two.
+        pairwise: Whether to compare every two.
         planned: Number of seeds that you planned before the first run. Only if there is no recorded plan.
 
     Raises:
@@ -149,7 +149,9 @@ def compare(
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
-    pairs = _read_pairs(couples, recipes, [metric for of_couple in of_couples for metric in of_couple], resamples)
+    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
+    runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
+    pairs = read_pairs(runs, [metric for of_couple in of_couples for metric in of_couple], resamples)
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
@@ -207,15 +209,6 @@ def _shared_metrics(couple: Couple) -> list[str]:
             code="compare.no_shared_metric",
         )
     return found
-
-
-def _read_pairs(couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[str], resamples: int) -> PairedTests:
-    runs: dict[str | None, tuple[Result, Mapping[str, Any] | None]] = {}
-    for couple in couples:
-        for method in couple:
-            of_method = [method.runs[seed] for seed in _seeds(couple)]
-            runs |= {run.run_id: (run, recipes[method.letter]) for run in of_method}
-    return read_pairs(list(runs.values()), metrics, resamples)
 
 
 def _summary(method: Method) -> MethodSummary:
@@ -284,13 +277,7 @@ def _compare_metric(metric: str, couple: Couple, pairs: PairedTests) -> MetricCo
 def judge(
     comparisons: Sequence[Comparison], plans: Sequence[SeedPlan], names: Mapping[str, str]
 ) -> Iterable[Comparison]:
-    """Yield the comparisons with corrected p-values and intervals, and with the conclusions.
-
-    Args:
-        comparisons: Comparisons of one output, which share the level.
-        plans: Plan of each comparison.
-        names: Letter → name of a method.
-    """
+    """Yield the comparisons, which share the level, with corrected p-values and intervals, and with the conclusions."""
     seeds = _corrected(comparisons, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
     pairs = _corrected(comparisons, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
     for place, (comparison, plan) in enumerate(zip(comparisons, plans, strict=True)):

@@ -9,8 +9,16 @@ from statistics import fmean
 
 from cse_cli.analysis.circumstances import mixed_environments
 from cse_cli.analysis.experiments import Configuration
-from cse_cli.analysis.layouts import LayoutColumn, ScoreLayout, layouts
-from cse_cli.analysis.papers import ReportedRow, find_reported_row, merge_equal, reported_for, reproductions_of
+from cse_cli.analysis.papers import (
+    LayoutColumn,
+    ReportedRow,
+    ScoreLayout,
+    find_reported_row,
+    layouts,
+    merge_equal,
+    reported_for,
+    reproductions_of,
+)
 from cse_cli.analysis.score_table import (
     Score,
     ScoreRow,

@@ -96,10 +96,7 @@ class Configuration:
     def values(self, evaluator: str, metric: str | None = None, *, untrained: bool = False) -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
-        Args:
-            evaluator: Name in the recipe, or `avg` for the average of the seven English sets.
-            metric: Metric. None for the evaluator's main metric.
-            untrained: Whether to return the scores before training.
+        `evaluator` can be `avg` for the average of the seven English sets. The default metric is the main one.
         """
         if evaluator == AVERAGE:
             return self.averages(STS_TASKS, metric or "spearman", untrained=untrained)
@@ -129,13 +126,8 @@ def configurations(
 ) -> list[Configuration]:
     """Return one configuration for each experiment and set of evaluation data.
 
-    A run with another model than its recipe's reproduces no reported row.
-
-    Args:
-        results: Finished runs.
-        status_of: Result → relation of its experiment to the current recipe file.
-        changes: Run → settings that its `--set` changed.
-        pool: Whether to merge experiments with the same settings.
+    A run with another model than its recipe's reproduces no reported row. `pool` merges experiments with the same
+    settings.
     """
     ordered = sorted(results, key=lambda run: run.finished)
     groups = _Groups(ordered, changes or {}, status_of)
@@ -222,15 +214,9 @@ def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _marked(one: Configuration, note: str, other: Configuration) -> Configuration:
-    tags = dict.fromkeys((*one.apart, *_tags(one.latest, other.latest)))
-    return replace(one, apart=tuple(tags), notes=(*one.notes, note))
-
-
-def _tags(result: Result, other: Result) -> list[str]:
-    """Return labels for the differences of a run from another run with the same settings."""
-    return [_tag(difference, result) for difference in result.identity.differences(other.identity)] + [
-        f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(result, other)
-    ]
+    tags = [_tag(difference, one.latest) for difference in one.latest.identity.differences(other.latest.identity)]
+    tags += [f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(one.latest, other.latest)]
+    return replace(one, apart=tuple(dict.fromkeys((*one.apart, *tags))), notes=(*one.notes, note))
 
 
 def _tag(difference: Difference, of: Result) -> str:
@@ -258,8 +244,5 @@ def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:
     """Return the evaluation data that differ with both digests."""
     old, new = dict(evaluation_data(first)), dict(evaluation_data(second))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
-    return [(name, _digest(old.get(name)), _digest(new.get(name))) for name in names]
-
-
-def _digest(fingerprint: str | None) -> str:
-    return "none" if fingerprint is None else fingerprint.removeprefix("rows:")
+    first_of, second_of = ({name: of.get(name, "none").removeprefix("rows:") for name in names} for of in (old, new))
+    return [(name, first_of[name], second_of[name]) for name in names]

@@ -11,9 +11,8 @@ from cse_cli.analysis.community import community_encoder, community_tables
 from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.encoder_table import encoder_table
 from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
-from cse_cli.analysis.layouts import group_by_layout, layouts
 from cse_cli.analysis.paper_tables import paper_table, studies_of_table, study_runs, study_table
-from cse_cli.analysis.papers import encoder_of, model_name, reported_encoders, reported_rows
+from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows
 from cse_cli.analysis.runs import is_of_recipe
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 from cse_cli.core.results import Result
@@ -210,9 +209,7 @@ def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
 def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
     """Return the paper and the identifier of each selected table.
 
-    Args:
-        paper: Key of a paper. None for all.
-        table: "ifcl/5" for a number, "ifcl/queue_length" or "queue_length" for an identifier. None for all.
+    `table` is "ifcl/5" for a number, "ifcl/queue_length" or "queue_length" for an identifier.
 
     Raises:
         UnknownNameError: If there is no such paper or table.

@@ -47,11 +47,7 @@ def _named(name: str) -> Path | None:
 
 
 def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
-    """Return origin → name. Files with the same name get the part of their path that distinguishes them.
-
-    Args:
-        recipes: Origin → name of the recipe in the run's record.
-    """
+    """Return origin → name for origin → recorded name. Files with the same name get the end of their path."""
     bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
     names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
     same: dict[str, list[str]] = defaultdict(list)
@@ -73,13 +69,7 @@ def _tail(path: str, others: Sequence[str]) -> str:
 
 
 def recipe_status(result: Result, changes: Sequence[str] = (), variants: Variants | None = None) -> RecipeStatus:
-    """Return the relation of a run to the current file of its recipe.
-
-    Args:
-        result: Result of the run.
-        changes: Settings that its `--set` changed.
-        variants: Cache of the variants.
-    """
+    """Return the relation of a run to the current file of its recipe. `changes` are those of its `--set`."""
     origin = origin_of(result)
     if not is_file(Path(origin)):
         return "missing"

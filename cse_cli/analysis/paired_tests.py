@@ -137,10 +137,7 @@ SeedPairs = Mapping[int, Sequence[tuple[RunPairs, RunPairs]]]
 def resample_runs(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int) -> dict[str, RunPairs]:
     """Return run ID → pairs of one evaluator, for the runs that recorded them. Each run is resampled once.
 
-    Args:
-        runs: Run ID, series, and digest of the evaluator's data.
-        evaluator: Name of the evaluator.
-        resamples: Number of resampled data sets.
+    `runs` are run ID, series, and digest of the evaluator's data.
     """
     groups: dict[bytes, list[tuple[str, str, Floats, Floats]]] = {}
     for run_id, series, digest in runs:
@@ -217,12 +214,7 @@ class PairedTests:
     without: frozenset[str]
 
     def compare(self, metric: str, runs: Mapping[int, tuple[Result, Result]]) -> tuple[OnPairs | None, str | None]:
-        """Return the comparison of a metric on the same pairs, and the reason why it or some seeds are missing.
-
-        Args:
-            metric: `evaluator.metric`, or the average.
-            runs: Seed → its two runs.
-        """
+        """Return the comparison of a metric on the same pairs, and the reason why it or some seeds are missing."""
         found: dict[int, list[tuple[RunPairs, RunPairs]]] = {}
         reasons: dict[str, list[str]] = {}
         for seed, (first, second) in runs.items():
@@ -254,23 +246,18 @@ class PairedTests:
 
 
 def read_pairs(
-    runs: Sequence[tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
+    runs: Mapping[str, tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
 ) -> PairedTests:
     """Read the recorded sentence pairs of runs and resample those behind metrics.
 
-    Args:
-        runs: Results, each with its resolved recipe or None.
-        metrics: `evaluator.metric`, or the average.
-        resamples: Number of resampled data sets.
+    `runs` maps run ID → result and resolved recipe.
     """
-    series = {run.run_id or "": read_series(folder_of(run.run_id) / SERIES_FOLDER) for run, _ in runs if run.run_id}
+    series = {run_id: read_series(folder_of(run_id) / SERIES_FOLDER) if run_id else {} for run_id in runs}
     pairs = {}
     for name in dict.fromkeys(name for metric in metrics for name in _evaluators(metric)):
-        kept = [
-            (run.run_id or "", series.get(run.run_id or "", {}), _digest(run, recipe, name)) for run, recipe in runs
-        ]
+        kept = [(run_id, series[run_id], _digest(run, recipe, name)) for run_id, (run, recipe) in runs.items()]
         pairs[name] = resample_runs(kept, name, resamples)
-    return PairedTests(pairs, frozenset(run.run_id or "" for run, _ in runs if not series.get(run.run_id or "")))
+    return PairedTests(pairs, frozenset(run_id for run_id in runs if not series[run_id]))
 
 
 def _digest(run: Result, recipe: Mapping[str, Any] | None, evaluator: str) -> str:

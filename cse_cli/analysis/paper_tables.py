@@ -206,14 +206,8 @@ def study_runs(
     """Return a study's cells with their runs.
 
     The runs of a cell have the current settings of its recipe. If no such runs exist, they are the newest runs that
-    were started for the cell. Of several experiments with these settings, the one that finished last is used.
-
-    Args:
-        study: Study.
-        results: Finished runs.
-        tags: Run → cell of the study that it was started for.
-        loaded: Cells of the study, if they are already loaded.
-        pool: Whether to merge experiments with the same settings.
+    were started for the cell, by `tags`. Of several experiments with these settings, the one that finished last is
+    used. `loaded` are the cells of the study, if they are already loaded.
     """
     found: list[tuple[Cell, Configuration | None]] = []
     for cell in cells(study) if loaded is None else loaded:

@@ -18,11 +18,9 @@ METRIC = "spearman"
 
 
 def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False) -> list[str]:
-    """Return lines with the published distribution of a recipe and the position of each run in it.
+    """Return lines with the published distribution of a recipe and the position of each of its runs in it.
 
-    Args:
-        results: Runs of one recipe. Runs with other settings than the shipped recipe's are omitted.
-        notes: Whether to add how the published runs differ from the recipe.
+    Runs with other settings than the shipped recipe's are omitted. `notes` add how the published runs differ.
     """
     unchanged = sorted(filter(_is_as_shipped, results), key=lambda result: result.seed)
     if not unchanged:

@@ -162,11 +162,7 @@ class Method:
 
 
 def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method]:
-    """Return the methods of the command line in its order.
-
-    Args:
-        names: Prefixes of run IDs, names or paths of recipes, or `recipe@seed`.
-        results: All finished runs.
+    """Return the methods with these prefixes of run IDs, names or paths of recipes, or `recipe@seed`.
 
     Raises:
         CseError: If there are fewer than two, two share a run, or one has no finished run.

@@ -52,12 +52,7 @@ Range = tuple[float, float]
 
 
 def draw_study(runs: StudyRuns, directory: Path) -> list[Path]:
-    """Write the figure of a study as SVG and as PNG and return the files.
-
-    Args:
-        runs: Runs of the study. Only those with the current settings count.
-        directory: Directory of the files, which are named after the study. Created if there is a figure.
-    """
+    """Write the figure of a study as SVG and as PNG and return the files."""
 
     def figures() -> Iterator[tuple[str, Figure]]:
         if (figure := study_figure(runs)) is not None:
@@ -229,15 +224,7 @@ def _draw_names(
 def _draw_series(
     every: Sequence[Axes], series: Sequence[Series], placed: Sequence[tuple[float, Point]], scores: str, *, joined: bool
 ) -> None:
-    """Draw each line of each series with error bars.
-
-    Args:
-        every: Panels.
-        series: Measured and reported numbers.
-        placed: Points with their positions on the other axis.
-        scores: Axis of the scores: "x" or "y".
-        joined: Whether the points of a line are connected.
-    """
+    """Draw each line of each series with error bars: on the axis `scores`, with positions on the other axis."""
     lines = list(dict.fromkeys(point.line for _, point in placed))
     for one, span in zip(series, equal_spans([one.span for one in series]), strict=True):
         axes = every[one.panel]
