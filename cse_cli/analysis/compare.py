@@ -281,17 +281,16 @@ def judge(
     seeds = _corrected(comparisons, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
     pairs = _corrected(comparisons, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
     for place, (comparison, plan) in enumerate(zip(comparisons, plans, strict=True)):
-        judged: list[MetricComparison] = []
-        headline = ""
-        for one in comparison.metrics:
-            of_metric, on_pairs = seeds.get((place, one.metric)), pairs.get((place, one.metric))
-            done = _with_corrections(one, comparison.mode, of_metric, on_pairs)
-            judged.append(_with_verdict(done, comparison.second, plan))
-            if one.metric == comparison.main.metric:
-                named = _with_verdict(done, names[comparison.second], plan).verdict
-                headline = f"{one.metric}, compared with {names[comparison.first]}: {named}"
+        corrected = [
+            _with_corrections(one, comparison.mode, seeds.get((place, one.metric)), pairs.get((place, one.metric)))
+            for one in comparison.metrics
+        ]
+        judged = tuple(_with_verdict(one, comparison.second, plan) for one in corrected)
+        main = next(one for one in corrected if one.metric == comparison.main.metric)
+        named = _with_verdict(main, names[comparison.second], plan).verdict
+        headline = f"{main.metric}, compared with {names[comparison.first]}: {named}"
         headline += _others_clause(comparison.primary, judged)
-        yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
+        yield comparison.model_copy(update={"metrics": judged, "headline": headline})
 
 
 def _with_corrections(

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cse_cli.analysis.community import LANGUAGE as COMMUNITY_LANGUAGE
-from cse_cli.analysis.community import community_encoder, community_tables
 from cse_cli.analysis.coverage import Coverage
-from cse_cli.analysis.encoder_table import encoder_table
+from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
 from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
 from cse_cli.analysis.paper_tables import paper_table, studies_of_table, study_runs, study_table
 from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows

@@ -203,12 +203,7 @@ def _interval(drawn: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class PairedTests:
-    """Recorded sentence pairs of several runs.
-
-    Args:
-        pairs: Evaluator → run ID → pairs.
-        without: Runs that recorded no pairs.
-    """
+    """Recorded sentence pairs of several runs, by evaluator and run ID, and the runs without pairs."""
 
     pairs: Mapping[str, Mapping[str, RunPairs]]
     without: frozenset[str]

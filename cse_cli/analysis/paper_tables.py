@@ -13,8 +13,7 @@ from statistics import correlation, fmean
 from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import ONE_SEED, measured_row
-from cse_cli.analysis.experiments import Configuration, configurations
-from cse_cli.analysis.origins import RecipeStatus
+from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders
 from cse_cli.analysis.runs import last_finished
 from cse_cli.analysis.score_table import (

@@ -141,14 +141,7 @@ def is_of_recipe(result: Result, argument: str) -> bool:
 
 @dataclass(frozen=True)
 class Method:
-    """One of the compared methods.
-
-    Args:
-        letter: Letter of the method in tables and sentences.
-        name: Name of the recipe, or run.
-        runs: Seed → its run that finished last.
-        notes: Remarks on the choice of runs.
-    """
+    """One of the compared methods: a recipe or run, with the last finished run of each seed, and remarks on them."""
 
     letter: str
     name: str

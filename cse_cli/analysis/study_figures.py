@@ -120,12 +120,8 @@ def _paper_name(found: StudyPoints) -> str:
 class Series:
     """Measured or reported numbers of all points.
 
-    Args:
-        name: Title of its panel, or its label in the legend.
-        number: Function from a point to mean and standard deviation, or None.
-        style: Style of its points if there is only one line.
-        span: Range of all means ± standard deviations.
-        panel: Index of its panel.
+    `name` is the title of the panel or a label in the legend, `style` that of a single line, `span` the range of all
+    means ± standard deviations.
     """
 
     name: str

@@ -26,14 +26,10 @@ MeanStd = tuple[float, float]
 
 @dataclass(frozen=True)
 class Point:
-    """One setting: the reported number and your runs.
+    """One setting: the reported number, and the score of each seed.
 
-    Args:
-        x: Position on the axis. None if the setting has no value, such as a removed component.
-        label: Name of the setting.
-        line: Name of the line that connects the point with others.
-        values: Score of each seed.
-        reported: Number in the paper.
+    `x` is None if the setting has no value, such as a removed component. `line` is the name of the line that connects
+    the point with others.
     """
 
     x: float | None
@@ -55,14 +51,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """Training curves of one setting.
-
-    Args:
-        label: Name of the setting.
-        steps: Steps at which every seed was scored.
-        scores: Scores of each seed, in the order of `steps`.
-        before: Score of each seed before the first step, if known.
-    """
+    """Training curves of one setting: scores of each seed at the steps that all have, and before the first step."""
 
     label: str
     steps: tuple[int, ...]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cse_cli.analysis.experiments import recipe_status
 from cse_cli.analysis.leaderboard import find_tables
-from cse_cli.analysis.origins import recipe_status
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load

@@ -2,8 +2,8 @@
 
 import pytest
 
+from cse_cli.analysis.experiments import recipe_status
 from cse_cli.analysis.leaderboard import LeaderboardQuery, read_finished_runs, score_tables
-from cse_cli.analysis.origins import recipe_status
 from cse_cli.analysis.runs import changed_settings, recipe_today
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
