@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from cse_cli.analysis.circumstances import find_circumstances, find_notes
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
-from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
+from cse_cli.analysis.runs import Change, Method, find_circumstances, find_notes, read_resolved, recipe_changes
 from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Mode

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from cse_cli.analysis.circumstances import mixed_environments
 from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.papers import (
@@ -25,6 +24,7 @@ from cse_cli.analysis.papers import (
     reported_for,
     reproductions_of,
 )
+from cse_cli.analysis.runs import mixed_environments
 from cse_cli.analysis.score_table import (
     Mark,
     Score,

@@ -173,26 +173,25 @@ class _Groups:
 
     def __init__(self, results: Sequence[Result], changes: ChangesOf, status_of: StatusOf | None) -> None:
         self._results, self._changes, self.variants = results, changes, Variants()
-        self._status_of = status_of or (lambda result: recipe_status(result, self._changes_of(result), self.variants))
-        self._statuses: dict[tuple[object, ...], RecipeStatus] = {}
-        self._origins: dict[tuple[str, str], str] = {}
-        self._names = names_of({self.origin(result): result.recipe for result in results})
+        status_of = status_of or (lambda result: recipe_status(result, self._changes_of(result), self.variants))
+        recipes = {(run.source, run.recipe): run for run in results}
+        self._origins = {key: origin_of(run) for key, run in recipes.items()}
+        self._names = names_of({self._origins[key]: run.recipe for key, run in recipes.items()})
+        experiments = {self._key(run): run for run in reversed(results)}
+        self._statuses = {key: status_of(run) for key, run in experiments.items()}
 
     def _changes_of(self, result: Result) -> tuple[str, ...]:
         return tuple(self._changes.get(result.run_id or "", ()))
 
+    def _key(self, result: Result) -> tuple[object, ...]:
+        return self.origin(result), result.recipe_hash, result.model, self._changes_of(result)
+
     def origin(self, result: Result) -> str:
-        key = result.source, result.recipe
-        if key not in self._origins:
-            self._origins[key] = origin_of(result)
-        return self._origins[key]
+        return self._origins[result.source, result.recipe]
 
     def status(self, result: Result) -> RecipeStatus:
         """Return the relation of a run to its recipe's current file."""
-        key = self.origin(result), result.recipe_hash, result.model, self._changes_of(result)
-        if key not in self._statuses:
-            self._statuses[key] = self._status_of(result)
-        return self._statuses[key]
+        return self._statuses[self._key(result)]
 
     def with_papers(self, key_of: Callable[[Result], str]) -> Iterable[tuple[Result, PaperRow | None]]:
         """Yield runs with the reported row that they, or a later run of the same experiment, reproduce."""

@@ -47,18 +47,23 @@ def paper_table(
             if _reproduces(configuration, reported):
                 scores = _row_scores(configuration, reported, row, partial(_reproducing, shown, reported))
                 rows.append(measured_row(configuration, correct_row(scores, _primary(reported.table)), reported))
-    table = papers.load(key).tables[identifier]
-    made = ScoreTable(
+    return _score_table(key, identifier, rows), len(rows) > len(papers.load(key).tables[identifier].rows)
+
+
+def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
+    """Return a paper's table with these rows, and with the doubts about the whole table."""
+    paper = papers.load(key)
+    table = paper.tables[identifier]
+    return ScoreTable(
         kind="table",
-        heading=_heading(key, identifier),
+        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]",
         language=table.language,
         paper=key,
         table=identifier,
         columns=tuple(column.name for column in table.columns),
         rows=tuple(rows),
-        remarks=_remarks(table),
+        remarks=tuple(flag.note for flag in table.flags if flag.row is None),
     )
-    return made, len(rows) > len(table.rows)
 
 
 def _reported(key: str, identifier: str) -> Iterator[tuple[ReportedRow, ScoreRow]]:
@@ -66,17 +71,6 @@ def _reported(key: str, identifier: str) -> Iterator[tuple[ReportedRow, ScoreRow
     for name in paper.tables[identifier].rows:
         reported = ReportedRow(paper, identifier, name)
         yield reported, reported.score_row()
-
-
-def _heading(key: str, identifier: str) -> str:
-    paper = papers.load(key)
-    table = paper.tables[identifier]
-    return f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]"
-
-
-def _remarks(table: Table) -> tuple[str, ...]:
-    """Return the doubts about a whole table."""
-    return tuple(flag.note for flag in table.flags if flag.row is None)
 
 
 def _reproduces(configuration: Configuration, reported: ReportedRow) -> bool:
@@ -229,7 +223,6 @@ def studies_of_table(key: str, identifier: str) -> list[Study]:
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    table = papers.load(key).tables[identifier]
     rows: list[ScoreRow] = []
     for reported, row in _reported(key, identifier):
         rows.append(row)
@@ -238,21 +231,18 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
-    return ScoreTable(
-        kind="study",
-        heading=f"{_heading(key, identifier)}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
-        encoder=", ".join(encoders) or None,
-        language=table.language,
-        paper=key,
-        table=identifier,
-        study=runs.study.name,
-        columns=tuple(column.name for column in table.columns),
-        rows=tuple(rows),
-        remarks=(*(OTHER_ENCODER.format(name) for name in others), *_remarks(table)),
-        trends=tuple(_trends(rows, table)),
-        missing=missing,
-        command=f"cse run {runs.study.name}" if missing else None,
-    )
+    made = _score_table(key, identifier, rows)
+    update = {
+        "kind": "study",
+        "heading": f"{made.heading}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
+        "encoder": ", ".join(encoders) or None,
+        "study": runs.study.name,
+        "remarks": (*(OTHER_ENCODER.format(name) for name in others), *made.remarks),
+        "trends": tuple(_trends(rows, papers.load(key).tables[identifier])),
+        "missing": missing,
+        "command": f"cse run {runs.study.name}" if missing else None,
+    }
+    return made.model_copy(update=update)
 
 
 def _study_row(

@@ -10,7 +10,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from cse_cli.analysis.circumstances import mixed_environments
 from cse_cli.analysis.compare import compare
 from cse_cli.analysis.compare_view import comparison_parts
 from cse_cli.analysis.experiments import Configuration, configurations, differences, study_cells
@@ -30,8 +29,15 @@ from cse_cli.analysis.reproduce import (
     reproduce,
 )
 from cse_cli.analysis.reproductions import compare_with_reproductions
-from cse_cli.analysis.runs import Method, by_seed, find_methods, last_finished, names_run, read_resolved
-from cse_cli.analysis.study_points import curve_of
+from cse_cli.analysis.runs import (
+    Method,
+    by_seed,
+    find_methods,
+    last_finished,
+    mixed_environments,
+    names_run,
+    read_resolved,
+)
 from cse_cli.core.formatting import mean_text, signed
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, plain_table
@@ -330,7 +336,7 @@ def _drawn_figures(run: ReportedRun) -> Iterator[SavedFigure]:
 
 def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
-    from cse_cli.analysis.study_figures import draw_curves  # imports matplotlib
+    from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
     metric = run.result.metric_for_best_model

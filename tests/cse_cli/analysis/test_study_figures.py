@@ -8,8 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import draw_study, equal_spans, fit_together, study_figure
-from cse_cli.analysis.study_points import StudyPoints, mean_std
+from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
 from cse_cli.core.identity import Identity
 from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result, Versions
