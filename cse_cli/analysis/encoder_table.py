@@ -199,12 +199,8 @@ def layout_scores(
 ) -> dict[str, Score]:
     """Return the cells of one configuration, tested and corrected together.
 
-    Args:
-        configuration: Runs of all seeds.
-        layout: Layout of the table.
-        columns: Columns of the table: those of the layout and others.
-        reported: Heading → reported cell to compare with. None to compare with the untrained encoder.
-        metric: Metric of the reported row, if it is not the one of its table.
+    `columns` are those of the layout and others. `reported` maps headings to the cells to compare with, None compares
+    with the untrained encoder. `metric` is that of the reported row, if it is not the one of its table.
     """
     mode, scores = configuration.plan.mode, dict[str, Score]()
     for plain in columns:

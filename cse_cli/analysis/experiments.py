@@ -205,7 +205,8 @@ class _Groups:
         """Return runs as one configuration. The runs are in the order in which they finished."""
         statuses = {self.origin(run): self.status(run) for run in runs}
         origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
-        merged = [found for first, second in pairwise(_first_of_each(runs)) for found in differences(first, second)]
+        first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
+        merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
         return Configuration(
             results=tuple(by_seed(runs).values()),
             status=statuses[origins[0]],
@@ -214,10 +215,6 @@ class _Groups:
             changes=next((changes for run in reversed(runs) if (changes := self._changes_of(run))), ()),
             notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
         )
-
-
-def _first_of_each(runs: Sequence[Result]) -> list[Result]:
-    return list({run.experiment: run for run in reversed(runs)}.values())[::-1]
 
 
 def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cse_cli.analysis.coverage import Coverage
@@ -34,6 +34,11 @@ class LeaderboardQuery:
     community: bool = False
     pool: bool = False
 
+    @property
+    def encoder_name(self) -> str | None:
+        """The papers' name of the encoder."""
+        return None if self.encoder is None else model_name(self.encoder)
+
     def selects(self, result: Result) -> bool:
         """Return whether a run has the recipe and the language."""
         if self.recipe is not None and not is_of_recipe(result, self.recipe):
@@ -43,19 +48,15 @@ class LeaderboardQuery:
 
 @dataclass(frozen=True)
 class FinishedRuns:
-    """Finished runs and their origin.
-
-    Args:
-        results: Results of the runs.
-        tags: Run → cell of the study that it was started for.
-        status_of: Result → relation of its experiment to the current recipe file. Default: by its settings.
-        changes: Run → settings that its `--set` changed.
-    """
+    """Finished runs and their origin."""
 
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
+    """Run → cell of the study that it was started for."""
     status_of: StatusOf | None = None
+    """Result → relation of its experiment to the current recipe file. Default: by its settings."""
     changes: ChangesOf = field(default_factory=dict)
+    """Run → settings that its `--set` changed."""
 
 
 def read_finished_runs() -> FinishedRuns:
@@ -66,11 +67,7 @@ def read_finished_runs() -> FinishedRuns:
 
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
-    """Return the selected tables.
-
-    Raises:
-        UnknownNameError: If there is no such paper, table, encoder, recipe or language.
-    """
+    """Return the selected tables. Unknown names are errors."""
     coverage = Coverage(runs.results)
     return [coverage.completed(table) for table in _score_tables(runs, query, coverage)]
 
@@ -88,9 +85,11 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverag
     selected = [result for result in runs.results if query.selects(result)]
     ran = configurations(selected, runs.status_of, runs.changes, pool=query.pool)
     if query.encoder is not None:
-        _check_encoder(query.encoder, ran)
+        known = reported_encoders() | {encoder_of(one) for one in ran}
+        if query.encoder_name not in known:
+            raise UnknownNameError(*_unknown("encoder", query.encoder, known), code="leaderboard.unknown_encoder")
         known_as = community_encoder if query.community else encoder_of
-        ran = [one for one in ran if known_as(one) == model_name(query.encoder)]
+        ran = [one for one in ran if known_as(one) == query.encoder_name]
     if query.community:
         return _with_community(ran, query, coverage)
     if not by_paper:
@@ -106,9 +105,8 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverag
 def _with_community(ran: Sequence[Configuration], query: LeaderboardQuery, coverage: Coverage) -> list[ScoreTable]:
     """Return the community leaderboard, and tables of encoders that it does not list."""
     every = query.recipe is not None
-    encoder = None if query.encoder is None else model_name(query.encoder)
     listed = query.language in (None, COMMUNITY_LANGUAGE)
-    tables = community_tables(ran, coverage, encoder, every=every) if listed else []
+    tables = community_tables(ran, coverage, query.encoder_name, every=every) if listed else []
     names = {model_name(row.encoder) for row in papers.field_rows()}
     return tables + encoder_tables([one for one in ran if community_encoder(one) not in names], every=every)
 
@@ -127,16 +125,7 @@ def _check_names(query: LeaderboardQuery, results: Sequence[Result]) -> None:
         found = [*(result.language for result in results), *(row.language for row in reported_rows())]
         known = {language for language in found if language}
         if query.language not in known:
-            raise UnknownNameError(
-                *_unknown("language", query.language, known),
-                code="leaderboard.unknown_language",
-            )
-
-
-def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
-    known = reported_encoders() | {encoder_of(one) for one in ran}
-    if model_name(name) not in known:
-        raise UnknownNameError(*_unknown("encoder", name, known), code="leaderboard.unknown_encoder")
+            raise UnknownNameError(*_unknown("language", query.language, known), code="leaderboard.unknown_language")
 
 
 def _unknown(option: str, given: str, known: set[str]) -> tuple[str, str]:
@@ -169,11 +158,11 @@ def _paper_tables(
 
 def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
     """Return the table without reported rows of another encoder or language."""
-    encoder = None if query.encoder is None else model_name(query.encoder)
 
     def fits(row: ScoreRow) -> bool:
         return row.source == "measured" or (
-            encoder in (None, row.model, table.encoder) and query.language in (None, row.language or query.language)
+            query.encoder_name in (None, row.model, table.encoder)
+            and query.language in (None, row.language or query.language)
         )
 
     return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
@@ -193,12 +182,11 @@ def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list
 
 def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the reported rows of the selected encoder and language, with the commands that reproduce them."""
-    encoder = None if query.encoder is None else model_name(query.encoder)
     rows = Counter((row.encoder, row.language or "") for row in reported_rows() if row.encoder and row.language)
     tables = (
         encoder_table(name, language, layout, ())
         for (name, language), _ in rows.most_common()
-        if encoder in (None, name) and query.language in (None, language)
+        if query.encoder_name in (None, name) and query.language in (None, language)
         for layout in layouts(language)
     )
     return [table for table in tables if table.rows]

@@ -290,11 +290,7 @@ def _page_source(row: ScoreRow, table: ScoreTable) -> str:
 
 
 def write_page(tables: Sequence[ScoreTable], path: Path) -> None:
-    """Write the page and replace an existing file atomically.
-
-    Raises:
-        CseError: If the file cannot be written.
-    """
+    """Write the page and replace an existing file atomically."""
     try:
         path.parent.stat()  # a missing directory is an error and is not created
         write_atomically(path, to_html(tables))

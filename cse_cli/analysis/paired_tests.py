@@ -34,11 +34,7 @@ def shared_metrics(runs: Sequence[Result]) -> list[str]:
 
 
 def find_metrics(names: Sequence[str], runs: Sequence[Result]) -> list[str]:
-    """Return the metrics with these names: `evaluator.metric`, an evaluator for its main metric, or the average.
-
-    Raises:
-        UnknownNameError: If no run has the metric.
-    """
+    """Return the metrics with these names: `evaluator.metric`, an evaluator for its main metric, or the average."""
     every = {f"{name}.{metric}" for run in runs for name, scores in run.scores.items() for metric in scores}
     every |= {AVERAGE for run in runs if metric_value(run.scores, AVERAGE) is not None}
     main = {name: metric for run in runs for name, metric in main_metrics(run.scores).items()}

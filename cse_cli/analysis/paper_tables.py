@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import ONE_SEED, measured_row
 from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations
-from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders
+from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
 from cse_cli.analysis.runs import last_finished
 from cse_cli.analysis.score_table import (
     MissingCell,
@@ -41,7 +41,8 @@ def paper_table(
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
     rows: list[ScoreRow] = []
-    for reported, row in _reported(key, identifier):
+    for reported in rows_of_table(key, identifier):
+        row = reported.score_row()
         rows.append(row)
         for configuration in shown:
             if _reproduces(configuration, reported):
@@ -64,13 +65,6 @@ def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTa
         rows=tuple(rows),
         remarks=tuple(flag.note for flag in table.flags if flag.row is None),
     )
-
-
-def _reported(key: str, identifier: str) -> Iterator[tuple[ReportedRow, ScoreRow]]:
-    paper = papers.load(key)
-    for name in paper.tables[identifier].rows:
-        reported = ReportedRow(paper, identifier, name)
-        yield reported, reported.score_row()
 
 
 def _reproduces(configuration: Configuration, reported: ReportedRow) -> bool:
@@ -224,7 +218,8 @@ def studies_of_table(key: str, identifier: str) -> list[Study]:
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
     rows: list[ScoreRow] = []
-    for reported, row in _reported(key, identifier):
+    for reported in rows_of_table(key, identifier):
+        row = reported.score_row()
         rows.append(row)
         if of_row := runs.in_row(reported.name):
             rows.append(_study_row(runs, reported, row, of_row))

@@ -84,8 +84,14 @@ class ReportedRow:
 def reported_rows() -> Iterator[ReportedRow]:
     """Yield every row of every paper's tables."""
     for key in papers.names():
-        paper = papers.load(key)
-        yield from (ReportedRow(paper, identifier, name) for identifier, of in paper.tables.items() for name in of.rows)
+        for identifier in papers.load(key).tables:
+            yield from rows_of_table(key, identifier)
+
+
+def rows_of_table(key: str, identifier: str) -> Iterator[ReportedRow]:
+    """Yield the rows of a paper's table."""
+    paper = papers.load(key)
+    yield from (ReportedRow(paper, identifier, name) for name in paper.tables[identifier].rows)
 
 
 def find_reported_row(key: str, identifier: str, name: str) -> ReportedRow | None:
@@ -117,13 +123,7 @@ def model_name(model: str) -> str:
 
 @dataclass(frozen=True)
 class LayoutColumn:
-    """A column of scores.
-
-    Args:
-        heading: Heading in the paper, or name of an evaluator that no paper reports.
-        evaluator: Name of the evaluator in recipes, or `avg`.
-        metric: Metric of the evaluator. None for its main metric.
-    """
+    """A column of scores: heading in the paper, evaluator or `avg`, and metric or None for the main one."""
 
     heading: str
     evaluator: str

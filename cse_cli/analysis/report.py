@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -177,6 +178,9 @@ def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
             "choose a finished run: cse runs ls --status finished",
             code="report.no_scores",
         )
+    environment: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        environment = dict(json.loads((folder_of(run_id) / ENVIRONMENT).read_text(encoding="utf-8")))
     candidates = [one for one in results if one.recipe_hash == result.recipe_hash]
     differing = {one.run_id: "; ".join(differences(one, result)) for one in candidates}
     same = by_seed(one for one in candidates if not differing[one.run_id])
@@ -187,15 +191,8 @@ def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
         seeds=dict(sorted({**same, result.seed: result}.items())),
         left_out=tuple(f"Seed {seed} is not included: {difference}." for seed, difference in others),
         resolved=read_resolved(run_id),
-        environment=_read_environment(run_id),
+        environment=environment,
     )
-
-
-def _read_environment(run_id: str) -> dict[str, Any]:
-    try:
-        return dict(json.loads((folder_of(run_id) / ENVIRONMENT).read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
 
 
 def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:

@@ -25,7 +25,9 @@ def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False
     unchanged = sorted(filter(_is_as_shipped, results), key=lambda result: result.seed)
     if not unchanged:
         return []
-    known = _distributions(recipe_name(unchanged[0].recipe))
+    name = recipe_name(unchanged[0].recipe)
+    found = {score: papers.distribution(name, score) for score in (AVERAGE, *STS_TASKS)}
+    known = {score: one for score, one in found.items() if one is not None and one.n > 1}
     lines = [line for result in unchanged if (line := _run_line(result, known))]
     return [*_source_lines(known, notes=notes), *lines] if lines else []
 
@@ -58,12 +60,6 @@ def _is_as_shipped(result: Result) -> bool:
 def _shipped(name: str) -> str:
     """Return the hash of the recipe in this package, not of another file with the same name."""
     return recipe_facts(str(roots()[-1] / f"{name}.toml")).settings
-
-
-def _distributions(recipe: str) -> dict[str, Reproduction]:
-    """Return score → distribution of more than one run."""
-    found = {score: papers.distribution(recipe, score) for score in (AVERAGE, *STS_TASKS)}
-    return {score: one for score, one in found.items() if one is not None and one.n > 1}
 
 
 def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator[str]:

@@ -51,11 +51,7 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
 
 @cache
 def recipe_today(name: str) -> RecipeFacts:
-    """Return the facts of a recipe's current file.
-
-    Raises:
-        CseError: If the recipe does not exist or is not valid.
-    """
+    """Return the facts of a recipe's current file. An error if it does not exist or is not valid."""
     facts = recipe_facts(name)
     if facts.error:
         from cse_cli.recipe.load import load  # imports torch

@@ -63,6 +63,11 @@ def tables(results, status_of=current, **query):
     return score_tables(FinishedRuns(results, {}, status_of), LeaderboardQuery(**query))
 
 
+def measured(results, status_of=current, **query):
+    """Return the measured rows of all tables."""
+    return [row for table in tables(results, status_of, **query) for row in table.rows if row.source == "measured"]
+
+
 def rows(results, status_of=current, paper=None, table=None):
     """Return the rows of the papers' tables in which a run stands; of one table's even where none does."""
     ran = configurations(results, status_of)

@@ -62,7 +62,10 @@ def test_each_row_says_what_answers_it():
         "finished: 3 seeds",
     )
     assert told["SimCSE"].text.startswith("requires weights: bert-base-uncased; data: wiki1m")
-    assert (told["AudioCSE"].state, told["AudioCSE"].text) == ("reason", "reason: also trains on sound")
+    assert (told["AudioCSE"].state, told["AudioCSE"].text) == (
+        "reason",
+        "reason: also trains on sound, which no data set of the catalog has",
+    )
 
 
 def test_a_row_whose_recipe_has_all_that_it_needs_is_ready(monkeypatch):
