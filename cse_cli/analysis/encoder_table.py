@@ -305,7 +305,7 @@ def _community_table(
         heading=f"{encoder}: community leaderboard{layout.unit_text}",
         encoder=model_name(encoder),
         language=COMMUNITY_LANGUAGE,
-        columns=layout.headings,
+        columns=tuple(column.heading for column in layout.columns),
         rows=tuple(row for block in blocks for row in block),
     )
 

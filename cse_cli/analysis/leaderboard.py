@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
 from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
-from cse_cli.analysis.paper_tables import paper_table, studies_of_table, study_runs, study_table
+from cse_cli.analysis.paper_tables import paper_table, study_runs, study_table
 from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows
 from cse_cli.analysis.runs import is_of_recipe
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 from cse_cli.core.results import Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
+from cse_cli.recipe.study import studies_of
 from cse_cli.runs.index import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -144,13 +145,12 @@ def _paper_tables(
     pool: bool,
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table for each study with results, and for the runs that belong to no study."""
-    studies = [
-        study_runs(study, runs.results, runs.tags, coverage.cells_of(study), pool=pool)
-        for study in studies_of_table(*address)
-    ]
+    # The studies with the paper's encoders come first.
+    found = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
+    studies = [study_runs(one, runs.results, runs.tags, coverage.cells_of(one), pool=pool) for one in found]
     started = [study for study in studies if study.any]
     yield from (study_table(study, *address) for study in started)
-    table, has_runs = paper_table(*address, ran, {digest for study in started for digest in study.hashes})
+    table, has_runs = paper_table(*address, ran, {cell.hash for study in started for cell, _ in study.cells})
     if has_runs or (always and not started):
         commands = "; ".join(f"cse run {study.study.name}" for study in studies)
         yield table.model_copy(update={"command": commands or None})

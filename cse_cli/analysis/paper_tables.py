@@ -28,7 +28,7 @@ from cse_cli.analysis.score_table import (
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
-from cse_cli.recipe.study import Study, studies_of
+from cse_cli.recipe.study import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
 
@@ -153,11 +153,6 @@ class StudyRuns:
         return any(runs is not None for _, runs in self.cells)
 
     @property
-    def hashes(self) -> set[str]:
-        """Settings hashes of all cells."""
-        return {cell.hash for cell, _ in self.cells}
-
-    @property
     def current(self) -> dict[str, list[Result]]:
         """Settings hash → runs of the cell with its current settings, by seed."""
         found = {cell.hash: runs for cell, runs in self.cells if runs is not None and runs.status == "current"}
@@ -166,10 +161,6 @@ class StudyRuns:
     def in_row(self, name: str) -> list[tuple[Cell, Configuration]]:
         """Return the cells of one reported row that have runs."""
         return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
-
-    def runs_of(self, name: str) -> list[Configuration]:
-        """Return the runs of one reported row."""
-        return [runs for _, runs in self.in_row(name)]
 
     def missing(self) -> tuple[MissingCell, ...]:
         """Return the cells that lack seeds."""
@@ -210,11 +201,6 @@ def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Conf
     return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
 
 
-def studies_of_table(key: str, identifier: str) -> list[Study]:
-    """Return the studies that reproduce a table. Those with the paper's encoders come first."""
-    return sorted(studies_of(key, identifier), key=lambda study: (study.name.count("/"), study.name))
-
-
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
     rows: list[ScoreRow] = []
@@ -244,9 +230,13 @@ def _study_row(
     study: StudyRuns, reported: ReportedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
 ) -> ScoreRow:
     """Return one row from the runs of its cells: each column can have its own."""
+
+    def runs_of(name: str) -> list[Configuration]:
+        return [of_cell for _, of_cell in study.in_row(name)]
+
     compared = []
     for cell, configuration in runs:
-        scored = _row_scores(configuration, reported, row, study.runs_of, study.study)
+        scored = _row_scores(configuration, reported, row, runs_of, study.study)
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
     corrected = correct_row(together, _primary(reported.table))

@@ -155,11 +155,6 @@ class ScoreLayout:
         return tuple(column.evaluator for column in self.columns if column.evaluator != AVERAGE)
 
     @property
-    def headings(self) -> tuple[str, ...]:
-        """Headings of the columns."""
-        return tuple(column.heading for column in self.columns)
-
-    @property
     def unit_text(self) -> str:
         """The unit in brackets, for the heading of a table."""
         return f" [{self.unit}]" if self.unit else ""
@@ -192,10 +187,6 @@ class ScoreLayout:
         scores = row.score_row().scores
         named = {c.evaluator: scores[c.name] for c in row.table.columns if c.evaluator and c.name in scores}
         return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
-
-    def covered_by(self, table: Table) -> bool:
-        """Return whether a reported table has all of these columns."""
-        return _scores_of(table) >= {(column.evaluator, column.metric) for column in self.columns}
 
 
 def layouts(language: str) -> list[ScoreLayout]:
@@ -247,10 +238,11 @@ def _own_layout(names: Sequence[str], members: Sequence[Configuration]) -> Score
 
 def reported_for(encoder: str, language: str, layout: ScoreLayout) -> list[ScoreRow]:
     """Return the reported rows of an encoder from tables that have all columns."""
+    wanted = {(column.evaluator, column.metric) for column in layout.columns}
     return [
         row.score_row().model_copy(update={"scores": layout.reported_scores(row)})
         for row in reported_rows()
-        if (row.encoder, row.language) == (encoder, language) and layout.covered_by(row.table)
+        if (row.encoder, row.language) == (encoder, language) and _scores_of(row.table) >= wanted
     ]
 
 

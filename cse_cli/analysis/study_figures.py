@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -146,10 +147,7 @@ def _series(points: Sequence[Point], paper: str) -> list[Series]:
     """Return the measured and the reported numbers, in one panel if one axis shows both well, else in two."""
     reported = {"color": PAPER, "marker": "s", "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
     measured = {"color": MEASURED, "marker": "o", "linestyle": "-"}
-    kinds: list[tuple[str, Callable[[Point], MeanStd | None], dict[str, Any]]] = [
-        ("this study", lambda point: point.measured, measured),
-        (paper, lambda point: point.in_paper, reported),
-    ]
+    kinds = (("this study", attrgetter("measured"), measured), (paper, attrgetter("in_paper"), reported))
     found: list[Series] = []
     for name, number, style in kinds:
         numbers = [each for point in points if (each := number(point))]
@@ -279,7 +277,7 @@ def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, heading: Head
 class Point:
     """One setting: the reported number, and the score of each seed.
 
-    `x` is None if the setting has no value, such as a removed component. `line` is the name of the line that connects
+    A setting without a value, such as a removed component, has no `x`. `line` is the name of the line that connects
     the point with others.
     """
 
@@ -326,14 +324,11 @@ def mean_std(values: Sequence[float]) -> MeanStd:
 
 def curve_of(label: str, runs: Sequence[Result]) -> Curve | None:
     """Return the dev score by step of runs with the same metric, or None if they have no step in common."""
-    steps = sorted(set.intersection(*(set(_finite_steps(run)) for run in runs))) if runs else []
+    finite = [{step for step, score in run.curve.items() if isfinite(score)} for run in runs]
+    steps = sorted(set.intersection(*finite)) if runs else []
     before = [metric_value(run.untrained, run.metric_for_best_model or "") for run in runs]
     scores = tuple(tuple(run.curve[step] for step in steps) for run in runs)
     return Curve(label, tuple(steps), scores, tuple(b for b in before if b is not None)) if steps else None
-
-
-def _finite_steps(run: Result) -> list[int]:
-    return [step for step, score in run.curve.items() if isfinite(score)]
 
 
 class StudyPoints:
@@ -360,10 +355,9 @@ class StudyPoints:
         """Return the dev score by step of each cell that has one."""
         found = []
         for cell in self.cells:
-            runs = [
-                run for run in self.current.get(cell.hash, ()) if self.figure.y in (None, run.metric_for_best_model)
-            ]
-            found.append(curve_of(self._label(cell, cell.columns), [run for run in runs if run.curve]))
+            runs = [run for run in self.current.get(cell.hash, ()) if run.curve]
+            runs = [run for run in runs if self.figure.y in (None, run.metric_for_best_model)]
+            found.append(curve_of(self._label(cell, cell.columns), runs))
         return [curve for curve in found if curve is not None]
 
     def scores(self) -> list[str]:
