@@ -52,7 +52,8 @@ def text_table(table: ScoreTable, *, wide: bool = True) -> Table:
     columns = table.columns if wide or not community else table.columns[-1:]
     rows: list[Row] = []
     for row in table.rows:
-        label = row_label(row, table, places=wide and not community) + _note_numbers(row.notes, notes)
+        numbers = "".join(f" [{notes.index(note) + 1}]" for note in row.notes)
+        label = row_label(row, table, places=wide and not community) + numbers
         after = (Cell(row.recipe or ""), Cell(_short_state(row))) if community else ()
         rows += _lines(row, label, columns, after)
     if not community:
@@ -78,10 +79,6 @@ def _lines(row: ScoreRow, label: str, columns: Sequence[str], after: tuple[Cell,
 def _short_state(row: ScoreRow) -> str:
     one = row.coverage[0] if row.coverage else None
     return "" if one is None else SHORT_STATES.get(one.state, counted(len(one.seeds), "seed"))
-
-
-def _note_numbers(notes: Sequence[str], every: Sequence[str]) -> str:
-    return "".join(f" [{every.index(note) + 1}]" for note in notes)
 
 
 def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:

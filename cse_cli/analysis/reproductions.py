@@ -82,11 +82,8 @@ def _run_line(result: Result, known: Mapping[str, Reproduction]) -> str:
         for score in known
     }
     values = {score: value for score, value in every.items() if value is not None}
-    shown = [
-        score
-        for score, value in values.items()
-        if score == AVERAGE or not known[score].low <= round(value, 2) <= known[score].high
-    ]
+    outside = [score for score, value in values.items() if not known[score].low <= round(value, 2) <= known[score].high]
+    shown = [score for score in values if score == AVERAGE or score in outside]
     parts = [f"{score} {values[score]:.2f}, {position(values[score], known[score])}" for score in shown]
     if values.keys() - {AVERAGE} and not set(shown) - {AVERAGE}:
         parts.append("every task within its range")
