@@ -9,16 +9,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from cse_cli.analysis.circumstances import find_circumstances, find_notes
 from cse_cli.analysis.headlines import main_metric, metric_value
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
-from cse_cli.analysis.runs import Change, Method, read_resolved, recipe_changes
+from cse_cli.analysis.runs import Change, Method, find_circumstances, find_notes, read_resolved, recipe_changes
 from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import Corrected, judge_together
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import Result
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from registry.errors import CseError
 from registry.papers import AVERAGE
@@ -139,7 +137,7 @@ def compare(
         methods: Two or more methods, as `find_methods` returns them.
         metrics: Metrics to compare. Default: each evaluator's main metric, and the average if it can be made.
         resamples: Number of data sets drawn from the sentence pairs.
-        pairwise: Compare every two.
+        pairwise: Whether to compare every two.
         planned: Number of seeds that you planned before the first run. Only if there is no recorded plan.
 
     Raises:
@@ -150,7 +148,9 @@ def compare(
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
-    pairs = _read_pairs(couples, recipes, [metric for of_couple in of_couples for metric in of_couple], resamples)
+    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
+    runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
+    pairs = read_pairs(runs, [metric for of_couple in of_couples for metric in of_couple], resamples)
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
@@ -208,15 +208,6 @@ def _shared_metrics(couple: Couple) -> list[str]:
             code="compare.no_shared_metric",
         )
     return found
-
-
-def _read_pairs(couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[str], resamples: int) -> PairedTests:
-    runs: dict[str | None, tuple[Result, Mapping[str, Any] | None]] = {}
-    for couple in couples:
-        for method in couple:
-            of_method = [method.runs[seed] for seed in _seeds(couple)]
-            runs |= {run.run_id: (run, recipes[method.letter]) for run in of_method}
-    return read_pairs(list(runs.values()), metrics, resamples)
 
 
 def _summary(method: Method) -> MethodSummary:
@@ -285,27 +276,20 @@ def _compare_metric(metric: str, couple: Couple, pairs: PairedTests) -> MetricCo
 def judge(
     comparisons: Sequence[Comparison], plans: Sequence[SeedPlan], names: Mapping[str, str]
 ) -> Iterable[Comparison]:
-    """Yield the comparisons with corrected p-values and intervals, and with the conclusions.
-
-    Args:
-        comparisons: Comparisons of one output, which share the level.
-        plans: Plan of each comparison.
-        names: Letter → name of a method.
-    """
+    """Yield the comparisons, which share the level, with corrected p-values and intervals, and with the conclusions."""
     seeds = _corrected(comparisons, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
     pairs = _corrected(comparisons, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
     for place, (comparison, plan) in enumerate(zip(comparisons, plans, strict=True)):
-        judged: list[MetricComparison] = []
-        headline = ""
-        for one in comparison.metrics:
-            of_metric, on_pairs = seeds.get((place, one.metric)), pairs.get((place, one.metric))
-            done = _with_corrections(one, comparison.mode, of_metric, on_pairs)
-            judged.append(_with_verdict(done, comparison.second, plan))
-            if one.metric == comparison.main.metric:
-                named = _with_verdict(done, names[comparison.second], plan).verdict
-                headline = f"{one.metric}, compared with {names[comparison.first]}: {named}"
+        corrected = [
+            _with_corrections(one, comparison.mode, seeds.get((place, one.metric)), pairs.get((place, one.metric)))
+            for one in comparison.metrics
+        ]
+        judged = tuple(_with_verdict(one, comparison.second, plan) for one in corrected)
+        main = next(one for one in corrected if one.metric == comparison.main.metric)
+        named = _with_verdict(main, names[comparison.second], plan).verdict
+        headline = f"{main.metric}, compared with {names[comparison.first]}: {named}"
         headline += _others_clause(comparison.primary, judged)
-        yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
+        yield comparison.model_copy(update={"metrics": judged, "headline": headline})
 
 
 def _with_corrections(

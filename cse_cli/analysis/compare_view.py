@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
+from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
 from cse_cli.analysis.reproduce import changes_table
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
@@ -26,12 +26,6 @@ _MODES: Mapping[Mode, str] = {
     "anytime": "anytime test: p and interval are valid however often you look and add seeds. A plan needs fewer seeds: "
     "`cse run RECIPE --seeds N`",
 }
-
-
-def describe_method(method: MethodSummary) -> str:
-    """Return letter, name, runs, model and settings hash of a method."""
-    runs = f"{counted(len(method.seeds), 'run')}, {seed_list(method.seeds)}"
-    return f"{method.letter}: {method.name}, {runs}, {method.model}, hash {method.recipe_hash[:8]}"
 
 
 def seeds_table(comparison: Comparison) -> Table:
@@ -64,7 +58,7 @@ def _needed_text(n: int | None) -> str:
     return UNSET if n is None else f">{MOST_SEEDS:,}" if n > MOST_SEEDS else f"{n:,}"
 
 
-def pairing_line(comparison: Comparison) -> str:
+def _pairing_line(comparison: Comparison) -> str:
     """Return the gain from shared seeds for the primary metric. Empty if it is not known."""
     seeds = comparison.main.over_seeds
     if seeds.correlation is None or seeds.seeds_needed is None or seeds.seeds_unpaired is None:
@@ -106,7 +100,7 @@ def _rejected(values: Sequence[float | None]) -> str:
 
 def _remarks(comparison: Comparison) -> tuple[str, ...]:
     """Return the remarks on the tests of a comparison."""
-    lines = [pairing_line(comparison)] if pairing_line(comparison) else []
+    lines = list(filter(None, [_pairing_line(comparison)]))
     reasons: dict[str, list[str]] = {}
     for one in comparison.metrics:
         if one.pairs_note:
@@ -167,8 +161,14 @@ def _difference_parts(document: ComparisonDocument) -> list[Part]:
     return parts
 
 
-def _methods(document: ComparisonDocument) -> Sequence[str]:
-    return (*map(describe_method, document.sides), *document.notes)
+def _methods(document: ComparisonDocument) -> list[str]:
+    """Return letter, name, runs, model and settings hash of each method, and the remarks."""
+    runs = [f"{counted(len(one.seeds), 'run')}, {seed_list(one.seeds)}" for one in document.sides]
+    methods = [
+        f"{one.letter}: {one.name}, {of}, {one.model}, hash {one.recipe_hash[:8]}"
+        for one, of in zip(document.sides, runs, strict=True)
+    ]
+    return [*methods, *document.notes]
 
 
 def comparison_parts(document: ComparisonDocument) -> list[Part]:

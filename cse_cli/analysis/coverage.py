@@ -20,11 +20,7 @@ from registry.papers import Answer, FieldRow, Table
 
 
 class Coverage:
-    """Finished runs of this machine, and the recipes that it could run.
-
-    Args:
-        results: Finished runs.
-    """
+    """Finished runs of this machine, and the recipes that it could run."""
 
     def __init__(self, results: Sequence[Result]) -> None:
         self._machine = Machine()
@@ -37,11 +33,7 @@ class Coverage:
             self._seeds.setdefault(result.recipe_hash, {}).setdefault(result.experiment, set()).add(result.seed)
 
     def cells_of(self, study: Study) -> list[Cell]:
-        """Return a study's cells.
-
-        Raises:
-            RecipeError: If a recipe is not valid with its settings.
-        """
+        """Return a study's cells."""
         return [facts.cell for facts in self._cells(study)]
 
     def _cells(self, study: Study) -> tuple[CellFacts, ...]:

@@ -1,104 +1,144 @@
-"""All scores of one encoder: reported rows, results of others, and the best configuration of each recipe."""
+"""Tables of one encoder: all reported and measured scores, or the community leaderboard with your runs.
+
+The community leaderboard is a public list of published results.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 
+from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.experiments import Configuration
-from cse_cli.analysis.layouts import LayoutColumn, ScoreLayout, layouts
-from cse_cli.analysis.measured_rows import best_configurations, layout_scores, measured_row, selecting_column
-from cse_cli.analysis.papers import find_reported_row, merge_equal, reported_for, reproductions_of
-from cse_cli.analysis.score import Score, score_alone
-from cse_cli.analysis.score_table import ScoreRow, ScoreTable
+from cse_cli.analysis.papers import (
+    LayoutColumn,
+    ReportedRow,
+    ScoreLayout,
+    encoder_of,
+    find_reported_row,
+    layouts,
+    merge_equal,
+    model_name,
+    reported_for,
+    reproductions_of,
+)
+from cse_cli.analysis.runs import mixed_environments
+from cse_cli.analysis.score_table import (
+    Mark,
+    Score,
+    ScoreRow,
+    ScoreTable,
+    correct_row,
+    score_against_reported,
+    score_against_untrained,
+    score_alone,
+)
+from cse_cli.core.results import STS_TASKS
+from registry import papers
+from registry.papers import AVERAGE, FieldRow
 
+DEV = "dev"
+"""Heading of the score that selected states and configurations. No paper reports it."""
 SELECTED = "{}: {}. It selected the state of each run and, by its mean over seeds, the configuration of each recipe."
+ONE_SEED = "one seed: the standard deviation is unknown"
+STALE = "stale: the recipe's file now describes another experiment"
+NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
+TEST_SELECTED = "a test split selected the state: optimistic"
+COMMUNITY_LANGUAGE = "en"
+"""Language of the list."""
+ROUNDED = 0.015
+"""Largest difference between a listed average and the mean of its cells that rounding explains."""
+
+Chosen = Sequence[tuple[Configuration, int]]
+"""Configurations to show, each with the number of configurations of which it is the best."""
 
 
-@dataclass(frozen=True)
-class EncoderTable:
-    """All scores of one encoder in one layout."""
+def encoder_table(
+    encoder: str, language: str, layout: ScoreLayout, members: Sequence[Configuration], *, every: bool = False
+) -> ScoreTable:
+    """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
+    reported = reported_for(encoder, language, layout)
+    known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), layout)]
+    chosen = shown_configurations(members, layout, every=every)
+    dev = selecting_column(members)
+    columns = _columns(language, layout, members, dev)
+    measured = [_measured(one, best_of, layout, columns) for one, best_of in chosen]
 
-    encoder: str
-    language: str
-    layout: ScoreLayout
-    members: tuple[Configuration, ...]
+    def rank(row: ScoreRow) -> tuple[bool, float, str]:
+        return *rank_by(layout.ranking, row), "" if layout.ranking else row.recipe or ""
 
-    def table(self, *, every: bool = False) -> ScoreTable:
-        """Return the table with untrained encoders first. `every` shows all configurations of a recipe."""
-        reported = reported_for(self.encoder, self.language, self.layout)
-        known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), self.layout)]
-        chosen = [(one, 1) for one in self.members] if every else best_configurations(self.members, self.layout)
-        measured = [self._measured(configuration, best_of) for configuration, best_of in chosen]
-        untrained = self._untrained([configuration for configuration, _ in chosen])
-        ranked = sorted([*known, *measured], key=self._rank)
-        open_recipes = [] if self.members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
-        dev = selecting_column(self.members)
-        return ScoreTable(
-            kind="encoder",
-            heading=f"{self.encoder} ({self.language}){self.layout.unit_text}",
-            encoder=self.encoder,
-            language=self.language,
-            columns=tuple(column.heading for column in self._columns),
-            rows=(*untrained, *_with_empty(ranked, open_recipes)),
-            remarks=() if dev is None else (self._remark(dev),),
-            command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
+    ranked = sorted([*known, *measured], key=rank)
+    open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
+    return ScoreTable(
+        kind="encoder",
+        heading=f"{encoder} ({language}){layout.unit_text}",
+        encoder=encoder,
+        language=language,
+        columns=tuple(column.heading for column in columns),
+        rows=(*_untrained(encoder, layout, columns, chosen), *_with_empty(ranked, open_recipes)),
+        remarks=() if dev is None else (_remark(layout, dev),),
+        command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
+    )
+
+
+def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
+    """Return the sort key of a row: the highest score first, rows without it last."""
+    score = row.scores.get(heading)
+    return score is None, -score.mean if score else 0.0
+
+
+def _remark(layout: ScoreLayout, dev: LayoutColumn) -> str:
+    headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
+    return SELECTED.format(next(headings, dev.heading), f"{dev.evaluator}.{dev.metric}")
+
+
+def _columns(
+    language: str, layout: ScoreLayout, members: Sequence[Configuration], dev: LayoutColumn | None
+) -> list[LayoutColumn]:
+    """Return the score that selected states, the layout's columns, then evaluators that no paper reports."""
+    first = [dev] if dev is not None and dev.evaluator not in layout.evaluators else []
+    known = {name for one in (layout, *layouts(language)) for name in one.evaluators}
+    known |= {column.evaluator for column in first}
+    names = dict.fromkeys(name for member in members for name in member.results[0].scores)
+    return [*first, *layout.columns, *(LayoutColumn(name, name, None) for name in names if name not in known)]
+
+
+def _measured(
+    configuration: Configuration, best_of: int, layout: ScoreLayout, columns: Sequence[LayoutColumn]
+) -> ScoreRow:
+    paper = configuration.latest.paper
+    row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
+    reported = layout.reported_scores(row) if row else None
+    metric = row.table.rows[row.name].score if row else None
+    scores = layout_scores(configuration, layout, columns, reported, metric)
+    return measured_row(configuration, scores, row, best_of)
+
+
+def _untrained(
+    encoder: str, layout: ScoreLayout, columns: Sequence[LayoutColumn], chosen: Chosen
+) -> Iterator[ScoreRow]:
+    """Yield the encoder before training, one row for all recipes that give it the same scores."""
+    found: dict[tuple[tuple[str, str], ...], list[tuple[Configuration, dict[str, Score]]]] = {}
+    for configuration, _ in chosen:
+        if configuration.latest.paper is None:
+            values = {column.heading: layout.values(configuration, column, untrained=True) for column in columns}
+            scores = {heading: score_alone(of_seeds) for heading, of_seeds in values.items() if of_seeds}
+            key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
+            found.setdefault(key, []).append((configuration, scores))
+    found.pop((), None)
+    for equal in found.values():
+        first, scores = equal[0]
+        recipes = f" ({', '.join(configuration.recipe for configuration, _ in equal)})" if len(found) > 1 else ""
+        yield ScoreRow(
+            source="untrained",
+            name=f"{encoder}, before training{recipes}",
+            model=first.latest.model,
+            language=first.latest.language,
+            seeds=first.seeds,
+            scores=scores,
         )
-
-    def _remark(self, dev: LayoutColumn) -> str:
-        headings = (column.heading for column in self.layout.columns if column.evaluator == dev.evaluator)
-        return SELECTED.format(next(headings, dev.heading), f"{dev.evaluator}.{dev.metric}")
-
-    def _rank(self, row: ScoreRow) -> tuple[bool, float, str]:
-        score = row.scores.get(self.layout.ranking)
-        by_name = "" if self.layout.ranking else row.recipe or ""
-        return score is None, -score.mean if score else 0.0, by_name
-
-    @cached_property
-    def _columns(self) -> list[LayoutColumn]:
-        """Columns: the score that selected states, those of the layout, then evaluators that no paper reports."""
-        dev = selecting_column(self.members)
-        dev = None if dev is None or dev.evaluator in self.layout.evaluators else dev
-        elsewhere = {name for layout in layouts(self.language) for name in layout.evaluators}
-        known = {*self.layout.evaluators, *elsewhere, dev.evaluator if dev else ""}
-        names = dict.fromkeys(name for member in self.members for name in member.results[0].scores)
-        others = [LayoutColumn(name, name, None) for name in names if name not in known]
-        return [*([dev] if dev else []), *self.layout.columns, *others]
-
-    def _measured(self, configuration: Configuration, best_of: int) -> ScoreRow:
-        paper = configuration.latest.paper
-        row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
-        reported = self.layout.reported_scores(row) if row else None
-        metric = row.table.rows[row.name].score if row else None
-        scores = layout_scores(configuration, self.layout, self._columns, reported, metric)
-        return measured_row(configuration, scores, row, best_of)
-
-    def _untrained(self, chosen: Sequence[Configuration]) -> list[ScoreRow]:
-        """Return the encoder before training, one row for all recipes that give it the same scores."""
-        found: dict[tuple[tuple[str, str], ...], list[tuple[Configuration, dict[str, Score]]]] = {}
-        for configuration in chosen:
-            if configuration.latest.paper is None:
-                columns = [(c.heading, self.layout.values(configuration, c, untrained=True)) for c in self._columns]
-                scores = {heading: score_alone(values) for heading, values in columns if values}
-                key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
-                found.setdefault(key, []).append((configuration, scores))
-        found.pop((), None)
-        rows = []
-        for equal in found.values():
-            first, scores = equal[0]
-            recipes = f" ({', '.join(configuration.recipe for configuration, _ in equal)})" if len(found) > 1 else ""
-            rows.append(
-                ScoreRow(
-                    source="untrained",
-                    name=f"{self.encoder}, before training{recipes}",
-                    model=first.latest.model,
-                    language=first.latest.language,
-                    seeds=first.seeds,
-                    scores=scores,
-                )
-            )
-        return rows
 
 
 def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
@@ -111,3 +151,193 @@ def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[Sc
         yield row
         if any(row is one for one in fullest):
             yield row.model_copy(update={**empty, "reproduces": row.name})
+
+
+def measured_row(
+    configuration: Configuration, scores: Mapping[str, Score], reproduces: ReportedRow | None = None, best_of: int = 1
+) -> ScoreRow:
+    """Return the row of a configuration, the best of this number by mean dev score, with the marks of its cells."""
+    latest = configuration.latest
+    notes = {
+        ONE_SEED: len(configuration.seeds) == 1,
+        STALE: configuration.stale,
+        NO_FILE: configuration.status == "missing",
+        TEST_SELECTED: configuration.test_selected,
+        configuration.plan.text: configuration.plan.mode == "incomplete",
+    }
+    marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
+    return ScoreRow(
+        source="measured",
+        name=latest.title,
+        paper=reproduces.paper.key if reproduces else None,
+        table=reproduces.identifier if reproduces else None,
+        reproduces=reproduces.name if reproduces else None,
+        recipe=configuration.recipe,
+        copies=configuration.names[1:],
+        recipe_hash=latest.recipe_hash,
+        experiment=latest.experiment,
+        settings=configuration.settings,
+        configurations=best_of,
+        model=latest.model,
+        language=latest.language,
+        seeds=configuration.seeds,
+        scores={column: score.marked(**marks) for column, score in scores.items()},
+        notes=(
+            *(note for note, holds in notes.items() if holds),
+            *configuration.notes,
+            *mixed_environments(configuration.results),
+        ),
+    )
+
+
+def layout_scores(
+    configuration: Configuration,
+    layout: ScoreLayout,
+    columns: Sequence[LayoutColumn],
+    reported: Mapping[str, Score] | None,
+    metric: str | None = None,
+) -> dict[str, Score]:
+    """Return the cells of one configuration, tested and corrected together.
+
+    `columns` are those of the layout and others. `reported` maps headings to the cells to compare with, None compares
+    with the untrained encoder. `metric` is that of the reported row, if it is not the one of its table.
+    """
+    mode, scores = configuration.plan.mode, dict[str, Score]()
+    for plain in columns:
+        column = replace(plain, metric=metric) if metric and plain in layout.columns else plain
+        values = layout.values(configuration, column)
+        if not values:
+            continue
+        before = layout.values(configuration, column, untrained=True) if reported is None else []
+        if before:
+            score = score_against_untrained(values, before, mode)
+        else:
+            score = score_against_reported(values, (reported or {}).get(column.heading), mode)
+        scores[column.heading] = score if configuration.judges(column.evaluator) else score.with_p(None)
+    return correct_row(scores, layout.ranking)
+
+
+def selecting_column(members: Sequence[Configuration]) -> LayoutColumn | None:
+    """Return the score that selected most of the states, or None without a dev score."""
+    selected = Counter(
+        c.latest.metric_for_best_model for c in members if c.latest.metric_for_best_model and not c.test_selected
+    )
+    if not selected:
+        return None
+    evaluator, _, metric = selected.most_common(1)[0][0].rpartition(".")
+    return LayoutColumn(DEV, evaluator, metric)
+
+
+def shown_configurations(members: Sequence[Configuration], layout: ScoreLayout, *, every: bool) -> Chosen:
+    """Return `every` configuration, or those of each recipe with the best mean dev score.
+
+    Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
+    settings are returned, and all configurations of a recipe that selects nothing by a dev score.
+    """
+    if every:
+        return [(one, 1) for one in members]
+    methods: dict[tuple[str, bool], list[Configuration]] = {}
+    for configuration in members:
+        key = configuration.origin or configuration.recipe, configuration.test_selected
+        methods.setdefault(key, []).append(configuration)
+    return [shown for of_one in methods.values() for shown in _best(of_one, layout)]
+
+
+def _best(of_one: Sequence[Configuration], layout: ScoreLayout) -> Chosen:
+    fresh = [one for one in of_one if not one.stale] or of_one
+    dev = selecting_column(fresh)
+    if dev is None:
+        return [(one, 1) for one in fresh]
+
+    def quality(configuration: Configuration) -> tuple[bool, float, float]:
+        values = layout.values(configuration, dev)
+        mean = fmean(values) if values else float("-inf")
+        return len(configuration.seeds) > 1, mean, configuration.latest.finished.timestamp()
+
+    best = max(fresh, key=quality).latest.recipe_hash
+    count = len({one.latest.recipe_hash for one in fresh})
+    return [(one, count) for one in fresh if one.latest.recipe_hash == best]
+
+
+def community_tables(
+    ran: Sequence[Configuration], coverage: Coverage, encoder: str | None = None, *, every: bool = False
+) -> list[ScoreTable]:
+    """Return one table for each encoder of the list. `every` shows all configurations, of encoders with runs."""
+    layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
+    listed: dict[str, list[FieldRow]] = {}
+    for row in papers.field_rows():
+        listed.setdefault(row.encoder, []).append(row)
+    found = []
+    for name, rows in listed.items():
+        members = [one for one in ran if community_encoder(one) == model_name(name) and layout.scored(one)]
+        if encoder in (None, model_name(name)) and (members or not every):
+            chosen = shown_configurations(members, layout, every=every)
+            found.append(
+                _community_table(name, layout, [(row, _listed_row(row, layout, coverage)) for row in rows], chosen)
+            )
+    return found
+
+
+def community_encoder(configuration: Configuration) -> str:
+    """Return the encoder under which the list has runs, or would have them. It lists GloVe under BERT base."""
+    if configuration.status != "other_model":
+        for row in papers.field_rows():
+            if row.recipe in configuration.names:
+                return model_name(row.encoder)
+    return encoder_of(configuration) if configuration.latest.language == COMMUNITY_LANGUAGE else ""
+
+
+def _community_table(
+    encoder: str, layout: ScoreLayout, listed: Sequence[tuple[FieldRow, ScoreRow]], chosen: Chosen
+) -> ScoreTable:
+    """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
+    own = [one for one in chosen if one[0].status != "other_model"]
+    recipes = {field.recipe for field, _ in listed if field.recipe}
+    blocks = []
+    for field, row in listed:
+        below = [_community_measured(layout, *one, row, field.score) for one in own if field.recipe in one[0].names]
+        blocks.append([row, *below])
+    others = [one for one in chosen if one not in own or recipes.isdisjoint(one[0].names)]
+    blocks += [[_community_measured(layout, *one)] for one in others]
+    blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
+    return ScoreTable(
+        kind="community",
+        heading=f"{encoder}: community leaderboard{layout.unit_text}",
+        encoder=model_name(encoder),
+        language=COMMUNITY_LANGUAGE,
+        columns=tuple(column.heading for column in layout.columns),
+        rows=tuple(row for block in blocks for row in block),
+    )
+
+
+def _listed_row(listed: FieldRow, layout: ScoreLayout, coverage: Coverage) -> ScoreRow:
+    cells = listed.cells | {AVERAGE: listed.avg}
+    doubts: tuple[Mark, ...] = ("doubtful",) if abs(listed.avg - listed.avg_recomputed) > ROUNDED else ()
+    scores = {}
+    for column in layout.columns:
+        marks = doubts if column.evaluator == AVERAGE else ()
+        std = listed.spreads.get(column.evaluator)
+        scores[column.heading] = Score(mean=cells[column.evaluator], std=std, marks=marks)
+    return ScoreRow(
+        source="community",
+        name=listed.method,
+        reported_in=("community leaderboard",),
+        recipe=listed.recipe or None,
+        model=model_name(listed.encoder),
+        language=COMMUNITY_LANGUAGE,
+        scores=scores,
+        notes=(listed.note,) if listed.note else (),
+        coverage=(coverage.of_listed(listed),),
+    )
+
+
+def _community_measured(
+    layout: ScoreLayout,
+    configuration: Configuration,
+    best_of: int,
+    row: ScoreRow | None = None,
+    metric: str | None = None,
+) -> ScoreRow:
+    scores = layout_scores(configuration, layout, layout.columns, row.scores if row else {}, metric)
+    made = measured_row(configuration, scores, None, best_of)
+    return made.model_copy(update={"reproduces": row.name if row else None})

@@ -1,21 +1,45 @@
-"""Finished runs grouped by experiment, with the differences between experiments of one recipe."""
+"""Finished runs grouped by experiment, their relation to the current recipe files, and their differences."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
+from typing import Literal
 
-from cse_cli.analysis.origins import STATUSES, RecipeStatus, Variants, names_of, origin_of, recipe_status
-from cse_cli.analysis.runs import by_seed, changed_settings, last_finished, shortened
+from cse_cli.analysis.runs import (
+    by_seed,
+    changed_settings,
+    last_finished,
+    read_resolved,
+    recipe_changes,
+    recipe_today,
+    shortened,
+)
 from cse_cli.core.identity import SHORT, Difference
+from cse_cli.core.paths import cache
 from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, paper_average
+from cse_cli.recipe.catalog import RecipeFacts
+from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.runs.index import RecordedRun
+from registry.errors import CseError, UnknownNameError
 from registry.papers import AVERAGE
+from registry.paths import is_file, write_atomically
 
+RecipeStatus = Literal["current", "variant", "changed", "other_model", "missing"]
+"""Relation of a run to the current file of its recipe: the same settings, settings that its `--set` explains, other
+settings, another model, or no such file."""
+STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "missing")
+"""Statuses in the order in which one represents several."""
+SHIPPED = "_recipes"
+"""Directory of an installation's recipes."""
 StatusOf = Callable[[Result], RecipeStatus]
 ChangesOf = Mapping[str, Sequence[str]]
 """Run → settings that its `--set` and `--unset` changed."""
@@ -96,10 +120,7 @@ class Configuration:
     def values(self, evaluator: str, metric: str | None = None, *, untrained: bool = False) -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
-        Args:
-            evaluator: Name in the recipe, or `avg` for the average of the seven English sets.
-            metric: Metric. None for the evaluator's main metric.
-            untrained: Whether to return the scores before training.
+        `evaluator` can be `avg` for the average of the seven English sets. The default metric is the main one.
         """
         if evaluator == AVERAGE:
             return self.averages(STS_TASKS, metric or "spearman", untrained=untrained)
@@ -129,13 +150,8 @@ def configurations(
 ) -> list[Configuration]:
     """Return one configuration for each experiment and set of evaluation data.
 
-    A run with another model than its recipe's reproduces no reported row.
-
-    Args:
-        results: Finished runs.
-        status_of: Result → relation of its experiment to the current recipe file.
-        changes: Run → settings that its `--set` changed.
-        pool: Whether to merge experiments with the same settings.
+    A run with another model than its recipe's reproduces no reported row. `pool` merges experiments with the same
+    settings.
     """
     ordered = sorted(results, key=lambda run: run.finished)
     groups = _Groups(ordered, changes or {}, status_of)
@@ -157,26 +173,25 @@ class _Groups:
 
     def __init__(self, results: Sequence[Result], changes: ChangesOf, status_of: StatusOf | None) -> None:
         self._results, self._changes, self.variants = results, changes, Variants()
-        self._status_of = status_of or (lambda result: recipe_status(result, self._changes_of(result), self.variants))
-        self._statuses: dict[tuple[object, ...], RecipeStatus] = {}
-        self._origins: dict[tuple[str, str], str] = {}
-        self._names = names_of({self.origin(result): result.recipe for result in results})
+        status_of = status_of or (lambda result: recipe_status(result, self._changes_of(result), self.variants))
+        recipes = {(run.source, run.recipe): run for run in results}
+        self._origins = {key: origin_of(run) for key, run in recipes.items()}
+        self._names = names_of({self._origins[key]: run.recipe for key, run in recipes.items()})
+        experiments = {self._key(run): run for run in reversed(results)}
+        self._statuses = {key: status_of(run) for key, run in experiments.items()}
 
     def _changes_of(self, result: Result) -> tuple[str, ...]:
         return tuple(self._changes.get(result.run_id or "", ()))
 
+    def _key(self, result: Result) -> tuple[object, ...]:
+        return self.origin(result), result.recipe_hash, result.model, self._changes_of(result)
+
     def origin(self, result: Result) -> str:
-        key = result.source, result.recipe
-        if key not in self._origins:
-            self._origins[key] = origin_of(result)
-        return self._origins[key]
+        return self._origins[result.source, result.recipe]
 
     def status(self, result: Result) -> RecipeStatus:
         """Return the relation of a run to its recipe's current file."""
-        key = self.origin(result), result.recipe_hash, result.model, self._changes_of(result)
-        if key not in self._statuses:
-            self._statuses[key] = self._status_of(result)
-        return self._statuses[key]
+        return self._statuses[self._key(result)]
 
     def with_papers(self, key_of: Callable[[Result], str]) -> Iterable[tuple[Result, PaperRow | None]]:
         """Yield runs with the reported row that they, or a later run of the same experiment, reproduce."""
@@ -190,7 +205,8 @@ class _Groups:
         """Return runs as one configuration. The runs are in the order in which they finished."""
         statuses = {self.origin(run): self.status(run) for run in runs}
         origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
-        merged = [found for first, second in pairwise(_first_of_each(runs)) for found in differences(first, second)]
+        first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
+        merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
         return Configuration(
             results=tuple(by_seed(runs).values()),
             status=statuses[origins[0]],
@@ -199,10 +215,6 @@ class _Groups:
             changes=next((changes for run in reversed(runs) if (changes := self._changes_of(run))), ()),
             notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
         )
-
-
-def _first_of_each(runs: Sequence[Result]) -> list[Result]:
-    return list({run.experiment: run for run in reversed(runs)}.values())[::-1]
 
 
 def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
@@ -222,15 +234,9 @@ def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _marked(one: Configuration, note: str, other: Configuration) -> Configuration:
-    tags = dict.fromkeys((*one.apart, *_tags(one.latest, other.latest)))
-    return replace(one, apart=tuple(tags), notes=(*one.notes, note))
-
-
-def _tags(result: Result, other: Result) -> list[str]:
-    """Return labels for the differences of a run from another run with the same settings."""
-    return [_tag(difference, result) for difference in result.identity.differences(other.identity)] + [
-        f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(result, other)
-    ]
+    tags = [_tag(difference, one.latest) for difference in one.latest.identity.differences(other.latest.identity)]
+    tags += [f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(one.latest, other.latest)]
+    return replace(one, apart=tuple(dict.fromkeys((*one.apart, *tags))), notes=(*one.notes, note))
 
 
 def _tag(difference: Difference, of: Result) -> str:
@@ -258,8 +264,106 @@ def _other_data(first: Result, second: Result) -> list[tuple[str, str, str]]:
     """Return the evaluation data that differ with both digests."""
     old, new = dict(evaluation_data(first)), dict(evaluation_data(second))
     names = [name for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)]
-    return [(name, _digest(old.get(name)), _digest(new.get(name))) for name in names]
+    first_of, second_of = ({name: of.get(name, "none").removeprefix("rows:") for name in names} for of in (old, new))
+    return [(name, first_of[name], second_of[name]) for name in names]
 
 
-def _digest(fingerprint: str | None) -> str:
-    return "none" if fingerprint is None else fingerprint.removeprefix("rows:")
+def origin_of(result: Result) -> str:
+    """Return the path of a run's recipe, or its name if the file is not on this machine.
+
+    A recipe with a bare name on another machine is the recipe with this name on this machine.
+    """
+    source, name = result.source, result.recipe
+    shipped = source.endswith(f"/{SHIPPED}/{name}.toml")  # another installation's
+    if source and not shipped and is_file(Path(source)):
+        return str(real_path(Path(source)))
+    if source and not shipped and not source.endswith(f"/recipes/{name}.toml"):
+        return source
+    file = Path(name) if name.endswith(".toml") else _named(name)
+    return name if file is None else str(real_path(file))
+
+
+def _named(name: str) -> Path | None:
+    """Return the file of the recipe with a bare name."""
+    return next((file for root in roots() if is_file(file := root / f"{name}.toml")), None)
+
+
+def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
+    """Return origin → name for origin → recorded name. Files with the same name get the end of their path."""
+    bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
+    names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
+    same: dict[str, list[str]] = defaultdict(list)
+    for origin, name in names.items():
+        same[name].append(origin)
+    for name, origins in same.items():
+        if len(origins) > 1 or _named(name) is not None:
+            names |= {origin: _tail(origin, origins) for origin in origins if bare[origin] is None}
+    return names
+
+
+def _tail(path: str, others: Sequence[str]) -> str:
+    """Return the shortest end of a path, with its directory, that no other path has."""
+    parts = Path(path).parts
+    for count in range(2, len(parts)):
+        if all(Path(other).parts[-count:] != parts[-count:] for other in others if other != path):
+            return Path(*parts[-count:]).as_posix()
+    return path
+
+
+def recipe_status(result: Result, changes: Sequence[str] = (), variants: Variants | None = None) -> RecipeStatus:
+    """Return the relation of a run to the current file of its recipe. `changes` are those of its `--set`."""
+    origin = origin_of(result)
+    if not is_file(Path(origin)):
+        return "missing"
+    try:
+        today = recipe_today(origin)
+    except UnknownNameError:
+        return "missing"
+    except CseError:
+        return "changed"
+    if today.settings == result.recipe_hash:
+        return "current"
+    if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:
+        return "other_model"
+    return "variant" if changes and (variants or Variants()).is_variant(result, changes, today) else "changed"
+
+
+class Variants:
+    """Cache of whether `--set` explains the differences of runs from the current files of their recipes.
+
+    Reading the resolved recipe of a run takes two milliseconds. The keys are the settings hashes of both sides. You can
+    delete the file at any time.
+    """
+
+    def __init__(self) -> None:
+        self._file = cache() / "variants.json"
+        self._known: dict[str, bool] = {}
+        with suppress(OSError, ValueError, TypeError):
+            self._known = dict(json.loads(self._file.read_bytes()))
+        self._read = len(self._known)
+
+    def is_variant(self, result: Result, changes: Sequence[str], today: RecipeFacts) -> bool:
+        """Return whether changes explain all differences between a run and the current file of its recipe."""
+        key = " ".join((today.settings, result.recipe_hash, *changes))
+        if key not in self._known:
+            if (ran := read_resolved(result.run_id)) is None:
+                return True
+            differing = recipe_changes([today.resolved, ran])
+            self._known[key] = all(_explained(change.key, changes) for change in differing)
+        return self._known[key]
+
+    def save(self) -> None:
+        """Write the file if the cache has new entries."""
+        if len(self._known) > self._read:
+            with suppress(OSError):  # a directory that cannot be written is read without a cache
+                write_atomically(self._file, json.dumps(self._known))
+
+
+def _explained(key: str, changes: Sequence[str]) -> bool:
+    """Return whether a change sets this key, a table around it or a key in it."""
+    for change in changes:
+        changed = change.removeprefix("no ").partition("=")[0].removesuffix(".name")
+        changed = re.split(r"\.\d+(?:\.|$)", changed)[0]  # changes have no positions in arrays
+        if f"{key}.".startswith(f"{changed}.") or f"{changed}.".startswith(f"{key}."):
+            return True
+    return False

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cse_cli.analysis.community import LANGUAGE as COMMUNITY_LANGUAGE
-from cse_cli.analysis.community import community_encoder, community_tables
 from cse_cli.analysis.coverage import Coverage
-from cse_cli.analysis.encoder_table import EncoderTable
+from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
 from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
-from cse_cli.analysis.layouts import group_by_layout, layouts
-from cse_cli.analysis.paper_tables import paper_table, studies_of_table, study_runs, study_table
-from cse_cli.analysis.papers import encoder_of, model_name, reported_encoders, reported_rows
+from cse_cli.analysis.paper_tables import paper_table, study_runs, study_table
+from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows
 from cse_cli.analysis.runs import is_of_recipe
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 from cse_cli.core.results import Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
+from cse_cli.recipe.study import studies_of
 from cse_cli.runs.index import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -37,6 +35,11 @@ class LeaderboardQuery:
     community: bool = False
     pool: bool = False
 
+    @property
+    def encoder_name(self) -> str | None:
+        """The papers' name of the encoder."""
+        return None if self.encoder is None else model_name(self.encoder)
+
     def selects(self, result: Result) -> bool:
         """Return whether a run has the recipe and the language."""
         if self.recipe is not None and not is_of_recipe(result, self.recipe):
@@ -46,19 +49,15 @@ class LeaderboardQuery:
 
 @dataclass(frozen=True)
 class FinishedRuns:
-    """Finished runs and their origin.
-
-    Args:
-        results: Results of the runs.
-        tags: Run → cell of the study that it was started for.
-        status_of: Result → relation of its experiment to the current recipe file. Default: by its settings.
-        changes: Run → settings that its `--set` changed.
-    """
+    """Finished runs and their origin."""
 
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
+    """Run → cell of the study that it was started for."""
     status_of: StatusOf | None = None
+    """Result → relation of its experiment to the current recipe file. Default: by its settings."""
     changes: ChangesOf = field(default_factory=dict)
+    """Run → settings that its `--set` changed."""
 
 
 def read_finished_runs() -> FinishedRuns:
@@ -69,11 +68,7 @@ def read_finished_runs() -> FinishedRuns:
 
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
-    """Return the selected tables.
-
-    Raises:
-        UnknownNameError: If there is no such paper, table, encoder, recipe or language.
-    """
+    """Return the selected tables. Unknown names are errors."""
     coverage = Coverage(runs.results)
     return [coverage.completed(table) for table in _score_tables(runs, query, coverage)]
 
@@ -91,9 +86,11 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverag
     selected = [result for result in runs.results if query.selects(result)]
     ran = configurations(selected, runs.status_of, runs.changes, pool=query.pool)
     if query.encoder is not None:
-        _check_encoder(query.encoder, ran)
+        known = reported_encoders() | {encoder_of(one) for one in ran}
+        if query.encoder_name not in known:
+            raise UnknownNameError(*_unknown("encoder", query.encoder, known), code="leaderboard.unknown_encoder")
         known_as = community_encoder if query.community else encoder_of
-        ran = [one for one in ran if known_as(one) == model_name(query.encoder)]
+        ran = [one for one in ran if known_as(one) == query.encoder_name]
     if query.community:
         return _with_community(ran, query, coverage)
     if not by_paper:
@@ -109,9 +106,8 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverag
 def _with_community(ran: Sequence[Configuration], query: LeaderboardQuery, coverage: Coverage) -> list[ScoreTable]:
     """Return the community leaderboard, and tables of encoders that it does not list."""
     every = query.recipe is not None
-    encoder = None if query.encoder is None else model_name(query.encoder)
     listed = query.language in (None, COMMUNITY_LANGUAGE)
-    tables = community_tables(ran, coverage, encoder, every=every) if listed else []
+    tables = community_tables(ran, coverage, query.encoder_name, every=every) if listed else []
     names = {model_name(row.encoder) for row in papers.field_rows()}
     return tables + encoder_tables([one for one in ran if community_encoder(one) not in names], every=every)
 
@@ -130,16 +126,7 @@ def _check_names(query: LeaderboardQuery, results: Sequence[Result]) -> None:
         found = [*(result.language for result in results), *(row.language for row in reported_rows())]
         known = {language for language in found if language}
         if query.language not in known:
-            raise UnknownNameError(
-                *_unknown("language", query.language, known),
-                code="leaderboard.unknown_language",
-            )
-
-
-def _check_encoder(name: str, ran: Iterable[Configuration]) -> None:
-    known = reported_encoders() | {encoder_of(one) for one in ran}
-    if model_name(name) not in known:
-        raise UnknownNameError(*_unknown("encoder", name, known), code="leaderboard.unknown_encoder")
+            raise UnknownNameError(*_unknown("language", query.language, known), code="leaderboard.unknown_language")
 
 
 def _unknown(option: str, given: str, known: set[str]) -> tuple[str, str]:
@@ -158,13 +145,12 @@ def _paper_tables(
     pool: bool,
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table for each study with results, and for the runs that belong to no study."""
-    studies = [
-        study_runs(study, runs.results, runs.tags, coverage.cells_of(study), pool=pool)
-        for study in studies_of_table(*address)
-    ]
+    # The studies with the paper's encoders come first.
+    found = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
+    studies = [study_runs(one, runs.results, runs.tags, coverage.cells_of(one), pool=pool) for one in found]
     started = [study for study in studies if study.any]
     yield from (study_table(study, *address) for study in started)
-    table, has_runs = paper_table(*address, ran, {digest for study in started for digest in study.hashes})
+    table, has_runs = paper_table(*address, ran, {cell.hash for study in started for cell, _ in study.cells})
     if has_runs or (always and not started):
         commands = "; ".join(f"cse run {study.study.name}" for study in studies)
         yield table.model_copy(update={"command": commands or None})
@@ -172,11 +158,11 @@ def _paper_tables(
 
 def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
     """Return the table without reported rows of another encoder or language."""
-    encoder = None if query.encoder is None else model_name(query.encoder)
 
     def fits(row: ScoreRow) -> bool:
         return row.source == "measured" or (
-            encoder in (None, row.model, table.encoder) and query.language in (None, row.language or query.language)
+            query.encoder_name in (None, row.model, table.encoder)
+            and query.language in (None, row.language or query.language)
         )
 
     return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
@@ -188,7 +174,7 @@ def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list
     for configuration in ran:
         groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
     return [
-        EncoderTable(encoder, language, layout, tuple(members)).table(every=every)
+        encoder_table(encoder, language, layout, members, every=every)
         for (encoder, language), group in groups.items()
         for layout, members in group_by_layout(language, group)
     ]
@@ -196,12 +182,11 @@ def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list
 
 def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the reported rows of the selected encoder and language, with the commands that reproduce them."""
-    encoder = None if query.encoder is None else model_name(query.encoder)
     rows = Counter((row.encoder, row.language or "") for row in reported_rows() if row.encoder and row.language)
     tables = (
-        EncoderTable(name, language, layout, ()).table()
+        encoder_table(name, language, layout, ())
         for (name, language), _ in rows.most_common()
-        if encoder in (None, name) and query.language in (None, language)
+        if query.encoder_name in (None, name) and query.language in (None, language)
         for layout in layouts(language)
     )
     return [table for table in tables if table.rows]
@@ -210,9 +195,7 @@ def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
 def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
     """Return the paper and the identifier of each selected table.
 
-    Args:
-        paper: Key of a paper. None for all.
-        table: "ifcl/5" for a number, "ifcl/queue_length" or "queue_length" for an identifier. None for all.
+    `table` is "ifcl/5" for a number, "ifcl/queue_length" or "queue_length" for an identifier.
 
     Raises:
         UnknownNameError: If there is no such paper or table.

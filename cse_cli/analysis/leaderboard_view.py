@@ -1,18 +1,31 @@
-"""Score tables as text: on a terminal, in reports and in files, with remarks and legend."""
+"""Score tables on a terminal, in reports, as Markdown, LaTeX, CSV and JSON, and as one self-contained page."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 from rich.markup import escape
 
 from cse_cli.analysis.coverage import first_of
-from cse_cli.analysis.score import LEGEND, SYMBOLS, Score
-from cse_cli.analysis.score_table import MissingCell, ScoreRow, ScoreTable, Trend
+from cse_cli.analysis.score_table import (
+    LEGEND,
+    POSITIONS,
+    SCHEMA_VERSION,
+    SYMBOLS,
+    MissingCell,
+    Score,
+    ScoreRow,
+    ScoreTable,
+    Trend,
+)
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, signed
-from cse_cli.core.tables import Cell, Row, Table, as_rich_parts
+from cse_cli.core.tables import Cell, Row, Table, as_csv, as_latex, as_markdown, as_rich_parts, escape_markdown
+from registry.errors import CseError
+from registry.paths import write_atomically
 
 STD = "±: sample standard deviation over the seeds; in a paper's row as reported"
 STATES = ("run", "ready", "needs", "held", "data", "reason", "open")
@@ -24,6 +37,13 @@ EMPTY = Score(mean=0.0)
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
 
+SOURCES = {
+    "measured": "your runs",
+    "reproduction": "reproduction by others",
+    "community": "community leaderboard",
+}
+"""Source of a row on the page, if it is not the name of the source."""
+
 
 def text_table(table: ScoreTable, *, wide: bool = True) -> Table:
     """Return the text of a table. `wide` shows the sources of reported rows and all community scores."""
@@ -32,7 +52,8 @@ def text_table(table: ScoreTable, *, wide: bool = True) -> Table:
     columns = table.columns if wide or not community else table.columns[-1:]
     rows: list[Row] = []
     for row in table.rows:
-        label = row_label(row, table, places=wide and not community) + _note_numbers(row.notes, notes)
+        numbers = "".join(f" [{notes.index(note) + 1}]" for note in row.notes)
+        label = row_label(row, table, places=wide and not community) + numbers
         after = (Cell(row.recipe or ""), Cell(_short_state(row))) if community else ()
         rows += _lines(row, label, columns, after)
     if not community:
@@ -58,10 +79,6 @@ def _lines(row: ScoreRow, label: str, columns: Sequence[str], after: tuple[Cell,
 def _short_state(row: ScoreRow) -> str:
     one = row.coverage[0] if row.coverage else None
     return "" if one is None else SHORT_STATES.get(one.state, counted(len(one.seeds), "seed"))
-
-
-def _note_numbers(notes: Sequence[str], every: Sequence[str]) -> str:
-    return "".join(f" [{every.index(note) + 1}]" for note in notes)
 
 
 def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
@@ -161,3 +178,122 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
             console.print()
         for line in legend_lines(tables, "bold" if console.is_terminal else ""):
             console.print(escape(line))
+
+
+def to_markdown(tables: Sequence[ScoreTable]) -> str:
+    """Return GitHub tables with remarks and legend."""
+    parts: list[str] = []
+    for table in tables:
+        parts += [f"### {escape_markdown(table.heading)}", as_markdown(text_table(table))]
+        parts += ["  \n".join(map(escape_markdown, remarks(table)))]
+    legend = "  \n".join(map(escape_markdown, legend_lines(tables)))
+    return "\n\n".join(filter(None, [*parts, legend])) + "\n"
+
+
+def to_latex(tables: Sequence[ScoreTable]) -> str:
+    """Return a `table` environment for each table. It requires the package booktabs."""
+    legend = legend_lines(tables)
+    every = (as_latex(text_table(table), [*remarks(table), *legend]) for table in tables)
+    return "\n".join(["% \\usepackage{booktabs}", *every]) + "\n"
+
+
+def to_csv(tables: Sequence[ScoreTable]) -> str:
+    """Return one line for each cell, with full precision."""
+    return as_csv([(*_TABLE, *_ROW, "column", *_SCORE, "coverage"), *(cell for one in tables for cell in _cells(one))])
+
+
+_TABLE = ("kind", "encoder", "study")
+_ROW = (
+    "language", "paper", "table", "source", "name", "reported_in", "reproduces", "recipes", "recipe_hash", "experiment",
+    "settings", "model", "notes",
+)  # fmt: skip
+_SCORE = ("n", "mean", "std", "reference", "difference", "p", "significant", "marks", "implied")
+
+
+def _cells(table: ScoreTable) -> Iterator[list[object]]:
+    for row in table.rows:
+        about = [getattr(table, name) for name in _TABLE]
+        about += [getattr(row, name) or getattr(table, name, None) for name in _ROW]
+        for column, score in row.scores.items():
+            states = [one.text for one in row.coverage if not one.columns or column in one.columns]
+            values = [*about, column, *(getattr(score, name) for name in _SCORE), *states[:1]]
+            yield ["; ".join(value) if isinstance(value, tuple) else value for value in values]
+
+
+def to_json(tables: Sequence[ScoreTable]) -> str:
+    """Return one JSON document."""
+    plain = [table.model_dump(mode="json") for table in tables]
+    for table, dumped in zip(tables, plain, strict=True):
+        for row, dumped_row in zip(table.rows, dumped["rows"], strict=True):
+            for column, score in row.scores.items():
+                dumped_row["scores"][column]["difference"] = score.difference
+    return json.dumps({"schema_version": SCHEMA_VERSION, "tables": plain}, ensure_ascii=False, indent=2) + "\n"
+
+
+WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
+    "md": to_markdown,
+    "csv": to_csv,
+    "json": to_json,
+    "latex": to_latex,
+}
+
+
+def to_html(tables: Sequence[ScoreTable]) -> str:
+    """Return one self-contained page with tables that sort and filter."""
+    from cse_cli.analysis.pages import render  # imports Jinja
+
+    return render(
+        "leaderboard.html.j2",
+        tables=map(_page_table, tables),
+        legend=legend_lines(tables),
+        meaning=LEGEND,
+        positions=POSITIONS,
+    )
+
+
+def _page_table(table: ScoreTable) -> dict[str, object]:
+    notes = list(dict.fromkeys(note for row in table.rows for note in row.notes))
+    rows = [
+        {
+            "row": row,
+            "label": _page_label(row, table),
+            "notes": [notes.index(note) + 1 for note in row.notes],
+            "of": _page_source(row, table),
+        }
+        for row in table.rows
+    ]
+    return {
+        "heading": table.heading, "columns": table.columns, "rows": rows, "notes": notes, "remarks": remarks(table)
+    }  # fmt: skip
+
+
+def _page_label(row: ScoreRow, table: ScoreTable) -> str:
+    """Return a row's label with the reported row that it belongs to, because sorting separates them."""
+    label = row_label(row, table, places=False)
+    if row.source != "measured" or table.kind == "encoder":
+        return label
+    return " · ".join(filter(None, (row.reproduces, label, row.recipe if table.kind == "community" else "")))
+
+
+def _page_source(row: ScoreRow, table: ScoreTable) -> str:
+    """Return the source of a row, and the reference of a measured row."""
+    if row.source == "paper" and table.kind == "encoder":
+        return ", ".join(row.reported_in)
+    source = SOURCES.get(row.source, row.source)
+    if row.source == "community" and row.recipe:
+        return f"{source}, {row.recipe}"
+    compared = row.source == "measured" and any(score.difference is not None for score in row.scores.values())
+    return f"{source}, compared {row.comparison}" if compared else source
+
+
+def write_page(tables: Sequence[ScoreTable], path: Path) -> None:
+    """Write the page and replace an existing file atomically."""
+    try:
+        path.parent.stat()  # a missing directory is an error and is not created
+        write_atomically(path, to_html(tables))
+    except OSError as error:
+        raise CseError(
+            f"--html '{path}': cannot write the file: {error.strerror}",
+            "use a file in an existing directory",
+            code="leaderboard.cannot_write",
+        ) from error

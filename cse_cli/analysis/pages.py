@@ -28,13 +28,7 @@ HTML, MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 @dataclass(frozen=True)
 class SavedFigure:
-    """A figure of a report.
-
-    Args:
-        name: File name without suffix.
-        alt: Description for readers who do not see it.
-        svg: Contents of the SVG file.
-    """
+    """A figure of a report: file name without suffix, description for readers who do not see it, contents."""
 
     name: str
     alt: str
@@ -43,14 +37,7 @@ class SavedFigure:
 
 @dataclass(frozen=True)
 class Report:
-    """Title, template and data of a report.
-
-    Args:
-        title: Title of the page.
-        template: Name of the template, which produces Markdown.
-        values: Values that the template uses.
-        figures: Every figure that the template shows.
-    """
+    """Title, Markdown template and its values, and every figure that it shows."""
 
     title: str
     template: str

@@ -35,11 +35,7 @@ def shared_metrics(runs: Sequence[Result]) -> list[str]:
 
 
 def find_metrics(names: Sequence[str], runs: Sequence[Result]) -> list[str]:
-    """Return the metrics with these names: `evaluator.metric`, an evaluator for its main metric, or the average.
-
-    Raises:
-        UnknownNameError: If no run has the metric.
-    """
+    """Return the metrics with these names: `evaluator.metric`, an evaluator for its main metric, or the average."""
     every = {f"{name}.{metric}" for run in runs for name, scores in run.scores.items() for metric in scores}
     every |= {AVERAGE for run in runs if metric_value(run.scores, AVERAGE) is not None}
     main = {name: metric for run in runs for name, metric in main_metrics(run.scores).items()}
@@ -138,10 +134,7 @@ SeedPairs = Mapping[int, Sequence[tuple[RunPairs, RunPairs]]]
 def resample_runs(runs: Sequence[tuple[str, Series, str]], evaluator: str, resamples: int) -> dict[str, RunPairs]:
     """Return run ID → pairs of one evaluator, for the runs that recorded them. Each run is resampled once.
 
-    Args:
-        runs: Run ID, series, and digest of the evaluator's data.
-        evaluator: Name of the evaluator.
-        resamples: Number of resampled data sets.
+    `runs` are run ID, series, and digest of the evaluator's data.
     """
     groups: dict[bytes, list[tuple[str, str, Floats, Floats]]] = {}
     for run_id, series, digest in runs:
@@ -207,23 +200,13 @@ def _interval(drawn: Floats) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class PairedTests:
-    """Recorded sentence pairs of several runs.
-
-    Args:
-        pairs: Evaluator → run ID → pairs.
-        without: Runs that recorded no pairs.
-    """
+    """Recorded sentence pairs of several runs, by evaluator and run ID, and the runs without pairs."""
 
     pairs: Mapping[str, Mapping[str, RunPairs]]
     without: frozenset[str]
 
     def compare(self, metric: str, runs: Mapping[int, tuple[Result, Result]]) -> tuple[OnPairs | None, str | None]:
-        """Return the comparison of a metric on the same pairs, and the reason why it or some seeds are missing.
-
-        Args:
-            metric: `evaluator.metric`, or the average.
-            runs: Seed → its two runs.
-        """
+        """Return the comparison of a metric on the same pairs, and the reason why it or some seeds are missing."""
         found: dict[int, list[tuple[RunPairs, RunPairs]]] = {}
         reasons: dict[str, list[str]] = {}
         for seed, (first, second) in runs.items():
@@ -255,23 +238,18 @@ class PairedTests:
 
 
 def read_pairs(
-    runs: Sequence[tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
+    runs: Mapping[str, tuple[Result, Mapping[str, Any] | None]], metrics: Sequence[str], resamples: int
 ) -> PairedTests:
     """Read the recorded sentence pairs of runs and resample those behind metrics.
 
-    Args:
-        runs: Results, each with its resolved recipe or None.
-        metrics: `evaluator.metric`, or the average.
-        resamples: Number of resampled data sets.
+    `runs` maps run ID → result and resolved recipe.
     """
-    series = {run.run_id or "": read_series(folder_of(run.run_id) / SERIES_FOLDER) for run, _ in runs if run.run_id}
+    series = {run_id: read_series(folder_of(run_id) / SERIES_FOLDER) if run_id else {} for run_id in runs}
     pairs = {}
     for name in dict.fromkeys(name for metric in metrics for name in _evaluators(metric)):
-        kept = [
-            (run.run_id or "", series.get(run.run_id or "", {}), _digest(run, recipe, name)) for run, recipe in runs
-        ]
+        kept = [(run_id, series[run_id], _digest(run, recipe, name)) for run_id, (run, recipe) in runs.items()]
         pairs[name] = resample_runs(kept, name, resamples)
-    return PairedTests(pairs, frozenset(run.run_id or "" for run, _ in runs if not series.get(run.run_id or "")))
+    return PairedTests(pairs, frozenset(run_id for run_id in runs if not series[run_id]))
 
 
 def _digest(run: Result, recipe: Mapping[str, Any] | None, evaluator: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -12,17 +12,23 @@ from operator import mul
 from statistics import correlation, fmean
 from types import MappingProxyType
 
-from cse_cli.analysis.experiments import Configuration, configurations
-from cse_cli.analysis.measured_rows import ONE_SEED, measured_row
-from cse_cli.analysis.origins import RecipeStatus
-from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders
+from cse_cli.analysis.encoder_table import ONE_SEED, measured_row
+from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations
+from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
 from cse_cli.analysis.runs import last_finished
-from cse_cli.analysis.score import Score, correct_row, score_against_reported
-from cse_cli.analysis.score_table import MissingCell, ScoreRow, ScoreTable, Trend
+from cse_cli.analysis.score_table import (
+    MissingCell,
+    Score,
+    ScoreRow,
+    ScoreTable,
+    Trend,
+    correct_row,
+    score_against_reported,
+)
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
-from cse_cli.recipe.study import Study, studies_of
+from cse_cli.recipe.study import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
 
@@ -35,42 +41,30 @@ def paper_table(
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
     rows: list[ScoreRow] = []
-    for reported, row in _reported(key, identifier):
+    for reported in rows_of_table(key, identifier):
+        row = reported.score_row()
         rows.append(row)
         for configuration in shown:
             if _reproduces(configuration, reported):
                 scores = _row_scores(configuration, reported, row, partial(_reproducing, shown, reported))
                 rows.append(measured_row(configuration, correct_row(scores, _primary(reported.table)), reported))
-    table = papers.load(key).tables[identifier]
-    made = ScoreTable(
+    return _score_table(key, identifier, rows), len(rows) > len(papers.load(key).tables[identifier].rows)
+
+
+def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
+    """Return a paper's table with these rows, and with the doubts about the whole table."""
+    paper = papers.load(key)
+    table = paper.tables[identifier]
+    return ScoreTable(
         kind="table",
-        heading=_heading(key, identifier),
+        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]",
         language=table.language,
         paper=key,
         table=identifier,
         columns=tuple(column.name for column in table.columns),
         rows=tuple(rows),
-        remarks=_remarks(table),
+        remarks=tuple(flag.note for flag in table.flags if flag.row is None),
     )
-    return made, len(rows) > len(table.rows)
-
-
-def _reported(key: str, identifier: str) -> Iterator[tuple[ReportedRow, ScoreRow]]:
-    paper = papers.load(key)
-    for name in paper.tables[identifier].rows:
-        reported = ReportedRow(paper, identifier, name)
-        yield reported, reported.score_row()
-
-
-def _heading(key: str, identifier: str) -> str:
-    paper = papers.load(key)
-    table = paper.tables[identifier]
-    return f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]"
-
-
-def _remarks(table: Table) -> tuple[str, ...]:
-    """Return the doubts about a whole table."""
-    return tuple(flag.note for flag in table.flags if flag.row is None)
 
 
 def _reproduces(configuration: Configuration, reported: ReportedRow) -> bool:
@@ -159,11 +153,6 @@ class StudyRuns:
         return any(runs is not None for _, runs in self.cells)
 
     @property
-    def hashes(self) -> set[str]:
-        """Settings hashes of all cells."""
-        return {cell.hash for cell, _ in self.cells}
-
-    @property
     def current(self) -> dict[str, list[Result]]:
         """Settings hash → runs of the cell with its current settings, by seed."""
         found = {cell.hash: runs for cell, runs in self.cells if runs is not None and runs.status == "current"}
@@ -172,10 +161,6 @@ class StudyRuns:
     def in_row(self, name: str) -> list[tuple[Cell, Configuration]]:
         """Return the cells of one reported row that have runs."""
         return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
-
-    def runs_of(self, name: str) -> list[Configuration]:
-        """Return the runs of one reported row."""
-        return [runs for _, runs in self.in_row(name)]
 
     def missing(self) -> tuple[MissingCell, ...]:
         """Return the cells that lack seeds."""
@@ -199,14 +184,8 @@ def study_runs(
     """Return a study's cells with their runs.
 
     The runs of a cell have the current settings of its recipe. If no such runs exist, they are the newest runs that
-    were started for the cell. Of several experiments with these settings, the one that finished last is used.
-
-    Args:
-        study: Study.
-        results: Finished runs.
-        tags: Run → cell of the study that it was started for.
-        loaded: Cells of the study, if they are already loaded.
-        pool: Whether to merge experiments with the same settings.
+    were started for the cell, by `tags`. Of several experiments with these settings, the one that finished last is
+    used. `loaded` are the cells of the study, if they are already loaded.
     """
     found: list[tuple[Cell, Configuration | None]] = []
     for cell in cells(study) if loaded is None else loaded:
@@ -222,46 +201,42 @@ def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Conf
     return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
 
 
-def studies_of_table(key: str, identifier: str) -> list[Study]:
-    """Return the studies that reproduce a table. Those with the paper's encoders come first."""
-    return sorted(studies_of(key, identifier), key=lambda study: (study.name.count("/"), study.name))
-
-
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    table = papers.load(key).tables[identifier]
     rows: list[ScoreRow] = []
-    for reported, row in _reported(key, identifier):
+    for reported in rows_of_table(key, identifier):
+        row = reported.score_row()
         rows.append(row)
         if of_row := runs.in_row(reported.name):
             rows.append(_study_row(runs, reported, row, of_row))
     encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
-    return ScoreTable(
-        kind="study",
-        heading=f"{_heading(key, identifier)}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
-        encoder=", ".join(encoders) or None,
-        language=table.language,
-        paper=key,
-        table=identifier,
-        study=runs.study.name,
-        columns=tuple(column.name for column in table.columns),
-        rows=tuple(rows),
-        remarks=(*(OTHER_ENCODER.format(name) for name in others), *_remarks(table)),
-        trends=tuple(_trends(rows, table)),
-        missing=missing,
-        command=f"cse run {runs.study.name}" if missing else None,
-    )
+    made = _score_table(key, identifier, rows)
+    update = {
+        "kind": "study",
+        "heading": f"{made.heading}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
+        "encoder": ", ".join(encoders) or None,
+        "study": runs.study.name,
+        "remarks": (*(OTHER_ENCODER.format(name) for name in others), *made.remarks),
+        "trends": tuple(_trends(rows, papers.load(key).tables[identifier])),
+        "missing": missing,
+        "command": f"cse run {runs.study.name}" if missing else None,
+    }
+    return made.model_copy(update=update)
 
 
 def _study_row(
     study: StudyRuns, reported: ReportedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
 ) -> ScoreRow:
     """Return one row from the runs of its cells: each column can have its own."""
+
+    def runs_of(name: str) -> list[Configuration]:
+        return [of_cell for _, of_cell in study.in_row(name)]
+
     compared = []
     for cell, configuration in runs:
-        scored = _row_scores(configuration, reported, row, study.runs_of, study.study)
+        scored = _row_scores(configuration, reported, row, runs_of, study.study)
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
     corrected = correct_row(together, _primary(reported.table))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from cse_cli.analysis.circumstances import mixed_environments
 from cse_cli.analysis.compare import compare
 from cse_cli.analysis.compare_view import comparison_parts
-from cse_cli.analysis.experiments import study_cells
+from cse_cli.analysis.experiments import Configuration, configurations, differences, study_cells
 from cse_cli.analysis.leaderboard_view import table_parts
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.report_study import study_report
-from cse_cli.analysis.reported import ReportedRun, find_reported_run, read_reported_run
 from cse_cli.analysis.reproduce import (
     changes_table,
     commands,
@@ -30,15 +30,24 @@ from cse_cli.analysis.reproduce import (
     reproduce,
 )
 from cse_cli.analysis.reproductions import compare_with_reproductions
-from cse_cli.analysis.runs import Method, by_seed, find_methods
-from cse_cli.analysis.study_points import curve_of
+from cse_cli.analysis.runs import (
+    Method,
+    by_seed,
+    find_methods,
+    last_finished,
+    mixed_environments,
+    names_run,
+    read_resolved,
+)
 from cse_cli.core.formatting import mean_text, signed
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell, Row, Table, plain_table
+from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.index import finished_runs
-from cse_cli.runs.record import folder_of
-from registry.errors import CseError
+from cse_cli.runs.events import read_history
+from cse_cli.runs.index import RecordedRun, all_runs, find_run, finished_runs, read_run
+from cse_cli.runs.record import ENVIRONMENT, folder_of
+from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE
 
 VISIBLE = 0.005
@@ -57,9 +66,6 @@ def write_report(argument: str, output: Path | None, baseline: str | None, *, fo
         output: Path with the suffix .html or .md. None selects a name in the working directory.
         baseline: Recipe or run that the run is compared with.
         force: Whether existing files are overwritten.
-
-    Raises:
-        CseError: If nothing can be reported or the file cannot be written.
     """
     study = find_study(argument)
     if study is not None and baseline is not None:
@@ -107,17 +113,90 @@ def _check_target(path: Path, *, force: bool) -> None:
             )
 
 
-def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:
-    """Return the report of a run.
+def find_reported_run(argument: str, results: Sequence[Result]) -> str:
+    """Return the ID of the run with this ID prefix or name. For a recipe's name, the error contains its newest run."""
+    known = all_runs()
+    if names_run(argument, known):
+        return find_run(argument, known).run_id
+    if argument in all_recipes():
+        of_recipe = [result for result in results if result.recipe == argument]
+        newest = f"report its newest run: cse report {str(last_finished(of_recipe).run_id)[:8]}" if of_recipe else ""
+        raise CseError(
+            f"'{argument}' is a recipe. A report is about a run and all seeds of its experiment",
+            newest or f"run the recipe first: cse run {argument}",
+            code="report.is_recipe",
+        )
+    near = suggestion(argument, [*all_studies(), *(run.name for run in known), *(run.about.short for run in known)])
+    raise UnknownNameError(
+        f"'{argument}' is neither a run nor a study.{near}",
+        "list them: cse runs ls, cse list studies",
+        code="report.unknown_run",
+    )
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """A finished run with everything that it recorded.
 
     Args:
-        run_id: ID of a finished run.
-        baseline: Recipe or run that it is compared with.
-        results: Results of all finished runs.
-
-    Raises:
-        CseError: If the run has no scores, or the baseline is not valid.
+        run: Record of the run.
+        result: Its scores.
+        seeds: Seed → newest finished run of the same experiment with scores on the same evaluation data. Contains the
+            run itself.
+        left_out: Differences of other finished runs with the same settings.
+        resolved: Resolved recipe, or None if it cannot be read.
+        environment: Machine and packages. Empty if unknown.
     """
+
+    run: RecordedRun = field(repr=False)
+    result: Result
+    seeds: Mapping[int, Result] = field(repr=False)
+    left_out: tuple[str, ...]
+    resolved: Mapping[str, Any] | None = field(repr=False)
+    environment: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def results(self) -> list[Result]:
+        """Results of every seed."""
+        return list(self.seeds.values())
+
+    @property
+    def configuration(self) -> Configuration:
+        """The seeds as the leaderboard shows them."""
+        # The paper's row may be newer than some of the seeds.
+        paper, changes = self.result.paper, {self.run.run_id: self.run.about.changes}
+        (found,) = configurations([one.model_copy(update={"paper": paper}) for one in self.results], changes=changes)
+        return found
+
+
+def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
+    """Return a run with everything that it recorded, and its other seeds among all finished runs."""
+    run = read_run(run_id)
+    if (result := run.result) is None:
+        raise CseError(
+            f"run {run.about.short} has no scores to report: {run.unreadable or run.state}",
+            "choose a finished run: cse runs ls --status finished",
+            code="report.no_scores",
+        )
+    environment: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        environment = dict(json.loads((folder_of(run_id) / ENVIRONMENT).read_text(encoding="utf-8")))
+    candidates = [one for one in results if one.recipe_hash == result.recipe_hash]
+    differing = {one.run_id: "; ".join(differences(one, result)) for one in candidates}
+    same = by_seed(one for one in candidates if not differing[one.run_id])
+    others = [(one.seed, differing[one.run_id]) for one in candidates if differing[one.run_id]]
+    return ReportedRun(
+        run=run,
+        result=result,
+        seeds=dict(sorted({**same, result.seed: result}.items())),
+        left_out=tuple(f"Seed {seed} is not included: {difference}." for seed, difference in others),
+        resolved=read_resolved(run_id),
+        environment=environment,
+    )
+
+
+def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:
+    """Return the report of a run, compared with a baseline (recipe or run) if there is one."""
     run = read_reported_run(run_id, results)
     result, seeds = run.result, list(run.seeds)
     other = None if baseline is None else _find_baseline(run, baseline, results)
@@ -155,17 +234,13 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
 
 
 def _find_baseline(run: ReportedRun, argument: str, results: Sequence[Result]) -> Method:
-    """Return the baseline with all finished runs of its experiment, or with one run for `recipe@seed`.
-
-    Raises:
-        CseError: If nothing of it has finished, or it is the same experiment.
-    """
+    """Return the baseline with all finished runs of its experiment, or with one run for `recipe@seed`."""
     known = [*(one for one in results if one.run_id != run.result.run_id), run.result]
-    found, _ = find_methods([argument, run.run_id], known)
+    found, _ = find_methods([argument, run.run.run_id], known)
     experiment = found.latest.experiment
     if experiment == run.result.experiment:
         raise CseError(
-            f"--baseline: '{found.name}' is the same experiment as run {run.run_id[:8]}",
+            f"--baseline: '{found.name}' is the same experiment as run {run.run.about.short}",
             "choose another recipe, or a run of one",
             code="report.same_experiment",
         )
@@ -251,14 +326,14 @@ def _measures_table(run: ReportedRun) -> Table | None:
 def _drawn_figures(run: ReportedRun) -> Iterator[SavedFigure]:
     """Yield the figures that the run drew."""
     whose = f"{run.result.title}, seed {run.result.seed}"
-    for file in sorted((folder_of(run.run_id) / "figures").glob("*.svg")):
+    for file in sorted((folder_of(run.run.run_id) / "figures").glob("*.svg")):
         if content := file.read_bytes():
             yield SavedFigure(file.stem, f"{file.stem.replace('_', ' ').capitalize()}: {whose}", content)
 
 
 def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
-    from cse_cli.analysis.study_figures import draw_curves  # imports matplotlib
+    from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
     metric = run.result.metric_for_best_model
@@ -278,10 +353,11 @@ def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFi
 
 def _losses(run: ReportedRun) -> list[SavedFigure]:
     """Return the loss of this run by step."""
-    from cse_cli.analysis.figures import loss_curves  # imports matplotlib
+    from cse_cli.analysis.run_figures import loss_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg
 
-    recorded = {name: sorted(values.items()) for name, values in run.history.metrics.items() if len(values) > 1}
+    metrics = read_history(folder_of(run.run.run_id)).metrics
+    recorded = {name: sorted(values.items()) for name, values in metrics.items() if len(values) > 1}
     if LOSS not in recorded:
         return []
     parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}

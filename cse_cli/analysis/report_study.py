@@ -21,16 +21,7 @@ from registry.errors import CseError
 
 
 def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> Report:
-    """Return the report of a study.
-
-    Args:
-        argument: Name or path of the study.
-        results: Results of all finished runs.
-        tags: Run ID → cell of the study for which the run was started.
-
-    Raises:
-        CseError: If the study is not valid or has no finished run.
-    """
+    """Return the report of a study. `tags` maps each run to the cell of the study for which it was started."""
     runs = study_runs(load_study(argument), results, tags)
     study, cells = runs.study, [cell for cell, _ in runs.cells]
     if not runs.any:

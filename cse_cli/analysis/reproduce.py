@@ -1,4 +1,4 @@
-"""Parts of a report about reproduction: the checked command, the environment and the data."""
+"""Parts of a report about reproduction: the checked command, the settings, the environment and the data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from statistics import fmean
 from typing import Any
 
 import tomlkit
+from pydantic import BaseModel
 
 from cse_cli.analysis.runs import Change, recipe_changes
-from cse_cli.analysis.settings import short_setting
-from cse_cli.core.formatting import counted, date_and_time, distinct, duration, to_toml
+from cse_cli.core.formatting import counted, date_and_time, distinct, duration, setting_text, to_toml
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.load import load
+from cse_cli.recipe.schema import LossPart, View
+from registry import REGISTRIES
 from registry.errors import CseError, UnknownNameError
 from registry.paths import is_file
 
@@ -28,6 +30,9 @@ DIGEST = 16
 """Number of characters of a fingerprint in a report. `result.json` contains all of them."""
 _ADDRESS = re.compile(r"[/\\]|://")
 """Pattern of values that contain a directory or a server. A report omits them because they are private."""
+DEFAULTS = "default"
+_TABLES: dict[str, type[BaseModel]] = {"views": View, "losses": LossPart}
+"""Sections whose tables have keys of the recipe in addition to those of the component."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +51,7 @@ class Reproduction:
 
 
 def reproduce(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[int]) -> Reproduction:
-    """Return the command that runs a recipe with these seeds again.
-
-    A command is only returned if its recipe has the hash of the run.
-    """
+    """Return the command that runs a recipe with these seeds again, and only if its recipe has the hash of the run."""
 
     def command(*words: str) -> str:
         seed_options = ["--seed", str(seeds[0])] if len(seeds) == 1 else ["--seeds", ",".join(map(str, seeds))]
@@ -119,6 +121,36 @@ def changes_table(changes: Sequence[Change], headings: Sequence[str]) -> Table:
     return plain_table(["", *headings], rows)
 
 
+def short_setting(key: str, value: Any) -> str:
+    """Return a value of a resolved recipe as short text: of components, the parameters that are not the default."""
+    if isinstance(value, list | tuple) and value and all(isinstance(one, Mapping) for one in value):
+        return ", ".join(short_setting(key, one) for one in value)
+    if not isinstance(value, Mapping):
+        return setting_text(value)
+    name = str(value.get("name", ""))
+    defaults = _defaults(key, name)
+    others = {inner: of for inner, of in value.items() if inner != "name" and _plain(of) != defaults.get(inner, inner)}
+    shown = {inner: short_setting(f"{key}.{inner}", of) for inner, of in others.items()}
+    texts = [f"{inner} = {text}" for inner, text in shown.items() if text != DEFAULTS]
+    if not texts:
+        return name or DEFAULTS
+    return f"{name} ({', '.join(texts)})" if name else f"({', '.join(texts)})"
+
+
+def _defaults(key: str, name: str) -> dict[str, Any]:
+    """Return key → default of the table at a path."""
+    parts = key.split(".")
+    models = [_TABLES[parts[0]]] if len(parts) == 2 and parts[0] in _TABLES else []
+    kinds = [registry for part in reversed(parts) for registry in REGISTRIES if registry.kind.startswith(part)]
+    models += [kinds[0][name].parameters] if kinds and name in kinds[0] else []
+    fields = {inner: field for model in models for inner, field in model.model_fields.items()}
+    return {inner: _plain(of.get_default(call_default_factory=True)) for inner, of in fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def recipe_text(resolved: Mapping[str, Any]) -> str:
     """Return a resolved recipe as TOML without private paths."""
     return to_toml(without_directories(resolved))
@@ -138,11 +170,9 @@ def environment_settings(noted: Mapping[str, Any]) -> dict[str, str]:
 
 
 def environment_facts(results: Sequence[Result], noted: Mapping[str, Any]) -> dict[str, str]:
-    """Return device, versions, commit and time. Values that differ between the runs are listed.
+    """Return device, versions, commit and time of runs, and the machine that one of them recorded.
 
-    Args:
-        results: Results of one or several runs.
-        noted: Machine and packages that one run recorded. Empty if unknown.
+    Values that differ between the runs are listed.
     """
     versions = [result.versions for result in results]
     rates = [result.sentences_per_second for result in results if result.sentences_per_second]

@@ -18,16 +18,16 @@ METRIC = "spearman"
 
 
 def compare_with_reproductions(results: Sequence[Result], *, notes: bool = False) -> list[str]:
-    """Return lines with the published distribution of a recipe and the position of each run in it.
+    """Return lines with the published distribution of a recipe and the position of each of its runs in it.
 
-    Args:
-        results: Runs of one recipe. Runs with other settings than the shipped recipe's are omitted.
-        notes: Whether to add how the published runs differ from the recipe.
+    Runs with other settings than the shipped recipe's are omitted. `notes` add how the published runs differ.
     """
     unchanged = sorted(filter(_is_as_shipped, results), key=lambda result: result.seed)
     if not unchanged:
         return []
-    known = _distributions(recipe_name(unchanged[0].recipe))
+    name = recipe_name(unchanged[0].recipe)
+    found = {score: papers.distribution(name, score) for score in (AVERAGE, *STS_TASKS)}
+    known = {score: one for score, one in found.items() if one is not None and one.n > 1}
     lines = [line for result in unchanged if (line := _run_line(result, known))]
     return [*_source_lines(known, notes=notes), *lines] if lines else []
 
@@ -62,12 +62,6 @@ def _shipped(name: str) -> str:
     return recipe_facts(str(roots()[-1] / f"{name}.toml")).settings
 
 
-def _distributions(recipe: str) -> dict[str, Reproduction]:
-    """Return score → distribution of more than one run."""
-    found = {score: papers.distribution(recipe, score) for score in (AVERAGE, *STS_TASKS)}
-    return {score: one for score, one in found.items() if one is not None and one.n > 1}
-
-
 def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator[str]:
     """Yield one line for each source, with its average if it has one."""
     for source in dict.fromkeys(one.source for one in known.values()):
@@ -88,11 +82,8 @@ def _run_line(result: Result, known: Mapping[str, Reproduction]) -> str:
         for score in known
     }
     values = {score: value for score, value in every.items() if value is not None}
-    shown = [
-        score
-        for score, value in values.items()
-        if score == AVERAGE or not known[score].low <= round(value, 2) <= known[score].high
-    ]
+    outside = [score for score, value in values.items() if not known[score].low <= round(value, 2) <= known[score].high]
+    shown = [score for score in values if score == AVERAGE or score in outside]
     parts = [f"{score} {values[score]:.2f}, {position(values[score], known[score])}" for score in shown]
     if values.keys() - {AVERAGE} and not set(shown) - {AVERAGE}:
         parts.append("every task within its range")

@@ -2,43 +2,78 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from cse_cli.analysis.experiments import StatusOf, configurations
-from cse_cli.analysis.figures import (
-    PlanePoints,
-    UniformityAlignment,
-    alignment_uniformity_plane,
-    similarity_scatter,
-    singular_value_spectrum,
-    task_bars,
-    training_curve,
-)
 from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paper_tables import paper_table
-from cse_cli.core.plotting import Heading, metric_name, save_figures
+from cse_cli.core.plotting import (
+    BLACK,
+    CHOSEN,
+    COLORS,
+    COLUMN,
+    GUIDE,
+    MARKERS,
+    MEASURED,
+    PAGE,
+    PAPER,
+    SMALL,
+    UNTRAINED,
+    Heading,
+    add_legend,
+    label_axes,
+    label_steps,
+    line_style,
+    metric_name,
+    new_figure,
+    save_figures,
+)
 from cse_cli.core.results import STS_TASKS, Result
 from registry import papers
 from registry.papers import AVERAGE
 
-Series = Mapping[str, Mapping[str, Sequence[float]]]
-"""Evaluator → name → numbers, from `Evaluator.series`."""
 LABELS = {"measured": "this run", "untrained": "untrained"}
 """Role → its label in a legend."""
+FILLS: dict[str, dict[str, Any]] = {
+    "measured": {"facecolor": MEASURED, "edgecolor": MEASURED},
+    "paper": {"facecolor": "white", "edgecolor": PAPER, "hatch": "/////"},
+    "untrained": {"facecolor": "#dddddd", "edgecolor": UNTRAINED},
+}
+"""Role → style of its bars, distinct in gray as well."""
+POINTS: dict[str, dict[str, Any]] = {
+    "untrained": {"s": 26, "facecolor": "white", "edgecolor": UNTRAINED, "linewidths": 1},
+    "measured": {"s": 75, "color": MEASURED, "marker": "*"},
+}
+"""Role → style of its point in the plane of alignment and uniformity."""
+WIDE = 5
+"""Number of tasks above which a figure covers both columns of a page."""
 ALIGNMENT, UNIFORMITY = "alignment", "uniformity"
 """Metrics of the evaluators that get a plane."""
-REPORTED = ("ALGN", "UNIF")
-"""Columns of a paper's table with these two metrics."""
+REPORTED = ("UNIF", "ALGN")
+"""Columns of a paper's table with uniformity and alignment."""
 SCATTERS = 3
 """Maximum number of scatter plots of a run. Each takes a quarter of a second."""
+BINS = 26
+"""Number of bins: gold scores from 0 to 5 are often means of five ratings, so each fifth has its own bin."""
+FEW = 40
+"""Largest number of singular values that get a marker each."""
 
-Bars = tuple[str, Sequence[float | None]]
-"""Label of a row, and its value in each group."""
+Series = Mapping[str, Mapping[str, Sequence[float]]]
+"""Evaluator → name → numbers, from `Evaluator.series`."""
+Figures = Iterator[tuple[str, Figure]]
+"""Names and figures."""
+Bars = Mapping[str, tuple[str, Sequence[float | None]]]
+"""Role → label, and one value or None for each task."""
+Steps = Sequence[tuple[int, float]]
+"""Step and value, ordered by step."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +94,15 @@ class FinishedRun:
     status_of: StatusOf | None = None
 
     @property
-    def whose(self) -> str:
-        """Method and seed."""
-        return f"{self.result.title}, seed {self.result.seed}"
-
-    @property
     def selecting(self) -> str:
         """Name of the evaluator that selected the checkpoint, or an empty string."""
         return (self.result.metric_for_best_model or "").rpartition(".")[0]
 
-    def data_name(self, *evaluators: str) -> str:
+    def heading(self, title: str, *evaluators: str, note: str = "") -> Heading:
+        """Return a heading with title, data, method and seed."""
+        return Heading(f"{title}{self._data_name(*evaluators)}", f"{self.result.title}, seed {self.result.seed}", note)
+
+    def _data_name(self, *evaluators: str) -> str:
         """Return "dataset/split" of one evaluator, or the splits of several."""
         names = [name for evaluator in evaluators for name in self.data.get(evaluator, ())]
         if len(names) <= 1:
@@ -85,18 +119,11 @@ class FinishedRun:
 def draw_run(
     result: Result, series: Series, directory: Path, data: Mapping[str, Sequence[str]] | None = None
 ) -> list[Path]:
-    """Write each figure for which the run has data, as SVG and as PNG, and return the files.
-
-    Args:
-        result: Result of the run.
-        series: Evaluator → name → numbers.
-        directory: Directory of the files. Created if there is a figure.
-        data: Evaluator → names "dataset/split" of its data, for the titles.
-    """
+    """Write each figure for which the run has data, as SVG and as PNG, and return the files."""
     return save_figures(run_figures(FinishedRun(result, series, data or {})), directory)
 
 
-def run_figures(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
+def run_figures(run: FinishedRun) -> Figures:
     """Yield name and figure for everything for which the run has data. Iterate inside `figure_style`."""
     for kind, figures in (
         ("training_curve", _training_curve(run)),
@@ -109,16 +136,47 @@ def run_figures(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
             yield kind + re.sub(r"[^\w.-]", "_", name), figure
 
 
-def _training_curve(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
-    result = run.result
-    if result.curve and result.metric_for_best_model is not None:
-        metric = metric_name(result.metric_for_best_model.rpartition(".")[2])
-        heading = Heading(f"Training curve: {metric}, {run.data_name(run.selecting)}", run.whose)
-        untrained = metric_value(result.untrained, result.metric_for_best_model)
-        yield "", training_curve(result.curve, result.selected_step, untrained, metric, heading)
+def _training_curve(run: FinishedRun) -> Figures:
+    """Yield the score by step. A diamond marks the selected step, a dashed line the score before training."""
+    curve, selected, selecting = run.result.curve, run.result.selected_step, run.result.metric_for_best_model
+    if not curve or selecting is None:
+        return
+    metric = metric_name(selecting.rpartition(".")[2])
+    figure = new_figure(run.heading(f"Training curve: {metric}, ", run.selecting))
+    axes = figure.add_subplot()
+    steps = sorted(curve)
+    axes.plot(steps, [curve[step] for step in steps], "-o", color=MEASURED, zorder=2)
+    if selected is not None and math.isfinite(curve.get(selected, math.nan)):
+        label = f"selected: {curve[selected]:.2f}, step {selected}"
+        point = ([selected], [curve[selected]])
+        axes.plot(*point, "D", color=CHOSEN, label=label, zorder=3, markersize=6, mfc="none", markeredgewidth=1.3)
+    untrained = metric_value(run.result.untrained, selecting)
+    if untrained is not None and math.isfinite(untrained):
+        axes.axhline(untrained, label=f"untrained: {untrained:.2f}", **GUIDE)
+    label_steps(axes, "step", metric)
+    add_legend(figure)
+    yield "", figure
 
 
-def _task_bars(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
+def loss_curves(whole: Steps, parts: Mapping[str, Steps], heading: Heading) -> Figure:
+    """Draw the minimized loss by step, with its parts before weighting. A part that equals the whole is omitted."""
+    figure = new_figure(heading, height=2.0 + 0.13 * len(parts))
+    axes = figure.add_subplot()
+    shown = {name: points for name, points in parts.items() if list(points) != list(whole)}
+    for place, (name, points) in enumerate(shown.items()):
+        axes.plot(*_finite(points), label=name, linewidth=0.9, **{**line_style(place), "marker": "none"})
+    axes.plot(*_finite(whole), color=BLACK, label="minimized" if shown else "_", zorder=3)
+    label_steps(axes, "step", "loss")
+    add_legend(figure)
+    return figure
+
+
+def _finite(points: Steps) -> tuple[list[int], list[float]]:
+    finite = [(step, value) for step, value in points if math.isfinite(value)]
+    return [step for step, _ in finite], [value for _, value in finite]
+
+
+def _task_bars(run: FinishedRun) -> Figures:
     """Yield the bars next to the paper's row that the run reproduces, else one chart for each shared metric."""
     if (reported := _bars_with_paper(run)) is not None:
         yield "paper", reported
@@ -144,28 +202,51 @@ def _bars_with_paper(run: FinishedRun) -> Figure | None:
     table = papers.load(paper.key).tables[paper.table]
     columns = [column for column in table.columns if column.name in scores["measured"]]
     labels = {"paper": f"{papers.load(paper.key).short}: {paper.row}", **LABELS}
-    rows: dict[str, Bars] = {}
+    rows = {}
     for role in ("paper", "measured"):
         found = [scores[role].get(column.name) for column in columns]
         rows[role] = labels[role], [None if score is None else score.mean for score in found]
-    data = run.data_name(*(column.evaluator for column in columns if column.evaluator not in (None, AVERAGE)))
-    heading = Heading(f"Tasks: {table.metric}, {data}", run.whose)
-    return task_bars([column.name for column in columns], rows, table.metric, heading)
+    evaluators = [column.evaluator for column in columns if column.evaluator not in (None, AVERAGE)]
+    heading = run.heading(f"Tasks: {table.metric}, ", *evaluators)
+    return draw_bars([column.name for column in columns], rows, table.metric, heading)
 
 
 def _bars_with_untrained(run: FinishedRun, metric: str, evaluators: Sequence[str]) -> Figure:
     names = [*evaluators, *([AVERAGE] if set(STS_TASKS) <= set(evaluators) else [])]
     keys = [name if name == AVERAGE else f"{name}.{metric}" for name in names]
-    rows: dict[str, Bars] = {}
+    rows = {}
     for role, scores in (("untrained", run.result.untrained), ("measured", run.result.scores)):
         values = [metric_value(scores, key) for key in keys]
         if any(value is not None for value in values):
             rows[role] = LABELS[role], values
-    heading = Heading(f"Tasks: {metric_name(metric)}, {run.data_name(*evaluators)}", run.whose)
-    return task_bars(names, rows, metric_name(metric), heading)
+    return draw_bars(names, rows, metric_name(metric), run.heading(f"Tasks: {metric_name(metric)}, ", *evaluators))
 
 
-def _similarities(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
+def draw_bars(tasks: Sequence[str], rows: Bars, metric: str, heading: Heading) -> Figure:
+    """Draw grouped bars, each with its number."""
+    figure = new_figure(heading, PAGE if len(tasks) > WIDE else COLUMN, 2.1)
+    axes = figure.add_subplot()
+    thickness = 0.8 / len(rows)
+    for place, (role, (name, values)) in enumerate(rows.items()):
+        shift = (place - (len(rows) - 1) / 2) * thickness
+        known = {task + shift: value for task, value in enumerate(values) if value is not None}
+        bars = axes.bar(
+            list(known), list(known.values()), width=0.92 * thickness, label=name, linewidth=0.7, **FILLS[role]
+        )
+        # Vertical numbers do not overlap on narrow bars.
+        axes.bar_label(bars, fmt="{:.2f}", rotation=90, padding=2, fontsize=SMALL)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.set_ylabel(metric)
+    axes.set_xlim(-0.6, len(tasks) - 0.4)
+    axes.margins(y=0.28)
+    axes.axhline(0, color="black", linewidth=0.6)
+    axes.set_xticks(range(len(tasks)), tasks)
+    axes.tick_params(axis="x", length=0)
+    add_legend(figure)
+    return figure
+
+
+def _similarities(run: FinishedRun) -> Figures:
     """Yield at most `SCATTERS` scatter plots.
 
     The order is: evaluators whose metric no other evaluator has, the selecting evaluator, those on the same data set,
@@ -183,8 +264,8 @@ def _similarities(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
     for evaluator in sorted(found, key=rank)[:SCATTERS]:
         gold, cosine = found[evaluator]
         note = ", ".join([*_ranges(run.result.scores.get(evaluator, {})), f"{len(gold):,}\N{NO-BREAK SPACE}pairs"])
-        heading = Heading(f"Gold score and cosine, {run.data_name(evaluator)}", run.whose, note)
         bands = (run.series[evaluator].get("bin_gold", ()), run.series[evaluator].get("bin_cosine", ()))
+        heading = run.heading("Gold score and cosine, ", evaluator, note=note)
         yield evaluator, similarity_scatter(gold, cosine, bands, heading)
 
 
@@ -199,30 +280,80 @@ def _ranges(scores: Mapping[str, float]) -> Iterator[str]:
         yield f"most cosines {scores['low']:.2f} to {scores['high']:.2f}"
 
 
-def _spectra(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
+def similarity_scatter(
+    gold: Sequence[float], cosine: Sequence[float], bands: tuple[Sequence[float], Sequence[float]], heading: Heading
+) -> Figure:
+    """Draw one point for each sentence pair, with histograms of both scores in the margins.
+
+    `bands` are gold score and mean cosine of bands of pairs, connected by a line. They may be empty.
+    """
+    figure = new_figure(heading, COLUMN, 2.8)
+    grid = figure.add_gridspec(2, 2, width_ratios=(5, 1), height_ratios=(1, 5))
+    points = figure.add_subplot(grid[1, 0])
+    top = figure.add_subplot(grid[0, 0], sharex=points)
+    right = figure.add_subplot(grid[1, 1], sharey=points)
+    # As vector paths, thousands of points would need megabytes.
+    opacity = min(0.6, max(0.08, 300 / len(gold)))
+    points.scatter(gold, cosine, s=5, color=MEASURED, alpha=opacity, linewidths=0, rasterized=True)
+    if len(bands[0]):
+        points.plot(*bands, "-s", color=BLACK, markerfacecolor="white", label="mean of a band")
+        add_legend(figure)
+    top.hist(gold, _centered_bins(gold), color=MEASURED, alpha=0.7)
+    right.hist(cosine, _centered_bins(cosine), color=MEASURED, alpha=0.7, orientation="horizontal")
+    for axes, side in ((top, "left"), (right, "bottom")):
+        axes.tick_params(labelbottom=False, labelleft=False, length=0)
+        axes.spines[side].set_visible(False)
+    top.set_yticks([])
+    right.set_xticks([])
+    label_axes(points, "gold score", "cosine")
+    return figure
+
+
+def _centered_bins(values: Sequence[float]) -> list[float]:
+    """Return the edges of bins. The centers of the outermost bins are the smallest and the largest value."""
+    low, high = min(values), max(values)
+    width = (high - low) / (BINS - 1) or 1.0
+    return [low + (place - 0.5) * width for place in range(BINS + 1)]
+
+
+def _spectra(run: FinishedRun) -> Figures:
+    """Yield the singular values of the embeddings, divided by the largest, on a logarithmic scale."""
     for evaluator, (values,) in run.with_series("singular_values").items():
         if max(values) > 0:
             rank = run.result.scores.get(evaluator, {}).get("effective_rank")
             note = "" if rank is None else f"effective rank {rank:.1f} of {len(values)}"
-            heading = Heading(f"Singular values of the embeddings, {run.data_name(evaluator)}", run.whose, note)
-            yield evaluator, singular_value_spectrum(values, heading)
+            heading = run.heading("Singular values of the embeddings, ", evaluator, note=note)
+            yield evaluator, _draw_spectrum(values, heading)
 
 
-def _planes(run: FinishedRun) -> Iterator[tuple[str, Figure]]:
+def _draw_spectrum(values: Sequence[float], heading: Heading) -> Figure:
+    figure = new_figure(heading)
+    axes = figure.add_subplot()
+    ordered = sorted((value for value in values if value > 0), reverse=True)
+    shares = [value / ordered[0] for value in ordered]
+    axes.plot(range(1, len(shares) + 1), shares, color=MEASURED, marker="o" if len(ordered) <= FEW else "none")
+    zeros = len(values) - len(ordered)
+    label_axes(axes, f"index (zero: {zeros} more)" if zeros else "index", "singular value / largest")
+    axes.set_yscale("log")
+    axes.set_xlim(0, len(values) + 1)
+    axes.margins(y=0.1)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    return figure
+
+
+UniformityAlignment = tuple[float, float]
+"""Uniformity and alignment. Lower is better for both."""
+
+
+def _planes(run: FinishedRun) -> Figures:
     """Yield the run and its untrained encoder among the papers' points."""
     for evaluator, scores in run.result.scores.items():
         if {ALIGNMENT, UNIFORMITY} <= set(scores):
             reported, source = _reported_points()
-            named = {"paper": reported}
-            links = [(one, other) for one in reported for other in reported if other.startswith(f"{one} + ")]
-            for role, of in (("untrained", run.result.untrained.get(evaluator)), ("measured", scores)):
-                if of:
-                    named[role] = {LABELS[role]: (of[UNIFORMITY], of[ALIGNMENT])}
-            if "untrained" in named:
-                links.append((LABELS["untrained"], LABELS["measured"]))
-            note = f"points of papers: {source}"
-            heading = Heading(f"Alignment and uniformity, {run.data_name(evaluator)}", run.whose, note)
-            yield evaluator, alignment_uniformity_plane(PlanePoints(named, links), heading)
+            states = {"untrained": run.result.untrained.get(evaluator), "measured": scores}
+            own = {role: (of[UNIFORMITY], of[ALIGNMENT]) for role, of in states.items() if of}
+            heading = run.heading("Alignment and uniformity, ", evaluator, note=f"points of papers: {source}")
+            yield evaluator, _draw_plane(reported, own, heading)
 
 
 def _reported_points() -> tuple[dict[str, UniformityAlignment], str]:
@@ -234,7 +365,32 @@ def _reported_points() -> tuple[dict[str, UniformityAlignment], str]:
             if set(REPORTED) <= {column.name for column in table.columns}:
                 sources.append(f"{paper.short}, Table {table.number}")
                 for name in table.rows:
-                    alignment, uniformity = (table.values(name)[heading] for heading in REPORTED)
+                    uniformity, alignment = (table.values(name)[heading] for heading in REPORTED)
                     if alignment is not None and uniformity is not None:
                         found[name] = (uniformity, alignment)
     return found, "; ".join(sources)
+
+
+def _draw_plane(
+    reported: Mapping[str, UniformityAlignment], own: Mapping[str, UniformityAlignment], heading: Heading
+) -> Figure:
+    """Draw the papers' and the run's own points with arrows from each point to those that are derived from it."""
+    figure = new_figure(heading, COLUMN, 2.4 + 0.13 * len(reported))
+    axes = figure.add_subplot()
+    for place, (name, point) in enumerate(reported.items()):
+        color = COLORS[1 + place % (len(COLORS) - 1)]
+        axes.scatter(*point, s=20, color=color, marker=MARKERS[place % len(MARKERS)], label=name, zorder=3)
+    for role, point in own.items():
+        axes.scatter(*point, label=LABELS[role], zorder=3, **POINTS[role])
+    arrows = [
+        (reported[one], reported[other]) for one in reported for other in reported if other.startswith(f"{one} + ")
+    ]
+    if "untrained" in own:
+        arrows.append((own["untrained"], own["measured"]))
+    for start, end in arrows:
+        arrow = {"arrowstyle": "->", "color": "#aaaaaa", "linewidth": 0.8, "shrinkA": 4, "shrinkB": 5}
+        axes.annotate("", end, start, arrowprops=arrow, zorder=2)
+    axes.margins(0.12, 0.12)
+    label_axes(axes, "uniformity  (← better)", "alignment  (← better)")
+    add_legend(figure)
+    return figure

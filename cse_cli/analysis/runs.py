@@ -1,10 +1,10 @@
-"""Finished runs by seed, differences of their recipes, and the methods that `cse compare` names."""
+"""Finished runs by seed, their differences in recipes and elsewhere, and the methods that `cse compare` names."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.core.identity import SHORT
+from cse_cli.core.identity import SHORT, Difference, Identity
+from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
 from cse_cli.recipe.files import all_recipes, real_path, recipe_name
@@ -25,6 +26,16 @@ from registry.paths import is_file
 
 SETTINGS_SHOWN = 3
 """Number of changed settings that a label shows."""
+ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
+    "cse": lambda run: run.versions.cse,
+    "python": lambda run: run.versions.python,
+    "torch": lambda run: run.versions.torch,
+    "transformers": lambda run: run.versions.transformers,
+    "engine": lambda run: run.versions.engine[:SHORT],
+    "device": lambda run: run.device,
+    "precision": lambda run: run.precision,
+}
+"""Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
 
 
 def last_finished(runs: Iterable[Result]) -> Result:
@@ -40,11 +51,7 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
 
 @cache
 def recipe_today(name: str) -> RecipeFacts:
-    """Return the facts of a recipe's current file.
-
-    Raises:
-        CseError: If the recipe does not exist or is not valid.
-    """
+    """Return the facts of a recipe's current file. An error if it does not exist or is not valid."""
     facts = recipe_facts(name)
     if facts.error:
         from cse_cli.recipe.load import load  # imports torch
@@ -141,14 +148,7 @@ def is_of_recipe(result: Result, argument: str) -> bool:
 
 @dataclass(frozen=True)
 class Method:
-    """One of the compared methods.
-
-    Args:
-        letter: Letter of the method in tables and sentences.
-        name: Name of the recipe, or run.
-        runs: Seed → its run that finished last.
-        notes: Remarks on the choice of runs.
-    """
+    """One of the compared methods: a recipe or run, with the last finished run of each seed, and remarks on them."""
 
     letter: str
     name: str
@@ -162,11 +162,7 @@ class Method:
 
 
 def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method]:
-    """Return the methods of the command line in its order.
-
-    Args:
-        names: Prefixes of run IDs, names or paths of recipes, or `recipe@seed`.
-        results: All finished runs.
+    """Return the methods with these prefixes of run IDs, names or paths of recipes, or `recipe@seed`.
 
     Raises:
         CseError: If there are fewer than two, two share a run, or one has no finished run.
@@ -266,3 +262,59 @@ def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Met
 def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
     """Return whether a text is the prefix of a run's ID or the name of a run."""
     return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
+
+
+def mixed_environments(runs: Sequence[Result]) -> list[str]:
+    """Return a remark on versions, device and precision that differ between runs of one row."""
+    values = {name: dict.fromkeys(value_of(run) for run in runs) for name, value_of in ENVIRONMENT.items()}
+    named = [f"{name} {' / '.join(of)}" for name, of in values.items() if len(of) > 1]
+    return [f"not the same for all seeds: {'; '.join(named)}"] if named else []
+
+
+def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> Iterable[Change]:
+    """Yield the differences that are not in the recipes: text, weights, code, device, precision, versions."""
+    identities = [method.latest.identity for method in methods]
+    parts: dict[tuple[str, str], Difference] = {}
+    for identity in identities[1:]:
+        parts |= {(one.part, one.name): one for one in identities[0].differences(identity) if one.part != "settings"}
+    changed = {change.key for change in changes}
+    for part, name in parts:
+        values = tuple(_digest(identity, part, name) for identity in identities)
+        # A component that only one recipe has, or another model in a recipe, is a change of the recipe.
+        if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
+            yield Change(key=f"{part} of {name}" if name else part, values=values)
+    for name, value_of in ENVIRONMENT.items():
+        values = tuple(", ".join(sorted({value_of(run) for run in method.runs.values()})) for method in methods)
+        if len(set(values)) > 1:
+            yield Change(key=name, values=values)
+
+
+def _digest(identity: Identity, part: str, name: str) -> str:
+    """Return the short digest of a part of an experiment. Empty if the experiment has none."""
+    digest = getattr(identity, part)
+    return str(digest.get(name, "") if name else digest)[:SHORT]
+
+
+def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterable[str]:
+    """Yield the remarks on each method. `unreadable` are the letters of those whose recipe cannot be read."""
+    for method in methods:
+        yield from (f"{method.letter}: {note}" for note in (*method.notes, *_notes_on_runs(method)))
+        if method.letter in unreadable:
+            yield f"{method.letter}: the recorded recipe cannot be read"
+    if selected := sorted(
+        {run.metric_for_best_model for method in methods for run in method.runs.values() if run.metric_for_best_model}
+    ):
+        yield f"{', '.join(selected)} selected the states: optimistic, and not tested"
+
+
+def _notes_on_runs(method: Method) -> Iterable[str]:
+    plan, latest = plan_of(list(method.runs.values())), method.latest
+    if plan.mode == "incomplete" and len(method.runs) > 1:
+        yield f"{plan.text}: `cse run {latest.recipe} --seeds {plan.option}`"
+    experiments = {run.experiment: run.identity for run in method.runs.values()}
+    if len(experiments) > 1:
+        others = [one for key, one in experiments.items() if key != latest.experiment]
+        names = dict.fromkeys(str(one) for other in others for one in other.differences(latest.identity))
+        yield f"WARNING: its seeds belong to {len(experiments)} experiments, which differ in {', '.join(names)}"
+    if any(run.test_selected for run in method.runs.values()):
+        yield "a test split selected the states, so the scores are optimistic"

@@ -2,13 +2,114 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Literal
 
 from pydantic import BaseModel
 
-from cse_cli.analysis.score import Score
+from cse_cli.core.identity import Mode
+from cse_cli.core.multiple import correct_named
+from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
 
 SCHEMA_VERSION = 4
+Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
+SYMBOLS: dict[Mark, str] = {
+    "within": "≈",
+    "above": "▲",
+    "below": "▼",
+    "incomparable": "≠",
+    "single seed": "¹",
+    "test-selected": "‡",
+    "stale": "†",
+    "doubtful": "?",
+}
+"""Symbol of each mark. Only "above" and "below" mean that there is a difference."""
+LEGEND: dict[Mark, str] = {
+    "within": "no statistically significant difference (t test at 5 %, corrected for looks and cells)",
+    "above": "significantly above the reference",
+    "below": "significantly below the reference",
+    "incomparable": "the paper reports another quantity (metric, split, aggregate or N), so there is no test",
+    "single seed": "one seed: the variance is unknown, so the difference is not tested",
+    "test-selected": "a test split selected the state: optimistic, and not tested",
+    "stale": "the recipe's file now describes another experiment, and --set does not explain it: not tested",
+    "doubtful": "doubtful in the paper: see the note",
+}
+POSITIONS: tuple[Mark, ...] = ("within", "above", "below", "incomparable")
+"""Marks of a difference. The other marks are doubts about the number itself."""
+
+
+class Score(BaseModel, frozen=True):
+    """A cell of a score table.
+
+    Args:
+        mean: Mean over the seeds, or the reported number.
+        std: Sample standard deviation over the seeds, or the reported one. None for a single seed.
+        n: Number of seeds.
+        reference: Number to compare with: the paper's, or the untrained encoder's.
+        p: Two-sided p-value of no difference from the reference, corrected for looks and, in a complete row, for its
+            cells. None if the difference is not tested.
+        significant: Whether the difference is statistically significant. Never without a p-value.
+        comparable: Whether the reported number is the same quantity: metric, split, aggregate and N.
+        marks: Remarks on the number and on its difference.
+        implied: Value that the rest of the paper implies if the reported number is a misprint.
+        low: Smallest value of a distribution that others measured.
+        high: Largest value of this distribution.
+        digits: Number of decimals to show.
+    """
+
+    mean: float
+    std: float | None = None
+    n: int = 1
+    reference: float | None = None
+    p: float | None = None
+    significant: bool = False
+    comparable: bool = True
+    marks: tuple[Mark, ...] = ()
+    implied: float | None = None
+    low: float | None = None
+    high: float | None = None
+    digits: int = 2
+
+    @property
+    def difference(self) -> float | None:
+        """`mean − reference`."""
+        return None if self.reference is None else self.mean - self.reference
+
+    @property
+    def target(self) -> float:
+        """Number to compare your runs with: the implied one if the reported one is a misprint."""
+        return self.mean if self.implied is None else self.implied
+
+    def text(self) -> str:
+        """Return the number with the marks of its doubts."""
+        return f"{self.mean:.{self.digits}f}" + "".join(SYMBOLS[one] for one in self.marks if one not in POSITIONS)
+
+    def std_text(self) -> str:
+        """Return the standard deviation, or an empty string without one."""
+        return "" if self.std is None else f"{self.std:.{self.digits}f}"
+
+    def difference_text(self) -> str:
+        """Return the signed difference with its mark. Empty without a reference."""
+        if self.difference is None:
+            return ""
+        number = f"{self.difference:+.{self.digits}f}".replace("-", "−")
+        return number + "".join(SYMBOLS[one] for one in self.marks if one in POSITIONS)
+
+    def marked(self, *, stale: bool = False, test_selected: bool = False) -> Score:
+        """Return a measured score with its marks. A doubt removes the significance."""
+        other = self.difference is not None and not self.comparable
+        doubts = {"incomparable": other, "test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
+        marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
+        if not marks and self.p is not None and self.difference is not None:
+            marks = [("above" if self.difference > 0 else "below") if self.significant else "within"]
+        significant = self.significant and not (stale or test_selected or other)
+        return self.model_copy(update={"marks": tuple(marks), "significant": significant})
+
+    def with_p(self, p: float | None) -> Score:
+        """Return the score with another p-value and the significance that follows from it."""
+        return self.model_copy(update={"p": p, "significant": p is not None and p < LEVEL})
 
 
 class CellCoverage(BaseModel, frozen=True):
@@ -143,3 +244,48 @@ class ScoreTable(BaseModel, frozen=True):
     trends: tuple[Trend, ...] = ()
     missing: tuple[MissingCell, ...] = ()
     command: str | None = None
+
+
+def score_against_number(values: Sequence[float], reported: float | None, mode: Mode = "anytime") -> Score:
+    """Return the score of your seeds, tested against one reported number as `beside_number` does."""
+    return _score(values, reported, beside_number(len(values)), values, mode)
+
+
+def score_against_reported(values: Sequence[float], reported: Score | None, mode: Mode = "anytime") -> Score:
+    """Return the score of your seeds, tested against a reported cell unless that is another quantity."""
+    score = score_against_number(values, None if reported is None else reported.target, mode)
+    if reported is None or reported.comparable:
+        return score
+    return score.with_p(None).model_copy(update={"comparable": False})
+
+
+def score_against_untrained(values: Sequence[float], before: Sequence[float], mode: Mode = "anytime") -> Score:
+    """Return the score of your seeds, tested against their own untrained encoders seed by seed."""
+    gains = [after - start for after, start in zip(values, before, strict=True)]
+    return _score(values, fmean(before), paired(len(values)), gains, mode)
+
+
+def score_alone(values: Sequence[float]) -> Score:
+    """Return the score of your seeds without a reference."""
+    return _score(values, None, paired(len(values)), values, "anytime")
+
+
+def _score(
+    values: Sequence[float], reference: float | None, design: Design, differences: Sequence[float], mode: Mode
+) -> Score:
+    n, mean = len(values), fmean(values)
+    p = None
+    if n > 1 and reference is not None and mode != "incomplete":
+        rounding = ROUNDING * max(1.0, abs(mean))
+        if (spread := stdev(differences)) > rounding:
+            p = design.p((mean - reference) / spread * math.sqrt(design.size), mode)
+        else:
+            p = float(abs(mean - reference) <= rounding)
+    std = stdev(values) if n > 1 else None
+    return Score(mean=mean, std=std, n=n, reference=reference).with_p(p)
+
+
+def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:
+    """Return the cells of one row with p-values corrected together. The primary column is tested first."""
+    corrected = correct_named({name: score.p for name, score in scores.items()}, primary)
+    return {name: score.with_p(corrected[name]) for name, score in scores.items()}

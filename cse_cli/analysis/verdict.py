@@ -20,15 +20,7 @@ no standard deviation. "incomplete": planned seeds are missing. "selecting": the
 def verdict(
     second: str, seeds: Paired, pairs: OnPairs | None, more_is_better: bool, plan: SeedPlan
 ) -> tuple[Finding, str]:
-    """Return the conclusion about a metric and its sentence.
-
-    Args:
-        second: Name of the second method.
-        seeds: Comparison over the seeds.
-        pairs: Comparison on the same sentence pairs, if there is one.
-        more_is_better: Whether a higher score is better. If not, it is only called higher.
-        plan: Plan of the seeds of both methods.
-    """
+    """Return the conclusion about a metric and its sentence. "higher" is not called "better" if that is not known."""
     finding, text = _finding(second, seeds, ("better", "worse") if more_is_better else ("higher", "lower"), plan)
     return finding, text + _pairs_clause(finding, pairs, seeds.difference)
 

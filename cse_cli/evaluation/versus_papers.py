@@ -6,10 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cse_cli.analysis.layouts import ScoreLayout, layouts
-from cse_cli.analysis.papers import merge_equal, model_name, reported_for, reported_rows
-from cse_cli.analysis.score import score_alone
-from cse_cli.analysis.score_table import ScoreRow, ScoreTable
+from cse_cli.analysis.papers import ScoreLayout, layouts, merge_equal, model_name, reported_for, reported_rows
+from cse_cli.analysis.score_table import ScoreRow, ScoreTable, score_alone
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
 from cse_cli.runs.model import model_of_run

@@ -10,7 +10,7 @@ from scipy import stats
 
 from benchmarks.false_positives import EVERY, compared, limits, looked, metrics, p_value, rows, running, separate, shows
 from cse_cli.analysis.compare import Comparison, MetricComparison, judge
-from cse_cli.analysis.score import correct_row, score_against_number
+from cse_cli.analysis.score_table import correct_row, score_against_number
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named, correct_together, judge_together
 from cse_cli.core.plans import SeedPlan

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 from cse_cli.analysis.experiments import configurations
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
-from cse_cli.analysis.leaderboard_files import WRITERS
-from cse_cli.analysis.leaderboard_view import print_tables
+from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
@@ -62,6 +61,11 @@ def current(result):
 
 def tables(results, status_of=current, **query):
     return score_tables(FinishedRuns(results, {}, status_of), LeaderboardQuery(**query))
+
+
+def measured(results, status_of=current, **query):
+    """Return the measured rows of all tables."""
+    return [row for table in tables(results, status_of, **query) for row in table.rows if row.source == "measured"]
 
 
 def rows(results, status_of=current, paper=None, table=None):

@@ -37,7 +37,7 @@ def evil_report() -> Report:
 
 
 class Seen(HTMLParser):
-    """Reads a page: its visible text, what it loads, and whether every element is closed."""
+    """Reads a page: its visible text, attributes, what it loads, table rows, and whether every element is closed."""
 
     VOID = ("meta", "link", "img", "br", "input", "hr")
 
@@ -45,17 +45,28 @@ class Seen(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.text: list[str] = []
-        self.loads: list[str] = []
-        self.tags: list[str] = []
-        self.alts: list[str] = []
+        self.attributes: list[tuple[str, dict[str, str | None]]] = []
+        self.rows: list[list[str | None]] = []
+        self.headings: list[dict[str, str | None]] = []
         self.feed(text)
+        self.close()
         assert self.open == []
 
+    @property
+    def tags(self) -> list[str]:
+        return [tag for tag, _ in self.attributes]
+
+    def values(self, *names: str) -> list[str | None]:
+        return [of[name] for _, of in self.attributes for name in names if name in of]
+
     def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        found = dict(attrs)
-        self.loads += [found[name] for name in ("src", "href") if name in found]
-        self.alts += [found["alt"]] if "alt" in found else []
+        self.attributes.append((tag, dict(attrs)))
+        if tag == "tr" and "tbody" in self.open:
+            self.rows.append([])
+        if tag in ("td", "th") and "tbody" in self.open:
+            self.rows[-1].append(dict(attrs).get("data-value"))
+        if tag == "th" and "thead" in self.open:
+            self.headings.append(dict(attrs))
         if tag not in self.VOID:
             self.open.append(tag)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.cse_cli.analysis.leaderboard_runs import mini, tables
+from tests.cse_cli.analysis.leaderboard_runs import measured, mini, tables
 
 EARLIER = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -19,29 +19,24 @@ def own(seed, dev, test=60.0, before=(45.0, 50.0), **changes):
     return mini(seed, **{**values, **changes})
 
 
-def ours(results, **query):
-    (table,) = tables(results, **query)
-    return [row for row in table.rows if row.source == "measured"]
-
-
 def test_best_of_is_the_best_on_dev_not_the_newest():
     better = [own(seed, 58.42, finished=EARLIER, recipe_hash="b" * 16) for seed in range(2)]
     newest = [own(seed, 57.12, recipe_hash="c" * 16) for seed in range(2)]
-    (row,) = ours([*better, *newest])
+    (row,) = measured([*better, *newest])
     assert (row.recipe_hash, row.configurations) == ("b" * 16, 2)
     assert row.scores["own_dev"].mean == pytest.approx(58.42)
 
 
 def test_a_test_gain_is_judged_though_the_dev_gain_is_noise():
     noise = (45.0, 44.0, 46.5)
-    (row,) = ours([own(seed, dev, 56.0 + seed, (45.0, 50.0 + seed)) for seed, dev in enumerate(noise)])
+    (row,) = measured([own(seed, dev, 56.0 + seed, (45.0, 50.0 + seed)) for seed, dev in enumerate(noise)])
     assert row.scores["own"].difference == pytest.approx(6.0)
     assert row.scores["own"].marks == ("above",)
     assert row.scores["own"].significant
 
 
 def test_the_selecting_metric_has_no_mark_however_large_its_gain():
-    (row,) = ours([own(seed, 90.0 + seed, 50.0 + seed / 10, (45.0 + seed, 50.0)) for seed in range(5)])
+    (row,) = measured([own(seed, 90.0 + seed, 50.0 + seed / 10, (45.0 + seed, 50.0)) for seed in range(5)])
     assert row.scores["own_dev"].difference == pytest.approx(45.0)
     assert row.scores["own_dev"].marks == ()
     assert row.scores["own_dev"].p is None
@@ -50,7 +45,7 @@ def test_the_selecting_metric_has_no_mark_however_large_its_gain():
 def test_rows_are_ranked_by_the_test_average():
     dev_first = [own(seed, 99.0, 60.0, recipe="a", recipe_hash="a" * 16) for seed in range(2)]
     test_first = [own(seed, 50.0, 70.0, recipe="b", recipe_hash="b" * 16) for seed in range(2)]
-    assert [row.recipe for row in ours([*dev_first, *test_first])] == ["b", "a"]
+    assert [row.recipe for row in measured([*dev_first, *test_first])] == ["b", "a"]
 
 
 def test_several_test_sets_have_an_average_that_ranks():
@@ -68,7 +63,7 @@ def test_a_selecting_metric_does_not_rank_or_judge():
     alone = {"scores": {"dev": {"spearman": 60.0}}, "metric_for_best_model": "dev.spearman"}
     worse = [mini(seed, **alone, recipe="a", recipe_hash="a" * 16) for seed in range(3)]
     better = [mini(seed, 80.0 + seed, metric_for_best_model="dev.spearman", recipe="b") for seed in range(3)]
-    rows = ours([*better, *worse])
+    rows = measured([*better, *worse])
     assert [row.recipe for row in rows] == ["a", "b"]
     assert {score.marks for row in rows for score in row.scores.values()} == {()}
     assert not any(score.significant for row in rows for score in row.scores.values())
@@ -76,6 +71,6 @@ def test_a_selecting_metric_does_not_rank_or_judge():
 
 def test_without_a_selecting_metric_no_configuration_is_chosen():
     plain = {"scores": {"own": {"spearman": 60.0}}, "untrained": {}, "metric_for_best_model": None}
-    rows = ours([mini(0, **plain, recipe_hash="b" * 16), mini(0, **plain, recipe_hash="c" * 16)])
+    rows = measured([mini(0, **plain, recipe_hash="b" * 16), mini(0, **plain, recipe_hash="c" * 16)])
     assert sorted(row.recipe_hash[0] for row in rows) == ["b", "c"]
     assert {row.configurations for row in rows} == {1}

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
-from cse_cli.analysis.leaderboard_files import to_csv, to_html, to_json, to_markdown
-from cse_cli.analysis.leaderboard_view import coverage_lines
+from cse_cli.analysis.leaderboard_view import coverage_lines, to_csv, to_html, to_json, to_markdown
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.cells import cells

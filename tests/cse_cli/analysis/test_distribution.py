@@ -29,36 +29,29 @@ def run(seed: int, gain: float = 0.0, **changes: object) -> Result:
     return result(seed, **{**plain, **changes})
 
 
-TWENTY = tuple(float(value) for value in range(1, 21))
+TWENTY = known(tuple(float(value) for value in range(1, 21)))
+THREE = known((1.0, 2.0, 3.0), low=1.0, high=3.0, mean=2.0, n=3)
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "distribution", "words"),
     [
-        (5.5, "25th percentile"),  # 5 of 20 below
-        (5.0, "22nd percentile"),  # 4 below and one equal: 4.5 / 20 = 22.5 %
-        (10.6, "50th percentile"),
-        (12.3, "60th percentile"),
-        (1.0, "2nd percentile"),  # the lowest itself: 0.5 / 20
-        (20.004, "98th percentile"),  # printed with two decimals, so it is the highest
-        (0.99, "below all 20"),
-        (20.01, "above all 20"),
+        (5.5, TWENTY, "25th percentile"),  # 5 of 20 below
+        (5.0, TWENTY, "22nd percentile"),  # 4 below and one equal: 4.5 / 20 = 22.5 %
+        (10.6, TWENTY, "50th percentile"),
+        (12.3, TWENTY, "60th percentile"),
+        (1.0, TWENTY, "2nd percentile"),  # the lowest itself: 0.5 / 20
+        (20.004, TWENTY, "98th percentile"),  # printed with two decimals, so it is the highest
+        (0.99, TWENTY, "below all 20"),
+        (20.01, TWENTY, "above all 20"),
+        (0.9, known(), "below all 20"),
+        (1.0, known(), "within their range"),  # without values, only the range is known
+        (20.5, known(), "above all 20"),
+        (2.5, THREE, "above 2 of 3"),
     ],
 )
-def test_a_place_among_values(value, words):
-    assert position(value, known(TWENTY)) == words
-
-
-@pytest.mark.parametrize(
-    ("value", "words"), [(0.9, "below all 20"), (1.0, "within their range"), (20.5, "above all 20")]
-)
-def test_without_values_the_range_alone_is_told(value, words):
-    assert position(value, known()) == words
-
-
-def test_few_runs_are_counted():
-    few = known((1.0, 2.0, 3.0), low=1.0, high=3.0, mean=2.0, n=3)
-    assert position(2.5, few) == "above 2 of 3"
+def test_the_position_of_a_score(value, distribution, words):
+    assert position(value, distribution) == words
 
 
 def test_each_seed_of_the_unchanged_recipe_is_placed():

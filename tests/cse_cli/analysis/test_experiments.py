@@ -11,7 +11,7 @@ from cse_cli.analysis.runs import find_methods
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, tables, written
+from tests.cse_cli.analysis.leaderboard_runs import current, measured, mini, result, written
 from tests.support.errors import refuses
 
 DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
@@ -32,11 +32,6 @@ def pair(parts, **changes):
     return [run(seed, part, date, **changes) for part, date in zip(parts, DATES, strict=True) for seed in range(2)]
 
 
-def ours(results, status_of=current, **query):
-    found = tables(results, status_of, **query)
-    return [row for table in found for row in table.rows if row.source == "measured"]
-
-
 @pytest.mark.parametrize(
     ("parts", "tags", "difference"),
     [
@@ -54,7 +49,7 @@ def ours(results, status_of=current, **query):
     ],
 )
 def test_two_experiments_of_one_recipe_are_two_named_rows(parts, tags, difference):
-    rows = ours(pair(parts))
+    rows = measured(pair(parts))
     assert [row.seeds for row in rows] == [(0, 1), (0, 1)]
     assert sorted(tag for row in rows for tag in row.settings) == tags
     assert all(any(difference in note for note in row.notes) for row in rows)
@@ -62,14 +57,14 @@ def test_two_experiments_of_one_recipe_are_two_named_rows(parts, tags, differenc
 
 
 def test_the_same_experiment_is_one_row():
-    (row,) = ours([run(0, TEXTS[0]), run(1, TEXTS[0], DATES[1])])
+    (row,) = measured([run(0, TEXTS[0]), run(1, TEXTS[0], DATES[1])])
     assert (row.seeds, row.settings) == ((0, 1), ())
 
 
 @pytest.mark.parametrize("form", ["table", "md", "latex", "csv", "json"])
 def test_pooled_settings_are_one_row_that_is_named_so(form):
     results = [run(0, TEXTS[0]), run(1, TEXTS[1], DATES[1])]
-    (row,) = ours(results, pool=True)
+    (row,) = measured(results, pool=True)
     assert row.seeds == (0, 1)
     text = " ".join(written(form, results, pool=True).split())
     assert "-pool settings: runs with equal settings" in text.replace("{", "").replace("}", "")
@@ -87,20 +82,20 @@ def test_pooled_experiments_have_no_plan():
 def test_scores_on_other_evaluation_data_are_never_one_mean(pool):
     data = {"own/test": "rows:" + "1" * 64, "training": "t" * 64}, {"own/test": "rows:" + "2" * 64}
     results = [run(seed, TEXTS[0], DATES[seed], fingerprints=data[seed]) for seed in (0, 1)]
-    rows = ours(results, pool=pool)
+    rows = measured(results, pool=pool)
     assert sorted(row.seeds for row in rows) == [(0,), (1,)]
     assert sorted(tag for row in rows for tag in row.settings) == ["own/test 11111111", "own/test 22222222"]
     assert all(any("evaluation data own/test 11111111 / 22222222" in note for note in row.notes) for row in rows)
 
 
 def test_other_training_fingerprints_do_not_split_a_row():
-    (row,) = ours([run(seed, TEXTS[0], fingerprints={"training": str(seed)}) for seed in (0, 1)])
+    (row,) = measured([run(seed, TEXTS[0], fingerprints={"training": str(seed)}) for seed in (0, 1)])
     assert row.seeds == (0, 1)
 
 
 def test_versions_and_devices_that_differ_are_a_note():
     versions = [Versions(cse="0", python="3.11", torch=torch, transformers="5") for torch in ("2.1", "2.2")]
-    (row,) = ours([run(s, TEXTS[0], versions=versions[s], device=("cpu", "cuda:0")[s]) for s in (0, 1)])
+    (row,) = measured([run(s, TEXTS[0], versions=versions[s], device=("cpu", "cuda:0")[s]) for s in (0, 1)])
     assert row.notes == ("not the same for all seeds: torch 2.1 / 2.2; device cpu / cuda:0",)
 
 
@@ -116,7 +111,7 @@ def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
     before, after = datetime(2025, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
     assert [c.plan.mode for c in configurations(seeds(3, before), current)] == ["planned"]
     assert [c.plan.mode for c in configurations(seeds(3, after), current)] == ["anytime"]
-    (row,) = ours(seeds(2, before))
+    (row,) = measured(seeds(2, before))
     assert any("2 of 3 planned seeds are finished" in note for note in row.notes)
     assert not any(score.significant for score in row.scores.values())
 
@@ -141,25 +136,25 @@ def of(path, seed=0, **changes):
 
 def test_two_recipes_of_one_name_are_two_and_none_is_stale(tmp_path):
     paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
-    rows = ours([of(path, seed) for path in paths for seed in (0, 1)], None)
+    rows = measured([of(path, seed) for path in paths for seed in (0, 1)], None)
     assert [row.recipe for row in rows] == ["a/mine.toml", "b/mine.toml"]
     assert [row.configurations for row in rows] == [1, 1]
     assert not any("stale" in score.marks for row in rows for score in row.scores.values())
 
 
 def test_one_recipe_of_a_name_keeps_it(tmp_path):
-    (row,) = ours([of(write(tmp_path / "a"))], None)
+    (row,) = measured([of(write(tmp_path / "a"))], None)
     assert row.recipe == "mine"
 
 
 def test_a_file_named_like_a_shipped_recipe_is_another_one(tmp_path):
-    (row,) = ours([of(write(tmp_path / "a", "ifcl_en.toml"))], None)
+    (row,) = measured([of(write(tmp_path / "a", "ifcl_en.toml"))], None)
     assert row.recipe == "a/ifcl_en.toml"
 
 
 def test_a_copy_shares_the_row_and_both_are_named(tmp_path):
     paths = [write(tmp_path / "a", "one.toml"), write(tmp_path / "a", "two.toml")]
-    (row,) = ours([of(path, seed, finished=DATES[seed]) for seed, path in enumerate(paths)], None)
+    (row,) = measured([of(path, seed, finished=DATES[seed]) for seed, path in enumerate(paths)], None)
     assert (row.recipe, row.copies, row.seeds) == ("one", ("two",), (0, 1))
     text = written("csv", [of(path, seed) for seed, path in enumerate(paths)], None)
     assert {line["recipes"] for line in csv.DictReader(io.StringIO(text)) if line["source"] == "measured"} == {
@@ -171,7 +166,7 @@ def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
     original, copy = write(tmp_path / "a", "one.toml"), write(tmp_path / "a", "two.toml")
     results = [of(original), of(copy, 1)]
     write(tmp_path / "a", "two.toml", steps=20)
-    rows = ours([*results, of(copy, 2)], None)
+    rows = measured([*results, of(copy, 2)], None)
     assert {(row.recipe, row.seeds) for row in rows} == {("one", (0, 1)), ("two", (2,))}
     assert not any("stale" in score.marks for row in rows for score in row.scores.values())
 
@@ -182,7 +177,7 @@ def test_two_texts_of_recipes_in_two_folders_are_two_rows(tmp_path):
         of(path, identity=Identity(settings=load(path).recipe.hash(), **part))
         for path, part in zip(paths, TEXTS, strict=True)
     ]
-    rows = ours(results, None)
+    rows = measured(results, None)
     assert [(row.recipe, row.settings) for row in rows] == [
         ("a/mine.toml", ("text 1f914d36",)),
         ("b/mine.toml", ("text 5cfa3ca1",)),
@@ -192,18 +187,18 @@ def test_two_texts_of_recipes_in_two_folders_are_two_rows(tmp_path):
 def test_runs_of_one_file_are_asked_for_by_its_path(tmp_path):
     paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
     results = [of(path) for path in paths]
-    assert [row.recipe_hash for row in ours(results, None, recipe=paths[1])] == [results[1].recipe_hash]
-    assert len(ours(results, None, recipe="mine")) == 2
+    assert [row.recipe_hash for row in measured(results, None, recipe=paths[1])] == [results[1].recipe_hash]
+    assert len(measured(results, None, recipe="mine")) == 2
 
 
 def test_a_recipe_of_another_machine_is_the_one_of_its_name():
     today = load("mini/simcse_en").recipe.hash()
-    (row,) = ours([of("mini/simcse_en", source="/elsewhere/recipes/mini/simcse_en.toml")], None)
+    (row,) = measured([of("mini/simcse_en", source="/elsewhere/recipes/mini/simcse_en.toml")], None)
     assert (row.recipe, row.recipe_hash, row.settings) == ("mini/simcse_en", today, ())
 
 
 def test_a_file_that_is_gone_is_not_compared_with_another(tmp_path):
-    (row,) = ours([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
+    (row,) = measured([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
     assert any("no recipe with this name" in note for note in row.notes)
 
 

@@ -133,14 +133,11 @@ def test_a_page_is_written_and_nothing_else(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--table", "sts_eng"), "Did you mean 'sts_en'"),
         (("--table", "ifcl/queue_lenght"), "Did you mean 'queue_length'"),
         (("--table", "iflc/5"), "Did you mean 'ifcl'"),
         (("--paper", "iflc"), "Did you mean 'ifcl'"),
-        (("--encoder", "bert-bse"), "Did you mean 'bert-base'"),
         (("--recipe", "mini/simcse_enn"), "Did you mean 'mini/simcse_en'"),
         (("--recipe", "nothing.toml"), "--recipe 'nothing.toml'"),
-        (("--language", "xx"), "--language 'xx'"),
         (("--paper", ""), "unknown paper ''"),
         (("--table", "ifcl/²"), "no table '²'"),
     ],

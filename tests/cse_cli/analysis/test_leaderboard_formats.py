@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from cse_cli.analysis.leaderboard_files import WRITERS
-from cse_cli.analysis.leaderboard_view import legend_lines
+from cse_cli.analysis.leaderboard_view import WRITERS, legend_lines
 from cse_cli.core.identity import Identity
 from cse_cli.core.tables import escape_latex
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, planned, result, tables, written

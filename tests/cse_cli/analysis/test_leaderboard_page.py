@@ -1,51 +1,18 @@
 """One self-contained page: every cell, nothing fetched, names escaped, headings that sort."""
 
 import re
-from html.parser import HTMLParser
 
-from cse_cli.analysis.leaderboard_files import to_html, write_page
+from cse_cli.analysis.leaderboard_view import to_html, write_page
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables
+from tests.cse_cli.analysis.report_runs import Seen
 from tests.support.errors import refuses
-
-VOID = {"meta", "link", "input", "br"}
-
-
-class Reader(HTMLParser):
-    """What a browser would find: open elements in order, attributes, and the text of every table row."""
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.attributes, self.rows, self.headings = [], [], [], []
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes.append((tag, dict(attrs)))
-        if tag == "tr" and "tbody" in self.open:
-            self.rows.append([])
-        if tag in ("td", "th") and "tbody" in self.open:
-            self.rows[-1].append(dict(attrs)["data-value"])
-        if tag == "th" and "thead" in self.open:
-            self.headings.append(dict(attrs))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def read(text):
-    reader = Reader()
-    reader.feed(text)
-    reader.close()
-    assert reader.open == []
-    return reader
-
 
 SHOWN = tables(planned([result(seed, 71.0 + seed / 10) for seed in range(3)]))
 
 
 def test_every_cell_is_there_at_full_precision():
     (block,) = SHOWN
-    found = read(to_html(SHOWN)).rows
+    found = Seen(to_html(SHOWN)).rows
     assert len(found) == len(block.rows)
     for row, cells in zip(block.rows, found, strict=True):
         means = [repr(row.scores[column].mean) if column in row.scores else "" for column in block.columns]
@@ -54,26 +21,25 @@ def test_every_cell_is_there_at_full_precision():
 
 def test_nothing_is_fetched():
     text = to_html(SHOWN)
-    found = read(text).attributes
-    loaded = [value for _, of in found for key, value in of.items() if key in ("src", "srcset", "action", "data")]
-    links = [of["href"] for tag, of in found if tag == "link"]
-    assert loaded == []
+    seen = Seen(text)
+    links = [of["href"] for tag, of in seen.attributes if tag == "link"]
+    assert seen.values("src", "srcset", "action", "data") == []
     assert links == ["data:,"]
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
-    assert all(of["href"].startswith("#") for tag, of in found if tag == "a")
+    assert all(of["href"].startswith("#") for tag, of in seen.attributes if tag == "a")
 
 
 def test_names_are_escaped():
     name = "<script>alert(1)</script>\"&'"
     text = to_html(tables([mini(recipe=name)]))
     assert "<script>alert" not in text
-    assert read(text).rows[1][0] == name
+    assert Seen(text).rows[1][0] == name
     placeholder = to_html(tables([mini(recipe="{{ legend }}")]))
-    assert read(placeholder).rows[1][0] == "{{ legend }}"
+    assert Seen(placeholder).rows[1][0] == "{{ legend }}"
 
 
 def test_headings_are_buttons_in_a_real_table():
-    reader = read(to_html(SHOWN))
+    reader = Seen(to_html(SHOWN))
     (block,) = SHOWN
     assert [of["scope"] for of in reader.headings] == ["col"] * (3 + len(block.columns))
     assert sum(tag == "button" for tag, _ in reader.attributes) == len(reader.headings)
@@ -90,20 +56,16 @@ def test_only_a_significant_difference_is_strong():
 
 
 def test_a_measured_row_names_its_reference():
-    rows = {cells[0]: cells[1] for cells in read(to_html(SHOWN)).rows}
+    rows = {cells[0]: cells[1] for cells in Seen(to_html(SHOWN)).rows}
     assert rows["ifcl_en"] == "your runs, compared to IFCL-BERT base"
-    table = read(to_html(tables([result(0), result(1)], table="ifcl/1"))).rows
+    table = Seen(to_html(tables([result(0), result(1)], table="ifcl/1"))).rows
     assert ["IFCL-BERT base · your runs: ifcl_en, bert-base-uncased", "your runs, compared to IFCL-BERT base"] in [
         cells[:2] for cells in table
     ]
 
 
-def test_both_color_schemes_are_styled():
-    assert "prefers-color-scheme: dark" in to_html(SHOWN)
-
-
 def test_ids_are_unique_and_notes_lead_to_theirs():
-    found = read(to_html([*SHOWN, *tables([mini()])])).attributes
+    found = Seen(to_html([*SHOWN, *tables([mini()])])).attributes
     ids = [of["id"] for _, of in found if "id" in of]
     assert len(ids) == len(set(ids))
     assert {of["href"].removeprefix("#") for tag, of in found if tag == "a"} <= set(ids)

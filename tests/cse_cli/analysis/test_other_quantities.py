@@ -5,7 +5,7 @@ import pytest
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.analysis.leaderboard_view import legend_lines, text_table
 from cse_cli.analysis.papers import reported_rows
-from cse_cli.analysis.score import SYMBOLS, score_against_reported
+from cse_cli.analysis.score_table import SYMBOLS, score_against_reported
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
 from registry import papers

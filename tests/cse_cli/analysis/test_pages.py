@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from cse_cli.analysis.leaderboard_files import to_html
+from cse_cli.analysis.leaderboard_view import to_html
 from cse_cli.analysis.pages import html, markdown
 from cse_cli.core.tables import escape_markdown
 from tests.cse_cli.analysis.report_runs import EVIL, SVG, Seen, evil_report
@@ -20,15 +20,15 @@ def test_html_shows_texts_as_they_are():
     # 2 tables of a heading, a label, a cell and a note, a remark, 2 of the environment, 1 of the data
     assert shown.count(EVIL) == 24
     assert seen.tags.count("script") == 1
-    assert seen.alts == [EVIL]
+    assert seen.values("alt") == [EVIL]
 
 
 def test_html_loads_nothing():
     text = html(evil_report())
     seen = Seen(text)
-    assert all(address.startswith("data:") for address in seen.loads)
+    assert all(address.startswith("data:") for address in seen.values("src", "href"))
     assert not re.search(r"url\(|@import|<link[^>]+stylesheet", text)
-    images = [address for address in seen.loads if address.startswith("data:image/svg+xml;base64,")]
+    images = [address for address in seen.values("src", "href") if address.startswith("data:image/svg+xml;base64,")]
     assert [b64decode(image.partition(",")[2]) for image in images] == [SVG]
 
 

@@ -157,11 +157,6 @@ def test_a_table_printed_sideways_has_its_trend_along_the_row():
     assert (trend.along, trend.n, trend.rho) == ("Avg", 4, pytest.approx(0.4))
 
 
-def test_a_figure_is_no_table():
-    with pytest.raises(CseError, match="is a figure"):
-        shown([], table="ifcl/fig4c")
-
-
 def test_an_unknown_number_lists_the_known():
     with pytest.raises(CseError, match="no table '9' in IFCL"):
         shown([], table="ifcl/9")

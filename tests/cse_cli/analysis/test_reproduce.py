@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from types import SimpleNamespace
 
 import pytest
 
-from cse_cli.analysis.reproduce import reproduce, without_directories
+from cse_cli.analysis.reproduce import fingerprints, reproduce, without_directories
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
 from tests.support.records import result
@@ -75,3 +76,8 @@ def test_what_ran_may_not_be_known():
 def test_directories_are_left_out():
     plain = {"data": {"file": "/home/me/secret/text.tsv", "max": 3}, "models": ["/a/b", "bert-base"]}
     assert without_directories(plain) == {"data": {"file": "text.tsv", "max": 3}, "models": ["b", "bert-base"]}
+
+
+def test_different_data_under_one_name_are_listed():
+    runs = [SimpleNamespace(fingerprints={"stsb/dev": digest, "training": "t"}) for digest in ("d", "e", "")]
+    assert fingerprints(runs) == {"stsb/dev": "d, e", "training": "t"}

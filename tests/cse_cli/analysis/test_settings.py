@@ -2,8 +2,8 @@
 
 import pytest
 
+from cse_cli.analysis.experiments import recipe_status
 from cse_cli.analysis.leaderboard import LeaderboardQuery, read_finished_runs, score_tables
-from cse_cli.analysis.origins import recipe_status
 from cse_cli.analysis.runs import changed_settings, recipe_today
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
@@ -41,34 +41,22 @@ def marks(row):
     return {mark for score in row.scores.values() for mark in score.marks}
 
 
-def test_a_variant_is_shown_as_what_it_is(recipe):
-    record(recipe(10), 0, overrides=["train.batch_size=8"])
+@pytest.mark.parametrize(
+    ("override", "today", "settings", "stale"),
+    [
+        ("train.batch_size=8", 10, "train.batch_size=8", False),
+        ("losses.info_nce.name=nt_xent", 10, "losses.info_nce.name=nt_xent", False),
+        ("train.steps=30", 20, "train.steps=30", False),  # explains the change of the same key
+        ("train.batch_size=8", 20, "train.batch_size=8", True),
+        (None, 20, "train.steps=10", True),
+    ],
+)
+def test_a_run_is_a_variant_of_its_file_or_stale(recipe, override, today, settings, stale):
+    record(recipe(10), 0, overrides=[override] if override else [])
+    recipe(today)
     (row,) = ours()
-    assert row.settings == ("train.batch_size=8",)
-    assert "stale" not in marks(row)
-
-
-def test_a_file_that_changed_makes_its_runs_stale(recipe):
-    record(recipe(10), 0)
-    recipe(20)
-    (row,) = ours()
-    assert row.settings == ("train.steps=10",)
-    assert "stale" in marks(row)
-
-
-def test_a_variant_of_a_file_that_changed_is_stale(recipe):
-    record(recipe(10), 0, overrides=["train.batch_size=8"])
-    recipe(20)
-    (row,) = ours()
-    assert "stale" in marks(row)
-
-
-def test_a_variant_explains_a_change_of_the_same_key(recipe):
-    record(recipe(10), 0, overrides=["train.steps=30"])
-    recipe(20)
-    (row,) = ours()
-    assert row.settings == ("train.steps=30",)
-    assert "stale" not in marks(row)
+    assert row.settings == (settings,)
+    assert ("stale" in marks(row)) is stale
 
 
 def test_a_variant_with_another_model_is_not_stale(recipe):
@@ -76,13 +64,6 @@ def test_a_variant_with_another_model_is_not_stale(recipe):
     record(recipe(10), 0, overrides=overrides, model="bert-large-uncased")
     (row,) = ours()
     assert row.settings == ("encoders.online.model=bert-large-uncased",)
-    assert "stale" not in marks(row)
-
-
-def test_a_component_that_was_replaced_is_a_variant(recipe):
-    record(recipe(10), 0, overrides=["losses.info_nce.name=nt_xent"])
-    (row,) = ours()
-    assert row.settings == ("losses.info_nce.name=nt_xent",)
     assert "stale" not in marks(row)
 
 
@@ -108,13 +89,6 @@ def test_what_was_taken_out_is_named():
 
 def test_without_a_recorded_recipe_nothing_is_named():
     assert changed_settings(result(run_id="unknown")) == ()
-
-
-@pytest.mark.parametrize("recipe", ["ifcl_en", "simcse_en"])
-def test_what_the_file_describes_today_has_no_settings(recipe):
-    today = load(recipe).recipe
-    one = result(recipe=recipe, recipe_hash=today.hash(), run_id="a")
-    assert recipe_status(one) == "current"
 
 
 def test_whether_changes_explain_a_run_is_remembered(recipe, home):

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from matplotlib.image import imread
 
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import draw_study, equal_spans, fit_together, study_figure
-from cse_cli.analysis.study_points import StudyPoints, mean_std
-from cse_cli.core.identity import Identity
+from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
 from cse_cli.core.plotting import as_svg, figure_style
-from cse_cli.core.results import STS_TASKS, Result, Versions
+from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
+from tests.cse_cli.analysis.leaderboard_runs import result as ran
 
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 QUEUE = "studies/mini/ifcl_queue_length"
 REPORTED = [78.76, 79.15, 80.27, 79.79, 78.13]
 
 
 def result(recipe_hash: str, seed: int = 0, score: float = 65.0, **changed) -> Result:
-    values = {
-        "recipe": "mini/ifcl_en",
-        "title": "A method",
-        "identity": Identity(settings=recipe_hash),
-        "started": NOW,
-        "language": "en",
-        "seed": seed,
-        "model": "mini_en",
-        "scores": {name: {"spearman": score} for name in (*STS_TASKS, "cstsb")},
-        "steps": 60,
-        "versions": Versions(cse="0", python="3", torch="2", transformers="5"),
-        "device": "cpu",
-        "precision": "fp32",
-        "seconds": 1.0,
-        "finished": NOW,
-    }
-    return Result(**{**values, **changed})
+    scores = {name: {"spearman": score} for name in (*STS_TASKS, "cstsb")}
+    return ran(seed, recipe_hash=recipe_hash, **{"scores": scores, "model": "mini_en", "paper": None, **changed})
 
 
 def findings(name: str, *scores: float, **changed) -> StudyRuns:
@@ -82,7 +65,7 @@ def test_only_the_newest_run_of_each_current_cell_counts():
     study = load_study(QUEUE)
     made = cells(study)
     runs = [
-        result(made[0].hash, score=65.0, finished=NOW + timedelta(hours=1)),
+        result(made[0].hash, score=65.0, finished=datetime(2026, 2, 1, tzinfo=UTC)),
         result(made[0].hash, score=10.0),
         result("0" * 16, score=99.0),
     ]

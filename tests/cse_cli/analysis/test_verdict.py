@@ -10,6 +10,7 @@ from cse_cli.core.plans import SeedPlan
 from cse_cli.core.stats import Paired, compare_paired
 
 PLANNED = SeedPlan("planned", (0, 1, 2, 3), (0, 1, 2, 3))
+CLEAR = (0.3, 0.4, 0.5, 0.4)
 WAITING = SeedPlan("incomplete", (0, 1, 2, 3), (0, 1, 3))
 
 
@@ -38,49 +39,45 @@ def test_too_few_seeds_say_how_many_it_would_take():
     )
 
 
-def test_a_significant_difference_is_told_with_its_interval():
-    found = seeds(0.3, 0.4, 0.5, 0.4)
-    assert verdict("B", found, None, True, PLANNED)[0] == "different"
-    assert said(found) == "B is better by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"
-    assert said(seeds(-0.3, -0.4, -0.5, -0.4)) == "B is worse by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"
+@pytest.mark.parametrize(
+    ("differences", "finding", "sentence"),
+    [
+        ((0.3, 0.4, 0.5, 0.4), "different", "B is better by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"),
+        ((-0.3, -0.4, -0.5, -0.4), "different", "B is worse by 0.40 ± 0.13 (4 seeds, planned, p = 0.002)"),
+        ((5.0,), "one_seed", "not decided: one seed has no standard deviation; B is 5.00 better with it"),
+        (
+            (0.4, 0.4, 0.4),
+            "constant",
+            "B is 0.40 better with each of 3 seeds: the seed has no effect, so there is nothing to test",
+        ),
+        ((0.0, 0.0), "equal", "no difference in any of 2 seeds"),
+        ((0.0,), "equal", "no difference in the one seed"),
+    ],
+)
+def test_sentences_over_seeds(differences, finding, sentence):
+    assert verdict("B", seeds(*differences), None, True, PLANNED) == (finding, sentence)
 
 
 def test_what_is_not_known_to_be_better_is_only_higher():
     assert said(seeds(0.3, 0.4, 0.5, 0.4), more_is_better=False).startswith("B is higher by 0.40")
 
 
-def test_pairs_may_agree_or_not():
-    found = seeds(0.3, 0.4, 0.5, 0.4)
-    assert said(found, pairs(0.01)).endswith("; the choice of sentence pairs does not explain it either")
-    assert said(found, pairs(0.3)).endswith("; but the choice of sentence pairs could explain it")
-    assert said(found, pairs(0.01, difference=-0.4)).endswith("; but the choice of sentence pairs could explain it")
-
-
-def test_pairs_alone_never_make_a_difference_real():
-    found = seeds(-0.6, 0.4, 1.4)
-    assert verdict("B", found, pairs(0.001), True, PLANNED)[0] == "undecided"
-    assert said(found, pairs(0.001)).startswith("not distinguishable with 3 seeds")
-    assert "for these trained models" in said(found, pairs(0.001))
-    assert "sentence pairs" not in said(found, pairs(0.2))
-
-
-def test_one_seed_decides_nothing():
-    assert verdict("B", seeds(5.0), pairs(0.001), True, PLANNED)[0] == "one_seed"
-    assert said(seeds(5.0)) == "not decided: one seed has no standard deviation; B is 5.00 better with it"
-    assert said(seeds(5.0), pairs(0.01)).endswith("more than the choice of sentence pairs explains (p = 0.010)")
-    assert said(seeds(5.0), pairs(0.2)).endswith("no more than the choice of sentence pairs explains (p = 0.200)")
-
-
-def test_seeds_that_change_nothing_test_nothing():
-    found = seeds(0.4, 0.4, 0.4)
-    assert verdict("B", found, None, True, PLANNED)[0] == "constant"
-    assert said(found) == "B is 0.40 better with each of 3 seeds: the seed has no effect, so there is nothing to test"
-
-
-def test_equal():
-    assert verdict("B", seeds(0.0, 0.0), None, True, PLANNED)[0] == "equal"
-    assert said(seeds(0.0, 0.0)) == "no difference in any of 2 seeds"
-    assert said(seeds(0.0)) == "no difference in the one seed"
+@pytest.mark.parametrize(
+    ("differences", "p", "gap", "end"),
+    [
+        (CLEAR, 0.01, 0.4, "; the choice of sentence pairs does not explain it either"),
+        (CLEAR, 0.3, 0.4, "; but the choice of sentence pairs could explain it"),
+        (CLEAR, 0.01, -0.4, "; but the choice of sentence pairs could explain it"),
+        ((-0.6, 0.4, 1.4), 0.001, 0.4, "; for these trained models, the choice of sentence pairs does not explain it"),
+        ((-0.6, 0.4, 1.4), 0.2, 0.4, "about 52 seeds would be needed"),
+        ((5.0,), 0.01, 0.4, ", more than the choice of sentence pairs explains (p = 0.010)"),
+        ((5.0,), 0.2, 0.4, ", no more than the choice of sentence pairs explains (p = 0.200)"),
+    ],
+)
+def test_pairs_add_a_clause_and_change_no_finding(differences, p, gap, end):
+    found = seeds(*differences)
+    assert said(found, pairs(p, gap)).endswith(end)
+    assert verdict("B", found, pairs(p, gap), True, PLANNED)[0] == verdict("B", found, None, True, PLANNED)[0]
 
 
 def test_what_the_correction_takes_back_is_not_called_different():

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from cse_cli.analysis.score import score_against_number
-from cse_cli.core.stats import LEVEL, NUMBER_SCALE, Design, beside_number, paired, unpaired
+from cse_cli.analysis.score_table import score_against_number
+from cse_cli.core.stats import (
+    LEVEL,
+    NUMBER_SCALE,
+    Design,
+    beside_number,
+    compare_paired,
+    paired,
+    unpaired,
+)
 
 
 def bayes_factor(t: float, design: Design) -> float:
@@ -25,12 +33,15 @@ def bayes_factor(t: float, design: Design) -> float:
     return marginal / float(stats.t.pdf(t, design.freedom))
 
 
-@pytest.mark.parametrize(
-    "design", [*map(paired, (2, 3, 10, 30)), *map(unpaired, (2, 9)), *map(beside_number, (2, 5, 30))]
-)
+@pytest.mark.parametrize("design", [paired(2), paired(3), paired(10), paired(30), beside_number(2), beside_number(5)])
 @pytest.mark.parametrize("t", [0.0, 0.7, 2.5, 6.0])
 def test_the_closed_form_is_the_integral(design, t):
     assert math.exp(design.log_e(t)) == pytest.approx(bayes_factor(t, design), rel=1e-8)
+
+
+@pytest.mark.parametrize("design", [unpaired(2), unpaired(9), beside_number(30)])
+def test_the_closed_form_for_two_samples(design):
+    assert math.exp(design.log_e(3.0)) == pytest.approx(bayes_factor(3.0, design), rel=1e-8)
 
 
 def likelihood(values: np.ndarray, effect: float) -> float:
@@ -55,7 +66,8 @@ def test_a_reported_number_is_the_first_score_of_its_method():
     assert score.p == pytest.approx(likelihood(values - 61, 0.0) / effects[0], rel=1e-7)
 
 
-def test_a_larger_t_has_a_smaller_p():
+def test_one_seed_has_the_e_value_1_and_a_larger_t_a_smaller_p():
+    assert compare_paired([0], [1.0], [9.0]).p_in("anytime") == 1.0
     p = [paired(5).p(t, "anytime") for t in (0.0, 2.0, 5.0, 20.0)]
     assert p[0] == 1.0
     assert p == sorted(p, reverse=True)
