@@ -57,7 +57,7 @@ def test_a_tsv_has_the_columns_of_its_header_and_literal_quotes(tmp_path):
     [
         ("t.tsv", ["text\ttranslation", "a\tb", "", "c"], "malformed_row", ["t.tsv:4", "1 cell,", "2"]),
         ("t.tsv", ["text\ttranslation", "a\tb\tc"], "malformed_row", ["t.tsv:2", "3 cells", "2"]),
-        ("t.tsv", ["text\ttext", "a\tb"], "bad_header", ["t.tsv:1", "text\\ttext"]),
+        ("t.tsv", ["text\ttext", "a\tb"], "no_header", ["t.tsv:1", "text\\ttext"]),
         (
             "t.jsonl",
             ['{"text": "a", "translation": "b"}', '{"text": "c"}'],
@@ -84,7 +84,7 @@ def test_a_short_row_of_a_csv_is_an_error_with_its_line(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "code", "values"),
     [
-        ("t.txt", b"a\nb\xff\n", "not_utf8", ["t.txt:2"]),
+        ("t.txt", b"a\nb\xff\n", "wrong_encoding", ["t.txt:2"]),
         ("t.txt.gz", gzip.compress(b"a\nb\n" * 999, mtime=0)[:-20], "unreadable_file", ["t.txt.gz"]),
         ("t.txt.gz", b"a\n", "unreadable_file", ["Not a gzipped file"]),
         ("t.parquet", b"PAR1 and nothing", "unreadable_file", ["t.parquet"]),
