@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from cse_cli.data.pool import Progress
 from cse_cli.data.sources import Text
-from cse_cli.data.tokens import Column, Progress
+from cse_cli.data.tokens import Column
 from registry.errors import CseError
 from registry.tokens import Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch

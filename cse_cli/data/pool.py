@@ -1,24 +1,79 @@
-"""Tasks computed in several spawned processes."""
+"""Cached files of parts of a text, written in this process or in several spawned processes."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
+from pathlib import Path
 from typing import Any, TypeVar
 
 from cse_cli.core.devices import thread_setting, usable_threads
 from cse_cli.core.processes import end_with_parent
+from cse_cli.data.cache import Facts, make_file, whole_file
 from registry.errors import RunFailedError
 from registry.resources import hub
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+Progress = Callable[[int, int], None]
+"""Called with the number of rows done and the total number of rows."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of a text, and the cached file that is made from them."""
+
+    path: Path
+    rows: range
+
+
+class PieceWriter:
+    """Base class of writers of the files of pieces. In other processes, each has its own pickled copy."""
+
+    count: Callable[[int], None] | None = None
+    """Called with the number of rows that were done since the last call. Not used in other processes."""
+
+    def write(self, rows: range, path: Path) -> Facts:
+        """Write the file of some rows and return facts about it."""
+        raise NotImplementedError
+
+    def __call__(self, piece: Piece) -> tuple[int, Facts]:
+        return len(piece.rows), make_file(piece.path, lambda path: self.write(piece.rows, path))
+
+
+def missing_pieces(pieces: Iterable[Piece]) -> list[Piece]:
+    """Return the pieces whose files are missing or damaged. Pieces with the same file are listed once."""
+    return list({piece.path: piece for piece in pieces if whole_file(piece.path) is None}.values())
+
+
+def write_pieces(
+    writer: PieceWriter, pieces: Sequence[Piece], total: int, processes: int, option: str, progress: Progress | None
+) -> list[Facts]:
+    """Write the files of pieces, of a text with `total` rows, and return the facts about them."""
+    done = total - sum(len(piece.rows) for piece in pieces)
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, total)
+
+    if processes == 1:
+        writer.count = count
+        return [facts for _, facts in map(writer, pieces)]
+    made = []
+    for rows, facts in run_in_processes(writer, pieces, processes, option):
+        count(rows)
+        made.append(facts)
+    return made
 
 
 def run_in_processes(

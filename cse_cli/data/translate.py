@@ -15,10 +15,10 @@ from typing import Any
 
 from cse_cli.core import paths
 from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
-from cse_cli.data.cache import Facts, explained_cache_errors, make_file, whole_file
-from cse_cli.data.pool import run_in_processes
+from cse_cli.data.cache import Facts, explained_cache_errors
+from cse_cli.data.pool import Piece, PieceWriter, Progress, missing_pieces, write_pieces
 from cse_cli.data.sources import open_text
-from cse_cli.data.tokens import Column, Progress
+from cse_cli.data.tokens import Column
 from cse_cli.data.translator import TranslationSettings, Translator
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
@@ -125,7 +125,7 @@ def write_translation(
             with draft.open("w", encoding="utf-8", newline="") as file:
                 file.write("text\ttranslation\n")
                 for block in blocks:
-                    for sentence, line in zip(column.take(block.rows), block.lines(), strict=True):
+                    for sentence, line in zip(column.take(block.rows), _lines(block), strict=True):
                         file.write(f"{_one_cell(sentence)}\t{_one_cell(line)}\n")
             draft.replace(output)
         finally:
@@ -154,23 +154,12 @@ def translate(
     """
     blocks, _ = _make_blocks(column, rows, translator, devices, progress)
     for block in blocks:
-        yield from block.lines()
+        yield from _lines(block)
 
 
 def _one_cell(line: str) -> str:
     """Return a string without the characters that end a cell of a `.tsv`."""
     return re.sub(r"[\t\r\n]", " ", line)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Consecutive rows and the file of their translations, one per line."""
-
-    path: Path
-    rows: range
-
-    def lines(self) -> list[str]:
-        return self.path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def _make_blocks(
@@ -179,67 +168,46 @@ def _make_blocks(
     translator: Translator,
     devices: Sequence[str],
     progress: Progress | None,
-) -> tuple[list[_Block], int]:
+) -> tuple[list[Piece], int]:
     """Return the blocks of some rows, and the number of sentences that were translated for them now."""
     blocks = list(_cut_blocks(column, rows, translator.identity))
-    missing = {block.path: block for block in blocks if whole_file(block.path) is None}
-    done = len(rows) - sum(len(block.rows) for block in missing.values())
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress is not None:
-            progress(done, len(rows))
-
-    write = _BlockWriter(column, translator)
-    sent = 0
+    writer = _BlockWriter(column, translator)
     with explained_cache_errors(paths.cache()):
-        if len(devices) == 1:
-            write.count = count
-            return blocks, sum(write(block)[1] for block in missing.values())
-        write.devices = get_context("spawn").SimpleQueue()
-        for device in devices:
-            write.devices.put(device)
-        for written, new in run_in_processes(write, missing.values(), len(devices), "--workers"):
-            count(written)
-            sent += new
-    return blocks, sent
+        missing = missing_pieces(blocks)
+        if len(devices) > 1:
+            writer.devices = get_context("spawn").SimpleQueue()
+            for device in devices:
+                writer.devices.put(device)
+        made = write_pieces(writer, missing, len(rows), len(devices), "--workers", progress)
+    return blocks, sum(facts["sent"] for facts in made)
 
 
-def _cut_blocks(column: Column[str], rows: range, identity: str) -> Iterator[_Block]:
+def _cut_blocks(column: Column[str], rows: range, identity: str) -> Iterator[Piece]:
     """Yield the blocks of some rows. Their files are named after translator and sentences."""
     directory = paths.cache() / "translations" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     for start in range(rows.start, rows.stop, BLOCK):
         part = range(start, min(start + BLOCK, rows.stop))
         key = hashlib.sha256(repr(column.take(part)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        yield _Block(directory / f"{key}.txt", part)
+        yield Piece(directory / f"{key}.txt", part)
+
+
+def _lines(block: Piece) -> list[str]:
+    """Return the translations of a block. Its file contains one per line."""
+    return block.path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 @dataclass
-class _BlockWriter:
-    """Writes the files of blocks.
-
-    Args:
-        column: Column of sentences.
-        translator: Translator.
-        devices: Queue from which a worker process takes its device.
-        count: Called with the number of rows of each finished batch.
-    """
+class _BlockWriter(PieceWriter):
+    """Writer of the files of blocks. Each process takes its device from the queue `devices`."""
 
     column: Column[str]
     translator: Translator
     devices: Any = None
-    count: Callable[[int], None] | None = None
 
-    def __call__(self, block: _Block) -> tuple[int, int]:
-        """Write a block. Return the number of its rows and the number of sentences that were translated."""
+    def write(self, rows: range, path: Path) -> Facts:
         if self.devices is not None:
             self.translator.device, self.devices = self.devices.get(), None
-        facts = make_file(block.path, lambda path: self._write(block, path))
-        return len(block.rows), facts["sent"]
-
-    def _write(self, block: _Block, path: Path) -> Facts:
-        sentences = self.column.take(block.rows)
+        sentences = self.column.take(rows)
         distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
         lines = dict(zip(distinct, self.translator.translate(distinct, self.count), strict=True))
         path.write_text("".join(f"{lines.get(sentence, '')}\n" for sentence in sentences), encoding="utf-8")
