@@ -61,10 +61,10 @@ class ViewPlan:
         return any(augmenter.reads_whole_text for augmenter in self.augmenters)
 
     def pieces(self, sentences: Sequence[str], own: Random, shared: Random, max_length: int) -> list[Pieces]:
-        """Return the sub-words of sentences after the augmenters.
+        """Return the sub-words of the sentences of a batch after the augmenters.
 
         Args:
-            sentences: Sentences of one batch.
+            sentences: Sentences.
             own: Random numbers of this view.
             shared: Random numbers that are the same for all views of the batch.
             max_length: Maximum number of tokens of a sentence, special tokens included.
@@ -128,22 +128,12 @@ class BatchSource(Generic[TextT]):
         """Return the state to save in a checkpoint, or None if seed and step determine the batches."""
 
     def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Restore the state after some steps.
-
-        Args:
-            step: Number of steps done.
-            states: Results of `state` in each process, by rank.
-        """
+        """Restore the state after `step` steps, from the results of `state` in each process, by rank."""
 
     def _views(
         self, tokens: Callable[[str, Vocabulary], Tokens], changed: Callable[[str, ViewPlan], Tokens]
     ) -> dict[str, Tokens]:
-        """Return the tokens of each view.
-
-        Args:
-            tokens: Returns the tokens of an unchanged column.
-            changed: Returns the tokens of a view that changes text, from its name and plan.
-        """
+        """Return the tokens of each view: `changed` from name and plan if it changes text, `tokens` of other columns."""
         views = {}
         for name, plan in self.plans.items():
             own = changed(name, plan) if plan.changes_text else tokens(plan.column, plan.vocabulary)
@@ -226,12 +216,8 @@ class Batches(BatchSource[Text]):
 
 def random_order(rows: int, *key: int) -> Tensor:
     """Return a random permutation of 0 … rows - 1, which depends only on the key: (rows,) int64."""
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(derive_seed(*key)))
-
-
-def derive_seed(*parts: int) -> int:
-    """Return a seed that depends on several integers."""
-    return int.from_bytes(hashlib.sha256(":".join(map(str, parts)).encode()).digest()[:7])
+    seed = int.from_bytes(hashlib.sha256(":".join(map(str, key)).encode()).digest()[:7])
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
 AHEAD = 2
@@ -253,7 +239,7 @@ class Size:
     squares: int
 
     @staticmethod
-    def of(mask: torch.Tensor) -> Size:
+    def of(mask: Tensor) -> Size:
         """Return the size of a view from its mask (B, L) on the CPU."""
         lengths = mask.sum(dim=1)
         return Size(mask.numel(), int(lengths.sum()), int((lengths * lengths).sum()))

@@ -26,11 +26,7 @@ Write = Callable[[Path], Facts]
 
 
 def cached(path: Path, write: Write) -> Facts:
-    """Return the facts about a cached file. The file is written first if it is missing or damaged.
-
-    Raises:
-        CseError: If the cache cannot be written.
-    """
+    """Return the facts about a cached file. The file is written first if it is missing or damaged."""
     with explained_cache_errors(path):
         return whole_file(path) or make_file(path, write)
 
@@ -59,11 +55,7 @@ def noted_facts(path: Path) -> Facts | None:
 
 
 def make_file(path: Path, write: Write) -> Facts:
-    """Write a file and its note, unless another process has done it in the meantime.
-
-    Raises:
-        OSError: If the cache cannot be written.
-    """
+    """Write a file and its note, unless another process has done it in the meantime."""
     make_folder(path.parent)
     with FileLock(f"{path}.lock"):
         if (known := whole_file(path, warn=False)) is not None:

@@ -213,11 +213,7 @@ class TextFiles:
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
-    """Return files of the user.
-
-    Args:
-        paths: Paths as returned by `find_files`.
-        column: Name of the column that is read as `text`. None means "text".
+    """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`.
 
     Raises:
         CseError: If the files differ in format or columns, or the column does not exist.
@@ -277,11 +273,7 @@ def as_tables(rows: Iterable[Sequence[str]], columns: Sequence[str]) -> Iterator
 
 
 def _names(path: Path, kind: str) -> tuple[str, ...]:
-    """Return the column names of a file.
-
-    Raises:
-        CseError: If the file cannot be read, or the first line of a `.tsv` is not a header.
-    """
+    """Return the column names of a file. Raise `CseError` if it cannot be read, or has no header."""
     if kind in ("text", "tsv", "csv"):
         return File(path).header()
     first = next(_read(path, kind, {}), None)

@@ -46,16 +46,16 @@ class DatasetState:
 
 @dataclass(frozen=True)
 class CheckedSplit:
-    """Result of reading one split completely.
+    """Result of reading one split completely. `rows` and `digest` are None if it could not be read.
 
     Args:
         dataset: Name of the data set.
         split: Name of the split.
         where: Location, as in `SplitState`.
         expected: Number of rows according to the catalog.
-        rows: Number of rows found, or None if the split could not be read.
+        rows: Number of rows found.
         columns: Names of the columns.
-        digest: SHA-256 of the content, or None if the split could not be read.
+        digest: SHA-256 of the content.
         problem: Error message, or None.
         exit_code: Exit code for the problem.
     """

@@ -46,6 +46,7 @@ class PieceWriter:
         raise NotImplementedError
 
     def __call__(self, piece: Piece) -> tuple[int, Facts]:
+        """Make the file of a piece. Return its number of rows and the facts."""
         return len(piece.rows), make_file(piece.path, lambda path: self.write(piece.rows, path))
 
 
@@ -81,17 +82,8 @@ def run_in_processes(
 ) -> Iterator[Result]:
     """Yield the results of tasks in the order in which they become available.
 
-    The processes are spawned, because the threads of tokenizers and of torch do not survive a fork. They end with this
-    process, even if it is killed.
-
-    Args:
-        function: Function of a task. Each process receives its own pickled copy.
-        tasks: Tasks.
-        processes: Number of processes, which share the cores.
-        option: Option that sets the number of processes, for error messages.
-
-    Raises:
-        RunFailedError: If a process is killed.
+    The processes are spawned, because the threads of tokenizers and of torch do not survive a fork. They share the
+    cores and end with this process, even if it is killed. Errors name the option that sets their number.
     """
     threads, others = max(1, usable_threads() // processes), multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")

@@ -79,9 +79,7 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
 def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availability:
     """Return the availability of a requirement.
 
-    Args:
-        requirement: Model, data set or file.
-        ask_hub: Whether to query the Hub about names that are in no catalog. Otherwise the network is not used.
+    With `ask_hub`, the Hub is queried about names that are in no catalog. Otherwise the network is not used.
     """
     look_up = {"model": _model, "dataset": _dataset, "file": _file}[requirement.kind]
     try:
@@ -172,10 +170,7 @@ def fetch(
 ) -> list[Availability]:
     """Download the requirements that are not on this machine, and return the availability of all.
 
-    Args:
-        requirements: Requirements.
-        progress: Called during downloads.
-        force: Whether to download existing files again and verify them.
+    With `force`, existing files are verified and wrong ones are downloaded again.
 
     Raises:
         MissingError: If a requirement cannot be downloaded. It lists all missing ones, before the first download.

@@ -125,11 +125,7 @@ class Text:
 
 
 def open_text(data: Data, columns: set[str]) -> Text:
-    """Return the training text after a check of its rows.
-
-    Args:
-        data: Section `[data]` of the recipe.
-        columns: Columns that the views and augmenters read.
+    """Return the training text of `[data]` with the columns that views and augmenters read, after a check of its rows.
 
     Raises:
         CseError: If rows are missing or malformed, or a column does not exist.

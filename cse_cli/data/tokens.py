@@ -75,7 +75,7 @@ def tokenize(
     max_length: int,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Return the token ids of a column as `datasets.Dataset`s. Files that are missing or damaged are written first.
+    """Return the token ids of the first rows as `datasets.Dataset`s. Files that are missing or damaged are written first.
 
     Args:
         text: `datasets.Dataset` of sentences.
@@ -85,9 +85,6 @@ def tokenize(
         vocabulary: Tokenizer.
         max_length: Maximum number of ids in a row, special tokens included.
         progress: Called while rows are tokenized.
-
-    Raises:
-        CseError: If the cache cannot be written.
     """
     import datasets
 

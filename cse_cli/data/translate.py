@@ -78,12 +78,7 @@ class Translation:
 
 
 def translate_text(request: TranslationRequest, progress: Progress, warn: Callable[[str], None]) -> Translation:
-    """Translate a column of a text into a file.
-
-    Args:
-        request: Text, translator and output.
-        progress: Called with the number of rows done and the total number of rows.
-        warn: Called with a warning of the translator.
+    """Translate a column of a text into a file. `warn` is called with a warning of the translator.
 
     Raises:
         CseError: If the text, the model or a language cannot be used, or a file cannot be written.
@@ -112,11 +107,7 @@ def write_translation(
     progress: Progress | None = None,
     devices: Sequence[str] = ("auto",),
 ) -> Translation:
-    """Translate some rows of a column into a file, which is written atomically.
-
-    Raises:
-        CseError: If a file cannot be written.
-    """
+    """Translate some rows of a column into a file, which is written atomically."""
     blocks, sent = _make_blocks(column, rows, translator, devices, progress)
     draft = output.with_name(f"tmp-{output.name}")
     with explained_cache_errors(output):
@@ -142,15 +133,7 @@ def translate(
 ) -> Iterator[str]:
     """Yield the translation of each row, and "" for a blank row. Blocks that were translated before are reused.
 
-    Args:
-        column: Column of sentences.
-        rows: Consecutive rows to translate.
-        translator: Translator.
-        devices: Devices. Several devices get one process each.
-        progress: Called with the number of rows done and the total number of rows.
-
-    Raises:
-        CseError: If the cache cannot be written.
+    Several devices get one process each.
     """
     blocks, _ = _make_blocks(column, rows, translator, devices, progress)
     for block in blocks:
@@ -232,11 +215,7 @@ def source_language(request: TranslationRequest) -> str | None:
 
 
 def open_column(request: TranslationRequest) -> tuple[Column[str], range]:
-    """Return the column to translate, and the rows of the shard.
-
-    Raises:
-        CseError: If the text or the column does not exist, or the text has fewer rows than shards.
-    """
+    """Return the column to translate, and the rows of the shard."""
     if is_dataset_name(request.source):
         data = Data(dataset=(request.source,), split=request.split, limit=request.limit)
     else:
@@ -256,11 +235,7 @@ def open_column(request: TranslationRequest) -> tuple[Column[str], range]:
 
 
 def parse_shard(value: str | None) -> tuple[int, int]:
-    """Return (i, n) for "i/n".
-
-    Raises:
-        CseError: If the value does not have this form, or i is not between 1 and n.
-    """
+    """Return (i, n) for "i/n", with i from 1 to n."""
     match = re.fullmatch(r"(\d+)/(\d+)", value or "1/1")
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise CseError(
@@ -270,11 +245,7 @@ def parse_shard(value: str | None) -> tuple[int, int]:
 
 
 def output_path(request: TranslationRequest) -> Path:
-    """Return the path of the output.
-
-    Raises:
-        CseError: If the path given by the user exists, or does not end with .tsv.
-    """
+    """Return the path of the output. A path given by the user must be new and end with .tsv."""
     if request.output is None:
         parts = [_stem(request.source), "" if request.split == "train" else request.split]
         parts += ["" if request.column == "text" else request.column, Path(request.settings.model).name]
