@@ -133,7 +133,7 @@ class BatchSource(Generic[TextT]):
     def _views(
         self, tokens: Callable[[str, Vocabulary], Tokens], changed: Callable[[str, ViewPlan], Tokens]
     ) -> dict[str, Tokens]:
-        """Return the tokens of each view: `changed` from name and plan if it changes text, `tokens` of other columns."""
+        """Return the tokens of each view: `changed` from its name and plan if it changes text, else `tokens`."""
         views = {}
         for name, plan in self.plans.items():
             own = changed(name, plan) if plan.changes_text else tokens(plan.column, plan.vocabulary)

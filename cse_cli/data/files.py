@@ -100,7 +100,7 @@ def check_entries(
 
 @dataclass(frozen=True)
 class _Place:
-    """Position of the rows of a table in their file. `first` is None in a stream, where it is unknown."""
+    """Position of the rows of a table in their file. In a stream, `first` is unknown."""
 
     where: str
     first: int | None

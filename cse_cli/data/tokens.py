@@ -75,7 +75,7 @@ def tokenize(
     max_length: int,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Return the token ids of the first rows as `datasets.Dataset`s. Files that are missing or damaged are written first.
+    """Return the token ids of a column as `datasets.Dataset`s. Missing and damaged files are written first.
 
     Args:
         text: `datasets.Dataset` of sentences.

@@ -82,7 +82,7 @@ class Translator:
         return repr((VERSION, content, asked, normalized, self.settings.beams, self.settings.max_length))
 
     def translate(self, sentences: Sequence[str], count: Callable[[int], None] | None = None) -> list[str]:
-        """Return the translation of each sentence, on one line. `count` gets the number of sentences of each finished batch."""
+        """Return the translation of each sentence, on one line. `count` gets the size of each finished batch."""
         prefixed = [self.instruction.prefix + sentence for sentence in sentences]
         encoded = self._tokenizer(prefixed, truncation=True, max_length=self.settings.max_length)["input_ids"]
         order = sorted(range(len(sentences)), key=lambda row: len(encoded[row]), reverse=True)
