@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -15,8 +14,7 @@ from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
 from registry.resources.catalog import File, own_source
 from registry.resources.catalog.find import data_folder
-from registry.resources.catalog.hub_sets import quiet_datasets
-from registry.resources.catalog.readers import lines as read_lines
+from registry.resources.catalog.hub_sets import quiet_datasets, read_guarded
 
 ROWS = 8192
 """Rows of a table. Bounds the memory."""
@@ -304,38 +302,6 @@ def _csv(path: Path) -> Iterator[Any]:
     """Yield the tables of a `.csv`. The csv builder of `datasets` fills short rows silently and reports no line."""
     source = own_source(path)
     yield from as_tables(source.rows(), source.columns)
-
-
-def read_guarded(path: Path | str, act: Any) -> Any:
-    """Return the result of `act`, which reads a file.
-
-    Raises:
-        CseError: If the file cannot be read.
-        MissingError: If the Hub does not respond.
-    """
-    import httpx2
-    import pyarrow as pa
-
-    try:
-        return act()
-    except CseError:
-        raise
-    except httpx2.HTTPError as error:  # not an OSError
-        raise MissingError(
-            f"cannot read '{path}' from the Hub: {error}",
-            "check the connection and resume the run",
-            code="data.hub_not_readable",
-        ) from error
-    except StopIteration:  # raised by the json builder if the file is empty
-        return None
-    except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException) as error:
-        if isinstance(error, UnicodeDecodeError) and is_file(Path(path)):
-            for _ in read_lines(Path(path)):  # raises an error with the line
-                pass
-        reason = " ".join(str(error).split())
-        raise CseError(
-            f"cannot read file '{path}': {reason}", "create or download the file again", code="data.unreadable_file"
-        ) from error
 
 
 def _without_bom(lines: Any) -> Any:

@@ -39,7 +39,7 @@ CONFIG = ".config"
 
 
 class Known(BaseModel):
-    """Identity while a text, a data set or a model is not on this machine. The value of an unknown part is None.
+    """Identity while a text, a data set or a model is not on this machine. Unknown parts have the value None.
 
     Weights are digests by place in the recipe, code is digests by component.
     """

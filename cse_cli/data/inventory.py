@@ -46,7 +46,7 @@ class DatasetState:
 
 @dataclass(frozen=True)
 class CheckedSplit:
-    """Result of reading one split completely. `rows` and `digest` are None if it could not be read.
+    """Result of reading one split completely. If it could not be read, `rows` and `digest` have the value None.
 
     Args:
         dataset: Name of the data set.

@@ -90,13 +90,10 @@ def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availabi
 
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:
     state = models.model_state(requirement.name, ask_hub=ask_hub and models.known(requirement.name) is None)
-    license = state.license or ""
     if state.path is not None:
-        return Availability(requirement, "here", _location(state.path), (state.path,), 0, license)
-    if state.repository is None:
-        models.locate(requirement.name)  # raises the error of the path
+        return Availability(requirement, "here", _location(state.path), (state.path,), 0, state.license)
     assert state.repository is not None
-    return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, license)
+    return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, state.license)
 
 
 def _dataset(requirement: Requirement, ask_hub: bool) -> Availability:

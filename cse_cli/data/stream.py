@@ -17,10 +17,11 @@ from typing import Any
 
 from cse_cli.core.digests import remembered
 from cse_cli.data.batches import BatchSource, ViewPlan, random_order
-from cse_cli.data.files import TextFiles, read_guarded, without_blanks
+from cse_cli.data.files import TextFiles, without_blanks
 from cse_cli.data.sources import check_columns, find_parts
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
+from registry.resources.catalog.hub_sets import read_guarded
 from registry.resources.model_files import sha256_of
 from registry.resources.repository import cache_folder
 from registry.tokens import Tokens, Vocabulary

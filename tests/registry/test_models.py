@@ -307,7 +307,8 @@ def test_what_is_not_here_has_a_size_and_a_license(offline, tmp_path, monkeypatc
     assert state.repository.id == "FacebookAI/roberta-base"
     assert model_state("mini_en").bytes == 0
     assert model_state("owner/unknown").bytes is None
-    assert model_state("./nowhere").repository is None
+    with refuses("models.no_model_directory", "./nowhere"):
+        model_state("./nowhere")
     assert find("roberta-base") is None
 
 
