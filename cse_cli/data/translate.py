@@ -33,19 +33,9 @@ _FILE = re.compile(r"[*?\[\]/]|\.(txt|tsv|csv|json|jsonl|parquet)(\.gz)?$")
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """Text to translate, translator and output.
+    """Text to translate, translator and output, as in the options of `cse data translate`.
 
-    Args:
-        source: Name of a data set, `hf:owner/name`, or a file, directory or glob.
-        settings: Model, languages and search.
-        output: Path of the file to write. None means a file in the state directory, named after text and model.
-        split: Split of the data set.
-        column: Column to translate.
-        limit: Number of rows to translate, from the first one on. None means all.
-        shard: (i, n) selects the i-th of n equal parts of the rows, counted from 1.
-        batch_tokens: Maximum size of a batch, as for `Translator`.
-        device: "auto" (all CUDA devices, else the CPU), "cpu", "cuda" or "cuda:N".
-        workers: Number of processes. None means one per device.
+    `shard` (i, n) selects the i-th of n equal parts of the rows, counted from 1.
     """
 
     source: str

@@ -88,11 +88,7 @@ def locate(model: str, *, force: bool = False) -> Path:
 
     Search order: a directory, a name in `$CSE_MODELS`, a model of this package, the Hub's local cache, the Hub. The
     commit is that of the resumed run, of the name (`owner/name@revision`), of `models.toml` or of the cache, else the
-    newest on the Hub.
-
-    Args:
-        model: Directory or name.
-        force: Verify the files of a Hub model, and download wrong ones again.
+    newest on the Hub. With `force`, the files of a Hub model are verified, and wrong ones are downloaded again.
 
     Raises:
         MissingError: If the model is not on this machine and cannot be downloaded.
@@ -111,11 +107,7 @@ def locate(model: str, *, force: bool = False) -> Path:
 
 
 def find(model: str) -> Path | None:
-    """Return the directory of a model on this machine, or None. Sends no request.
-
-    Raises:
-        MissingError: If `model` is a path without a model.
-    """
+    """Return the directory of a model on this machine, or None. Sends no request."""
     if (folder := _directory(model)) is not None:
         return folder
     found = (hub.cached(repository, needed_files, complete=complete) for repository in _repositories(model))
@@ -123,11 +115,7 @@ def find(model: str) -> Path | None:
 
 
 def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
-    """Return where a model is, or what a download needs.
-
-    Args:
-        model: Directory or name.
-        ask_hub: Ask the Hub for an unknown download size.
+    """Return the location of a model, or its download. `ask_hub` asks the Hub for an unknown download size.
 
     Raises:
         MissingError: If the model is neither on this machine nor on the Hub.
@@ -325,9 +313,7 @@ def load_model(model: str, *, random_weights: bool = False, embeddings_only: boo
 def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]:
     """Return the language model in float32 and eval mode, and whether its checkpoint has the prediction head.
 
-    Args:
-        model: Name or directory.
-        causal: Whether it predicts the next token, as decoders do, or masked tokens.
+    A causal model predicts the next token, as decoders do, others predict masked tokens.
 
     Raises:
         MissingError: If weights outside the head are missing.

@@ -47,11 +47,7 @@ class SplitState:
 
 
 def state(name: str, split: str) -> SplitState:
-    """Return location and sources of a split. Sends no request. For a split made from others, see `roots`.
-
-    Raises:
-        UnknownNameError: If the data set or split does not exist.
-    """
+    """Return location and sources of a split. Sends no request. For a split made from others, see `roots`."""
     about, found = entry(name), find(name, split)
     copies = _copies(about, split)
     files = copies[0].names if copies else ()
@@ -65,9 +61,6 @@ def roots(name: str, split: str) -> list[tuple[str, str]]:
     """Return name and split of everything with separate files that a split consists of.
 
     That is the split itself, the splits that "all" joins, or the splits that it is generated from.
-
-    Raises:
-        UnknownNameError: If the data set or split does not exist.
     """
     about = entry(name)
     about.split(split)
@@ -120,10 +113,7 @@ def _chosen(cached: Sequence[Source | None]) -> Source | None:
 def fetch(name: str, split: str, *, force: bool = False) -> Source:
     """Return a split from the first source whose digest is that of the catalog, else from one with as many rows.
 
-    Args:
-        name: Data set.
-        split: Split of the data set.
-        force: Download existing files again.
+    With `force`, existing files are downloaded again.
 
     Raises:
         UnknownNameError: If the data set or split does not exist.

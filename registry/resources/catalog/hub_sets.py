@@ -46,13 +46,7 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class HubState:
-    """Whether a split is on this machine.
-
-    Args:
-        commit: Commit, or None if only the Hub knows it.
-        path: Snapshot with all files, or None.
-        bytes: Remaining download size, or None if only the Hub knows it.
-    """
+    """Commit, snapshot with all files, and remaining download size of a split. None is unknown."""
 
     commit: str | None
     path: Path | None
@@ -75,11 +69,7 @@ class HubSet:
 
     @staticmethod
     def parse(name: str) -> HubSet:
-        """Return the data set named `hf:owner/name:config@revision`.
-
-        Raises:
-            CseError: If the name has another form.
-        """
+        """Return the data set named `hf:owner/name:config@revision`."""
         found = _NAME.fullmatch(name)
         if found is None:
             raise CseError(
@@ -99,11 +89,7 @@ class HubSet:
         return hub.Repository("dataset", self.id, self.revision)
 
     def files(self, split: str, *, remote: bool = False) -> HubFiles:
-        """Return the files of a split.
-
-        Args:
-            split: Split of the configuration.
-            remote: Return addresses for streaming if the files are not in the cache.
+        """Return the files of a split. With `remote`, return addresses for streaming if they are not in the cache.
 
         Raises:
             UnknownNameError: If the repository, configuration or split does not exist.
@@ -158,11 +144,7 @@ class HubSet:
 
 
 def open_hub_set(name: str, split: str) -> Any:
-    """Return a split as a `datasets.Dataset`, and download it if it is not in the cache.
-
-    Args:
-        name: `hf:owner/name[:config][@revision]`.
-        split: Split of the configuration.
+    """Return a split of `hf:owner/name[:config][@revision]` as a `datasets.Dataset`, downloaded if necessary.
 
     Raises:
         UnknownNameError: If the repository, configuration or split does not exist.
