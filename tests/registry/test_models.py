@@ -39,10 +39,6 @@ def offline(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
-def test_a_directory_is_found(tmp_path):
-    assert locate(str(tiny_bert(tmp_path))) == tmp_path / "tiny"
-
-
 def test_a_relative_directory_becomes_absolute(tmp_path, monkeypatch):
     tiny_bert(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -153,45 +149,36 @@ def test_random_weights_need_no_checkpoint_and_follow_the_seed(tmp_path):
         load_model(str(folder))
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    folder = tiny_bert(tmp_path)
-    (folder / "model.safetensors").write_bytes(b"\0" * 40)
-    with refuses("models.invalid_weights", folder):
-        load_model(str(folder))
+DAMAGE = {
+    "wrong bytes": (load_model, "invalid_weights", lambda path: (path / "model.safetensors").write_bytes(b"\0" * 40)),
+    "another shape": (
+        load_model,
+        "invalid_weights",
+        lambda path: shutil.copy(tiny_bert(path, name="wide", width=32) / "model.safetensors", path),
+    ),
+    "no tokenizer": (load_tokenizer, "no_tokenizer", lambda path: (path / "tokenizer.json").unlink()),
+    "a damaged tokenizer": (
+        load_tokenizer, "invalid_tokenizer", lambda path: (path / "tokenizer.json").write_text("{"),
+    ),
+    "the tokenizer of another model": (
+        load_tokenizer, "wrong_tokenizer", lambda path: shutil.copy(PRETRAINED / "mini_en" / "tokenizer.json", path),
+    ),
+}  # fmt: skip
 
 
-def test_weights_of_another_shape_are_named(tmp_path):
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_model_is_named(tmp_path, damage):
+    load, code, apply = DAMAGE[damage]
     folder = tiny_bert(tmp_path)
-    shutil.copy(tiny_bert(tmp_path, name="wide", width=32) / "model.safetensors", folder)
-    with refuses("models.invalid_weights", folder):
-        load_model(str(folder))
+    apply(folder)
+    with refuses(f"models.{code}", folder):
+        load(str(folder))
 
 
 def test_an_unknown_architecture_is_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "abacus"}))
     with refuses("models.invalid_config", "abacus"):
         load_config(str(tmp_path))
-
-
-def test_a_missing_tokenizer_is_named(tmp_path):
-    folder = tiny_bert(tmp_path)
-    (folder / "tokenizer.json").unlink()
-    with refuses("models.no_tokenizer", folder):
-        load_tokenizer(str(folder))
-
-
-def test_a_damaged_tokenizer_is_named(tmp_path):
-    folder = tiny_bert(tmp_path)
-    (folder / "tokenizer.json").write_text("{")
-    with refuses("models.invalid_tokenizer", folder):
-        load_tokenizer(str(folder))
-
-
-def test_the_tokenizer_of_another_model_is_refused(tmp_path):
-    folder = tiny_bert(tmp_path)
-    shutil.copy(PRETRAINED / "mini_en" / "tokenizer.json", folder)
-    with refuses("models.wrong_tokenizer", "8192", "50"):
-        load_tokenizer(str(folder))
 
 
 def test_the_shipped_german_model_is_an_embedding_layer_only():
