@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from cse_cli.data.pool import Progress
+from cse_cli.data.cache import Progress
 from cse_cli.data.sources import Text
 from cse_cli.data.tokens import Column
 from registry.errors import CseError

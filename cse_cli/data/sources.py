@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core import paths
-from cse_cli.data.cache import Facts, cached, noted_facts
+from cse_cli.data.cache import Facts, Progress, cached, noted_facts
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
-from cse_cli.data.pool import Progress
 from cse_cli.data.tokens import Column, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError

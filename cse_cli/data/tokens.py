@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from cse_cli.core import paths
 from cse_cli.core.devices import usable_threads
-from cse_cli.data.cache import Facts, explained_cache_errors
-from cse_cli.data.pool import Piece, PieceWriter, Progress, missing_pieces, write_pieces
+from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, write_pieces
 from registry.errors import CseError
 from registry.tokens import Vocabulary
 
@@ -96,11 +95,9 @@ def tokenize(
         # Texts that are cut to different numbers of rows share their full shards.
         shards.append(Piece(directory / f"{number:05}-{len(part)}.arrow", part))
     tokenizer = _Tokenizer(text.select_columns([column]), vocabulary, max_length)
-    with explained_cache_errors(directory):
-        missing = missing_pieces(shards)
-        processes = tokenizer_processes(len(missing))
-        write_pieces(tokenizer, missing, rows, processes, "CSE_TOKENIZE_PROCESSES", progress)
-        return [datasets.Dataset.from_file(str(shard.path)) for shard in shards]
+    processes = tokenizer_processes(len(shards))
+    write_pieces(tokenizer, shards, rows, processes, "CSE_TOKENIZE_PROCESSES", progress)
+    return [datasets.Dataset.from_file(str(shard.path)) for shard in shards]
 
 
 def tokenizer_processes(shards: int) -> int:

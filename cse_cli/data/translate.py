@@ -15,8 +15,7 @@ from typing import Any
 
 from cse_cli.core import paths
 from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
-from cse_cli.data.cache import Facts, explained_cache_errors
-from cse_cli.data.pool import Piece, PieceWriter, Progress, missing_pieces, write_pieces
+from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, explained_cache_errors, write_pieces
 from cse_cli.data.sources import open_text
 from cse_cli.data.tokens import Column
 from cse_cli.data.translator import TranslationSettings, Translator
@@ -79,7 +78,7 @@ def translate_text(request: TranslationRequest, progress: Progress, warn: Callab
     translator = Translator(settings, devices[0], request.batch_tokens)
     if len(devices) == 1:
         choose(devices[0])
-        limit_torch_threads()
+    limit_torch_threads()
     if translator.instruction.warning:
         warn(translator.instruction.warning)
     column, rows = open_column(request)
@@ -145,13 +144,11 @@ def _make_blocks(
     """Return the blocks of some rows, and the number of sentences that were translated for them now."""
     blocks = list(_cut_blocks(column, rows, translator.identity))
     writer = _BlockWriter(column, translator)
-    with explained_cache_errors(paths.cache()):
-        missing = missing_pieces(blocks)
-        if len(devices) > 1:
-            writer.devices = get_context("spawn").SimpleQueue()
-            for device in devices:
-                writer.devices.put(device)
-        made = write_pieces(writer, missing, len(rows), len(devices), "--workers", progress)
+    if len(devices) > 1:
+        writer.devices = get_context("spawn").SimpleQueue()
+        for device in devices:
+            writer.devices.put(device)
+    made = write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
     return blocks, sum(facts["sent"] for facts in made)
 
 
