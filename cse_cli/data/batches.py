@@ -34,7 +34,6 @@ class ViewPlan:
     """Plan of the tokens of a view.
 
     Args:
-        column: Column of the view.
         vocabulary: Tokenizer of the column.
         side: Tokenizers of other columns that the augmenters read, by column.
         augmenters: Augmenters, in order.
@@ -87,13 +86,10 @@ class BatchSource(Generic[TextT]):
     """Base class of the training batches of one process.
 
     Args:
-        text: Training text.
         plans: Plan of each view, by name.
         batch_size: Number of sentences per step, summed over all processes.
         max_length: Maximum number of tokens of a sentence, special tokens included.
         seed: Seed of the order and of text augmentation.
-        rank: Rank of this process.
-        world: Number of processes.
 
     Raises:
         CseError: If the batch size is not a multiple of `world`.
@@ -146,10 +142,8 @@ class BatchSource(Generic[TextT]):
 class Batches(BatchSource[Text]):
     """Batches of a tokenized text on disk.
 
-    Rows are sampled without replacement, in a new order each epoch. An incomplete last batch is dropped.
-
-    Args:
-        progress: Called while a column is tokenized.
+    Rows are sampled without replacement, in a new order each epoch. An incomplete last batch is dropped. `progress` is
+    called while a column is tokenized.
 
     Raises:
         CseError: If the batch is larger than the data.
@@ -268,8 +262,6 @@ class Feed:
 
     Args:
         make: Returns the batch of a step. It is called in one thread only.
-        total: Number of steps of the training.
-        device: Device of the batches.
         ahead: Whether to prepare batches in a thread. None means only for a GPU.
         state: Returns the state of the batch source. It is called after `make`, in the same thread.
     """

@@ -31,7 +31,6 @@ class Availability:
     """Availability of a requirement.
 
     Args:
-        requirement: Model, data set or file.
         state: "here", "fetchable" (it can be downloaded) or "missing".
         origin: Location, or source of the download.
         paths: Files and directories on this machine.

@@ -33,7 +33,6 @@ class Part:
 
     Args:
         name: "dataset/split", or the path as written in the recipe.
-        columns: Names of the columns.
         tables: Returns the rows of the given columns, blank rows included.
         paths: Files of the part. Generated data sets have no files.
         layout: Everything else that decides the rows.
@@ -78,7 +77,6 @@ class Text:
 
     Args:
         parts: `datasets.Dataset` of the rows that are not blank, and their content, of each part.
-        columns: Names of the columns.
         rows: Total number of rows, after the limit.
         digests: SHA-256 of the content of each part, by "dataset/split" or by path.
         notices: Remarks for the user, such as the number of skipped rows.

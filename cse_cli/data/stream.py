@@ -36,7 +36,6 @@ class StreamedText:
     """Text with an unknown number of rows.
 
     Args:
-        files: Shards with the columns to read.
         digests: Digest of the shards by name: of the content of local files, and of the commit of files of the Hub.
         buffer: Number of rows that are shuffled together.
     """
@@ -112,7 +111,6 @@ class _Place:
     """Position of a process in its stream.
 
     Args:
-        epoch: Number of the epoch, counted from 0.
         block: Number of the block in the epoch.
         start: State of the `IterableDataset` before that block. None means the start of the epoch.
         used: Number of used rows of the shuffled block.

@@ -46,7 +46,6 @@ class Translator:
     """Translator of sentences. The model is loaded for the first sentence.
 
     Args:
-        settings: Model and languages.
         device: "auto", "cpu", "cuda" or "cuda:N".
         batch_tokens: Maximum size of a batch: sentences × beams × tokens of the longest. None chooses a size for the
             device. A batch that does not fit in the memory of a GPU is halved.

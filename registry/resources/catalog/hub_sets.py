@@ -35,7 +35,6 @@ class HubFiles:
         builder: Builder of `datasets`.
         options: Settings of the builder from the repository's card.
         paths: Local files, or addresses for streaming.
-        columns: Names of the columns.
     """
 
     builder: str

@@ -141,9 +141,7 @@ class Rows:
     """Rows without a file: from a generator, or from a data set of the Hub.
 
     Args:
-        where: Name for messages.
         make: Function of the required columns that returns the rows as column → cell.
-        columns: Names of all columns.
         typed: Whether cells have types.
     """
 

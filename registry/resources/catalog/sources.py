@@ -34,7 +34,6 @@ class Source:
     """Rows of a split as text cells. They can be read repeatedly.
 
     Args:
-        columns: Names of the columns.
         tables: Tables with the rows, in order.
         expected: Number of rows in the catalog.
         sha256: Digest in the catalog.
