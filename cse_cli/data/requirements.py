@@ -118,10 +118,10 @@ def _hub_set(requirement: Requirement, ask_hub: bool) -> Availability:
     dataset = HubSet.parse(requirement.name)
     if ask_hub:
         hub.remote_files(dataset.repository)  # raises an error if the repository does not exist
-    state = dataset.state(requirement.split)
-    if state.path is not None:
-        return Availability(requirement, "here", "cache", (state.path,), 0)
-    return Availability(requirement, "fetchable", _hub_name(dataset.repository), (), state.bytes)
+    path, size = dataset.state(requirement.split)
+    if path is not None:
+        return Availability(requirement, "here", "cache", (path,), 0)
+    return Availability(requirement, "fetchable", _hub_name(dataset.repository), (), size)
 
 
 def _file(requirement: Requirement, _: bool) -> Availability:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cse_cli.core import paths
 from cse_cli.data.cache import Facts, Progress, cached, noted_facts
-from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
+from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format, without_blanks
 from cse_cli.data.tokens import Column, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
@@ -253,7 +253,7 @@ def plain_files(source: Source) -> TextFiles | None:
             return None
         if table != catalog.File(table.path, layout, first.columns):
             return None
-    kind = {".txt": "text", ".tsv": "tsv", ".parquet": "parquet"}.get(first.format, "json")
+    kind = text_format(first.path) or "text"
     theirs = {name: first.layout.columns.get(name, name) for name in source.columns}
     header = tuple(source.columns)
     if kind == "text":

@@ -44,15 +44,6 @@ class HubFiles:
 
 
 @dataclass(frozen=True)
-class HubState:
-    """Commit, snapshot with all files, and remaining download size of a split. None is unknown."""
-
-    commit: str | None
-    path: Path | None
-    bytes: int | None
-
-
-@dataclass(frozen=True)
 class HubSet:
     """A data set repository of the Hub and one of its configurations.
 
@@ -105,15 +96,14 @@ class HubSet:
             paths = tuple(folder / name for name in names)
         return HubFiles(builder, options, paths, _columns(str(self), builder, tuple(paths[:1]), options))
 
-    def state(self, split: str) -> HubState:
-        """Return whether a split is on this machine. Sends no request."""
-        commit = hub.commit_of(self.repository)
+    def state(self, split: str) -> tuple[Path | None, int | None]:
+        """Return the snapshot with all files of a split, and the remaining download size if known. Sends no request."""
         # Without the listing, or the card that defines the split, its files are unknown.
         if not hub.listed(self.repository) or hub.missing_files(self.repository, ["README.md"]):
-            return HubState(commit, None, None)
+            return None, None
         names = self._layout(split)[2]
         lacking = sum(file.size for file in hub.missing_files(self.repository, names))
-        return HubState(commit, hub.cached(self.repository, names), lacking)
+        return hub.cached(self.repository, names), lacking
 
     def _layout(self, split: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
         """Return builder, its options and the names of a split's files."""
