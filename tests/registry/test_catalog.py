@@ -80,10 +80,17 @@ HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pan
 
 
 @pytest.mark.process
-def test_importing_the_catalog_imports_nothing_heavy():
-    code = "import sys, registry.resources.catalog as c; c.entry('stsb'); print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import registry.resources.catalog as c; c.entry('stsb')", HEAVY),
+        ("import registry.resources.models", {"torch", "transformers"}),
+    ],
+)
+def test_resources_import_nothing_heavy(code, heavy):
+    code = f"import sys; {code}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not HEAVY & set(done.stdout.split())
+    assert not heavy & set(done.stdout.split())
 
 
 def test_unknown_names_are_answered_with_the_nearest():

@@ -1,7 +1,6 @@
 import json
 import re
 import shutil
-import sys
 import tomllib
 from hashlib import sha256
 from pathlib import Path
@@ -360,24 +359,3 @@ def test_translators_have_all_their_files(fake_hub):
     assert {file.name for file in marian.iterdir()} >= {"source.spm", "target.spm", "vocab.json", "pytorch_model.bin"}
     assert load_tokenizer("opus-mt-en-de")("A dog.")["input_ids"][-1] == 0
     assert "translation_en_to_de" in load_config("t5-base").task_specific_params
-
-
-@pytest.mark.process
-def test_importing_checkpoints_is_light(run_python):
-    out = run_python(
-        "import sys, registry.resources.models; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
-    )
-    assert out.strip() == "[]"
-
-
-@pytest.fixture
-def run_python():
-    import subprocess
-
-    root = Path(__file__).parents[2]
-
-    def run(code):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
-        return done.stdout
-
-    return run
