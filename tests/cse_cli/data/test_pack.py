@@ -123,8 +123,6 @@ def forged(path, good, name, kind):
 
 NAMES = ("../evil", "data/../../evil", "/etc/evil", "other/evil", "evil", "data")
 FOREIGN = [(name, tarfile.REGTYPE) for name in NAMES]
-    (name, tarfile.REGTYPE) for name in ("../evil", "data/../../evil", "/etc/evil", "other/evil", "evil", "data")
-]
 FOREIGN += [("data/evil", kind) for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE)]
 
 
