@@ -131,6 +131,13 @@ def test_a_wrong_number_of_rows_names_the_command(toy, network):
     assert texts() == ["a", "b"]
 
 
+def test_a_mirror_replaces_github(toy, network, monkeypatch):
+    toy("toy", WEB.replace("example.org", "raw.githubusercontent.com/me") + TRAIN + 'files.web = ["t.txt"]\n')
+    monkeypatch.setenv("CSE_GITHUB_MIRROR", "https://mirror.example/gh/")
+    network.publish("https://mirror.example/gh/me/abc/t.txt", b"a\nb\n")
+    assert texts() == ["a", "b"]
+
+
 def test_a_file_from_an_address_is_fetched_again_by_force(toy, network):
     toy("toy", WEB + TRAIN + 'files.web = ["folder/t.txt"]\n')
     network.publish("https://example.org/abc/folder/t.txt", b"a\nb\n")
