@@ -127,7 +127,7 @@ FOREIGN += [("data/evil", kind) for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, t
 
 
 @pytest.mark.parametrize(("name", "kind"), FOREIGN)
-def test_a_foreign_archive_writes_nowhere_else(places, tmp_path, name, kind):
+def test_a_strangers_archive_writes_nowhere_else(places, tmp_path, name, kind):
     places("there")
     with refuses("data.foreign_archive", name):
         unpack_archive(forged(tmp_path / "evil.tar", "data/good", name, kind), silent)
