@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from cse_cli.data.cache import Progress
 from cse_cli.data.sources import Text
-from cse_cli.data.tokens import Column, Progress
+from cse_cli.data.tokens import Column
 from registry.errors import CseError
 from registry.tokens import Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
@@ -33,7 +34,6 @@ class ViewPlan:
     """Plan of the tokens of a view.
 
     Args:
-        column: Column of the view.
         vocabulary: Tokenizer of the column.
         side: Tokenizers of other columns that the augmenters read, by column.
         augmenters: Augmenters, in order.
@@ -60,10 +60,10 @@ class ViewPlan:
         return any(augmenter.reads_whole_text for augmenter in self.augmenters)
 
     def pieces(self, sentences: Sequence[str], own: Random, shared: Random, max_length: int) -> list[Pieces]:
-        """Return the sub-words of sentences after the augmenters.
+        """Return the sub-words of the sentences of a batch after the augmenters.
 
         Args:
-            sentences: Sentences of one batch.
+            sentences: Sentences.
             own: Random numbers of this view.
             shared: Random numbers that are the same for all views of the batch.
             max_length: Maximum number of tokens of a sentence, special tokens included.
@@ -86,13 +86,10 @@ class BatchSource(Generic[TextT]):
     """Base class of the training batches of one process.
 
     Args:
-        text: Training text.
         plans: Plan of each view, by name.
         batch_size: Number of sentences per step, summed over all processes.
         max_length: Maximum number of tokens of a sentence, special tokens included.
         seed: Seed of the order and of text augmentation.
-        rank: Rank of this process.
-        world: Number of processes.
 
     Raises:
         CseError: If the batch size is not a multiple of `world`.
@@ -127,22 +124,12 @@ class BatchSource(Generic[TextT]):
         """Return the state to save in a checkpoint, or None if seed and step determine the batches."""
 
     def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Restore the state after some steps.
-
-        Args:
-            step: Number of steps done.
-            states: Results of `state` in each process, by rank.
-        """
+        """Restore the state after `step` steps, from the results of `state` in each process, by rank."""
 
     def _views(
         self, tokens: Callable[[str, Vocabulary], Tokens], changed: Callable[[str, ViewPlan], Tokens]
     ) -> dict[str, Tokens]:
-        """Return the tokens of each view.
-
-        Args:
-            tokens: Returns the tokens of an unchanged column.
-            changed: Returns the tokens of a view that changes text, from its name and plan.
-        """
+        """Return the tokens of each view: `changed` from its name and plan if it changes text, else `tokens`."""
         views = {}
         for name, plan in self.plans.items():
             own = changed(name, plan) if plan.changes_text else tokens(plan.column, plan.vocabulary)
@@ -155,10 +142,8 @@ class BatchSource(Generic[TextT]):
 class Batches(BatchSource[Text]):
     """Batches of a tokenized text on disk.
 
-    Rows are sampled without replacement, in a new order each epoch. An incomplete last batch is dropped.
-
-    Args:
-        progress: Called while a column is tokenized.
+    Rows are sampled without replacement, in a new order each epoch. An incomplete last batch is dropped. `progress` is
+    called while a column is tokenized.
 
     Raises:
         CseError: If the batch is larger than the data.
@@ -225,12 +210,8 @@ class Batches(BatchSource[Text]):
 
 def random_order(rows: int, *key: int) -> Tensor:
     """Return a random permutation of 0 … rows - 1, which depends only on the key: (rows,) int64."""
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(derive_seed(*key)))
-
-
-def derive_seed(*parts: int) -> int:
-    """Return a seed that depends on several integers."""
-    return int.from_bytes(hashlib.sha256(":".join(map(str, parts)).encode()).digest()[:7])
+    seed = int.from_bytes(hashlib.sha256(":".join(map(str, key)).encode()).digest()[:7])
+    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
 AHEAD = 2
@@ -252,7 +233,7 @@ class Size:
     squares: int
 
     @staticmethod
-    def of(mask: torch.Tensor) -> Size:
+    def of(mask: Tensor) -> Size:
         """Return the size of a view from its mask (B, L) on the CPU."""
         lengths = mask.sum(dim=1)
         return Size(mask.numel(), int(lengths.sum()), int((lengths * lengths).sum()))
@@ -281,8 +262,6 @@ class Feed:
 
     Args:
         make: Returns the batch of a step. It is called in one thread only.
-        total: Number of steps of the training.
-        device: Device of the batches.
         ahead: Whether to prepare batches in a thread. None means only for a GPU.
         state: Returns the state of the batch source. It is called after `make`, in the same thread.
     """

@@ -1,22 +1,37 @@
-"""Cached files: written atomically by one process, each with a note of its checksum, and made again if damaged.
+"""Cached files, written atomically by one of several processes, each with a note of its checksum.
 
-Of 9 token files with one flipped bit, 3 changed the training silently and 4 caused an IndexError in the embedding.
+A damaged file is created again. Of 9 token files with one flipped bit, 3 changed the training silently and 4 caused an
+IndexError in the embedding.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
 import warnings
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
-from registry.errors import CseError, DiskError
+from cse_cli.core import paths
+from cse_cli.core.devices import thread_setting, usable_threads
+from cse_cli.core.processes import end_with_parent
+from registry.errors import CseError, DiskError, RunFailedError
 from registry.paths import make_folder, no_room, write_atomically
+from registry.resources import hub
+
+Progress = Callable[[int, int], None]
+"""Called with the number of rows done and the total number of rows."""
 
 Facts = dict[str, Any]
 """Facts about the content of a file, as JSON values."""
@@ -26,11 +41,7 @@ Write = Callable[[Path], Facts]
 
 
 def cached(path: Path, write: Write) -> Facts:
-    """Return the facts about a cached file. The file is written first if it is missing or damaged.
-
-    Raises:
-        CseError: If the cache cannot be written.
-    """
+    """Return the facts about a cached file. The file is written first if it is missing or damaged."""
     with explained_cache_errors(path):
         return whole_file(path) or make_file(path, write)
 
@@ -59,11 +70,7 @@ def noted_facts(path: Path) -> Facts | None:
 
 
 def make_file(path: Path, write: Write) -> Facts:
-    """Write a file and its note, unless another process has done it in the meantime.
-
-    Raises:
-        OSError: If the cache cannot be written.
-    """
+    """Write a file and its note, unless another process has done it in the meantime."""
     make_folder(path.parent)
     with FileLock(f"{path}.lock"):
         if (known := whole_file(path, warn=False)) is not None:
@@ -109,3 +116,130 @@ def _checksum_of_file(path: Path) -> str:
 
 def _checksum(content: bytes) -> str:
     return f"{zlib.crc32(content):08x}"
+
+
+# --- files of many rows, in several processes -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive rows of a text, and the cached file that is made from them."""
+
+    path: Path
+    rows: range
+
+
+class PieceWriter:
+    """Base class of writers of the files of pieces. In other processes, each has its own pickled copy."""
+
+    count: Callable[[int], None] | None = None
+    """Called with the number of rows that were done since the last call. Not used in other processes."""
+
+    def write(self, rows: range, path: Path) -> Facts:
+        """Write the file of some rows and return facts about it."""
+        raise NotImplementedError
+
+    def __call__(self, piece: Piece) -> tuple[int, Facts]:
+        """Make the file of a piece. Return its number of rows and the facts."""
+        return len(piece.rows), make_file(piece.path, lambda path: self.write(piece.rows, path))
+
+
+def write_pieces(
+    writer: PieceWriter, pieces: Iterable[Piece], total: int, processes: int, option: str, progress: Progress | None
+) -> list[Facts]:
+    """Write the files of pieces that are missing or damaged, and return the facts about the written ones.
+
+    Args:
+        writer: Writer.
+        pieces: Pieces. Those with the same file are written once.
+        total: Number of rows of all pieces.
+        processes: Maximum number of processes.
+        option: Option that sets the number of processes, for error messages.
+        progress: Called while files are written.
+
+    Raises:
+        CseError: If the cache cannot be written.
+        RunFailedError: If a process is killed.
+    """
+    missing = list({piece.path: piece for piece in pieces if whole_file(piece.path) is None}.values())
+    done = total - sum(len(piece.rows) for piece in missing)
+    processes = min(processes, len(missing))
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        if progress is not None:
+            progress(done, total)
+
+    made = []
+    with explained_cache_errors(paths.cache()):
+        if processes <= 1:
+            writer.count = count
+            return [facts for _, facts in map(writer, missing)]
+        for rows, facts in _in_processes(writer, missing, processes, option):
+            count(rows)
+            made.append(facts)
+    return made
+
+
+def _in_processes(
+    writer: PieceWriter, pieces: Sequence[Piece], processes: int, option: str
+) -> Iterator[tuple[int, Facts]]:
+    """Yield the results of the writer for pieces in the order in which they become available.
+
+    The processes are spawned, because the threads of tokenizers and of torch do not survive a fork. They share the
+    cores and end with this process, even if it is killed.
+    """
+    threads, others = max(1, usable_threads() // processes), multiprocessing.active_children()
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, _start_worker, (writer, hub.used(), threads))
+    try:
+        with _interrupts_blocked():
+            futures = [pool.submit(_run_task, piece) for piece in pieces]
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise RunFailedError(
+            "a worker process was killed, possibly because the machine ran out of memory",
+            f"run the same command again with a smaller {option}; finished parts are kept",
+            code="data.worker_killed",
+        ) from error
+    except BaseException:
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.kill()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes with Ctrl-C blocked, so that it does not end them with a traceback while they import modules."""
+    resource_tracker.ensure_running()  # it would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_worker: list[PieceWriter] = []
+"""Writer of this worker process."""
+
+
+def _start_worker(writer: PieceWriter, commits: dict[str, str], threads: int) -> None:
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    end_with_parent()
+    os.environ["RAYON_NUM_THREADS"] = str(threads)  # read when the tokenizer is loaded
+    if thread_setting() is None:
+        torch.set_num_threads(threads)
+    hub.pin(commits)
+    _worker[:] = [writer]
+
+
+def _run_task(piece: Piece) -> tuple[int, Facts]:
+    return _worker[0](piece)

@@ -47,12 +47,7 @@ def _files(argument: str) -> Iterator[Path]:
 def requirements_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) -> list[Requirement]:
     """Return the requirements of recipes and of the cells of studies, without duplicates.
 
-    Args:
-        names: Paths, directories and names of recipes and studies.
-        overrides: Values of `--set` for each recipe or cell.
-
-    Raises:
-        CseError: If a name is unknown, or a recipe is not valid.
+    `names` are paths, directories and names. `overrides` are values of `--set` for each recipe or cell.
     """
     recipes = []
     for path in (path for name in names for path in _files(str(name))):
@@ -65,12 +60,7 @@ def requirements_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) 
 
 
 def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the entry of one recipe or study in the document of `cse check`. All cells of a study are checked.
-
-    Args:
-        path: Path of the recipe or study.
-        overrides: Values of `--set` for the recipe or for every cell.
-    """
+    """Return the entry of one recipe or study, with all of its cells, in the document of `cse check`."""
     kind = "study" if is_study(path) else "recipe"
     about: dict[str, Any] = {"kind": kind, "name": name_of(path), "path": str(path)}
     facts: dict[str, Any] = {}

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
-from registry.resources.catalog import Column, File
+from registry.resources.catalog import File, own_source
 from registry.resources.catalog.find import data_folder
-from registry.resources.catalog.hub_sets import quiet_datasets
-from registry.resources.catalog.sources import require_columns
+from registry.resources.catalog.hub_sets import quiet_datasets, read_guarded
 
 ROWS = 8192
 """Rows of a table. Bounds the memory."""
@@ -83,16 +82,7 @@ def _matching(path: Path) -> list[Path]:
 def check_entries(
     folder: Path, levels: int | None, action: str = "give a directory that contains little except the text"
 ) -> None:
-    """Check that a directory is small enough to be searched.
-
-    Args:
-        folder: Directory.
-        levels: Number of levels to search. None searches all.
-        action: Next action of the error.
-
-    Raises:
-        CseError: If there are more than `MOST_ENTRIES` files and directories.
-    """
+    """Raise `CseError` if a search of this many levels (None: all) would find more than `MOST_ENTRIES` entries."""
     seen, start = 0, len(folder.parts)
     for here, folders, files in os.walk(folder):
         seen += len(folders) + len(files)
@@ -108,7 +98,7 @@ def check_entries(
 
 @dataclass(frozen=True)
 class _Place:
-    """Position of the rows of a table in their file."""
+    """Position of the rows of a table in their file. In a stream, `first` is unknown."""
 
     where: str
     first: int | None
@@ -142,12 +132,7 @@ class TextFiles:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def select(self, columns: Sequence[str]) -> TextFiles:
-        """Return the same files with only these columns.
-
-        Raises:
-            UnknownNameError: If a column does not exist.
-        """
-        require_columns(str(self.paths[0]), self.columns, columns)
+        """Return the same files with only these columns."""
         return replace(self, columns={name: self.columns[name] for name in columns})
 
     def tables(self) -> Iterator[Any]:
@@ -226,11 +211,7 @@ class TextFiles:
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
-    """Return files of the user.
-
-    Args:
-        paths: Paths as returned by `find_files`.
-        column: Name of the column that is read as `text`. None means "text".
+    """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`.
 
     Raises:
         CseError: If the files differ in format or columns, or the column does not exist.
@@ -268,11 +249,8 @@ def without_blanks(table: Any) -> Any:
     """Return the rows without blank cells."""
     import pyarrow.compute as pc
 
-    blank = None
-    for column in table.columns:
-        found = _blank(column)
-        blank = found if blank is None else pc.or_(blank, found)
-    return table if blank is None or not pc.any(blank).as_py() else table.filter(pc.invert(blank))
+    blank = reduce(pc.or_, map(_blank, table.columns))
+    return table.filter(pc.invert(blank)) if pc.any(blank).as_py() else table
 
 
 def _blank(cells: Any) -> Any:
@@ -293,27 +271,11 @@ def as_tables(rows: Iterable[Sequence[str]], columns: Sequence[str]) -> Iterator
 
 
 def _names(path: Path, kind: str) -> tuple[str, ...]:
-    """Return the column names of a file.
-
-    Raises:
-        CseError: If the file cannot be read, or the first line of a `.tsv` is not a header.
-    """
-    if kind == "text":
-        return ("text",)
-    if kind == "csv":
+    """Return the column names of a file. Raise `CseError` if it cannot be read, or has no header."""
+    if kind in ("text", "tsv", "csv"):
         return File(path).header()
     first = next(_read(path, kind, {}), None)
-    if kind != "tsv":
-        return ("text",) if first is None else tuple(first.column_names)
-    line = "" if first is None else _without_bom(first.column(0))[0].as_py()
-    names = tuple(line.split("\t"))
-    if len(set(names)) < len(names) or "" in names:
-        raise CseError(
-            f"{path}:1: the first line, {line!r}, is not a list of distinct column names",
-            'add a header such as "text<TAB>translation", or rename a file with one sentence per line to .txt',
-            code="data.bad_header",
-        )
-    return names
+    return ("text",) if first is None else tuple(first.column_names)
 
 
 def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[Any]:
@@ -338,55 +300,8 @@ def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) ->
 
 def _csv(path: Path) -> Iterator[Any]:
     """Yield the tables of a `.csv`. The csv builder of `datasets` fills short rows silently and reports no line."""
-    header = File(path).header()
-    rows = (cells for _, cells in File(path).read([Column("", name) for name in header]))
-    yield from as_tables(rows, header)
-
-
-def read_guarded(path: Path | str, act: Any) -> Any:
-    """Return the result of `act`, which reads a file.
-
-    Raises:
-        CseError: If the file cannot be read.
-        MissingError: If the Hub does not respond.
-    """
-    import httpx2
-    import pyarrow as pa
-
-    try:
-        return act()
-    except CseError:
-        raise
-    except UnicodeDecodeError as error:
-        line = _undecodable(Path(path))
-        raise CseError(
-            f"{path}{line}: not valid UTF-8: {error.reason}", "convert the file to UTF-8", code="data.not_utf8"
-        ) from error
-    except httpx2.HTTPError as error:  # not an OSError
-        raise MissingError(
-            f"cannot read '{path}' from the Hub: {error}",
-            "check the connection and resume the run",
-            code="data.hub_not_readable",
-        ) from error
-    except StopIteration:  # raised by the json builder if the file is empty
-        return None
-    except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise CseError(
-            f"cannot read file '{path}': {reason}", "create or download the file again", code="data.unreadable_file"
-        ) from error
-
-
-def _undecodable(path: Path) -> str:
-    import gzip
-
-    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return f":{number}"
-    return ""
+    source = own_source(path)
+    yield from as_tables(source.rows(), source.columns)
 
 
 def _without_bom(lines: Any) -> Any:

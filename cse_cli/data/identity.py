@@ -39,13 +39,9 @@ CONFIG = ".config"
 
 
 class Known(BaseModel):
-    """Known parts of an identity while a text, a data set or a model is not on this machine.
+    """Identity while a text, a data set or a model is not on this machine. Unknown parts have the value None.
 
-    Args:
-        settings: Digest of the settings.
-        text: Fingerprint of the training text, or None if it is unknown.
-        weights: Digest by place in the recipe, or None if it is unknown.
-        code: Digests of the components' code.
+    Weights are digests by place in the recipe, code is digests by component.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -73,10 +69,10 @@ class Known(BaseModel):
 
 
 def identify(recipe: Recipe, text: str | None = None) -> Identity:
-    """Return the identity of a recipe's experiment.
+    """Return the identity of a recipe's experiment, whose requirements are all on this machine.
 
     Args:
-        recipe: The recipe. All of its requirements are on this machine.
+        recipe: The recipe.
         text: `Text.fingerprint` of the training text if it is open. Required for a stream of files of the Hub.
 
     Raises:
@@ -96,9 +92,7 @@ def identify(recipe: Recipe, text: str | None = None) -> Identity:
 def identify_known(recipe: Recipe, text: str | None = None) -> Known:
     """Return the known parts of the identity, with None for a text or model that is not on this machine.
 
-    Args:
-        recipe: The recipe.
-        text: `Text.fingerprint` of the training text if it is open.
+    `text` is the `Text.fingerprint` of the training text if it is open.
 
     Raises:
         CseError: If the text, a file or a data set exists, but cannot be read.

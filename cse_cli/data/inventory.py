@@ -15,9 +15,7 @@ class SplitState:
     """State of one split of a data set.
 
     Args:
-        name: Name of the split.
         rows: Number of rows according to the catalog.
-        columns: Names of the columns.
         where: "package", "CSE_DATA", "cache" (downloaded before), "generated", "fetchable" or "missing".
         path: Path of its files, or None if they are not on this machine.
     """
@@ -46,17 +44,13 @@ class DatasetState:
 
 @dataclass(frozen=True)
 class CheckedSplit:
-    """Result of reading one split completely.
+    """Result of reading one split completely. If it could not be read, `rows` and `digest` have the value None.
 
     Args:
-        dataset: Name of the data set.
-        split: Name of the split.
         where: Location, as in `SplitState`.
         expected: Number of rows according to the catalog.
-        rows: Number of rows found, or None if the split could not be read.
-        columns: Names of the columns.
-        digest: SHA-256 of the content, or None if the split could not be read.
-        problem: Error message, or None.
+        rows: Number of rows found.
+        digest: SHA-256 of the content.
         exit_code: Exit code for the problem.
     """
 

@@ -27,14 +27,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Packed:
-    """Contents of an archive.
-
-    Args:
-        archive: Path of the archive.
-        names: Names of its files, below `hub/`, `data/`, `models/` or `downloads/`.
-        bytes: Size of its files.
-        skipped: Number of files that existed before unpacking.
-    """
+    """Archive, the names of its files, their size, and the number of files that existed before unpacking."""
 
     archive: Path
     names: tuple[str, ...]
@@ -56,11 +49,9 @@ def archive_directories() -> dict[str, Path]:
 
 
 def archive_names(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the files to pack, by their names in the archive. Files of the package are omitted.
+    """Return the files to pack, by their names in the archive. Directories count with all of their files.
 
-    Args:
-        paths: Files, and directories with all of their files. A file outside of the directories of an archive is packed
-            below `data/`.
+    Files of the package are omitted. A file outside of the directories of an archive is packed below `data/`.
     """
     roots = {name: directory.absolute() for name, directory in archive_directories().items()}
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
@@ -93,12 +84,7 @@ def _commit_files(files: Sequence[Path], cache: Path) -> list[Path]:
 
 
 def write_archive(files: Mapping[str, Path], archive: Path, progress: Progress) -> Packed:
-    """Write files to an archive atomically. Symbolic links are replaced by their targets.
-
-    Args:
-        files: Files by their names in the archive.
-        archive: Path of the archive.
-        progress: Called for each file.
+    """Write files, by their names, to an archive atomically. Symbolic links are replaced by their targets.
 
     Raises:
         CseError: If the archive exists or cannot be written.
@@ -183,11 +169,7 @@ def _local_path(archive: Path, member: tarfile.TarInfo) -> Path:
 
 
 def _move(file: Path, target: Path) -> bool:
-    """Move a file to its place. Return False if it exists there.
-
-    Raises:
-        CseError: If a file with other content exists.
-    """
+    """Move a file to its place. Return False if it exists there. Raise `CseError` if it has other content."""
     if target.exists():
         if "/refs/" not in str(target) and not filecmp.cmp(file, target, shallow=False):
             raise CseError(

@@ -31,7 +31,6 @@ class Availability:
     """Availability of a requirement.
 
     Args:
-        requirement: Model, data set or file.
         state: "here", "fetchable" (it can be downloaded) or "missing".
         origin: Location, or source of the download.
         paths: Files and directories on this machine.
@@ -79,9 +78,7 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
 def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availability:
     """Return the availability of a requirement.
 
-    Args:
-        requirement: Model, data set or file.
-        ask_hub: Whether to query the Hub about names that are in no catalog. Otherwise the network is not used.
+    With `ask_hub`, the Hub is queried about names that are in no catalog. Otherwise the network is not used.
     """
     look_up = {"model": _model, "dataset": _dataset, "file": _file}[requirement.kind]
     try:
@@ -92,13 +89,10 @@ def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availabi
 
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:
     state = models.model_state(requirement.name, ask_hub=ask_hub and models.known(requirement.name) is None)
-    license = state.license or ""
     if state.path is not None:
-        return Availability(requirement, "here", _location(state.path), (state.path,), 0, license)
-    if state.repository is None:
-        models.locate(requirement.name)  # raises the error of the path
+        return Availability(requirement, "here", _location(state.path), (state.path,), 0, state.license)
     assert state.repository is not None
-    return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, license)
+    return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, state.license)
 
 
 def _dataset(requirement: Requirement, ask_hub: bool) -> Availability:
@@ -124,10 +118,10 @@ def _hub_set(requirement: Requirement, ask_hub: bool) -> Availability:
     dataset = HubSet.parse(requirement.name)
     if ask_hub:
         hub.remote_files(dataset.repository)  # raises an error if the repository does not exist
-    state = dataset.state(requirement.split)
-    if state.path is not None:
-        return Availability(requirement, "here", "cache", (state.path,), 0)
-    return Availability(requirement, "fetchable", _hub_name(dataset.repository), (), state.bytes)
+    path, size = dataset.state(requirement.split)
+    if path is not None:
+        return Availability(requirement, "here", "cache", (path,), 0)
+    return Availability(requirement, "fetchable", _hub_name(dataset.repository), (), size)
 
 
 def _file(requirement: Requirement, _: bool) -> Availability:
@@ -172,10 +166,7 @@ def fetch(
 ) -> list[Availability]:
     """Download the requirements that are not on this machine, and return the availability of all.
 
-    Args:
-        requirements: Requirements.
-        progress: Called during downloads.
-        force: Whether to download existing files again and verify them.
+    With `force`, existing files are verified and wrong ones are downloaded again.
 
     Raises:
         MissingError: If a requirement cannot be downloaded. It lists all missing ones, before the first download.

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core import paths
-from cse_cli.data.cache import Facts, cached, noted_facts
-from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, without_blanks
-from cse_cli.data.tokens import Column, Progress, concatenate, tokenize, write_arrow
+from cse_cli.data.cache import Facts, Progress, cached, noted_facts
+from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format, without_blanks
+from cse_cli.data.tokens import Column, tokenize, write_arrow
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 from registry.resources import catalog
@@ -33,7 +33,6 @@ class Part:
 
     Args:
         name: "dataset/split", or the path as written in the recipe.
-        columns: Names of the columns.
         tables: Returns the rows of the given columns, blank rows included.
         paths: Files of the part. Generated data sets have no files.
         layout: Everything else that decides the rows.
@@ -68,7 +67,7 @@ class Content:
 
     @classmethod
     def from_facts(cls, facts: Facts) -> Content:
-        """Return the content from the facts about a cached file."""
+        """Return the content that is noted with an Arrow file."""
         return cls(facts["digest"], facts["columns"], facts["blank"], facts["rows"])
 
 
@@ -78,7 +77,6 @@ class Text:
 
     Args:
         parts: `datasets.Dataset` of the rows that are not blank, and their content, of each part.
-        columns: Names of the columns.
         rows: Total number of rows, after the limit.
         digests: SHA-256 of the content of each part, by "dataset/split" or by path.
         notices: Remarks for the user, such as the number of skipped rows.
@@ -114,21 +112,17 @@ class Text:
         for rows, content in self.parts:
             used = min(self.rows - done, len(rows))
             if used > 0:
-                made.append(tokenize(rows, used, column, content.columns[column], vocabulary, max_length, report))
+                made += tokenize(rows, used, column, content.columns[column], vocabulary, max_length, report)
                 done += used
-        return Column(concatenate(made))
+        return Column(made)
 
     def sentences(self, column: str) -> Column[str]:
         """Return one column for access by row."""
-        return Column(concatenate([rows.select_columns([column]) for rows, _ in self.parts]))
+        return Column([rows.select_columns([column]) for rows, _ in self.parts])
 
 
 def open_text(data: Data, columns: set[str]) -> Text:
-    """Return the training text after a check of its rows.
-
-    Args:
-        data: Section `[data]` of the recipe.
-        columns: Columns that the views and augmenters read.
+    """Return the training text of `[data]` with the columns that views and augmenters read, after a check of its rows.
 
     Raises:
         CseError: If rows are missing or malformed, or a column does not exist.
@@ -150,12 +144,7 @@ def open_text(data: Data, columns: set[str]) -> Text:
 
 
 def text_fingerprint(data: Data, columns: set[str]) -> str:
-    """Return `open_text(data, columns).fingerprint`. Text that was read before is not opened.
-
-    Raises:
-        CseError: If rows are missing or malformed, or a column does not exist.
-        MissingError: If a data set is not on this machine and cannot be downloaded.
-    """
+    """Return `open_text(data, columns).fingerprint`, with its errors. Text that was read before is not opened."""
     names = tuple(sorted(columns))
     contents = [_content(part, names) for part in _parts_with(data, names)]
     rows = sum(content.rows for content in contents)
@@ -199,11 +188,7 @@ def find_parts(data: Data) -> list[Part]:
 
 
 def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
-    """Check that a part has all columns.
-
-    Raises:
-        CseError: If a column does not exist. The message explains how to get it.
-    """
+    """Raise `CseError` if a column does not exist. The message explains how to get it."""
     missing = [name for name in columns if name not in part.columns]
     if not missing:
         return
@@ -245,34 +230,30 @@ def _hub_part(name: str, data: Data) -> Part:
 
 def _catalog_part(name: str, data: Data) -> Part:
     """Return the split of a catalog entry. A builder reads plain files, the reader of the catalog all others."""
-    source = catalog.locate(name, data.split)
+    name, source = f"{name}/{data.split}", catalog.locate(name, data.split)
     if (files := plain_files(source)) is not None:
-        return _files_part(f"{name}/{data.split}", files, source)
-    return Part(
-        f"{name}/{data.split}",
-        source.columns,
-        lambda columns: as_tables(source.read(columns), columns),
-        source.paths,
-        repr(source.tables),
-        source,
-    )
+        return _files_part(name, files, source)
+
+    def tables(columns: Sequence[str]) -> Iterator[Any]:
+        return as_tables(source.read(columns), columns)
+
+    return Part(name, source.columns, tables, source.paths, repr(source.tables), source)
 
 
 def plain_files(source: Source) -> TextFiles | None:
     """Return the files of a split for a builder, or None for archives, patterns and generated data sets."""
-    first = source.tables[0] if source.tables else None
-    for table in source.tables:
-        if not isinstance(table, catalog.File) or not isinstance(first, catalog.File):
-            return None
-        own = table.member or table.others or table.constants or table.limit
-        layout = table.layout
-        if own or layout.pattern or layout.remove or layout.encoding.lower() != "utf-8":
-            return None
-        if (table.format, layout, table.columns) != (first.format, first.layout, first.columns):
-            return None
+    first = source.tables[0]
     if not isinstance(first, catalog.File) or first.format == ".csv":
         return None
-    kind = {".txt": "text", ".tsv": "tsv", ".parquet": "parquet"}.get(first.format, "json")
+    layout = first.layout
+    if layout.pattern or layout.remove or layout.encoding.lower() != "utf-8":
+        return None
+    for table in source.tables:  # the same apart from the path: no archives, constants or limits
+        if not isinstance(table, catalog.File) or table.format != first.format:
+            return None
+        if table != catalog.File(table.path, layout, first.columns):
+            return None
+    kind = text_format(first.path) or "text"
     theirs = {name: first.layout.columns.get(name, name) for name in source.columns}
     header = tuple(source.columns)
     if kind == "text":
@@ -287,14 +268,18 @@ def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
     import datasets
     import pyarrow as pa
 
+    reader, schema = _Reader(columns), pa.schema([(name, pa.string()) for name in columns])
+
+    def write(draft: Path) -> Facts:
+        write_arrow(draft, schema, reader.read(part.tables(columns)))
+        return reader.facts
+
     if part.paths:
         path = _arrow_path(part, columns)
-        content = Content.from_facts(cached(path, lambda draft: _write_part(part, columns, draft)))
+        content = Content.from_facts(cached(path, write))
         rows = datasets.Dataset.from_file(str(path))
     else:  # generated again at every start, because a change of the generator would not be noticed
-        reader = _Reader(columns)
-        tables = list(reader.read(part.tables(columns)))
-        rows = datasets.Dataset(pa.concat_tables(tables) if tables else _schema(columns).empty_table())
+        rows = datasets.Dataset(pa.concat_tables([schema.empty_table(), *reader.read(part.tables(columns))]))
         content = Content.from_facts(reader.facts)
     if part.source is not None:
         part.source.check(content.rows + content.blank)
@@ -312,18 +297,6 @@ def _arrow_path(part: Part, columns: Sequence[str]) -> Path:
     stats = [(str(path.absolute()), s.st_size, s.st_mtime_ns, s.st_ino) for path in part.paths if (s := path.stat())]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
     return paths.cache() / "text" / f"{key}.arrow"
-
-
-def _write_part(part: Part, columns: Sequence[str], path: Path) -> Facts:
-    reader = _Reader(columns)
-    write_arrow(path, _schema(columns), reader.read(part.tables(columns)))
-    return reader.facts
-
-
-def _schema(columns: Sequence[str]) -> Any:
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.string()) for name in columns])
 
 
 class _Reader:

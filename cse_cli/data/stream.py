@@ -17,10 +17,11 @@ from typing import Any
 
 from cse_cli.core.digests import remembered
 from cse_cli.data.batches import BatchSource, ViewPlan, random_order
-from cse_cli.data.files import TextFiles, read_guarded, without_blanks
+from cse_cli.data.files import TextFiles, without_blanks
 from cse_cli.data.sources import check_columns, find_parts
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
+from registry.resources.catalog.hub_sets import read_guarded
 from registry.resources.model_files import sha256_of
 from registry.resources.repository import cache_folder
 from registry.tokens import Tokens, Vocabulary
@@ -35,7 +36,6 @@ class StreamedText:
     """Text with an unknown number of rows.
 
     Args:
-        files: Shards with the columns to read.
         digests: Digest of the shards by name: of the content of local files, and of the commit of files of the Hub.
         buffer: Number of rows that are shuffled together.
     """
@@ -111,7 +111,6 @@ class _Place:
     """Position of a process in its stream.
 
     Args:
-        epoch: Number of the epoch, counted from 0.
         block: Number of the block in the epoch.
         start: State of the `IterableDataset` before that block. None means the start of the epoch.
         used: Number of used rows of the shuffled block.
@@ -185,15 +184,7 @@ class Stream(BatchSource[StreamedText]):
         return {"step": self._next, **vars(self._place), "shards": self.text.fingerprint}
 
     def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Restore the position after some steps.
-
-        Args:
-            step: Number of steps done.
-            states: Results of `state` in each process, by rank.
-
-        Raises:
-            CseError: If the number of processes or the shards have changed.
-        """
+        """Restore the position. Raise `CseError` if the number of processes or the shards have changed."""
         if len(states) != self.world:
             raise CseError(
                 f"cannot resume with {self.world} processes: the data stream was split across {len(states)}",
@@ -218,7 +209,7 @@ class Stream(BatchSource[StreamedText]):
     def rows(self, epoch: int) -> Iterator[dict[str, list[str]]]:
         """Yield the rows of this process in an epoch, block by block."""
         for block in self._read(_Place(epoch)):
-            yield block.take(0, len(block.table))
+            yield block.take(0, len(block.order))
 
     def _go_to(self, step: int, place: _Place) -> None:
         self._next, self._place, self._block = step, place, None
@@ -231,7 +222,12 @@ class Stream(BatchSource[StreamedText]):
         while (lacking := self.share - len(next(iter(drawn.values())))) > 0:
             if self._block is None and not self._next_block():
                 if empty or self._place.epoch > began:
-                    raise self._too_little()
+                    raise CseError(
+                        f"{', '.join(self.text.digests)}: fewer than {self.share} sentences for each of {self.world} "
+                        "processes",
+                        "use a smaller train.batch_size, or more data",
+                        code="data.too_few_sentences",
+                    )
                 drawn = {name: [] for name in drawn}
                 self._go_to(self._next, _Place(self._place.epoch + 1))
             elif self._block is not None:
@@ -251,13 +247,6 @@ class Stream(BatchSource[StreamedText]):
         used = self._place.used if self._place.block == self._block.number else 0
         self._place = _Place(self._place.epoch, self._block.number, self._block.start, used)
         return True
-
-    def _too_little(self) -> CseError:
-        return CseError(
-            f"{', '.join(self.text.digests)}: fewer than {self.share} sentences for each of {self.world} processes",
-            "use a smaller train.batch_size, or more data",
-            code="data.too_few_sentences",
-        )
 
     def _read(self, place: _Place) -> Iterator[_Block]:
         """Yield the shuffled blocks of an epoch from a position on."""

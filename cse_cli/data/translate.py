@@ -15,10 +15,9 @@ from typing import Any
 
 from cse_cli.core import paths
 from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
-from cse_cli.data.cache import Facts, explained_cache_errors, make_file, whole_file
-from cse_cli.data.pool import run_in_processes
+from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, explained_cache_errors, write_pieces
 from cse_cli.data.sources import open_text
-from cse_cli.data.tokens import Column, Progress
+from cse_cli.data.tokens import Column
 from cse_cli.data.translator import TranslationSettings, Translator
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
@@ -33,19 +32,9 @@ _FILE = re.compile(r"[*?\[\]/]|\.(txt|tsv|csv|json|jsonl|parquet)(\.gz)?$")
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """Text to translate, translator and output.
+    """Text to translate, translator and output, as in the options of `cse data translate`.
 
-    Args:
-        source: Name of a data set, `hf:owner/name`, or a file, directory or glob.
-        settings: Model, languages and search.
-        output: Path of the file to write. None means a file in the state directory, named after text and model.
-        split: Split of the data set.
-        column: Column to translate.
-        limit: Number of rows to translate, from the first one on. None means all.
-        shard: (i, n) selects the i-th of n equal parts of the rows, counted from 1.
-        batch_tokens: Maximum size of a batch, as for `Translator`.
-        device: "auto" (all CUDA devices, else the CPU), "cpu", "cuda" or "cuda:N".
-        workers: Number of processes. None means one per device.
+    `shard` (i, n) selects the i-th of n equal parts of the rows, counted from 1.
     """
 
     source: str
@@ -78,12 +67,7 @@ class Translation:
 
 
 def translate_text(request: TranslationRequest, progress: Progress, warn: Callable[[str], None]) -> Translation:
-    """Translate a column of a text into a file.
-
-    Args:
-        request: Text, translator and output.
-        progress: Called with the number of rows done and the total number of rows.
-        warn: Called with a warning of the translator.
+    """Translate a column of a text into a file. `warn` is called with a warning of the translator.
 
     Raises:
         CseError: If the text, the model or a language cannot be used, or a file cannot be written.
@@ -94,7 +78,7 @@ def translate_text(request: TranslationRequest, progress: Progress, warn: Callab
     translator = Translator(settings, devices[0], request.batch_tokens)
     if len(devices) == 1:
         choose(devices[0])
-        limit_torch_threads()
+    limit_torch_threads()
     if translator.instruction.warning:
         warn(translator.instruction.warning)
     column, rows = open_column(request)
@@ -112,11 +96,7 @@ def write_translation(
     progress: Progress | None = None,
     devices: Sequence[str] = ("auto",),
 ) -> Translation:
-    """Translate some rows of a column into a file, which is written atomically.
-
-    Raises:
-        CseError: If a file cannot be written.
-    """
+    """Translate some rows of a column into a file, which is written atomically."""
     blocks, sent = _make_blocks(column, rows, translator, devices, progress)
     draft = output.with_name(f"tmp-{output.name}")
     with explained_cache_errors(output):
@@ -125,7 +105,7 @@ def write_translation(
             with draft.open("w", encoding="utf-8", newline="") as file:
                 file.write("text\ttranslation\n")
                 for block in blocks:
-                    for sentence, line in zip(column.take(block.rows), block.lines(), strict=True):
+                    for sentence, line in zip(column.take(block.rows), _lines(block), strict=True):
                         file.write(f"{_one_cell(sentence)}\t{_one_cell(line)}\n")
             draft.replace(output)
         finally:
@@ -142,35 +122,16 @@ def translate(
 ) -> Iterator[str]:
     """Yield the translation of each row, and "" for a blank row. Blocks that were translated before are reused.
 
-    Args:
-        column: Column of sentences.
-        rows: Consecutive rows to translate.
-        translator: Translator.
-        devices: Devices. Several devices get one process each.
-        progress: Called with the number of rows done and the total number of rows.
-
-    Raises:
-        CseError: If the cache cannot be written.
+    Several devices get one process each.
     """
     blocks, _ = _make_blocks(column, rows, translator, devices, progress)
     for block in blocks:
-        yield from block.lines()
+        yield from _lines(block)
 
 
 def _one_cell(line: str) -> str:
     """Return a string without the characters that end a cell of a `.tsv`."""
     return re.sub(r"[\t\r\n]", " ", line)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Consecutive rows and the file of their translations, one per line."""
-
-    path: Path
-    rows: range
-
-    def lines(self) -> list[str]:
-        return self.path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def _make_blocks(
@@ -179,67 +140,44 @@ def _make_blocks(
     translator: Translator,
     devices: Sequence[str],
     progress: Progress | None,
-) -> tuple[list[_Block], int]:
+) -> tuple[list[Piece], int]:
     """Return the blocks of some rows, and the number of sentences that were translated for them now."""
     blocks = list(_cut_blocks(column, rows, translator.identity))
-    missing = {block.path: block for block in blocks if whole_file(block.path) is None}
-    done = len(rows) - sum(len(block.rows) for block in missing.values())
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        if progress is not None:
-            progress(done, len(rows))
-
-    write = _BlockWriter(column, translator)
-    sent = 0
-    with explained_cache_errors(paths.cache()):
-        if len(devices) == 1:
-            write.count = count
-            return blocks, sum(write(block)[1] for block in missing.values())
-        write.devices = get_context("spawn").SimpleQueue()
+    writer = _BlockWriter(column, translator)
+    if len(devices) > 1:
+        writer.devices = get_context("spawn").SimpleQueue()
         for device in devices:
-            write.devices.put(device)
-        for written, new in run_in_processes(write, missing.values(), len(devices), "--workers"):
-            count(written)
-            sent += new
-    return blocks, sent
+            writer.devices.put(device)
+    made = write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
+    return blocks, sum(facts["sent"] for facts in made)
 
 
-def _cut_blocks(column: Column[str], rows: range, identity: str) -> Iterator[_Block]:
+def _cut_blocks(column: Column[str], rows: range, identity: str) -> Iterator[Piece]:
     """Yield the blocks of some rows. Their files are named after translator and sentences."""
     directory = paths.cache() / "translations" / hashlib.sha256(identity.encode()).hexdigest()[:32]
     for start in range(rows.start, rows.stop, BLOCK):
         part = range(start, min(start + BLOCK, rows.stop))
         key = hashlib.sha256(repr(column.take(part)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        yield _Block(directory / f"{key}.txt", part)
+        yield Piece(directory / f"{key}.txt", part)
+
+
+def _lines(block: Piece) -> list[str]:
+    """Return the translations of a block. Its file contains one per line."""
+    return block.path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 @dataclass
-class _BlockWriter:
-    """Writes the files of blocks.
-
-    Args:
-        column: Column of sentences.
-        translator: Translator.
-        devices: Queue from which a worker process takes its device.
-        count: Called with the number of rows of each finished batch.
-    """
+class _BlockWriter(PieceWriter):
+    """Writer of the files of blocks. Each process takes its device from the queue `devices`."""
 
     column: Column[str]
     translator: Translator
     devices: Any = None
-    count: Callable[[int], None] | None = None
 
-    def __call__(self, block: _Block) -> tuple[int, int]:
-        """Write a block. Return the number of its rows and the number of sentences that were translated."""
+    def write(self, rows: range, path: Path) -> Facts:
         if self.devices is not None:
             self.translator.device, self.devices = self.devices.get(), None
-        facts = make_file(block.path, lambda path: self._write(block, path))
-        return len(block.rows), facts["sent"]
-
-    def _write(self, block: _Block, path: Path) -> Facts:
-        sentences = self.column.take(block.rows)
+        sentences = self.column.take(rows)
         distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
         lines = dict(zip(distinct, self.translator.translate(distinct, self.count), strict=True))
         path.write_text("".join(f"{lines.get(sentence, '')}\n" for sentence in sentences), encoding="utf-8")
@@ -264,11 +202,7 @@ def source_language(request: TranslationRequest) -> str | None:
 
 
 def open_column(request: TranslationRequest) -> tuple[Column[str], range]:
-    """Return the column to translate, and the rows of the shard.
-
-    Raises:
-        CseError: If the text or the column does not exist, or the text has fewer rows than shards.
-    """
+    """Return the column to translate, and the rows of the shard."""
     if is_dataset_name(request.source):
         data = Data(dataset=(request.source,), split=request.split, limit=request.limit)
     else:
@@ -288,11 +222,7 @@ def open_column(request: TranslationRequest) -> tuple[Column[str], range]:
 
 
 def parse_shard(value: str | None) -> tuple[int, int]:
-    """Return (i, n) for "i/n".
-
-    Raises:
-        CseError: If the value does not have this form, or i is not between 1 and n.
-    """
+    """Return (i, n) for "i/n", with i from 1 to n."""
     match = re.fullmatch(r"(\d+)/(\d+)", value or "1/1")
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise CseError(
@@ -302,11 +232,7 @@ def parse_shard(value: str | None) -> tuple[int, int]:
 
 
 def output_path(request: TranslationRequest) -> Path:
-    """Return the path of the output.
-
-    Raises:
-        CseError: If the path given by the user exists, or does not end with .tsv.
-    """
+    """Return the path of the output. A path given by the user must be new and end with .tsv."""
     if request.output is None:
         parts = [_stem(request.source), "" if request.split == "train" else request.split]
         parts += ["" if request.column == "text" else request.column, Path(request.settings.model).name]

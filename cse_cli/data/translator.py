@@ -46,7 +46,6 @@ class Translator:
     """Translator of sentences. The model is loaded for the first sentence.
 
     Args:
-        settings: Model and languages.
         device: "auto", "cpu", "cuda" or "cuda:N".
         batch_tokens: Maximum size of a batch: sentences × beams × tokens of the longest. None chooses a size for the
             device. A batch that does not fit in the memory of a GPU is halved.
@@ -82,12 +81,7 @@ class Translator:
         return repr((VERSION, content, asked, normalized, self.settings.beams, self.settings.max_length))
 
     def translate(self, sentences: Sequence[str], count: Callable[[int], None] | None = None) -> list[str]:
-        """Return the translation of each sentence, on one line.
-
-        Args:
-            sentences: Sentences.
-            count: Called with the number of sentences of each finished batch.
-        """
+        """Return the translation of each sentence, on one line. `count` gets the size of each finished batch."""
         prefixed = [self.instruction.prefix + sentence for sentence in sentences]
         encoded = self._tokenizer(prefixed, truncation=True, max_length=self.settings.max_length)["input_ids"]
         order = sorted(range(len(sentences)), key=lambda row: len(encoded[row]), reverse=True)

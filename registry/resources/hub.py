@@ -110,11 +110,7 @@ def resolve(repository: Repository, *, hint: str = "") -> Repository:
 
 
 def remote_files(repository: Repository, *, hint: str = "") -> list[RemoteFile]:
-    """Return all files at the commit. The listing is stored in the cache.
-
-    Raises:
-        UnknownNameError, MissingError: As `resolve`.
-    """
+    """Return all files at the commit. The listing is stored in the cache. Errors are those of `resolve`."""
     repository = resolve(repository, hint=hint)
     stored = _stored_listing(repository)
     return _look_up(repository, hint)[1] if stored is None else stored
@@ -214,11 +210,8 @@ def cached(
 ) -> Path | None:
     """Return the snapshot in the cache, or None if a file is missing. Sends no request.
 
-    Args:
-        repository: Repository at any revision.
-        patterns: Required files.
-        complete: Check of a snapshot without a listing, which another program downloaded. Default: each pattern must
-            match a file.
+    `complete` checks a snapshot without a listing, which another program downloaded. Default: each pattern matches a
+    file.
     """
     commit = commit_of(repository)
     if commit is None:

@@ -72,10 +72,9 @@ def has_vocabulary(folder: Path) -> bool:
 
 
 def check_files(folder: Path) -> None:
-    """Check that transformers loads the same weights on every machine.
+    """Raise `ValueError` if transformers would load other weights on another machine.
 
-    Raises:
-        ValueError: If the weight index points outside the directory, or the directory contains a PEFT adapter.
+    That is, if the weight index points outside the directory, or the directory contains a PEFT adapter.
     """
     _shards(folder)
     if (folder / _ADAPTER).exists():
@@ -83,11 +82,7 @@ def check_files(folder: Path) -> None:
 
 
 def _shards(folder: Path) -> set[str]:
-    """Return the files in the weight index. Empty if there is no index.
-
-    Raises:
-        ValueError: If the index is not readable or points outside the directory.
-    """
+    """Return the files in the weight index. Empty if there is no index. Raises `ValueError` if it is not valid."""
     for index in (*folder.glob("*.safetensors.index.json"), *folder.glob("pytorch_model*.index.json")):
         try:
             shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
@@ -127,9 +122,7 @@ def blob_sha256(file: Path) -> str | None:
 def weights_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> str:
     """Return the SHA-256 of a model's weight file. For several files, return that of their digests in name order.
 
-    Args:
-        folder: Model directory.
-        sha256: Function that returns the digest of one file, for example from a cache.
+    `sha256` returns the digest of one file, for example from a cache.
     """
     names = needed_files(_files_in(folder))
     digests = [sha256(folder / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
@@ -141,10 +134,6 @@ def settings_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> 
 
     Keys of `config.json` in `_NOTES` are ignored. If a vocabulary exists in several forms, the first one in
     `_VOCABULARIES` counts, because copies of a model can lack the others.
-
-    Args:
-        folder: Model directory.
-        sha256: Function that returns the digest of one file.
     """
     total = hashlib.sha256()
     for file in sorted(folder / name for name in _files_in(folder) if Path(name).name in _STRUCTURE):

@@ -58,21 +58,12 @@ class KnownModel:
 
 @dataclass(frozen=True)
 class ModelState:
-    """Location or download size of a model.
+    """Directory of a model on this machine, or its repository on the Hub and the size of its download, if known."""
 
-    Attributes:
-        name: Requested name.
-        repository: Repository on the Hub, or None for a directory.
-        path: Directory, if the model is complete on this machine.
-        bytes: Download size. 0 if the model is on this machine, None if unknown.
-        license: License, if known.
-    """
-
-    name: str
-    repository: Repository | None
     path: Path | None
+    repository: Repository | None
     bytes: int | None
-    license: str | None
+    license: str
 
 
 # --- where models are -------------------------------------------------------------------------------------------------
@@ -97,11 +88,7 @@ def locate(model: str, *, force: bool = False) -> Path:
 
     Search order: a directory, a name in `$CSE_MODELS`, a model of this package, the Hub's local cache, the Hub. The
     commit is that of the resumed run, of the name (`owner/name@revision`), of `models.toml` or of the cache, else the
-    newest on the Hub.
-
-    Args:
-        model: Directory or name.
-        force: Verify the files of a Hub model, and download wrong ones again.
+    newest on the Hub. With `force`, the files of a Hub model are verified, and wrong ones are downloaded again.
 
     Raises:
         MissingError: If the model is not on this machine and cannot be downloaded.
@@ -111,12 +98,8 @@ def locate(model: str, *, force: bool = False) -> Path:
         return folder
     if not force and (folder := find(model)) is not None:
         return folder
-    if (about := known(model)) is not None and not about.published:
-        raise MissingError(
-            f"model {model!r} is not on this machine, and it is not published",
-            f"put its directory {about.id.rpartition('/')[2]} into the directory that CSE_MODELS names",
-            code="models.not_published",
-        )
+    about = known(model)
+    _require_published(model, about)
     others = [name for name in (*local_names(), *_spellings()) if name != model]
     hint = suggestion(model, others) if about is None else ""
     repair = f"cse data download --force {model}"
@@ -124,11 +107,7 @@ def locate(model: str, *, force: bool = False) -> Path:
 
 
 def find(model: str) -> Path | None:
-    """Return the directory of a model on this machine, or None. Sends no request.
-
-    Raises:
-        MissingError: If `model` is a path without a model.
-    """
+    """Return the directory of a model on this machine, or None. Sends no request."""
     if (folder := _directory(model)) is not None:
         return folder
     found = (hub.cached(repository, needed_files, complete=complete) for repository in _repositories(model))
@@ -136,29 +115,30 @@ def find(model: str) -> Path | None:
 
 
 def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
-    """Return where a model is, or what a download needs.
-
-    Args:
-        model: Directory or name.
-        ask_hub: Ask the Hub for an unknown download size.
+    """Return the location of a model, or its download. `ask_hub` asks the Hub for an unknown download size.
 
     Raises:
-        CseError: As `locate`, if `ask_hub` is set.
+        MissingError: If the model is neither on this machine nor on the Hub.
     """
     about = known(model)
-    license = None if about is None else about.license
-    try:
-        path = find(model)
-    except MissingError:
-        return ModelState(model, None, None, None, license)
-    published = about is None or about.published
-    repository = None if _directory(model) is not None or not published else _repositories(model)[0]
-    if path is not None or repository is None:
-        return ModelState(model, repository, path, 0 if path else None, license)
+    license = "" if about is None else about.license or ""
+    if (path := find(model)) is not None:
+        return ModelState(path, None, 0, license)
+    _require_published(model, about)
+    repository = _repositories(model)[0]
+    size = None if about is None else about.bytes
     if ask_hub or hub.listed(repository):
         size = sum(file.size for file in hub.missing_files(repository, needed_files))
-        return ModelState(model, repository, None, size, license)
-    return ModelState(model, repository, None, None if about is None else about.bytes, license)
+    return ModelState(None, repository, size, license)
+
+
+def _require_published(model: str, about: KnownModel | None) -> None:
+    if about is not None and not about.published:
+        raise MissingError(
+            f"model {model!r} is not on this machine, and it is not published",
+            f"put its directory {about.id.rpartition('/')[2]} into the directory that CSE_MODELS names",
+            code="models.not_published",
+        )
 
 
 def _directory(model: str) -> Path | None:
@@ -205,8 +185,7 @@ def _spellings(*models: KnownModel | None) -> list[str]:
 
 def local_names() -> list[str]:
     """Return the names that `locate` finds without a network."""
-    children = [child for folder in _local_folders() for child in _children(folder)]
-    found = {child.name for child in children if (child / "config.json").is_file()}
+    found = {config.parent.name for folder in _local_folders() for config in folder.glob("*/config.json")}
     return sorted(found | set(hub.repositories()))
 
 
@@ -218,10 +197,6 @@ def own_folder() -> Path:
 
 def _local_folders() -> list[Path]:
     return [own_folder(), PRETRAINED]
-
-
-def _children(folder: Path) -> list[Path]:
-    return [child for child in folder.iterdir() if child.is_dir()] if folder.is_dir() else []
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -303,6 +278,10 @@ def load_model(model: str, *, random_weights: bool = False, embeddings_only: boo
     Raises:
         MissingError: If the checkpoint lacks weights, which would stay random.
     """
+    import torch
+    from transformers import AutoModel
+
+    quiet_transformers()
     settings = load_config(model)
     if getattr(settings, EMBEDDINGS_ONLY, False) and not (random_weights or embeddings_only):
         raise MissingError(
@@ -315,14 +294,6 @@ def load_model(model: str, *, random_weights: bool = False, embeddings_only: boo
         config["num_hidden_layers"] = 0
     for key, value in config.items():
         setattr(settings, key, value)
-    return _load(model, settings, random_weights)
-
-
-def _load(model: str, settings: Any, random_weights: bool) -> Any:
-    import torch
-    from transformers import AutoModel
-
-    quiet_transformers()
     path = locate(model)
     options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **without_pooler(settings)}
     action = "use a directory with config.json and model.safetensors of the same model"
@@ -342,9 +313,7 @@ def _load(model: str, settings: Any, random_weights: bool) -> Any:
 def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]:
     """Return the language model in float32 and eval mode, and whether its checkpoint has the prediction head.
 
-    Args:
-        model: Name or directory.
-        causal: Whether it predicts the next token, as decoders do, or masked tokens.
+    A causal model predicts the next token, as decoders do, others predict masked tokens.
 
     Raises:
         MissingError: If weights outside the head are missing.

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from registry.errors import CseError
 from registry.resources import catalog
 from registry.resources.catalog import File, Source, entries, own_source
 from registry.resources.catalog.entries import Layout
@@ -81,10 +80,17 @@ HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pan
 
 
 @pytest.mark.process
-def test_importing_the_catalog_imports_nothing_heavy():
-    code = "import sys, registry.resources.catalog as c; c.entry('stsb'); print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import registry.resources.catalog as c; c.entry('stsb')", HEAVY),
+        ("import registry.resources.models", {"torch", "transformers"}),
+    ],
+)
+def test_resources_import_nothing_heavy(code, heavy):
+    code = f"import sys; {code}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not HEAVY & set(done.stdout.split())
+    assert not heavy & set(done.stdout.split())
 
 
 def test_unknown_names_are_answered_with_the_nearest():
@@ -114,9 +120,6 @@ def test_pairs_are_read_with_literal_quotes_and_their_subset(toy):
     ("row", "code"),
     [
         ("x\t1.0\tonly one sentence", "data.malformed_row"),
-        ("x\t1.0\ta\tb\tc", "data.malformed_row"),
-        ("", "data.malformed_row"),
-        ("x\tgood\ta\tb", "data.invalid_cell"),
         ("x\tnan\ta\tb", "data.invalid_cell"),
     ],
 )
@@ -129,13 +132,6 @@ def test_a_malformed_pair_is_reported_with_file_and_line(toy, row, code):
 def test_a_wrong_row_count_names_both_numbers_and_the_file(toy):
     path = pairs(toy, ["x\t1.0\ta\tb"], expected=7)
     with refuses("data.wrong_row_count", path, "1 rows", "7"):
-        catalog.read_pairs("toy", "dev")
-
-
-def test_a_header_without_the_column_names_those_it_has(toy):
-    path = pairs(toy, ["x\t1.0\ta\tb"])
-    path.write_text("subset\tscore\tfirst\tsecond\nx\t1\ta\tb\n")
-    with refuses("data.missing_column", "dev.tsv:1", "'sentence1'", "'first'"):
         catalog.read_pairs("toy", "dev")
 
 
@@ -196,9 +192,6 @@ def test_a_file_that_is_not_utf8_or_cut_off_is_told(tmp_path):
     with refuses("data.wrong_encoding", "t.txt:2"):
         list(lines(path))
     cut = tmp_path / "t.txt.gz"
-    cut.write_bytes(gzip.compress(b"a line\n" * 10_000)[:-20])
-    with refuses("data.damaged_file", cut):
-        list(lines(cut))
     changed = bytearray(gzip.compress("".join(f"line {i}\n" for i in range(10_000)).encode()))
     changed[2000:2100] = bytes(100)
     cut.write_bytes(changed)
@@ -209,11 +202,11 @@ def test_a_file_that_is_not_utf8_or_cut_off_is_told(tmp_path):
             own_source(tmp_path / name)
 
 
-@pytest.mark.parametrize("line", ["not json", "[1]", '{"other": 1}', '{"text": null}', '{"text": ["a"]}'])
-def test_a_bad_json_line_is_told_with_its_number(tmp_path, line):
+@pytest.mark.parametrize("cell", ["null", '["a"]'])
+def test_a_typed_cell_that_is_not_text_is_an_error(tmp_path, cell):
     path = tmp_path / "t.jsonl"
-    path.write_text('{"text": "fine"}\n' + line + "\n")
-    with pytest.raises(CseError, match=r"t\.jsonl:2: "):
+    path.write_text(f'{{"text": "fine"}}\n{{"text": {cell}}}\n')
+    with refuses("data.invalid_cell", "t.jsonl:2"):
         list(Source(("text",), (File(path),)).rows())
 
 

@@ -131,6 +131,13 @@ def test_a_wrong_number_of_rows_names_the_command(toy, network):
     assert texts() == ["a", "b"]
 
 
+def test_a_mirror_replaces_github(toy, network, monkeypatch):
+    toy("toy", WEB.replace("example.org", "raw.githubusercontent.com/me") + TRAIN + 'files.web = ["t.txt"]\n')
+    monkeypatch.setenv("CSE_GITHUB_MIRROR", "https://mirror.example/gh/")
+    network.publish("https://mirror.example/gh/me/abc/t.txt", b"a\nb\n")
+    assert texts() == ["a", "b"]
+
+
 def test_a_file_from_an_address_is_fetched_again_by_force(toy, network):
     toy("toy", WEB + TRAIN + 'files.web = ["folder/t.txt"]\n')
     network.publish("https://example.org/abc/folder/t.txt", b"a\nb\n")
@@ -173,18 +180,15 @@ def test_members_of_an_archive_are_found_by_their_path_end(toy, network, before)
     assert source.location(3).endswith("all.tar/" + f"{before}T/t.neg:1".removeprefix("./"))
 
 
-def test_an_archive_without_the_member_is_passed_over(toy, network):
+@pytest.mark.parametrize(
+    ("content", "code", "value"),
+    [(packed({"T/t.pos": b"a\n"}), "missing_dataset", "T/t.neg"), (b"no archive", "damaged_file", "all.tar")],
+    ids=["without the member", "no archive"],
+)
+def test_an_archive_without_the_rows_is_an_error(toy, network, content, code, value):
     toy("toy", ARCHIVE, kind="labeled", columns='["label", "text"]')
-    network.publish(f"toys/toy@{COMMIT}/all.tar", packed({"T/t.pos": b"a\n"}))
-    with refuses("data.missing_dataset", "T/t.neg"):
-        catalog.locate("toy", "train")
-    assert catalog.find("toy", "train") is None
-
-
-def test_an_archive_that_is_none_is_told(toy, network):
-    toy("toy", ARCHIVE, kind="labeled", columns='["label", "text"]')
-    network.publish(f"toys/toy@{COMMIT}/all.tar", b"no archive")
-    with refuses("data.damaged_file", "all.tar"):
+    network.publish(f"toys/toy@{COMMIT}/all.tar", content)
+    with refuses(f"data.{code}", value):
         catalog.locate("toy", "train")
 
 

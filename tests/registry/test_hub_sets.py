@@ -148,11 +148,9 @@ def test_without_a_card_names_of_files_say_it(cache):
     files = {"data/train-00000-of-00001.parquet": parquet(text=["a"]), "data/test-00000-of-00001.parquet": b"not here"}
     repository(cache, "me/plain", files, here=["data/train-00000-of-00001.parquet"])
     assert open_hub_set("hf:me/plain", "train")["text"][:] == ["a"]
-    state = HubSet.parse("hf:me/plain").state("test")
-    assert (state.commit, state.path, state.bytes) == (COMMIT, None, 8)
-    state = HubSet.parse("hf:me/plain").state("train")
-    assert state.path is not None
-    assert state.bytes == 0
+    assert HubSet.parse("hf:me/plain").state("test") == (None, 8)
+    path, size = HubSet.parse("hf:me/plain").state("train")
+    assert (path.name, size) == (COMMIT, 0)
 
 
 def test_several_configurations_without_a_default_are_listed(cache):
@@ -180,11 +178,9 @@ def test_repositories_without_text_are_rejected(cache, files, value):
 
 
 def test_what_is_not_known_without_the_network_is_not_guessed(cache):
-    state = HubSet.parse("hf:me/nowhere").state("train")
-    assert (state.commit, state.path, state.bytes) == (None, None, None)
+    assert HubSet.parse("hf:me/nowhere").state("train") == (None, None)
     repository(cache, "me/card", {"README.md": CARD, "small/dev.parquet": b"x"}, here=[])
-    state = HubSet.parse("hf:me/card").state("dev")
-    assert (state.commit, state.path, state.bytes) == (COMMIT, None, None)
+    assert HubSet.parse("hf:me/card").state("dev") == (None, None)
 
 
 @pytest.mark.usefixtures("described")

@@ -1,7 +1,6 @@
 import json
 import re
 import shutil
-import sys
 import tomllib
 from hashlib import sha256
 from pathlib import Path
@@ -37,10 +36,6 @@ def _no_models(monkeypatch):
 @pytest.fixture
 def offline(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-
-
-def test_a_directory_is_found(tmp_path):
-    assert locate(str(tiny_bert(tmp_path))) == tmp_path / "tiny"
 
 
 def test_a_relative_directory_becomes_absolute(tmp_path, monkeypatch):
@@ -153,45 +148,36 @@ def test_random_weights_need_no_checkpoint_and_follow_the_seed(tmp_path):
         load_model(str(folder))
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    folder = tiny_bert(tmp_path)
-    (folder / "model.safetensors").write_bytes(b"\0" * 40)
-    with refuses("models.invalid_weights", folder):
-        load_model(str(folder))
+DAMAGE = {
+    "wrong bytes": (load_model, "invalid_weights", lambda path: (path / "model.safetensors").write_bytes(b"\0" * 40)),
+    "another shape": (
+        load_model,
+        "invalid_weights",
+        lambda path: shutil.copy(tiny_bert(path, name="wide", width=32) / "model.safetensors", path),
+    ),
+    "no tokenizer": (load_tokenizer, "no_tokenizer", lambda path: (path / "tokenizer.json").unlink()),
+    "a damaged tokenizer": (
+        load_tokenizer, "invalid_tokenizer", lambda path: (path / "tokenizer.json").write_text("{"),
+    ),
+    "the tokenizer of another model": (
+        load_tokenizer, "wrong_tokenizer", lambda path: shutil.copy(PRETRAINED / "mini_en" / "tokenizer.json", path),
+    ),
+}  # fmt: skip
 
 
-def test_weights_of_another_shape_are_named(tmp_path):
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_model_is_named(tmp_path, damage):
+    load, code, apply = DAMAGE[damage]
     folder = tiny_bert(tmp_path)
-    shutil.copy(tiny_bert(tmp_path, name="wide", width=32) / "model.safetensors", folder)
-    with refuses("models.invalid_weights", folder):
-        load_model(str(folder))
+    apply(folder)
+    with refuses(f"models.{code}", folder):
+        load(str(folder))
 
 
 def test_an_unknown_architecture_is_named(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "abacus"}))
     with refuses("models.invalid_config", "abacus"):
         load_config(str(tmp_path))
-
-
-def test_a_missing_tokenizer_is_named(tmp_path):
-    folder = tiny_bert(tmp_path)
-    (folder / "tokenizer.json").unlink()
-    with refuses("models.no_tokenizer", folder):
-        load_tokenizer(str(folder))
-
-
-def test_a_damaged_tokenizer_is_named(tmp_path):
-    folder = tiny_bert(tmp_path)
-    (folder / "tokenizer.json").write_text("{")
-    with refuses("models.invalid_tokenizer", folder):
-        load_tokenizer(str(folder))
-
-
-def test_the_tokenizer_of_another_model_is_refused(tmp_path):
-    folder = tiny_bert(tmp_path)
-    shutil.copy(PRETRAINED / "mini_en" / "tokenizer.json", folder)
-    with refuses("models.wrong_tokenizer", "8192", "50"):
-        load_tokenizer(str(folder))
 
 
 def test_the_shipped_german_model_is_an_embedding_layer_only():
@@ -307,7 +293,8 @@ def test_what_is_not_here_has_a_size_and_a_license(offline, tmp_path, monkeypatc
     assert state.repository.id == "FacebookAI/roberta-base"
     assert model_state("mini_en").bytes == 0
     assert model_state("owner/unknown").bytes is None
-    assert model_state("./nowhere").repository is None
+    with refuses("models.no_model_directory", "./nowhere"):
+        model_state("./nowhere")
     assert find("roberta-base") is None
 
 
@@ -372,24 +359,3 @@ def test_translators_have_all_their_files(fake_hub):
     assert {file.name for file in marian.iterdir()} >= {"source.spm", "target.spm", "vocab.json", "pytorch_model.bin"}
     assert load_tokenizer("opus-mt-en-de")("A dog.")["input_ids"][-1] == 0
     assert "translation_en_to_de" in load_config("t5-base").task_specific_params
-
-
-@pytest.mark.process
-def test_importing_checkpoints_is_light(run_python):
-    out = run_python(
-        "import sys, registry.resources.models; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
-    )
-    assert out.strip() == "[]"
-
-
-@pytest.fixture
-def run_python():
-    import subprocess
-
-    root = Path(__file__).parents[2]
-
-    def run(code):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=root, check=True)
-        return done.stdout
-
-    return run

@@ -93,11 +93,6 @@ def test_without_a_score_column_scores_are_not_read(tmp_path):
     assert (pair.subset, pair.first, pair.second) == ("", "a", "b")
 
 
-def test_only_a_newline_ends_a_line(tmp_path):
-    path = written(tmp_path / "t.tsv", HEAD + "1\ta\u2028b\tc\x0cd\n2\te\x85\tf\n")
-    assert [(pair.first, pair.second) for pair in pair_file(path).pairs] == [("a\u2028b", "c\x0cd"), ("e\x85", "f")]
-
-
 def test_relative_paths_start_in_the_current_then_data_directory(tmp_path, monkeypatch):
     here, data = tmp_path / "here", tmp_path / "data"
     for folder in (here, data):

@@ -39,7 +39,6 @@ class SplitState:
 
     name: str
     split: str
-    license: str
     origin: Origin | None
     path: str = ""
     sources: tuple[str, ...] = ()
@@ -48,27 +47,20 @@ class SplitState:
 
 
 def state(name: str, split: str) -> SplitState:
-    """Return location and sources of a split. Sends no request. For a split made from others, see `roots`.
-
-    Raises:
-        UnknownNameError: If the data set or split does not exist.
-    """
+    """Return location and sources of a split. Sends no request. For a split made from others, see `roots`."""
     about, found = entry(name), find(name, split)
     copies = _copies(about, split)
     files = copies[0].names if copies else ()
     size = about.split(split).bytes.get(copies[0].key) if copies else None
     origin = None if found is None else found[0]
     where = "" if found is None or origin == "generated" else found[1].where
-    return SplitState(name, split, about.license, origin, where, tuple(c.remote.where for c in copies), files, size)
+    return SplitState(name, split, origin, where, tuple(copy.remote.where for copy in copies), files, size)
 
 
 def roots(name: str, split: str) -> list[tuple[str, str]]:
     """Return name and split of everything with separate files that a split consists of.
 
     That is the split itself, the splits that "all" joins, or the splits that it is generated from.
-
-    Raises:
-        UnknownNameError: If the data set or split does not exist.
     """
     about = entry(name)
     about.split(split)
@@ -96,8 +88,9 @@ def find(name: str, split: str) -> tuple[Origin, Source] | None:
         return ("generated", _generated(about, about.generator, split)) if here else None
     if (shipped := _shipped(about, split)) is not None:
         return "package", shipped
-    if (path := _local(about, split)) is not None:
-        return "CSE_DATA", _source(about, split, File(path, about.local, about.columns_of(split)))
+    folder, path = data_folder(), about.split(split).path
+    if folder is not None and path and (folder / path).is_file():
+        return "CSE_DATA", _source(about, split, File(folder / path, about.local, about.columns_of(split)))
     if _joins(about, split):
         every = [found for part in about.parts if (found := find(name, part))]
         origins = {origin for origin, _ in every}
@@ -120,10 +113,7 @@ def _chosen(cached: Sequence[Source | None]) -> Source | None:
 def fetch(name: str, split: str, *, force: bool = False) -> Source:
     """Return a split from the first source whose digest is that of the catalog, else from one with as many rows.
 
-    Args:
-        name: Data set.
-        split: Split of the data set.
-        force: Download existing files again.
+    With `force`, existing files are downloaded again.
 
     Raises:
         UnknownNameError: If the data set or split does not exist.
@@ -209,10 +199,12 @@ class _Copy:
             folder = hub.fetch(self.repository, self.names, force=force, repair=repair)
         else:
             folder = self.downloads
+            mirror = os.environ.get("CSE_GITHUB_MIRROR", _GITHUB).rstrip("/")
+            url = self.remote.url.replace(_GITHUB, mirror)
             for name in self.names:
                 target = folder / name
                 draft = target.with_name(f"{target.name}.new") if force else target
-                Download(_reached(self.remote.url) + name, draft, label=name, repair=repair).run()
+                Download(url + name, draft, label=name, repair=repair).run()
                 draft.replace(target)
         found = self._within(folder)
         if found is None:
@@ -249,12 +241,6 @@ class _Copy:
         return [] if member is None else [(archive, member)]
 
 
-def _reached(url: str) -> str:
-    """Return the address of a file, with $CSE_GITHUB_MIRROR instead of raw.githubusercontent.com."""
-    mirror = os.environ.get("CSE_GITHUB_MIRROR", _GITHUB)
-    return f"{mirror.rstrip('/')}/{url.removeprefix(f'{_GITHUB}/')}" if url.startswith(_GITHUB) else url
-
-
 def _copies(about: DatasetEntry, split: str) -> list[_Copy]:
     return [_Copy(about, split, key) for key in about.sources if key in about.split(split).files]
 
@@ -264,20 +250,13 @@ def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Sourc
     return Source(about.columns_of(split), tables, part.rows, part.sha256, about.kind, remedy)
 
 
-@dataclass(frozen=True)
-class _Making:
-    generator: Generated
-    split: str
-
-    def __call__(self, _columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
+def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
+    def make(_columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
         from registry import GENERATORS
 
-        return GENERATORS[self.generator.name].build(self.generator.params).rows(self.split)
+        return GENERATORS[generator.name].build(generator.params).rows(split)
 
-
-def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
-    rows = Rows(f"generator '{generator.name}'", _Making(generator, split), about.columns_of(split))
-    return _source(about, split, rows)
+    return _source(about, split, Rows(f"generator '{generator.name}'", make, about.columns_of(split)))
 
 
 def _joins(about: DatasetEntry, split: str) -> bool:
@@ -293,11 +272,6 @@ def _joined(about: DatasetEntry, parts: Sequence[Source]) -> Source:
 def _shipped(about: DatasetEntry, split: str) -> Source | None:
     file = about.split(split).shipped
     return _source(about, split, File(SHIPPED / file, Layout(), about.columns_of(split))) if file else None
-
-
-def _local(about: DatasetEntry, split: str) -> Path | None:
-    folder, path = data_folder(), about.split(split).path
-    return folder / path if folder is not None and path and (folder / path).is_file() else None
 
 
 def data_folder() -> Path | None:
@@ -323,7 +297,7 @@ def own_file(file: str) -> Path | None:
         folders = [] if found is None else found.submodule_search_locations or []
         return next((path for each in folders if paths.is_file(path := Path(each, inside))), None)
     path, folder = paths.expand_user(Path(file)), data_folder()
-    places = (path, *((folder / path,) if folder is not None else ()))
+    places = [path] if folder is None else [path, folder / path]
     return next((place.absolute() for place in places if paths.is_file(place)), None)
 
 

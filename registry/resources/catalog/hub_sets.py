@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import re
 import tempfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
-from registry.paths import make_folder
+from registry.paths import is_file, make_folder
 from registry.resources import hub
+from registry.resources.catalog.readers import lines
 
 _NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
 _OWN = {"name", "version", "data_dir", "data_files", "description"}
@@ -33,30 +35,12 @@ class HubFiles:
         builder: Builder of `datasets`.
         options: Settings of the builder from the repository's card.
         paths: Local files, or addresses for streaming.
-        columns: Names of the columns.
     """
 
     builder: str
     options: Mapping[str, Any]
     paths: tuple[Path | str, ...]
     columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class HubState:
-    """Whether a split is on this machine.
-
-    Args:
-        commit: Commit, or None if only the Hub knows it.
-        path: Snapshot with all files, or None.
-        bytes: Remaining download size, or None if only the Hub knows it.
-    """
-
-    name: str
-    split: str
-    commit: str | None
-    path: Path | None
-    bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -75,11 +59,7 @@ class HubSet:
 
     @staticmethod
     def parse(name: str) -> HubSet:
-        """Return the data set named `hf:owner/name:config@revision`.
-
-        Raises:
-            CseError: If the name has another form.
-        """
+        """Return the data set named `hf:owner/name:config@revision`."""
         found = _NAME.fullmatch(name)
         if found is None:
             raise CseError(
@@ -99,11 +79,7 @@ class HubSet:
         return hub.Repository("dataset", self.id, self.revision)
 
     def files(self, split: str, *, remote: bool = False) -> HubFiles:
-        """Return the files of a split.
-
-        Args:
-            split: Split of the configuration.
-            remote: Return addresses for streaming if the files are not in the cache.
+        """Return the files of a split. With `remote`, return addresses for streaming if they are not in the cache.
 
         Raises:
             UnknownNameError: If the repository, configuration or split does not exist.
@@ -120,17 +96,14 @@ class HubSet:
             paths = tuple(folder / name for name in names)
         return HubFiles(builder, options, paths, _columns(str(self), builder, tuple(paths[:1]), options))
 
-    def state(self, split: str) -> HubState:
-        """Return whether a split is on this machine. Sends no request."""
-        commit = hub.commit_of(self.repository)
-        unknown = HubState(str(self), split, commit, None, None)
-        if commit is None or not hub.listed(self.repository):
-            return unknown
-        if hub.missing_files(self.repository, ["README.md"]):  # its card defines the split
-            return unknown
+    def state(self, split: str) -> tuple[Path | None, int | None]:
+        """Return the snapshot with all files of a split, and the remaining download size if known. Sends no request."""
+        # Without the listing, or the card that defines the split, its files are unknown.
+        if not hub.listed(self.repository) or hub.missing_files(self.repository, ["README.md"]):
+            return None, None
         names = self._layout(split)[2]
         lacking = sum(file.size for file in hub.missing_files(self.repository, names))
-        return HubState(str(self), split, commit, hub.cached(self.repository, names), lacking)
+        return hub.cached(self.repository, names), lacking
 
     def _layout(self, split: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
         """Return builder, its options and the names of a split's files."""
@@ -160,11 +133,7 @@ class HubSet:
 
 
 def open_hub_set(name: str, split: str) -> Any:
-    """Return a split as a `datasets.Dataset`, and download it if it is not in the cache.
-
-    Args:
-        name: `hf:owner/name[:config][@revision]`.
-        split: Split of the configuration.
+    """Return a split of `hf:owner/name[:config][@revision]` as a `datasets.Dataset`, downloaded if necessary.
 
     Raises:
         UnknownNameError: If the repository, configuration or split does not exist.
@@ -252,26 +221,41 @@ def _columns(name: str, builder: str, paths: tuple[Path | str, ...], options: Ma
 
 
 def _load(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any], **how: Any) -> Any:
-    """Return the rows of files, read with a builder of `datasets`."""
+    files = {"train": [str(path) for path in paths]}
+    datasets = quiet_datasets()
+    return read_guarded(name, lambda: datasets.load_dataset(builder, data_files=files, split="train", **how, **options))
+
+
+def read_guarded(path: Path | str, act: Callable[[], Any]) -> Any:
+    """Return the result of `act`, which reads a file or a data set with `datasets`. None at the end of a file.
+
+    Raises:
+        CseError: If the file cannot be read.
+        MissingError: If the Hub does not respond.
+    """
     import httpx2
     import pyarrow as pa
+    from datasets.exceptions import DatasetsError
 
-    datasets = quiet_datasets()
-    files = {"train": [str(path) for path in paths]}
     try:
-        return datasets.load_dataset(builder, data_files=files, split="train", **how, **options)
-    except httpx2.HTTPError as error:  # of a stream; not an OSError
+        return act()
+    except CseError:
+        raise
+    except httpx2.HTTPError as error:  # not an OSError
         raise MissingError(
-            f"cannot stream data set '{name}' from the Hub: {error}",
-            "check the connection",
+            f"cannot read '{path}' from the Hub: {error}",
+            "check the connection, and run the command again",
             code="hub.unreachable",
         ) from error
-    except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+    except StopIteration:  # raised by the json builder if the file is empty
+        return None
+    except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException, DatasetsError) as error:
+        if isinstance(error, UnicodeDecodeError) and is_file(Path(path)):
+            for _ in lines(Path(path)):  # raises an error with the line
+                pass
         reason = " ".join(str(error.__cause__ or error).split())
         raise CseError(
-            f"cannot read data set '{name}': {reason}",
-            "download it again, or use another data set",
-            code="data.unreadable_file",
+            f"cannot read '{path}': {reason}", "create or download the file again", code="data.unreadable_file"
         ) from error
 
 

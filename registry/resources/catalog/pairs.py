@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from registry.errors import CseError, suggestion
 from registry.paths import expand_user, is_dir
@@ -17,9 +17,6 @@ from registry.resources.catalog.entries import PAIR_COLUMNS, entry
 from registry.resources.catalog.find import data_folder, locate, own_file, require_own_file
 from registry.resources.catalog.readers import FORMATS, Column, File, Rows, Table, names_a_file, shown
 from registry.resources.catalog.sources import Record
-
-if TYPE_CHECKING:
-    import datasets
 
 HUB = "hf:"
 """Prefix of data sets of the Hub."""
@@ -61,12 +58,7 @@ def read_pairs(name: str, split: str) -> list[Pair]:
 
 
 def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
-    """Yield the rows of a split, column → cell.
-
-    Raises:
-        CseError: If a row is malformed or, after the last one, if rows are missing.
-        MissingError: If the data set cannot be downloaded.
-    """
+    """Yield the rows of a split, column → cell. A wrong number of rows is an error after the last one."""
     source, rows = locate(name, split), 0
     for row in source.rows():
         rows += 1
@@ -111,11 +103,7 @@ class PairFile:
         return self._read[0]
 
     def scored(self) -> list[Pair]:
-        """Return the pairs, if their scores can be correlated.
-
-        Raises:
-            CseError: As `pairs`, or if a subset has only one pair or only one score.
-        """
+        """Return the pairs. Raise `CseError` if a subset has no correlation: only one pair, or only one score."""
         pairs, places = self._read
         subsets: dict[str, list[float]] = {}
         for pair in pairs:
@@ -158,9 +146,9 @@ def require_one(owner: str, dataset: str | None, file: str | None) -> None:
 
 
 def _hub_rows(name: str, split: str) -> Table:
-    from registry.resources.catalog.hub_sets import open_hub_set  # type: ignore[import-not-found,unused-ignore]
+    from registry.resources.catalog.hub_sets import open_hub_set
 
-    opened: datasets.Dataset = open_hub_set(name, split)
+    opened = open_hub_set(name, split)
     return Rows(f"{name}, split '{split}'", opened.select_columns, opened.column_names, typed=True)
 
 

@@ -34,12 +34,7 @@ _JSONL = 'write one object per line, such as {"score": 4.5, "sentence1": "…", 
 
 
 class Column(NamedTuple):
-    """A column to read.
-
-    Args:
-        parameter: Parameter of the recipe that names it. Empty for columns of the catalog.
-        name: Name in the table.
-    """
+    """A column of a table. `parameter` of the recipe names it, and is empty for columns of the catalog."""
 
     parameter: str
     name: str
@@ -146,9 +141,7 @@ class Rows:
     """Rows without a file: from a generator, or from a data set of the Hub.
 
     Args:
-        where: Name for messages.
         make: Function of the required columns that returns the rows as column → cell.
-        columns: Names of all columns.
         typed: Whether cells have types.
     """
 
@@ -163,11 +156,7 @@ class Rows:
         return f"{self.where}: row {number}"
 
     def read(self, columns: Sequence[Column]) -> Numbered:
-        """Yield the number and the requested cells of each row.
-
-        Raises:
-            CseError: If a column is missing.
-        """
+        """Yield the number and the requested cells of each row."""
         for column in columns:
             if column.name not in self.columns:
                 _no_column(self.where, self.columns, column, "column")
@@ -185,11 +174,7 @@ Table = File | Rows
 
 
 def file_format(path: Path) -> str:
-    """Return the suffix of a file without `.gz`.
-
-    Raises:
-        CseError: If there is no reader for it.
-    """
+    """Return the suffix of a file without `.gz`. Raise `CseError` if there is no reader for it."""
     if not names_a_file(path.name):
         raise CseError(
             f"{path}: the suffix of '{path.name}' is not a supported format",
@@ -247,11 +232,7 @@ def _opened(path: Path, member: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 @lru_cache(maxsize=64)
 def member_of(archive: Path, ending: str) -> str | None:
-    """Return the member of an archive with this end of its path, the shortest of several, or None.
-
-    Raises:
-        CseError: If the archive is not readable.
-    """
+    """Return the member of an archive with this end of its path, the shortest of several, or None."""
     try:
         with tarfile.open(archive) as tar:
             names = [member.name for member in tar if member.isfile()]

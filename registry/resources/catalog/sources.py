@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -34,7 +34,6 @@ class Source:
     """Rows of a split as text cells. They can be read repeatedly.
 
     Args:
-        columns: Names of the columns.
         tables: Tables with the rows, in order.
         expected: Number of rows in the catalog.
         sha256: Digest in the catalog.
@@ -127,11 +126,7 @@ class Source:
         return rows, digest.hexdigest()
 
     def check(self, rows: int) -> int:
-        """Return `rows` if it is the number in the catalog.
-
-        Raises:
-            CseError: If it is another number.
-        """
+        """Return `rows`. Raise `CseError` if the catalog has another number."""
         if self.expected is not None and rows != self.expected:
             raise CseError(
                 f"{self.where}: {rows} rows instead of {self.expected}", self.remedy, code="data.wrong_row_count"
@@ -140,7 +135,13 @@ class Source:
 
     def require(self, columns: Sequence[str]) -> None:
         """Raise `UnknownNameError` if a column is missing."""
-        require_columns(self.where, self.columns, columns)
+        for column in columns:
+            if column not in self.columns:
+                raise UnknownNameError(
+                    f"{self.where}: no column '{column}'.{suggestion(column, self.columns)}",
+                    f"use one of its columns: {', '.join(self.columns)}",
+                    code="data.missing_column",
+                )
 
 
 def _as_text(record: Record, columns: Sequence[str]) -> tuple[str, ...]:
@@ -169,14 +170,3 @@ def own_source(path: Path) -> Source:
     """
     file = File(path)
     return Source(file.header(), (file,))
-
-
-def require_columns(where: str, there: Collection[str], wanted: Sequence[str]) -> None:
-    """Raise `UnknownNameError` if a column is missing."""
-    for column in wanted:
-        if column not in there:
-            raise UnknownNameError(
-                f"{where}: no column '{column}'.{suggestion(column, there)}",
-                f"use one of its columns: {', '.join(there)}",
-                code="data.missing_column",
-            )

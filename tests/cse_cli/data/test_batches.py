@@ -7,7 +7,7 @@ from cse_cli.data.batches import Batches, ViewPlan, random_order
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.types import Augmenter
-from tests.cse_cli.data.vocabularies import Words
+from tests.cse_cli.data.vocabularies import Shuffles, Words
 from tests.support.errors import refuses
 
 ROWS = 23
@@ -19,13 +19,6 @@ def text(tmp_path):
     rows = "".join(f"sentence s{i}\tsatz d{i} x\n" for i in range(ROWS))
     path.write_text("text\ttranslation\n" + rows)
     return open_text(Data(file=str(path)), {"text", "translation"})
-
-
-class Shuffles(Augmenter):
-    """Changes text by chance."""
-
-    def on_text(self, samples, rng):
-        return [replace(s, text=f"{s.text} r{rng.randrange(10**6)}") for s in samples]
 
 
 class OnEmbeddings(Augmenter):

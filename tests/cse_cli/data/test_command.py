@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from cse_cli import app as cli
-from cse_cli.data import command
 from cse_cli.data.translate import BLOCK
 from registry.resources import catalog, hub
 from tests.cse_cli.data.seq2seq import tiny_t5
@@ -240,11 +239,6 @@ def test_ctrl_c_ends_everything_soon_and_keeps_what_is_done(tmp_path, cse, long_
     assert gone(children)
     assert stored() >= before > 0
     _finish(cse, call, stored(), rows)
-
-
-def test_every_command_has_an_example():
-    for text in (command.LIST_EPILOG, command.CHECK_EPILOG, command.TRANSLATE_EPILOG):
-        assert text.startswith("Examples:  cse data ")
 
 
 def test_files_of_python_packages_are_left_out_and_told(cse, tmp_path, monkeypatch):

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from itertools import islice
 
 import pyarrow as pa
@@ -12,8 +11,7 @@ from cse_cli.data.batches import ViewPlan
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
-from registry.types import Augmenter
-from tests.cse_cli.data.vocabularies import Words
+from tests.cse_cli.data.vocabularies import Shuffles, Words
 from tests.support.errors import refuses
 
 SIZES = (7, 30, 1, 22, 14)
@@ -36,13 +34,6 @@ def shards(folder, sizes=SIZES, kind="parquet"):
             path.write_text("".join(f"{line}\n" for line in [*text, ""]))
         row += size
     return str(folder / f"*.{kind}")
-
-
-class Shuffles(Augmenter):
-    """Changes text by chance."""
-
-    def on_text(self, samples, rng):
-        return [replace(s, text=f"{s.text} r{rng.randrange(10**6)}") for s in samples]
 
 
 def stream(file, batch_size=4, seed=0, buffer=10, columns=("text",), plan=None, **more):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -84,45 +85,36 @@ def test_equal_sentences_and_full_shards_are_reused(path, tmp_path):
     assert words.asked == 6
 
 
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+DAMAGE = {
+    "an empty file": (".arrow", lambda file: file.write_bytes(b"")),
+    "another file": (".arrow", lambda file: file.write_bytes(b"ARROW1 and then nothing")),
+    "a short file": (".arrow", lambda file: file.write_bytes(file.read_bytes()[:-30])),
+    "a flipped bit": (".arrow", flip),
+    "a flipped bit in the note": (".json", flip),
+    "no note": (".json", Path.unlink),
+}
+
+
 @pytest.mark.usefixtures("shards_of_two")
-@pytest.mark.parametrize("damage", [b"", b"ARROW1 and then nothing", None, 0.9])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_only_a_damaged_shard_is_created_again(text, home, damage):
+    suffix, apply = DAMAGE[damage]
     text.tokens("text", Words(), 5)
-    second = next((home / "cache" / "tokens").rglob("00001-2.arrow"))
-    whole = second.read_bytes()
-    cut = whole[:-30] if damage is None else whole[: int(len(whole) * damage)] if isinstance(damage, float) else damage
-    second.write_bytes(cut)
+    file = next((home / "cache" / "tokens").rglob(f"00001-2{suffix}"))
+    whole = file.read_bytes()
+    apply(file)
     words = Words()
     with pytest.warns(UserWarning, match=r"00001-2\.arrow is damaged and is created again") as told:
         column = text.tokens("text", words, 5)
     assert (len(told), words.asked) == (1, 2)
     assert column.take(range(5)) == Words().ids(LINES, 5)
-
-
-@pytest.mark.usefixtures("shards_of_two")
-@pytest.mark.parametrize("suffix", [".arrow", ".json"])
-def test_a_flipped_bit_in_a_shard_or_its_note_is_found(text, home, suffix):
-    text.tokens("text", Words(), 5)
-    (first,) = (home / "cache" / "tokens").rglob(f"00000-2{suffix}")
-    whole = first.read_bytes()
-    for at in range(0, len(whole), max(1, len(whole) // 12)):
-        first.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        words = Words()
-        with pytest.warns(UserWarning, match=r"00000-2\.arrow is damaged") as told:
-            column = text.tokens("text", words, 5)
-        assert (len(told), words.asked) == (1, 2)
-        assert column.take(range(5)) == Words().ids(LINES, 5)
-        assert first.read_bytes() == whole
-
-
-def test_a_shard_without_its_note_is_created_again(text, home):
-    text.tokens("text", Words(), 5)
-    (note,) = (home / "cache" / "tokens").rglob("*.json")
-    note.unlink()
-    with pytest.warns(UserWarning, match="is damaged and is created again") as warned:
-        assert text.tokens("text", Words(), 5).take(range(5)) == Words().ids(LINES, 5)
-    assert len(warned) == 1
-    assert note.exists()
+    assert file.read_bytes() == whole
 
 
 @pytest.mark.usefixtures("shards_of_two")
@@ -149,13 +141,6 @@ def test_the_draft_of_a_killed_process_is_replaced(text, home):
     text.tokens("text", Words(), 5)
     names = sorted(path.name for path in whole.parent.iterdir() if path.suffix != ".lock")
     assert names == ["00000-5.arrow", "00000-5.json"]
-
-
-def test_a_cache_that_cannot_be_written_is_an_error(text, home):
-    (home / "cache").mkdir(parents=True, exist_ok=True)
-    (home / "cache" / "tokens").write_text("a file where a folder should be")
-    with refuses("data.cache_not_writable", home / "cache" / "tokens"):
-        text.tokens("text", Words(), 5)
 
 
 def test_a_full_disk_is_an_error_and_leaves_no_partial_file(tmp_path, home):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 import zlib
+from dataclasses import replace
 
 import torch
 
 from registry.tokens import Pieces, Tokens
+from registry.types import Augmenter
 
 
 class Words:
@@ -51,3 +53,10 @@ class Stuck(Words):
         if "stuck" in texts:
             time.sleep(600)
         return super().ids(texts, max_length)
+
+
+class Shuffles(Augmenter):
+    """Changes text by chance."""
+
+    def on_text(self, samples, rng):
+        return [replace(s, text=f"{s.text} r{rng.randrange(10**6)}") for s in samples]
