@@ -49,11 +49,7 @@ _EXIT_SECONDS = 60.0
 
 
 def run_jobs(request: RunRequest) -> int:
-    """Run the jobs of a request, or print what would run, and return the exit code.
-
-    Raises:
-        CseError: If the request is not valid, or its only job failed.
-    """
+    """Run the jobs of a request, or print what would run, and return the exit code."""
     jobs = request.jobs()
     placement = choose_placement(jobs, request)
     if request.dry_run:
@@ -99,10 +95,6 @@ def _execute(
 
     A run that fails does not stop the others. Parallel runs begin with the longest, so that the last ones end at about
     the same time.
-
-    Raises:
-        TrackingError: If the state directory cannot be written.
-        DiskError: If the disk is full.
     """
     if not labels:
         return {}, 0
@@ -250,11 +242,7 @@ def _prints(error: CseError, here: ProcessRank) -> bool:
 
 
 def run_studies(request: RunRequest) -> int:
-    """Run studies one after the other, or print what would run, and return the exit code.
-
-    Raises:
-        CseError: If a study is not valid, or an option cannot be combined with studies.
-    """
+    """Run studies one after the other, or print what would run, and return the exit code."""
     recipes = [name for name in request.recipes if find_study(name) is None]
     if recipes:
         raise CseError(

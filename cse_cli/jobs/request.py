@@ -70,11 +70,7 @@ class RunRequest:
         return overrides + [word for key in self.unset for word in ("--unset", key)]
 
     def jobs(self) -> list[Job]:
-        """Return one job per recipe and seed.
-
-        Raises:
-            CseError: If there is nothing to run, options exclude each other, or a recipe is not valid.
-        """
+        """Return one job per recipe and seed."""
         if self.resume is not None:
             return [self.labeled(self._resumed(find_run(self.resume)), several=False)]
         if not self.recipes:
@@ -91,20 +87,13 @@ class RunRequest:
         Args:
             job: Job to label.
             several: Whether there are several jobs, so that the requested name is only a prefix.
-
-        Raises:
-            CseError: If a tag is not valid.
         """
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
         labels = {**job.tags, **parse_tags(self.tags)}
         return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)
 
     def seed_list(self) -> list[int]:
-        """Return the requested seeds, or an empty list for the recipe's own.
-
-        Raises:
-            CseError: If they are not valid, or both options are set.
-        """
+        """Return the requested seeds, or an empty list for the recipe's own."""
         if self.seed is not None and self.seeds is not None:
             raise CseError(
                 "--seed cannot be combined with --seeds",
@@ -141,11 +130,7 @@ class RunRequest:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds of `--seeds`: a number of seeds from 0, or a list with commas.
-
-    Raises:
-        CseError: If they are not different seeds.
-    """
+    """Return the seeds of `--seeds`: a number of seeds from 0, or a list with commas."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -162,11 +147,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_tags(texts: Sequence[str]) -> dict[str, str]:
-    """Return the tags of `key=value` strings.
-
-    Raises:
-        CseError: If one has no value, or a key that is not valid or is set by `cse` or MLflow.
-    """
+    """Return the tags of `key=value` strings."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))

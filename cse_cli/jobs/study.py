@@ -110,9 +110,6 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     Args:
         name: Name or path of the study.
         request: Options of the command. Overrides apply to every cell, and seeds replace those of the study.
-
-    Raises:
-        CseError: If the study or one of its recipes is not valid.
     """
     study = load_study(name)
     made = cells(study, request.overrides, request.unset)
@@ -131,11 +128,7 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
 
 
 def _check_names(one: Cell, other: Cell) -> None:
-    """Refuse two cells that differ only in model directories with the same name, because they have the same hash.
-
-    Raises:
-        CseError: If they do.
-    """
+    """Refuse two cells that differ only in model directories with the same name, because they have the same hash."""
     if one is other:
         return
     ignored = dict.fromkeys([*PROSE, "train", "data"])

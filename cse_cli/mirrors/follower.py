@@ -45,11 +45,7 @@ class Follower:
 
 
 def follow(about: About) -> Follower:
-    """Send a run to the mirrors in `CSE_MIRRORS` while it runs.
-
-    Raises:
-        UnknownNameError: If a mirror does not exist.
-    """
+    """Send a run to the mirrors in `CSE_MIRRORS` while it runs."""
     return Follower(about, configured())
 
 

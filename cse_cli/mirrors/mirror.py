@@ -135,11 +135,7 @@ def state_file(run_id: str, name: str) -> Path:
 
 
 def configured() -> list[str]:
-    """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow".
-
-    Raises:
-        UnknownNameError: If a mirror does not exist.
-    """
+    """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow"."""
     names = [name.strip() for name in os.environ.get(VARIABLE, "mlflow").split(",")]
     selected = [name for name in dict.fromkeys(names) if name not in ("", "none")]
     for name in selected:
@@ -148,11 +144,7 @@ def configured() -> list[str]:
 
 
 def load(name: str) -> type[Mirror]:
-    """Return the class of a mirror.
-
-    Raises:
-        CseError: If it does not exist, or if its package cannot be imported.
-    """
+    """Return the class of a mirror."""
     found = _entry(name)
     try:
         if not isinstance(found, str):

@@ -59,11 +59,7 @@ class Store:
     is_remote: bool = False
 
     def experiment(self, name: str) -> str:
-        """Return the ID of an experiment, and create it if it does not exist.
-
-        Raises:
-            GoneError: If it was deleted.
-        """
+        """Return the ID of an experiment, and create it if it does not exist."""
         found = self.client.get_experiment_by_name(name)
         if found is None:
             artifacts = None if self.is_remote else location.artifacts().as_uri()
@@ -85,11 +81,7 @@ class Store:
 
 
 def open_store(address: str | None = None) -> Store:
-    """Open the tracking store. Create its database if it is the one in the state directory.
-
-    Raises:
-        TrackingError: If the store does not respond or cannot be used.
-    """
+    """Open the tracking store. Create its database if it is the one in the state directory."""
     address = address or location.uri()
     try:
         return _open_own(address) if location.is_own(address) else _open(address)

@@ -32,11 +32,7 @@ _STOP_SECONDS = 10.0
 
 
 def free_port(requested: int | None) -> int:
-    """Return the requested port if it is free, or the first free one from 5000 up for None.
-
-    Raises:
-        TrackingError: If it is in use.
-    """
+    """Return the requested port if it is free, or the first free one from 5000 up for None."""
     candidates = range(FIRST_PORT, FIRST_PORT + _PORTS) if requested is None else [requested]
     for port in candidates:
         if _is_free(port):
@@ -60,9 +56,6 @@ def serve(page: str, requested: int | None, no_browser: bool) -> None:
         page: Path of the page to open.
         requested: Port, or None for a free one.
         no_browser: Whether to print the address only.
-
-    Raises:
-        TrackingError: If the server does not start, or exits.
     """
     log = home() / "ui.log"
     environment = {

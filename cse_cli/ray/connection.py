@@ -53,9 +53,6 @@ class LocalCluster:
 
     Args:
         cpus: Number of CPU slots of each node.
-
-    Raises:
-        MissingError: If it did not start.
     """
 
     def __init__(self, cpus: int) -> None:

@@ -128,11 +128,7 @@ class RayExecutor(PoolExecutor):
         return Setting(__version__, passed_on, threads, Path.cwd(), self._marker, self._processes)
 
     def _check_nodes(self) -> None:
-        """Check whether every node can execute runs.
-
-        Raises:
-            CseError: If one cannot.
-        """
+        """Check whether every node can execute runs."""
         from cse_cli.ray.relay import check_node
 
         check = self._ray.remote(check_node)

@@ -27,11 +27,7 @@ _CURVE_WIDTH = 40
 
 
 def show_details(run_id: str, *, json_: bool = False) -> None:
-    """Print all recorded facts of a run as text or as one JSON document.
-
-    Raises:
-        CseError: If its `run.toml` cannot be read.
-    """
+    """Print all recorded facts of a run as text or as one JSON document."""
     run = read_run(run_id)
     document = _document(run)
     if json_:

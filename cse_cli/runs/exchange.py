@@ -46,9 +46,6 @@ def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[
     Args:
         names: ID prefixes or names of runs, which are exported with their child runs.
         studies: Names of studies. Without names and studies, all finished runs are exported.
-
-    Raises:
-        CseError: If a run or study does not exist, or no run is finished.
     """
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
@@ -78,11 +75,7 @@ def _of_study(study: str, known: Sequence[RecordedRun]) -> list[RecordedRun]:
 
 
 def export_runs(found: Sequence[RecordedRun], file: Path) -> int:
-    """Write finished runs to an archive, and return its size in bytes.
-
-    Raises:
-        CseError: If the file exists and is not such an archive.
-    """
+    """Write finished runs to an archive, and return its size in bytes."""
     if file.exists():
         with _opened(file):  # only an archive of runs is replaced
             pass
@@ -111,9 +104,6 @@ def import_runs(file: Path) -> tuple[int, int]:
     """Import the runs of an archive, and return the number of new runs and of runs that already exist.
 
     Each run is imported completely or not at all.
-
-    Raises:
-        CseError: If the file is not an archive of runs, contains unexpected files, or is damaged.
     """
     with _opened(file) as archive:
         members = _members(archive, file)

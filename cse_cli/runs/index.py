@@ -193,11 +193,7 @@ def finished_results() -> list[Result]:
 
 
 def read_run(run_id: str) -> RecordedRun:
-    """Return one run, by its whole ID.
-
-    Raises:
-        CseError: If its `run.toml` cannot be read.
-    """
+    """Return one run, by its whole ID."""
     about, history = read_about(run_id), read_history(folder_of(run_id), without=("metrics", "system"))
     end, last = history.end, history.starts[-1].data if history.starts else {}
     has_result = end is not None and end.kind == "finished" and not about.summary
@@ -232,11 +228,7 @@ def result_of(run_id: str) -> Result | None:
 
 
 def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) -> RecordedRun:
-    """Return the run with this ID prefix or name.
-
-    Raises:
-        UnknownNameError: If no run or several runs match.
-    """
+    """Return the run with this ID prefix or name."""
     known = list(all_runs() if among is None else among)
     matching = [run for run in known if run.run_id.startswith(prefix_or_name.lower())]
     matching = matching or [run for run in known if run.name == prefix_or_name]

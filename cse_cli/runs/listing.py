@@ -44,11 +44,7 @@ class RunQuery:
         return not (self.recipe or self.status or self.tags or self.experiment or self.since)
 
     def runs(self) -> list[RecordedRun]:
-        """Return the runs that match, in order.
-
-        Raises:
-            CseError: If the value of an option is invalid.
-        """
+        """Return the runs that match, in order."""
         matches = self._condition()
         return sorted(filter(matches, all_runs()), key=_key(self.sort))[: self.limit]
 
@@ -81,11 +77,7 @@ class RunQuery:
 
 
 def check_order(name: str) -> Order:
-    """Return the order that `--sort` names.
-
-    Raises:
-        UnknownNameError: If the order does not exist.
-    """
+    """Return the order that `--sort` names."""
     orders = get_args(Order)
     if name not in orders:
         raise UnknownNameError(
@@ -97,11 +89,7 @@ def check_order(name: str) -> Order:
 
 
 def parse_since(text: str) -> datetime:
-    """Return the time of "2026-11-21", "2026-11-21 14:00", or "2d" and "3h" (ago).
-
-    Raises:
-        CseError: If the string is not a date, a time or a duration.
-    """
+    """Return the time of "2026-11-21", "2026-11-21 14:00", or "2d" and "3h" (ago)."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:

@@ -45,11 +45,7 @@ class RunLog:
             self._screen.end(error)
 
     def observe(self, event: Event) -> None:
-        """Forward an event. After a step, end the run if that was requested.
-
-        Raises:
-            StopRequested: If `cse runs stop` requested it.
-        """
+        """Forward an event. After a step, end the run if that was requested."""
         if isinstance(event, Started) and self._speaks:
             self._screen = _LogScreen(event.run)
             self._observers.insert(0, self._screen)
@@ -87,11 +83,7 @@ class _LogScreen(Screen):
         self._looked = 0.0
 
     def check_request(self) -> None:
-        """Check once per second for a request to stop.
-
-        Raises:
-            StopRequested: If it exists.
-        """
+        """Check once per second for a request to stop."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
             self._looked = now

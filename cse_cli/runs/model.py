@@ -33,9 +33,6 @@ def checked_model_of_run(run: str) -> str | None:
 
     Args:
         run: ID prefix of a run, or the directory of a model. A model without digests is not checked.
-
-    Raises:
-        CseError: If a file changed or is missing.
     """
     found = model_of_run(run)
     notes = Path(found or run).absolute().parent / MODEL_DIGESTS

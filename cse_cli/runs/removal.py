@@ -29,12 +29,7 @@ def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) ->
 
 
 def find_removable(names: Sequence[str]) -> list[RecordedRun]:
-    """Return the runs with these ID prefixes or names, and their child runs.
-
-    Raises:
-        UnknownNameError: If no run or several runs match a name.
-        CseError: If one of them is running.
-    """
+    """Return the runs with these ID prefixes or names, and their child runs."""
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
     for run in found:

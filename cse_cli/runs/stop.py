@@ -53,12 +53,7 @@ def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_S
 
 
 def print_log(name: str, *, follow: bool = False) -> None:
-    """Print the log of a run, with `follow` until the run ends.
-
-    Raises:
-        UnknownNameError: If no run or several runs match.
-        MissingError: If the run has no log.
-    """
+    """Print the log of a run, with `follow` until the run ends."""
     run = find_run(name)
     file = log_of(run.run_id)
     if not file.exists():
