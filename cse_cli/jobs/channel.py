@@ -53,7 +53,6 @@ class RemoteObserver:
     """Observer that sends the events of a run to another process and ends the run if the reply is an exception.
 
     Args:
-        send: Sends an event.
         on_start: Receives the run in this process before its first step.
     """
 

@@ -143,7 +143,6 @@ class Submission:
     Args:
         job: Job to run. After its process died it resumes its run.
         run_id: ID of the run, once it has started.
-        deaths: Number of processes that died.
         last_event_at: Time of the last event on the clock `time.monotonic`.
     """
 
@@ -198,7 +197,6 @@ class PoolExecutor(Executor):
         """Queue a job again from its last checkpoint after its process died, or fail it after `MOST_RETRIES`.
 
         Args:
-            submission: Job whose process died.
             reason: End of the process, such as "was killed by SIGKILL".
         """
         run_id = submission.run_id

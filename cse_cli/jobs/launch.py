@@ -139,8 +139,6 @@ def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = No
     """Download what recipes need, before the first run starts.
 
     Args:
-        recipes: Recipes of all runs.
-        screen: Screen for the progress.
         resume: ID of the run to resume, which uses the commits of its first start.
 
     Raises:

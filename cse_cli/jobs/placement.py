@@ -76,7 +76,6 @@ def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
     """Return where jobs run: a single run on all CUDA devices, several runs on one device each.
 
     Args:
-        jobs: Jobs in their order.
         request: Options of the command. `processes`, `workers` and `cluster` take precedence.
     """
     device, processes, workers = request.device, request.processes, request.workers

@@ -21,28 +21,7 @@ RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Options of `cse run`.
-
-    Args:
-        recipes: Files or names of recipes or studies.
-        overrides: `dotted.key=value` strings.
-        unset: Dotted keys to remove.
-        seed: One seed instead of the recipe's own.
-        seeds: Number of seeds, or a list with commas.
-        resume: ID of the run to resume, or a unique prefix of it.
-        workers: Number of parallel runs. Default: one per CUDA device.
-        processes: Number of processes that share each run. Default: one per CUDA device.
-        cluster: Address of a cluster, such as "auto" or "local-cluster", or None for this machine.
-        stall_timeout: Seconds without an event after which a run is restarted.
-        dry_run: Whether to print what would run.
-        as_json: Whether to print one JSON document.
-        quiet: Whether to print only results and errors.
-        name: Display name of the run, or a prefix for the names of several runs.
-        tags: `key=value` strings.
-        group: Group in which runs are recorded, which is the experiment in MLflow.
-        again: Whether to repeat finished runs.
-        accept_changed: Whether a finished run with other code counts as a run of the same experiment.
-    """
+    """Options of `cse run`, as its help describes them."""
 
     recipes: Sequence[str] = ()
     overrides: Sequence[str | Override] = ()
@@ -85,7 +64,6 @@ class RunRequest:
         """Return a job with the requested name, tags and group.
 
         Args:
-            job: Job to label.
             several: Whether there are several jobs, so that the requested name is only a prefix.
         """
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name

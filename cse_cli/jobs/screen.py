@@ -20,7 +20,6 @@ class RunsScreen(Screen):
 
     Args:
         several: Whether to print a line when a run starts and when it ends.
-        quiet: Whether to print only errors.
     """
 
     def __init__(self, *, several: bool, quiet: bool = False) -> None:
@@ -79,12 +78,7 @@ class RunsScreen(Screen):
 
 
 class RunLines(Screen):
-    """Lines of one of several parallel runs, which begin with the name of the run.
-
-    Args:
-        name: Name of the run.
-        console: Console of all runs.
-    """
+    """Lines of one of several parallel runs, which begin with the name of the run."""
 
     def __init__(self, name: str, console: Console) -> None:
         super().__init__(console)
@@ -115,8 +109,6 @@ def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
     """Return the scores and duration of a run in one line.
 
     Args:
-        label: Beginning of the line.
-        result: Result of the run.
         seconds_left: Estimated time of the other runs. Omitted if 0.
     """
     scores = [f"{one.name} {one.score:.2f}{_describe_gain(one.gain)}" for one in headlines(result)]

@@ -31,7 +31,6 @@ class StudyRun:
 
     Args:
         cell: First cell that the run fills. Other cells may have the same recipe.
-        task: Run to execute.
     """
 
     cell: Cell
@@ -95,7 +94,6 @@ class StudyOutcome:
     Args:
         results: Finished results by hash of the settings, in the order of seeds.
         ran: Number of runs that this command executed.
-        failures: Failed runs with their errors.
     """
 
     plan: StudyPlan
@@ -108,7 +106,6 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     """Read a study and its recipes, and find the finished runs.
 
     Args:
-        name: Name or path of the study.
         request: Options of the command. Overrides apply to every cell, and seeds replace those of the study.
     """
     study = load_study(name)

@@ -34,7 +34,6 @@ class Task:
     """Run to execute.
 
     Args:
-        job: Job of the run.
         known: Identity of its experiment, as far as it is known on this machine.
         accept_changed: Whether a run with other code counts as this run.
     """
@@ -104,8 +103,6 @@ def run_tasks(
     """Execute tasks and yield the result or error of each. No task is executed twice.
 
     Args:
-        tasks: Tasks in the order in which they start.
-        executor: Executor of the runs.
         begin: Called when a run starts. Returns its observer.
         wait_for: Called once for each task of another process, when no other task is left.
 

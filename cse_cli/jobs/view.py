@@ -36,7 +36,6 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
     """Print a table per experiment, with the untrained encoder, one row per seed, mean and standard deviation.
 
     Args:
-        results: Results in the order of their runs.
         metrics: Recipe hash → evaluator → metric to show.
     """
     with stdout_console() as out:
@@ -54,12 +53,7 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
 
 
 def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    """Return the table of one recipe. The average of the seven STS sets comes first if all are scored.
-
-    Args:
-        runs: Results of the recipe.
-        shown: Evaluator → metric.
-    """
+    """Return the table of one recipe. The average of the seven STS sets comes first if all are scored."""
     columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
     if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
         columns = {"Avg": AVERAGE, **columns}
@@ -123,7 +117,6 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
     """Return the path of the model with the best dev score, code that loads it, and the next commands.
 
     Args:
-        results: Results of the finished runs.
         settings: Options that changed the recipes, so that more seeds belong to the same experiment.
     """
     best = max(results, key=_dev_score)

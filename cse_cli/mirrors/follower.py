@@ -22,12 +22,7 @@ RETRY_SECONDS = 30.0
 
 
 class Follower:
-    """Sends a running run to its mirrors until `close`.
-
-    Args:
-        about: Contents of `run.toml`.
-        names: Names of the mirrors.
-    """
+    """Sends a running run to its mirrors until `close`."""
 
     def __init__(self, about: About, names: list[str]) -> None:
         self._threads = [_MirrorThread(about, name) for name in names]

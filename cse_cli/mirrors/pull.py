@@ -30,13 +30,7 @@ _ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class Pulled:
-    """Number of runs that were pulled, and of others.
-
-    Args:
-        new: Number of runs that were copied.
-        known: Number of runs that existed before.
-        unusable: Number of runs without a readable record.
-    """
+    """Number of runs that were pulled, and of others."""
 
     new: int = 0
     known: int = 0

@@ -32,10 +32,6 @@ class NewEvents:
     """The events of a run behind an offset, with each step of a metric once.
 
     A resumed run repeats the steps after its last checkpoint, with equal values. Later repetitions are skipped.
-
-    Args:
-        folder: Directory of the run.
-        offset: Offset behind the last event that was sent.
     """
 
     def __init__(self, folder: Path, offset: int) -> None:
@@ -61,8 +57,6 @@ class Sender:
     """Sends one run to one mirror. It holds a lock, so only one process at a time sends a run.
 
     Args:
-        about: Contents of `run.toml`.
-        kind: The mirror.
         target: Current target of the mirror, or None to connect first.
     """
 

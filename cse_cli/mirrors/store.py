@@ -49,7 +49,6 @@ class Store:
     """An open tracking store.
 
     Args:
-        client: MLflow's client.
         target: The store as mirrors identify it.
         is_remote: Whether a server stores the artifacts.
     """

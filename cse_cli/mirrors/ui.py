@@ -53,9 +53,7 @@ def serve(page: str, requested: int | None, no_browser: bool) -> None:
     `cse ui`, the server is started again on the next port.
 
     Args:
-        page: Path of the page to open.
         requested: Port, or None for a free one.
-        no_browser: Whether to print the address only.
     """
     log = home() / "ui.log"
     environment = {

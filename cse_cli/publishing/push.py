@@ -26,9 +26,6 @@ class Upload:
     """A model to upload.
 
     Args:
-        directory: Directory of the model's files.
-        result: Result of the run.
-        recipe: Resolved recipe, as TOML.
         seeds: Finished runs of the same experiment, one for each seed, including the run itself.
     """
 
@@ -42,9 +39,7 @@ def push_model(run: str, repository: str, *, private: bool = False) -> str:
     """Upload a run's model to the Hugging Face Hub in one commit and return its URL.
 
     Args:
-        run: Prefix of the run's ID, or its name.
         repository: "owner/name". Created if it does not exist.
-        private: Whether a new repository is private.
 
     Raises:
         CseError: If the run has no model, or the repository's name is not valid.

@@ -84,13 +84,11 @@ class Setting:
     """Setting of all runs of a driver.
 
     Args:
-        version: Version of `cse`.
         environment: Environment variables of the driver that runs need. They are not in Ray's `runtime_env`, which
             Ray's logs and dashboard show.
         threads: `OMP_NUM_THREADS` of a run. Default: torch decides.
         folder: Working directory of the driver. Paths in recipes may be relative.
         marker: File that the driver has written to the state directory.
-        processes: Number of processes that share each run.
     """
 
     version: str

@@ -20,34 +20,21 @@ from registry.errors import CseError
 
 @dataclass(frozen=True)
 class Done:
-    """The run is finished.
-
-    Args:
-        run: The run that finished, the latest one if there are several.
-    """
+    """The run is finished."""
 
     run: RecordedRun
 
 
 @dataclass(frozen=True)
 class Busy:
-    """Another process executes the run.
-
-    Args:
-        run: The recorded run.
-    """
+    """Another process executes the run."""
 
     run: RecordedRun
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """This process executes the run and holds its lock.
-
-    Args:
-        record: Record of the run.
-        resumed: Whether the run was started before.
-    """
+    """This process executes the run and holds its lock."""
 
     record: RunRecord
     resumed: bool
@@ -64,7 +51,6 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
 
     Args:
         about: Description of the run. Recorded runs with the same identity, seed and search are the same run.
-        resolved: Resolved recipe of a new run.
         again: Whether to create a new run even if a recorded run is the same.
     """
     with FileLock(home() / "claims.lock"):
@@ -140,11 +126,7 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
 
 
 class BusyError(CseError):
-    """Another process executes the run.
-
-    Args:
-        run: The recorded run.
-    """
+    """Another process executes the run."""
 
     def __init__(self, run: RecordedRun) -> None:
         short = run.about.short

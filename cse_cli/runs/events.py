@@ -60,11 +60,7 @@ class Event:
 
 
 class EventLog:
-    """Appends events to the file of one run. Several threads may append.
-
-    Args:
-        folder: Directory of the run. It is created if it does not exist.
-    """
+    """Appends events to the file of one run. Several threads may append."""
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
@@ -112,8 +108,6 @@ def read_events(folder: Path, offset: int = 0, *, without: Collection[str] = ())
     A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged".
 
     Args:
-        folder: Directory of the run.
-        offset: Bytes to skip.
         without: Kinds of events to skip without parsing them: metrics are most of a file.
     """
     skipped = tuple(f'{{"kind": "{kind}"'.encode() for kind in without)
@@ -160,9 +154,6 @@ class History:
         end: Last event that ended the run, or None while it runs or if its process was killed.
         metrics: Metric → step → value.
         system: Measurement of the machine → time → value.
-        tags: Tags set during the run.
-        datasets: Data sets that the run read.
-        warnings: Texts of the warnings.
         evaluated: Step → scores of the selecting evaluator.
         checkpoint: Step of the last checkpoint.
         damaged: Number of lines that could not be read.

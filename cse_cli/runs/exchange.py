@@ -160,8 +160,6 @@ def adopt(draft: Path, run_id: str, origin: str) -> None:
     """Check a record from elsewhere, mark it as pulled, and move it to its place.
 
     Args:
-        draft: Directory of the record.
-        run_id: ID of the run.
         origin: Source of the record, for lists.
 
     Raises:

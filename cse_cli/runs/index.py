@@ -53,7 +53,6 @@ class RecordedRun:
     """A run as its directory describes it.
 
     Args:
-        about: Contents of `run.toml`.
         end: Kind of the event that ended it, or None while it runs or if its process was killed.
         reason: Why it ended, one line.
         host: Machine and process that started it last.
@@ -128,7 +127,6 @@ class Index:
     """Everything in the directory of the runs.
 
     Args:
-        runs: All runs that can be read, newest first.
         damaged: ID of each run whose `run.toml` cannot be read → why.
     """
 

@@ -28,16 +28,11 @@ class LiveRun:
     """Progress of a run.
 
     Args:
-        run_id: ID of the run.
         recipe: Name or path by which the recipe was requested.
-        seed: Seed of the run, or None for a search.
-        host: Name of its machine.
         pid: ID of its first process.
-        device: Device that it trains on.
         started: Seconds since 1970 of its last start.
         updated: Seconds since 1970 of its last event, except measurements of the machine.
         step: Last recorded step.
-        steps: Number of steps.
         metric: Name of the score `dev`, "evaluator.metric", or None before the first evaluation.
         dev: Score of the last evaluation.
         seconds_left: Estimated time for the remaining steps, or None.

@@ -205,7 +205,6 @@ class RunRecord:
     """Writer of the record of one run. The process must hold the run's lock.
 
     Args:
-        about: Contents of `run.toml`.
         lock: Acquired lock of the run, or None to write nothing: on all processes of a run except the first.
     """
 

@@ -68,12 +68,7 @@ def _running_error(run: RecordedRun) -> CseError:
 
 @dataclass(frozen=True)
 class Garbage:
-    """Unused files.
-
-    Args:
-        what: Description for a list.
-        paths: Files and directories to delete.
-    """
+    """Unused files."""
 
     what: str
     paths: tuple[Path, ...]

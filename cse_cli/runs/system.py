@@ -22,9 +22,6 @@ class Sampler:
     """Records measurements from a thread. Stop it before the end of the run is recorded.
 
     `MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false` switches it off.
-
-    Args:
-        record: Record of the run.
     """
 
     def __init__(self, record: RunRecord) -> None:
