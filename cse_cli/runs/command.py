@@ -49,24 +49,23 @@ def ls(
     if watch:
         _watch(limit, json_)
         return
-    from cse_cli.runs.listing import RunQuery, check_order
-    from cse_cli.runs.view import print_runs, write_runs_json
+    from cse_cli.runs.listing import print_runs, select_runs, write_runs_json
 
-    query = RunQuery(recipe, status, tag or (), experiment, since, check_order(sort), limit)
-    runs = query.runs()
+    runs = select_runs(
+        recipe=recipe, status=status, tags=tag or (), experiment=experiment, since=since, sort=sort, limit=limit
+    )
     if json_:
         write_runs_json(runs)
     else:
         print_runs(runs)
-    if not runs and query.is_open:
-        sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
-    elif not runs:
+    if not runs and any((recipe, status, tag, experiment, since)):
         sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
+    elif not runs:
+        sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
 
 
 def _watch(limit: int, json_: bool) -> None:
-    from cse_cli.runs.live import LiveRuns
-    from cse_cli.runs.live_view import print_live, show_live, write_live_json
+    from cse_cli.runs.live import LiveRuns, print_live, show_live, write_live_json
 
     live = LiveRuns()
     if sys.stdout.isatty() and not json_:

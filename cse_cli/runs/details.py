@@ -16,8 +16,8 @@ from cse_cli.core.formatting import date_and_time, seed_list
 from cse_cli.core.identity import SHORT
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, read_run
+from cse_cli.runs.listing import RUNS_SCHEMA, note, to_document
 from cse_cli.runs.record import MODEL, About, read_recipe
-from cse_cli.runs.view import RUNS_SCHEMA, note, to_document
 from registry.errors import CseError
 
 PROSE = ("description", "tune")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.identity import Identity, Plan
-from cse_cli.runs import view
+from cse_cli.runs import listing
 from cse_cli.runs.details import sparkline
-from cse_cli.runs.listing import RunQuery
+from cse_cli.runs.listing import select_runs
 from cse_cli.runs.record import RunRecord
 from tests.support.command import cse
 from tests.support.records import recorded, result
@@ -58,9 +58,9 @@ def test_a_pipe_gets_tab_separated_lines_with_whole_ids(runs: Runs, run: RunReco
 def test_a_terminal_gets_a_table(
     run: RunRecord, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(listing.sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colors
-    view.print_runs(RunQuery().runs())
+    listing.print_runs(select_runs())
     out = capsys.readouterr().out
     assert run.run_id[:8] in out
     assert run.run_id not in out
