@@ -47,11 +47,9 @@ _DONE = ("finished", "pruned")
 
 
 def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
-    """Claim the run of an experiment with a seed.
+    """Claim the run of an experiment with a seed, or a new run with `again`.
 
-    Args:
-        about: Description of the run. Recorded runs with the same identity, seed and search are the same run.
-        again: Whether to create a new run even if a recorded run is the same.
+    Recorded runs with the same identity, seed and search are the same run.
     """
     with FileLock(home() / "claims.lock"):
         recorded = all_runs()
