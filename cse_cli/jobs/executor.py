@@ -196,8 +196,7 @@ class PoolExecutor(Executor):
     def retry(self, submission: Submission, reason: str) -> None:
         """Queue a job again from its last checkpoint after its process died, or fail it after `MOST_RETRIES`.
 
-        Args:
-            reason: End of the process, such as "was killed by SIGKILL".
+        `reason` is the end of the process, such as "was killed by SIGKILL".
         """
         run_id = submission.run_id
         if run_id is not None and last_end(run_id) == "finished" and (result := result_of(run_id)) is not None:

@@ -136,13 +136,9 @@ def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
 
 
 def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = None) -> None:
-    """Download what recipes need, before the first run starts.
+    """Download what recipes need, before the first run starts. A resumed run uses the commits of its first start.
 
-    Args:
-        resume: ID of the run to resume, which uses the commits of its first start.
-
-    Raises:
-        MissingError: If every recipe lacks something. Otherwise only the runs of that recipe fail.
+    If one of several recipes lacks something, only its runs fail. If all do, this raises `MissingError`.
     """
     different = {to_json(recipe.resolved()): recipe for recipe in recipes}.values()
     missing: list[MissingError] = []

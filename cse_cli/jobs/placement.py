@@ -75,8 +75,7 @@ def _cluster_executor(address: str) -> EntryPoint:
 def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
     """Return where jobs run: a single run on all CUDA devices, several runs on one device each.
 
-    Args:
-        request: Options of the command. `processes`, `workers` and `cluster` take precedence.
+    The options `--processes`, `--workers` and `--cluster` take precedence.
     """
     device, processes, workers = request.device, request.processes, request.workers
     if torchrun_rank() is not None:

@@ -61,11 +61,7 @@ class RunRequest:
         return [self.labeled(job, several=len(jobs) > 1) for job in jobs]
 
     def labeled(self, job: Job, *, several: bool) -> Job:
-        """Return a job with the requested name, tags and group.
-
-        Args:
-            several: Whether there are several jobs, so that the requested name is only a prefix.
-        """
+        """Return a job with the requested name (a prefix of several jobs' names), tags and group."""
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
         labels = {**job.tags, **parse_tags(self.tags)}
         return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)

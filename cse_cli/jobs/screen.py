@@ -106,11 +106,7 @@ class RunLines(Screen):
 
 
 def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
-    """Return the scores and duration of a run in one line.
-
-    Args:
-        seconds_left: Estimated time of the other runs. Omitted if 0.
-    """
+    """Return the scores and duration of a run in one line, and the estimated time of the other runs unless it is 0."""
     scores = [f"{one.name} {one.score:.2f}{_describe_gain(one.gain)}" for one in headlines(result)]
     left = [f"about {duration(seconds_left)} left"] if seconds_left else []
     return " · ".join([label, *scores, duration(result.seconds), *left])

@@ -105,8 +105,7 @@ class StudyOutcome:
 def plan_study(name: str, request: RunRequest) -> StudyPlan:
     """Read a study and its recipes, and find the finished runs.
 
-    Args:
-        request: Options of the command. Overrides apply to every cell, and seeds replace those of the study.
+    Overrides of the command apply to every cell, and its seeds replace those of the study.
     """
     study = load_study(name)
     made = cells(study, request.overrides, request.unset)

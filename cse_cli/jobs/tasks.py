@@ -102,12 +102,13 @@ def run_tasks(
 ) -> Iterator[tuple[Task, Result | CseError]]:
     """Execute tasks and yield the result or error of each. No task is executed twice.
 
+    An exception of a run that is not a `CseError` is raised.
+
     Args:
+        tasks: Tasks in the order in which they start.
+        executor: Executor of the runs.
         begin: Called when a run starts. Returns its observer.
         wait_for: Called once for each task of another process, when no other task is left.
-
-    Raises:
-        Exception: If a run ended with an exception that is not a `CseError`.
     """
     left, running, awaited = list(tasks), dict[Future[Result], Task](), set[Task]()
     held: dict[Task, RecordedRun] = {}

@@ -35,8 +35,7 @@ def shown_metrics(recipe: Recipe) -> dict[str, str]:
 def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
     """Print a table per experiment, with the untrained encoder, one row per seed, mean and standard deviation.
 
-    Args:
-        metrics: Recipe hash → evaluator → metric to show.
+    `metrics` maps the hash of a recipe to evaluator → metric to show.
     """
     with stdout_console() as out:
         for experiment in dict.fromkeys(result.experiment for result in results):
@@ -116,8 +115,7 @@ def _argument(result: Result) -> str:
 def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[str]:
     """Return the path of the model with the best dev score, code that loads it, and the next commands.
 
-    Args:
-        settings: Options that changed the recipes, so that more seeds belong to the same experiment.
+    `settings` are options that changed the recipes, so that more seeds belong to the same experiment.
     """
     best = max(results, key=_dev_score)
     run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"

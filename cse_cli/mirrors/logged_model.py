@@ -35,6 +35,9 @@ def send_model(
     """Create the logged model of a run, or complete one that an interrupted call left.
 
     Args:
+        client: Client of the store.
+        run: The run in MLflow.
+        source: Directory of the model.
         data: Fields "title" and "about" of the event: name and params of the logged model.
         files: Directory for links to the files that MLflow shows, or None for a server, which receives copies.
         scores: Final scores. They must equal the run's, because MLflow keeps one of two equal points.

@@ -23,6 +23,7 @@ def sync(
     A run that another process sends is skipped.
 
     Args:
+        kind: The mirror.
         unsent: Whether to send runs that were never sent. A target on this machine always receives them.
         again: Whether to send runs that were deleted in the tracker.
         rebuild: Whether to send all runs from the start.

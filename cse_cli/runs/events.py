@@ -105,10 +105,8 @@ class EventLog:
 def read_events(folder: Path, offset: int = 0, *, without: Collection[str] = ()) -> Iterator[tuple[Event, int]]:
     """Yield the complete events of a run from a byte offset, each with the offset behind it.
 
-    A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged".
-
-    Args:
-        without: Kinds of events to skip without parsing them: metrics are most of a file.
+    A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged". Events of kinds
+    in `without` are skipped without parsing them: metrics are most of a file.
     """
     skipped = tuple(f'{{"kind": "{kind}"'.encode() for kind in without)
     try:

@@ -157,13 +157,9 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
 
 
 def adopt(draft: Path, run_id: str, origin: str) -> None:
-    """Check a record from elsewhere, mark it as pulled, and move it to its place.
+    """Check a finished record from elsewhere, mark it as pulled from `origin`, and move it to its place.
 
-    Args:
-        origin: Source of the record, for lists.
-
-    Raises:
-        CseError: If a file that other commands need is damaged, or the run is not finished.
+    The error of a damaged record has no next action: the caller names the source.
     """
     try:
         about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
