@@ -34,8 +34,7 @@ from cse_cli.core.devices import THREADS_VARIABLE, worker_environment
 from cse_cli.core.distributed import LostRankError
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import receive
-from cse_cli.jobs.child import describe_signal
+from cse_cli.jobs.child import describe_signal, receive
 from cse_cli.mirrors import follow
 from cse_cli.runs.record import ABOUT, folder_of, read_about
 from cse_cli.runs.signals import Terminated

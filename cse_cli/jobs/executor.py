@@ -1,7 +1,7 @@
 """Executors run jobs in this process or in a child process per device.
 
 The driver is the process of the command. It submits jobs with their observers and receives futures. The observers
-receive events of runs in other processes through `cse_cli.jobs.channel`, in the thread that calls `submit`, `wait` or
+receive events of runs in other processes through `cse_cli.jobs.child`, in the thread that calls `submit`, `wait` or
 `close`. If a process dies during a run, a new process resumes the run from its last checkpoint.
 """
 
@@ -26,8 +26,7 @@ import torch
 from cse_cli.core.console import Event, Observer, Started, Warned
 from cse_cli.core.devices import worker_environment
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Failed, receive
-from cse_cli.jobs.child import LEAVE_SECONDS, Child
+from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, receive
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import result_of
 from cse_cli.runs.record import delete_checkpoints, folder_of, last_end, log_of

@@ -17,9 +17,11 @@ from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.screen import RunsScreen
-from cse_cli.jobs.study import StudyOutcome, StudyPlan, plan_study
-from cse_cli.jobs.study_view import (
+from cse_cli.jobs.study import (
+    StudyOutcome,
+    StudyPlan,
     plan_lines,
+    plan_study,
     print_outcomes,
     print_study_plans,
     write_outcomes,

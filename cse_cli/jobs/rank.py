@@ -69,7 +69,7 @@ def _observer(exchange: Exchange, here: ProcessRank) -> Observer:
     from multiprocessing.connection import Client
 
     from cse_cli.core.console import SilentObserver
-    from cse_cli.jobs.channel import RemoteObserver, send_through
+    from cse_cli.jobs.child import RemoteObserver, send_through
 
     if here.rank > 0:
         return SilentObserver()

@@ -6,7 +6,6 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar
@@ -145,12 +144,8 @@ def configured() -> list[str]:
 
 def load(name: str) -> type[Mirror]:
     """Return the class of a mirror."""
-    found = _entry(name)
     try:
-        if not isinstance(found, str):
-            return found.load()  # type: ignore[no-any-return]
-        module, _, attribute = found.partition(":")
-        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+        return _entry(name).load()  # type: ignore[no-any-return]
     except ImportError as error:
         raise CseError(
             f"cannot import the mirror '{name}': {error}",
@@ -159,9 +154,9 @@ def load(name: str) -> type[Mirror]:
         ) from error
 
 
-def _entry(name: str) -> str | EntryPoint:
-    known: dict[str, str | EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
-    known |= _BUILT_IN
+def _entry(name: str) -> EntryPoint:
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    known |= {each: EntryPoint(each, value, GROUP) for each, value in _BUILT_IN.items()}
     if name not in known:
         raise UnknownNameError(
             f"{VARIABLE}: the mirror '{name}' does not exist.{suggestion(name, known)}",

@@ -21,8 +21,7 @@ from cse_cli.core.console import Event
 from cse_cli.core.devices import THREADS_VARIABLE, schedulable_cores
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Failed
-from cse_cli.jobs.child import LEAVE_SECONDS
+from cse_cli.jobs.child import LEAVE_SECONDS, Failed
 from cse_cli.jobs.executor import PoolExecutor, Submission, stalled
 from cse_cli.jobs.placement import Placement
 from cse_cli.ray.connection import LOCAL, LocalCluster, connect, first_line, import_ray

@@ -21,8 +21,7 @@ import ray
 from cse_cli._version import __version__
 from cse_cli.core.console import Event, Started
 from cse_cli.core.paths import home
-from cse_cli.jobs.channel import Failed, Send
-from cse_cli.jobs.child import LEAVE_SECONDS, Child
+from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, Send
 from cse_cli.runs.record import log_of
 from registry.errors import CseError, MissingError
 

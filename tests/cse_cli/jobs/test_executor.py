@@ -14,7 +14,7 @@ import pytest
 
 from cse_cli.core.console import Collapsed, Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import send_through
+from cse_cli.jobs.child import send_through
 from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import read_run

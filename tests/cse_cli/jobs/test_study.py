@@ -10,8 +10,7 @@ import pytest
 
 from cse_cli.core.results import Result
 from cse_cli.jobs.request import RunRequest
-from cse_cli.jobs.study import StudyOutcome, plan_study
-from cse_cli.jobs.study_view import print_outcomes
+from cse_cli.jobs.study import StudyOutcome, plan_study, print_outcomes
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.lock import FileLock
