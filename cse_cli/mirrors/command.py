@@ -39,7 +39,7 @@ def sync(
 
 def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: bool = False) -> bool:
     """Send missing events to a mirror, report it (on stderr with `err`), and return whether all were sent."""
-    from cse_cli.mirrors.sync import sync, waiting_elsewhere
+    from cse_cli.mirrors.send import sync, waiting_elsewhere
 
     kind = load(name)
     complete, runs = True, 0
@@ -102,8 +102,7 @@ def ui(
 
 
 def _page() -> str:
-    from cse_cli.mirrors.pages import table_page
-    from cse_cli.mirrors.store import open_store
+    from cse_cli.mirrors.store import open_store, table_page
     from cse_cli.runs.index import all_runs
 
     newest = next(iter(all_runs()), None)

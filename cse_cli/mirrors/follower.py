@@ -11,8 +11,7 @@ from threading import Event as Flag
 from threading import Thread
 
 from cse_cli.mirrors.mirror import GoneError, Mirror, configured, load
-from cse_cli.mirrors.send import STEP_SECONDS, UPLOAD_SECONDS, Sender, reason, warn
-from cse_cli.mirrors.sync import sync
+from cse_cli.mirrors.send import STEP_SECONDS, UPLOAD_SECONDS, Sender, reason, sync, warn
 from cse_cli.runs.record import About
 
 SEND_SECONDS = 2.0

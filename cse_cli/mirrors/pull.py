@@ -16,7 +16,7 @@ from mlflow.store.entities import PagedList
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import SERIES_FOLDER
-from cse_cli.mirrors.fields import RUN
+from cse_cli.mirrors.mirror import RUN
 from cse_cli.mirrors.store import EXPERIMENT_TAG, open_store, reason
 from cse_cli.runs.events import FILE
 from cse_cli.runs.exchange import adopt

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +22,6 @@ from sqlalchemy.engine import Engine, make_url
 from cse_cli.core.paths import home
 from cse_cli.mirrors import location
 from cse_cli.mirrors.mirror import GoneError, Target
-from cse_cli.mirrors.pages import VIEW_TAG, view
 from cse_cli.mirrors.send import reason as first_line
 from cse_cli.mirrors.send import warn
 from cse_cli.runs.lock import FileLock
@@ -253,3 +253,27 @@ def _advice(address: str, error: BaseException) -> str:
     if isinstance(error, ImportError):
         return f"pip install 'cse-registry[postgres]', {local}"
     return f"start the server, or correct MLFLOW_TRACKING_URI (sqlite:///…, postgresql://… or http://…), {local}"
+
+
+_NAME = "cse"
+VIEW_TAG = f"mlflow.sharedViewState.{_NAME}"
+_METRICS = ("eval/avg", "eval/untrained_avg", "eval/gain", "dev/spearman")
+_TAGS = ("method", "encoder", "data", "seed", "cse.set")
+
+
+def view() -> str:
+    """Return the view: runs sorted by their average, with columns for scores, method and changed settings."""
+    shown = [f"metrics.`{name}`" for name in _METRICS] + [f"tags.`{name}`" for name in _TAGS]
+    state = {
+        "selectedColumns": ["attributes.`Models`", *shown],
+        "orderByKey": "metrics.`eval/avg`",
+        "orderByAsc": False,
+    }
+    return json.dumps(state)
+
+
+def table_page(experiment: str, tags_of_it: Mapping[str, str]) -> str:
+    """Return the path of the page with the runs of an experiment."""
+    # Without the first parameter, the page opens in the view for chat applications.
+    page = f"experiments/{experiment}/runs?workflowType=machine_learning"
+    return f"{page}&viewStateShareKey={_NAME}" if VIEW_TAG in tags_of_it else page

@@ -12,8 +12,7 @@ from cse_cli.core.paths import runs
 from cse_cli.mirrors.command import sync as sync_command
 from cse_cli.mirrors.follower import Follower, follow
 from cse_cli.mirrors.mirror import State, configured, load
-from cse_cli.mirrors.send import Sender
-from cse_cli.mirrors.sync import sync
+from cse_cli.mirrors.send import Sender, sync
 from cse_cli.runs.claim import Claimed, claim_run
 from cse_cli.runs.record import RunRecord
 from tests.cse_cli.mirrors.trackers import Memory

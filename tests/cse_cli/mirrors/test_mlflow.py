@@ -17,9 +17,8 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.results import write_series
 from cse_cli.mirrors import mlflow as mirror
 from cse_cli.mirrors.command import sync
-from cse_cli.mirrors.logged_model import legal_model_name
 from cse_cli.mirrors.mirror import State
-from cse_cli.mirrors.mlflow import legal_name
+from cse_cli.mirrors.mlflow import legal_model_name, legal_name
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.record import RunRecord
 from tests.cse_cli.mirrors.trackers import client, points, there
