@@ -18,7 +18,6 @@ from ctypes import CDLL
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -69,9 +68,7 @@ class Executor(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(cancel=kind is not None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from time import monotonic
-from types import TracebackType
 
 from rich.markup import escape
 
@@ -69,10 +68,8 @@ class RunsScreen(Screen):
         elif run_id is not None:
             self._left_run = f" in run {run_id[:8]}"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._close()
         if self._several and isinstance(error, KeyboardInterrupt | Terminated):
             self.write(f"stopped{self._left_run}. To resume, run the same command again")
 

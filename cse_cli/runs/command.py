@@ -137,19 +137,19 @@ def gc(
     """Delete checkpoints of finished runs, drafts, and directories without `run.toml`."""
     from rich.filesize import decimal
 
-    from cse_cli.runs.removal import find_garbage, size
+    from cse_cli.runs.removal import delete, find_garbage, size
 
-    found = find_garbage()
-    sizes = [size(one.paths) for one in found]
-    for one, freed in zip(found, sizes, strict=True):
-        sys.stdout.write(f"{one.what}: {decimal(freed)}\n")
-    total = decimal(sum(sizes))
+    found, freed = find_garbage(), 0
+    for what, paths in found:
+        freed += size(paths)
+        sys.stdout.write(f"{what}: {decimal(size(paths))}\n")
+    total = decimal(freed)
     sys.stdout.write(f"total: {total}\n" if found else "nothing to delete\n")
     if not found or dry_run:
         return
     _confirm("delete all of this?", yes)
-    for one in found:
-        one.delete()
+    for _, paths in found:
+        delete(paths)
     sys.stdout.write(f"{total} freed\n")
 
 

@@ -131,14 +131,9 @@ def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
     edges = [round(i * len(values) / count) for i in range(count + 1)]
     means = [math.fsum(part) / len(part) for part in (values[a:b] for a, b in pairwise(edges))]
     finite = [value for value in means if math.isfinite(value)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
-    return "".join(_bar(value, low, high) for value in means)
-
-
-def _bar(value: float, low: float, high: float) -> str:
-    if not math.isfinite(value):
-        return "×"
-    return _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] if high > low else _BARS[0]
+    low = min(finite, default=0.0)
+    scale = (len(_BARS) - 1) / ((max(finite, default=0.0) - low) or math.inf)
+    return "".join(_BARS[round((value - low) * scale)] if math.isfinite(value) else "×" for value in means)
 
 
 def _leading(names: Iterable[str]) -> list[str]:

@@ -164,25 +164,20 @@ def adopt(draft: Path, run_id: str, origin: str) -> None:
     try:
         about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
         if about.run_id != run_id:
-            raise _damaged(f"{ABOUT} describes run {about.run_id}")
+            raise ValueError(f"{ABOUT} describes run {about.run_id}")
         if not about.summary:
             text = (draft / RESULT).read_text(encoding="utf-8")
             if KEY not in json.loads(text):
-                raise _damaged(f"{RESULT} has no checksum")
+                raise ValueError(f"{RESULT} has no checksum")
             Result.model_validate_json(text)
-    except ValidationError as error:
-        raise _damaged(describe(error)) from error
+        history = read_history(draft)
+        if history.damaged or history.end is None or history.end.kind != "finished":
+            raise ValueError(f"{FILE} is damaged, or the run is not finished")
     except (OSError, ValueError, TypeError) as error:
-        raise _damaged(str(error)) from error
-    history = read_history(draft)
-    if history.damaged or history.end is None or history.end.kind != "finished":
-        raise _damaged(f"{FILE} is damaged, or the run is not finished")
+        why = describe(error) if isinstance(error, ValidationError) else str(error)
+        raise CseError(why, code="runs.damaged_record") from error
     write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())
     draft.rename(folder_of(run_id))
-
-
-def _damaged(why: str) -> CseError:
-    return CseError(why, code="runs.damaged_record")
 
 
 def _not_an_archive(file: Path, why: str) -> CseError:

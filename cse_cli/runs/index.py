@@ -173,16 +173,12 @@ def finished_runs() -> list[RecordedRun]:
     """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
     known = [run for run in all_runs() if run.about.is_result]
     for run in known:
-        if why := _problem(run):
+        why = run.unreadable
+        if run.end is None and (run.about.path / RESULT).exists() and run.state == "LOST":
+            why = f"{FILE} lacks its end → cse run --resume {run.about.short}"
+        if why is not None:
             sys.stderr.write(f"warning: skipping run {run.about.short} ({run.name}): {why}\n")
     return [run for run in known if run.is_result]
-
-
-def _problem(run: RecordedRun) -> str | None:
-    """Return why a run that has scores is not a result, or None."""
-    if run.end is None and (run.about.path / RESULT).exists() and run.state == "LOST":
-        return f"{FILE} lacks its end → cse run --resume {run.about.short}"
-    return run.unreadable
 
 
 def finished_results() -> list[Result]:
@@ -239,7 +235,7 @@ def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) ->
             "use more characters of the ID",
             code="runs.ambiguous_run",
         )
-    near = suggestion(prefix_or_name, [*(run.name for run in known), *(run.about.short for run in known)])
+    near = suggestion(prefix_or_name, [name for run in known for name in (run.name, run.about.short)])
     raise UnknownNameError(
         f"run '{prefix_or_name}' does not exist in {runs()}.{near}",
         "list all runs: cse runs ls",

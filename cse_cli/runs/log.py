@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cse_cli.core.console import Event, Observer, Pruned, RunInfo, Screen, Started, Stepped, file_console
@@ -38,9 +37,7 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._screen is not None:
             self._screen.end(error)
 
@@ -112,6 +109,5 @@ class _LogScreen(Screen):
             case CseError():
                 self.failed(f"run {self._run_id[:8]}", error)
             case Exception():
-                self.failed(
-                    f"run {self._run_id[:8]}", RunFailedError(f"{type(error).__name__}: {error}", code="runs.failed")
-                )
+                failure = RunFailedError(f"{type(error).__name__}: {error}", code="runs.failed")
+                self.failed(f"run {self._run_id[:8]}", failure)
