@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
@@ -91,18 +91,17 @@ class Child:
 
     def describe_exit(self, log: Path | None) -> str:
         """Return how the process ended, for use after "its process": the signal, or the last lines of its log."""
-        code = self._process.returncode
-        if code < 0:
-            return describe_signal(-code)
-        written = next((path for path in (log, self._log) if path is not None and path.exists()), None)
-        lines = [] if written is None else written.read_text("utf-8", "replace").strip().split("\n")[-_LOG_LINES:]
-        return "\n  ".join([f"exited with code {code}", *lines])
+        return describe_exit(self._process.returncode, [self._log] if log is None else [log, self._log])
 
 
-def describe_signal(number: int) -> str:
-    """Return that a process was killed by a signal, with a likely reason."""
-    reason = " (possibly out of memory)" if number == signal.SIGKILL else ""
-    return f"was killed by {signal.Signals(number).name}{reason}"
+def describe_exit(code: int, logs: Sequence[Path]) -> str:
+    """Return the signal that killed a process, with a likely reason, or the last lines of the first log that exists."""
+    if code < 0:
+        reason = " (possibly out of memory)" if -code == signal.SIGKILL else ""
+        return f"was killed by {signal.Signals(-code).name}{reason}"
+    log = next((path for path in logs if path.exists()), None)
+    lines = [] if log is None else log.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+    return "\n  ".join([f"exited with code {code}", *lines[-_LOG_LINES:]])
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from cse_cli.recipe.lint import lint, lint_study
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
@@ -66,12 +66,8 @@ def run_all(
 ) -> list[Result | CseError]:
     """Download what jobs need, execute those that are not finished, and return the result or error of each.
 
-    Jobs with the same experiment and seed are one run, with one result.
-
-    Raises:
-        CseError: If the only job failed.
-        TrackingError: If the state directory cannot be written.
-        DiskError: If the disk is full.
+    Jobs with the same experiment and seed are one run, with one result. The error of an only job is raised, and those
+    of a full disk or a state directory that cannot be written.
     """
     require_home()
     tasks = _tasks(jobs, accept_changed=accept_changed)
@@ -109,11 +105,8 @@ def _execute(
             begun.add(task)
             return screen.begin(labels[task], alone=executor.one_by_one)
 
-        def wait_for(task: Task, run: RecordedRun) -> None:
-            screen.wait_for(labels[task], run)
-
         tasks = list(labels) if executor.one_by_one else sorted(labels, key=_length, reverse=True)
-        for task, end in run_tasks(tasks, executor, begin, wait_for):
+        for task, end in run_tasks(tasks, executor, begin, lambda task, run: screen.wait_for(labels[task], run)):
             if isinstance(end, TrackingError | DiskError):
                 raise end
             ends[task] = end

@@ -129,8 +129,7 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     runs = _runs(study, list(different.values()), seeds, request)
     done = finished([run.task for run in runs], recorded)
     before = {run.key: done[run.task] for run in runs if run.task in done}
-    differing = {run.key: run.task.changes(recorded) for run in runs if run.task not in done}
-    changed = {key: differences for key, differences in differing.items() if differences}
+    changed = {run.key: changes for run in runs if run.task not in done and (changes := run.task.changes(recorded))}
     return StudyPlan(name, study, tuple(made), seeds, runs, before, changed)
 
 
@@ -200,10 +199,8 @@ def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None
             rows.append((cell.row, columns, cell.recipe, " ".join(settings), ", ".join(done), ", ".join(left)))
         with stdout_console() as out:
             _print_title(out, plan)
-            out.print(Text(_count_runs(plan)), soft_wrap=True)
-            for line in _changed_lines(plan):
+            for line in (_count_runs(plan), *_changed_lines(plan), place):
                 out.print(Text(line), soft_wrap=True)
-            out.print(Text(place), soft_wrap=True)
             names = ("row", "columns", "recipe", "settings", "finished", "to run")
             out.print(as_rich(plain_table(names, rows), ruled=True))
 
@@ -275,13 +272,9 @@ def _outcome_tables(outcome: StudyOutcome) -> dict[str, Any]:
     for cell, about in zip(outcome.plan.cells, tables["cells"], strict=True):
         shown = {k: v for k, v in found[cell.row].items() if not cell.columns or k in cell.columns}
         about["scores"] = {
-            heading: {
-                "mean": fmean(numbers),
-                "std": stdev(numbers) if len(numbers) > 1 else None,
-                "n": len(numbers),
-            }
-            for heading, numbers in shown.items()
-            if numbers
+            heading: {"mean": fmean(seeds), "std": stdev(seeds) if len(seeds) > 1 else None, "n": len(seeds)}
+            for heading, seeds in shown.items()
+            if seeds
         }
     return {
         **tables,

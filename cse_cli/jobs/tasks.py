@@ -67,10 +67,8 @@ class Task:
     def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
         """Return the differences to a finished run with the same settings and seed, or an empty list."""
         for run in recorded:
-            identity = run.about.identity
-            if identity is None or not run.is_result or run.about.seed != self.job.seed:
-                continue
-            if identity.settings == self.known.settings:
+            identity = run.about.identity if run.is_result and run.about.seed == self.job.seed else None
+            if identity is not None and identity.settings == self.known.settings:
                 return self.known.differences(identity)
         return []
 

@@ -108,7 +108,7 @@ _SENTENCES = '["A man is singing.", "Someone sings."]'
 
 
 def _argument(result: Result) -> str:
-    """Return the name of the recipe, or the path of its file if the recipe has no bare name."""
+    """Return the name of the recipe, or the path of its file if it has no bare name."""
     return result.recipe if not result.source or bare_name(Path(result.source)) else result.source
 
 
@@ -117,7 +117,7 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
 
     `settings` are options that changed the recipes, so that more seeds belong to the same experiment.
     """
-    best = max(results, key=_dev_score)
+    best = max(results, key=lambda result: result.curve.get(result.selected_step or 0, float("-inf")))
     run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"
     which = "" if len(results) == 1 else f" with the best dev score, {best.recipe} seed {best.seed}"
     python = "from cse_cli import load_model", f'model = load_model("{run_id[:8]}")', f"model.encode({_SENTENCES})"
@@ -131,10 +131,6 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
         commands[shlex.join(["cse", "run", *recipes, *settings, "--seeds", "3"])] = "add seeds"
     width = max(map(len, commands))
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
-
-
-def _dev_score(result: Result) -> float:
-    return result.curve.get(result.selected_step or 0, float("-inf"))
 
 
 def speed_line(runs: Sequence[Result]) -> list[str]:

@@ -11,6 +11,7 @@ from cse_cli.core.environment import without_password
 from cse_cli.core.formatting import counted
 from cse_cli.mirrors import location
 from cse_cli.mirrors.mirror import GoneError, configured, load
+from cse_cli.mirrors.send import reason
 from registry.errors import CseError, TrackingError
 
 SYNC_EPILOG = "Examples:  cse runs sync  ·  cse runs sync --again  ·  cse runs sync --rebuild"
@@ -48,7 +49,7 @@ def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: 
             runs += 1
         elif not isinstance(error, GoneError):  # a warning was printed
             complete = False
-            typer.echo(f"{about.short} ({about.name}): {_message(error)}", err=err)
+            typer.echo(f"{about.short} ({about.name}): {reason(error)}", err=err)
     if runs or complete:
         typer.echo(f"{name}: {counted(runs, 'run')} sent" if runs else f"{name}: up to date", err=err)
     for uri, number in waiting_elsewhere(name, kind.connect()).items():
@@ -94,7 +95,7 @@ def ui(
     except (TrackingError, OSError) as error:
         if not location.is_own(address) or not location.own_database().exists():
             raise
-        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {_message(error)}\n")  # it is read-only
+        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {reason(error)}\n")  # it is read-only
     if location.is_remote(address):
         show(without_password(address), no_browser)
     else:
@@ -111,7 +112,3 @@ def _page() -> str:
     except TrackingError:
         found = None
     return "experiments" if found is None else table_page(found.experiment_id, found.tags)
-
-
-def _message(error: Exception) -> str:
-    return error.message if isinstance(error, CseError) else str(error)
