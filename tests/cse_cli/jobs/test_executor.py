@@ -21,7 +21,7 @@ from cse_cli.runs.index import read_run
 from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
-from tests.cse_cli.jobs.commands import gone, runs
+from tests.support.programs import gone, runs
 from tests.support.records import states
 from tests.support.shrunken import recipe, small
 

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from cse_cli.runs.index import all_runs
 from cse_cli.training.trainer import Trainer
 from registry import LOSSES
-from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
 from tests.cse_cli.recipe.tiny_study import grid
+from tests.support.programs import results
 from tests.support.records import only_run, states
 from tests.support.shrunken import Small
 from tests.support.tiny import sentences, tiny_bert

@@ -124,7 +124,6 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert "3 cells × 2 seeds = 6 runs: 0 finished, 6 to run" in out
     assert "--set losses.info_nce.temperature=0.05" in out
     assert not (home / "runs").exists()
-    assert not (home / "runs").exists()
     _, out, _ = run("tiny.toml", "--dry-run", "--json")
     assert [cell["finished"] for cell in studies(out)[0]["cells"]] == [[], [], []]
     assert studies(out)[0]["place"] == "one run after the other"

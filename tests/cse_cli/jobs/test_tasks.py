@@ -21,8 +21,8 @@ from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import lock_of
 from cse_cli.training.build import Job
 from cse_cli.training.trainer import Trainer
-from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
+from tests.support.programs import results
 from tests.support.records import only_run, states
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")

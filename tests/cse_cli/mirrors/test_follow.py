@@ -15,9 +15,9 @@ from cse_cli.mirrors.mirror import State, configured, load
 from cse_cli.mirrors.send import Sender, sync
 from cse_cli.runs.claim import Claimed, claim_run
 from cse_cli.runs.record import RunRecord
-from tests.cse_cli.mirrors.trackers import Memory
 from tests.support.errors import refuses
 from tests.support.records import recorded
+from tests.support.trackers import Memory
 
 pytestmark = pytest.mark.usefixtures("memory")
 

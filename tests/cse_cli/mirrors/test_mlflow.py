@@ -21,8 +21,8 @@ from cse_cli.mirrors.mirror import State
 from cse_cli.mirrors.mlflow import legal_model_name, legal_name
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.record import RunRecord
-from tests.cse_cli.mirrors.trackers import client, points, there
 from tests.support.records import recorded, result
+from tests.support.trackers import client, points, there
 
 
 def full(**about: Any) -> RunRecord:

@@ -14,9 +14,9 @@ from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results, read_run
 from cse_cli.runs.record import read_recipe
 from tests.cse_cli.mirrors.test_mlflow import full
-from tests.cse_cli.mirrors.trackers import client, there
 from tests.support.errors import refuses
 from tests.support.records import recorded
+from tests.support.trackers import client, there
 
 
 @pytest.fixture

@@ -29,10 +29,10 @@ from cse_cli.mirrors.ui import free_port
 from cse_cli.runs.index import finished_results
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
-from tests.cse_cli.mirrors.trackers import points, there
 from tests.support.errors import refuses
 from tests.support.ports import unused_port
 from tests.support.records import recorded
+from tests.support.trackers import points, there
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

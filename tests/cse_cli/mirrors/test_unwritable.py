@@ -10,9 +10,9 @@ import pytest
 from cse_cli.mirrors import command, store, ui
 from cse_cli.mirrors.follower import follow
 from cse_cli.mirrors.mirror import State
-from tests.cse_cli.mirrors.trackers import there
 from tests.support.errors import refuses
 from tests.support.records import recorded
+from tests.support.trackers import there
 
 
 class NoLock:

@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,15 +16,8 @@ from rich.console import Console
 from cse_cli.runs import live
 from cse_cli.runs.live import LiveRun, LiveRuns, last_line
 from cse_cli.runs.record import RunRecord
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
-
-Runs = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 @pytest.fixture

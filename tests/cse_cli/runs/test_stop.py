@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,9 @@ from cse_cli.runs.record import folder_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import StopRequested
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
 from tests.support.shrunken import Small, recipe
-
-Runs = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 def stops(home: Path) -> set[str]:
