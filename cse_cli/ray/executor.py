@@ -87,16 +87,13 @@ class RayExecutor(PoolExecutor):
         self._local: LocalCluster | None = None
         try:
             if address == LOCAL:
-                self._local = LocalCluster(self._cpus_per_node())
+                runs_per_node = -(-(self._workers or schedulable_cores()) // 2)  # on two nodes
+                self._local = LocalCluster(runs_per_node * self._processes * (_threads() or 1))
             connect(self._ray, address if self._local is None else self._local.address)
             self._open(placement.device)
         except BaseException:
             self._disconnect()
             raise
-
-    def _cpus_per_node(self) -> int:
-        """Return the number of CPU slots of each of two local nodes."""
-        return -(-(self._workers or schedulable_cores()) // 2) * self._processes * (_threads() or 1)
 
     def _open(self, device: str) -> None:
         """Find the resources of the cluster, check its nodes, and start the channel."""

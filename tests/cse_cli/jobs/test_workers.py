@@ -53,7 +53,7 @@ def test_a_study_runs_each_cell_once_and_names_failures(file):
     assert code == 1, err
     (one,) = json.loads(out)["studies"]
     assert [(failure["row"], failure["exit_code"]) for failure in one["failures"]] == [("no model", 3)]
-    assert err.count("/no/such/model") == 1
+    assert err.count("no model · seed 0: ") == 1
     assert (one["ran"], states()) == (2, ["FINISHED"] * 2)
     lines = err.split("\n")
     assert sum(line.startswith(("run 1 of 3", "run 2 of 3", "run 3 of 3")) for line in lines) == 3

@@ -34,6 +34,11 @@ def begun(**about: object) -> tuple[RunRecord, Follower]:
     return record, follow(record.about)
 
 
+def finish(record: RunRecord, follower: Follower) -> None:
+    record.end("finished")
+    follower.close()
+
+
 def state(record: RunRecord) -> State:
     found = State.read(record.run_id, "memory")
     assert found is not None
@@ -44,8 +49,7 @@ def test_events_arrive_while_the_run_is_at_work() -> None:
     record, follower = begun()
     record.metrics({"loss": 1.0}, 1)
     until(lambda: "metrics" in Memory.kinds(record.run_id))
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
     assert state(record).ended
 
@@ -58,8 +62,7 @@ def test_an_outage_is_bridged_with_one_warning(capsys: pytest.CaptureFixture[str
         record.metrics({"loss": float(step)}, step)
     until(lambda: Memory.calls > before + 3)
     Memory.down = False
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", *["metrics"] * 5, "finished"]
     assert capsys.readouterr().err.count("warning: memory does not respond (connection refused)") == 1
 
@@ -96,8 +99,7 @@ def test_the_next_run_sends_what_an_earlier_one_left() -> None:
     Memory.down = False
     second, follower = begun()
     until(lambda: Memory.kinds(first.run_id) == ["started", "failed"])
-    second.end("finished")
-    follower.close()
+    finish(second, follower)
     assert Memory.kinds(second.run_id) == ["started", "finished"]
 
 
@@ -106,8 +108,7 @@ def test_runs_that_were_never_sent_are_sent_on_request() -> None:
     first = recorded()
     second, follower = begun()
     until(lambda: Memory.kinds(second.run_id) == ["started"])
-    second.end("finished")
-    follower.close()
+    finish(second, follower)
     assert Memory.kinds(first.run_id) == []
     sync_command()
     assert Memory.kinds(first.run_id) == ["started", "finished"]
@@ -119,8 +120,7 @@ def test_lost_answers_send_nothing_twice() -> None:
     record.metrics({"loss": 1.0}, 1)
     until(lambda: "metrics" in Memory.kinds(record.run_id))
     Memory.answers_lost = False
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
 
 
@@ -130,8 +130,7 @@ def test_a_refused_event_is_skipped_with_one_warning(capsys: pytest.CaptureFixtu
     for name in ("a", "b"):
         record.dataset(name, "d", "training", name)
     record.metrics({"loss": 1.0}, 1)
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
     said = capsys.readouterr().err
     assert said.count("warning") == 1
@@ -145,8 +144,7 @@ def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFix
     Memory.deleted.add(f"first-{record.run_id}")
     record.metrics({"loss": 1.0}, 1)
     until(lambda: state(record).gone != "")
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     sync_command()
     assert capsys.readouterr().err.count("cse runs sync --again") == 1
     assert Memory.kinds(record.run_id) == ["started"]
@@ -167,8 +165,7 @@ def test_a_new_database_gets_every_run_from_the_start() -> None:
     second.metrics({"loss": 1.0}, 1)
     until(lambda: f"second-{second.run_id}" == state(second).id)
     Memory.deleted = set()
-    second.end("finished")
-    follower.close()
+    finish(second, follower)
     sync_command()
     assert Memory.kinds(second.run_id) == ["started", "metrics", "finished"]
     assert Memory.kinds(first.run_id) == ["started", "finished"]
@@ -243,8 +240,7 @@ def test_two_senders_never_send_one_run() -> None:
 def test_a_parent_is_sent_before_its_children() -> None:
     parent = recorded(end=None, name="search", summary="tuning")
     child, follower = begun(parent=parent.run_id)
-    child.end("finished")
-    follower.close()
+    finish(child, follower)
     assert Memory.parents[f"first-{child.run_id}"] == f"first-{parent.run_id}"
     assert Memory.kinds(parent.run_id) == ["started"]
 
@@ -301,8 +297,7 @@ def test_a_run_without_mirrors_needs_none(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("CSE_MIRRORS", value)
         assert configured() == []
     record, follower = begun()
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert not (runs() / record.run_id / "mirrors").exists()
     with refuses("mirrors.no_mirror"):
         sync_command()
