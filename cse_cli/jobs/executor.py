@@ -95,7 +95,8 @@ class SerialExecutor(Executor):
                 future.set_result(self._execute(job, observer))
             except CseError as error:
                 unusable = job.resume
-                if unusable is None or not job.may_restart or not _is_specific_to_run(error):
+                is_specific_to_run = error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
+                if unusable is None or not job.may_restart or not is_specific_to_run:
                     raise
                 observer.observe(Warned(f"cannot resume run {unusable[:8]}, starting a new one: {error.message}"))
                 future.set_result(self._execute(replace(job, resume=None, again=True), observer))
@@ -118,11 +119,6 @@ class SerialExecutor(Executor):
         from cse_cli.jobs.elastic import execute_in_processes  # imports torch's agent
 
         return execute_in_processes(job, self._processes, observer)
-
-
-def _is_specific_to_run(error: CseError) -> bool:
-    """Return whether a new run may succeed although this one could not be resumed."""
-    return error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
 
 
 def _free_memory() -> None:
@@ -195,11 +191,13 @@ class PoolExecutor(Executor):
         `reason` is the end of the process, such as "was killed by SIGKILL".
         """
         run_id = submission.run_id
-        if run_id is not None and last_end(run_id) == "finished" and (result := result_of(run_id)) is not None:
+        end = None if run_id is None else last_end(run_id)
+        if run_id is not None and end == "finished" and (result := result_of(run_id)) is not None:
             self.settle(submission, result)  # it died before it sent the result
             return
         submission.deaths += 1
-        resumable = run_id if run_id is not None and _is_resumable(run_id) else None
+        is_resumable = run_id is not None and folder_of(run_id).exists() and end not in ("finished", "pruned")
+        resumable = run_id if is_resumable else None
         if submission.deaths > MOST_RETRIES:
             action = "run it again" if resumable is None else f"resume it: cse run --resume {resumable[:8]}"
             where = "" if submission.log is None else f". Log: {submission.log}"
@@ -211,10 +209,6 @@ class PoolExecutor(Executor):
         if resumable is not None:
             submission.job = replace(submission.job, resume=resumable, may_restart=True)
         self._queue.appendleft(submission)
-
-
-def _is_resumable(run_id: str) -> bool:
-    return folder_of(run_id).exists() and last_end(run_id) not in ("finished", "pruned")
 
 
 class LocalExecutor(PoolExecutor):

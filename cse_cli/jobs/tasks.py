@@ -60,6 +60,12 @@ class Task:
             and self.known.matches(run.about.identity, code=not self.accept_changed)
         ]
 
+    def unfinished(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
+        """Return the unfinished records of this run, newest first. `--again` and `--resume` ignore them."""
+        if self.job.again or self.job.resume is not None:
+            return []
+        return [run for run in self.same(recorded) if run.end not in ("finished", "pruned")]
+
     def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
         """Return the result of the run, or None if it is not finished."""
         return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
@@ -145,20 +151,15 @@ def _end_of(future: Future[Result]) -> Result | CseError:
 
 
 def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
-    """Return the record of the task if another process executes it, or None. With `--resume` that is an error later.
+    """Return the record of the task if another process executes it, or None.
 
     A run that another process is about to resume has only a lock.
     """
-    if task.job.again or task.job.resume is not None:
-        return None
-    same = (run for run in task.same(recorded) if run.end not in ("finished", "pruned"))
-    return next((run for run in same if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
+    unfinished = task.unfinished(recorded)
+    return next((run for run in unfinished if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
 
 
 def _resuming(task: Task, recorded: Sequence[RecordedRun]) -> Job:
     """Return the job of a task, which resumes the newest unfinished record."""
-    if task.job.again or task.job.resume is not None:
-        return task.job
-    unfinished = (run for run in task.same(recorded) if run.end not in ("finished", "pruned") and not run.about.pulled)
-    found = next(unfinished, None)
+    found = next((run for run in task.unfinished(recorded) if not run.about.pulled), None)
     return task.job if found is None else replace(task.job, resume=found.run_id, may_restart=True)

@@ -80,13 +80,8 @@ class Sender:
         self._close()
         self._lock.release()
 
-    def send(self) -> int:
-        """Send all new events, and return their number. After an exception, the next call continues behind the last.
-
-        Raises:
-            GoneError: If the run was deleted in the tracker.
-        """
-        sent = 0
+    def send(self) -> None:
+        """Send all new events. After an exception, which is `GoneError` for a deleted run, the next call continues."""
         try:
             mirror = self._mirror = self._mirror or self._open()
             for batch in self._batches():
@@ -97,16 +92,14 @@ class Sender:
                 self._state.offset = batch[-1][1]
                 self._state.ended = events[-1].kind in (*ENDS, "lost")
                 self._state.write(self._about.run_id, self._kind.name)
-                sent += len(batch)
         except GoneError as error:
             self._close()
             if self._kind.connect() == self._target:
                 self._give_up(error)
-            return sent + self.send()  # a new database replaced the one that contained the run
+            self.send()  # a new database replaced the one that contained the run
         except Exception:
             self._close()
             raise
-        return sent
 
     def _allow(self, seconds: float) -> None:
         self.deadline = time.monotonic() + seconds

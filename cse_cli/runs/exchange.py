@@ -105,6 +105,10 @@ def import_runs(file: Path) -> tuple[int, int]:
 
     Each run is imported completely or not at all.
     """
+    if not file.exists():
+        raise CseError(
+            f"archive {file} does not exist", "use a file from `cse runs export`", code="runs.missing_archive"
+        )
     with _opened(file) as archive:
         members = _members(archive, file)
         new = {run_id: names for run_id, names in members.items() if not folder_of(run_id).exists()}
@@ -129,12 +133,6 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
             if json.loads(archive.read(MANIFEST)) != _VERSION:
                 raise _not_an_archive(file, f"{MANIFEST} names another version")
             yield archive
-    except FileNotFoundError as error:
-        if error.filename == str(file):
-            raise CseError(
-                f"archive {file} does not exist", "use a file from `cse runs export`", code="runs.missing_archive"
-            ) from error
-        raise
     # RuntimeError: a member is encrypted. NotImplementedError: an unknown compression.
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
         raise _not_an_archive(file, str(error)) from error
