@@ -16,7 +16,6 @@ from tests.cse_cli.jobs.conftest import Run
 from tests.support.command import cse, refused
 from tests.support.programs import results
 from tests.support.records import only_run, states
-from tests.support.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -88,11 +87,6 @@ def test_refused(options, says, file, run, home, capsys):
     assert not (home / "runs").exists()
 
 
-def test_no_recipe_is_named(home):
-    assert refused("run").code == "jobs.no_recipe"
-    assert not home.exists()
-
-
 def test_a_seed_and_an_override_replace_the_recipe_s_own(file, run):
     assert [one.seed for one in results(run(file, "--json")[1])] == [3]
     _, out, _ = run(file, "--seed", "9", "--set", "train.steps=2", "--json")
@@ -149,15 +143,6 @@ def test_one_experiment_named_twice_is_one_run(file, folder, run):
     code, out, _ = run(file, file, "copy.toml", "--json")
     assert (code, len(results(out))) == (0, 1)
     assert states() == ["FINISHED"]
-
-
-@pytest.mark.exhaustive
-def test_two_files_of_one_name_are_two_tables(folder, parts, run):
-    (folder / "other").mkdir()
-    first, second = recipe(folder, parts), recipe(folder / "other", parts, steps=2)
-    _, out, _ = run(first, second)
-    assert out.count("small · Small") == 2
-    assert "mean" not in out
 
 
 def test_untrained_scores(file, run):

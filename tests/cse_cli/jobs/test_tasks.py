@@ -109,17 +109,14 @@ def test_processes_that_start_together_have_one_plan(file, run, monkeypatch):
     assert read_run("c" * 32).about.plan.made == later.made
 
 
-def test_more_seeds_are_another_plan(file, run):
+def test_one_seed_is_no_plan_and_more_seeds_are_another(file, run):
+    run(file)
+    assert only_run().about.plan is None
     run(file, "--seeds", "2")
     run(file, "--seeds", "3")
     plans = {each.about.seed: each.about.plan for each in all_runs()}
     assert [plans[seed].seeds for seed in range(3)] == [(0, 1), (0, 1), (0, 1, 2)]
     assert plans[2].made > plans[0].made == plans[1].made
-
-
-def test_one_seed_is_no_plan(file, run):
-    run(file)
-    assert only_run().about.plan is None
 
 
 def test_the_seeds_of_each_experiment_are_a_plan_of_their_own(file, run):

@@ -61,10 +61,6 @@ class TestRefused:
         with refuses("ray.device_of_cluster", f"--device {device}"):
             Placement(cluster="auto", device=device).open()
 
-    def test_an_unknown_scheme(self):
-        with refuses("jobs.unknown_cluster", "'rai'", "Did you mean 'ray'?"):
-            Placement(cluster="rai://10.0.0.1:10001").open()
-
     def test_another_package_has_an_executor(self, monkeypatch):
         point = EntryPoint("slurm", "tests.cse_cli.ray.test_cluster:Elsewhere", placements.GROUP)
         monkeypatch.setattr(placements, "entry_points", lambda group: [point])

@@ -107,14 +107,6 @@ def test_following_ends_with_ctrl_c(runs: Runs, monkeypatch: pytest.MonkeyPatch)
     assert runs("logs", "one", "--follow") == (0, "one\n", "")
 
 
-def test_a_run_without_a_log_and_no_run(runs: Runs) -> None:
-    run = recorded(name="one")
-    code, out, err = runs("logs", "one")
-    assert (code, out) == (3, "")
-    assert f"run {run.run_id[:8]} has no log" in err
-    assert runs("logs", "x")[0] == 2
-
-
 # --- a real run -------------------------------------------------------------------------------------------------------
 
 
