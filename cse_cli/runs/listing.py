@@ -155,8 +155,7 @@ def write_runs_json(runs: Sequence[RecordedRun]) -> None:
 def print_runs(runs: Sequence[RecordedRun]) -> None:
     """Print one line for each run: a table in a terminal, tab-separated values in a pipe."""
     if not sys.stdout.isatty():
-        rows = [[_cells(run)[heading] for heading in _COLUMNS] for run in runs]
-        sys.stdout.write(as_tsv(plain_table(_COLUMNS, rows)))
+        sys.stdout.write(as_tsv(plain_table(_COLUMNS, [list(_cells(run).values()) for run in runs])))
         return
     console = Console(highlight=False)
     console.print(as_rich(_table(runs, console.width), gap=1))
@@ -187,7 +186,7 @@ def _short(change: str) -> str:
 
 
 def _cells(run: RecordedRun) -> dict[str, str]:
-    """Return the text of each column, on one line."""
+    """Return column → text on one line, in the order of `_COLUMNS`."""
     document = to_document(run)
     cells = document | {
         "run": run.run_id,
