@@ -74,11 +74,11 @@ def pull(
             code="mirrors.no_address",
         )
     pulled = pull_runs(address)
-    typer.echo(f"{counted(pulled.new, 'run')} pulled from {without_password(address)}")
-    if pulled.known:
-        typer.echo(f"{counted(pulled.known, 'run')} skipped: already exist")
-    if pulled.unusable:
-        typer.echo(f"{counted(pulled.unusable, 'run')} skipped: without a readable run.toml and result.json")
+    typer.echo(f"{counted(pulled['new'], 'run')} pulled from {without_password(address)}")
+    if pulled["known"]:
+        typer.echo(f"{counted(pulled['known'], 'run')} skipped: already exist")
+    if pulled["unusable"]:
+        typer.echo(f"{counted(pulled['unusable'], 'run')} skipped: without a readable run.toml and result.json")
 
 
 def ui(

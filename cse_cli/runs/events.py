@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from registry.paths import make_folder
 
@@ -207,10 +207,7 @@ class History:
                 self.checkpoint = int(data["step"])
 
 
-T = TypeVar("T")
-
-
-def _add_points(series: dict[str, dict[T, float]], place: T, values: Mapping[str, Any]) -> None:
+def _add_points(series: dict[str, dict[Any, float]], place: float, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         series.setdefault(name, {})[place] = float(value)
 

@@ -106,7 +106,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
         (model,) = open_store().client.search_logged_models([run.info.experiment_id])
         assert {metric.key for metric in model.metrics} == {"eval/avg", "eval/gain"}
         monkeypatch.setenv("CSE_HOME", str(tmp_path / "mine"))
-        assert pull(address).new == 1
+        assert pull(address)["new"] == 1
         assert [one.run_id for one in finished_results()] == [record.run_id]
     assert capfd.readouterr().out == ""
 
