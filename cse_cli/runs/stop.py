@@ -30,7 +30,7 @@ def request_stop(names: Sequence[str]) -> list[RecordedRun]:
 
 
 def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_SECONDS) -> None:
-    """Wait until runs have ended, and print how each ended. After `seconds`, raise an error; the request stays."""
+    """Wait up to `seconds` until runs have ended, and print how each ended. The request stays if they have not."""
     waiting, last = list(requested), time.monotonic() + seconds
     sys.stderr.write(f"waiting up to {seconds:.0f} s\n")
     while True:
