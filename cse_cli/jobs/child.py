@@ -141,8 +141,7 @@ def receive(observer: Observer, event: Event) -> Exception | None:
 class RemoteObserver:
     """Observer that sends the events of a run to another process and ends the run if the reply is an exception.
 
-    Args:
-        on_start: Receives the run in this process before its first step.
+    `on_start` receives the run in this process before its first step.
     """
 
     send: Send

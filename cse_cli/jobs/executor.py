@@ -73,11 +73,7 @@ class Executor(ABC):
 
 
 class SerialExecutor(Executor):
-    """Runs each job in this process while it is submitted.
-
-    Args:
-        processes: Number of processes that share each run. If more than one, they are children of this process.
-    """
+    """Runs each job in this process while it is submitted, or in several child processes."""
 
     slots = 1
 
@@ -130,13 +126,7 @@ def _free_memory() -> None:
 
 @dataclass(eq=False)
 class Submission:
-    """Job submitted to an executor.
-
-    Args:
-        job: Job to run. After its process died it resumes its run.
-        run_id: ID of the run, once it has started.
-        last_event_at: Time of the last event on the clock `time.monotonic`.
-    """
+    """Submitted job, which resumes its run after a process died. `last_event_at` is on the clock `time.monotonic`."""
 
     job: Job
     observer: Observer

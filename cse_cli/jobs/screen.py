@@ -15,11 +15,7 @@ from registry.errors import CseError
 
 
 class RunsScreen(Screen):
-    """Screen of the runs of a command. A context manager around the runs.
-
-    Args:
-        several: Whether to print a line when a run starts and when it ends.
-    """
+    """Screen of the runs of a command, with a line for each start and end if there are several. A context manager."""
 
     def __init__(self, *, several: bool, quiet: bool = False) -> None:
         super().__init__(quiet=quiet)

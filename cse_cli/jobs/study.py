@@ -38,11 +38,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class StudyRun:
-    """Run of a study.
-
-    Args:
-        cell: First cell that the run fills. Other cells may have the same recipe.
-    """
+    """Run of a study. `cell` is the first cell that it fills. Others may have the same recipe."""
 
     cell: Cell
     seed: int
@@ -100,12 +96,7 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """Outcome of a study.
-
-    Args:
-        results: Finished results by hash of the settings, in the order of seeds.
-        ran: Number of runs that this command executed.
-    """
+    """Outcome of a study: results by hash of the settings in the order of seeds, and how many runs were executed."""
 
     plan: StudyPlan
     results: dict[str, list[Result]] = field(repr=False)

@@ -31,12 +31,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Run to execute.
-
-    Args:
-        known: Identity of its experiment, as far as it is known on this machine.
-        accept_changed: Whether a run with other code counts as this run.
-    """
+    """Run to execute. `known` is the identity of its experiment, as far as it is known on this machine."""
 
     job: Job
     known: Known

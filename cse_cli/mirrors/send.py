@@ -56,11 +56,7 @@ class NewEvents:
 
 
 class Sender:
-    """Sends one run to one mirror. It holds a lock, so only one process at a time sends a run.
-
-    Args:
-        target: Current target of the mirror, or None to connect first.
-    """
+    """Sends one run to one mirror, after connecting if `target` is None. A lock lets only one process send a run."""
 
     def __init__(self, about: About, kind: type[Mirror], target: Target | None = None) -> None:
         self._about, self._kind, self._connected = about, kind, target

@@ -46,12 +46,7 @@ logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prin
 
 @dataclass(frozen=True)
 class Store:
-    """An open tracking store.
-
-    Args:
-        target: The store as mirrors identify it.
-        is_remote: Whether a server stores the artifacts.
-    """
+    """An open tracking store. If it is remote, a server stores the artifacts."""
 
     client: MlflowClient
     target: Target
@@ -95,11 +90,7 @@ def open_store(address: str | None = None) -> Store:
 
 
 def put_aside(why: str) -> None:
-    """Rename the database in the state directory, so that `open_store` creates a new one.
-
-    Args:
-        why: Reason for the warning, such as "is damaged". Empty for no warning.
-    """
+    """Rename the database in the state directory, with a warning if `why` is given. `open_store` creates a new one."""
     file = location.own_database()
     if not file.exists():
         return

@@ -49,8 +49,8 @@ def free_port(requested: int | None) -> int:
 def serve(page: str, requested: int | None, no_browser: bool) -> None:
     """Run MLflow's server until Ctrl-C, SIGTERM or its own exit, and open a page of it unless `no_browser`.
 
-    The server takes seconds to start. If another program takes the free port in the meantime, such as a second `cse
-    ui`, the server is started again on the next port.
+    The server takes seconds to start. If another program takes the free port in the meantime, such as another server of
+    MLflow, the server is started again on the next port.
     """
     log = home() / "ui.log"
     environment = {

@@ -57,15 +57,7 @@ class _Attempt:
 
 
 class RayExecutor(PoolExecutor):
-    """Runs jobs on the nodes of a Ray cluster.
-
-    Args:
-        placement: Placement with the address of the cluster: auto, HOST:PORT, ray://HOST:PORT or local-cluster. Device
-            "auto" uses GPUs if the cluster has any.
-
-    Raises:
-        CseError: If Ray is not installed, the cluster does not respond or is too small, or a node cannot execute runs.
-    """
+    """Runs jobs on the nodes of a Ray cluster. The device "auto" means GPUs if the cluster has any."""
 
     def __init__(self, placement: Placement) -> None:
         super().__init__()

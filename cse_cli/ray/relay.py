@@ -35,11 +35,7 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True)
 class Lost:
-    """Death of the process of a run.
-
-    Args:
-        reason: End of the process, such as "was killed by SIGKILL".
-    """
+    """Death of the process of a run. `reason` is its end, such as "was killed by SIGKILL"."""
 
     reason: str
 
@@ -125,11 +121,7 @@ def check_node(setting: Setting) -> CseError | None:
 
 
 def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
-    """Run a job in a child process of this node, and send its events to the channel.
-
-    Returns:
-        A `Result`, `Failed` or `Lost`.
-    """
+    """Run a job in a child process of this node, send its events, and return a `Result`, `Failed` or `Lost`."""
     if (error := check_node(setting)) is not None:  # this node joined after the check of all nodes
         return Failed(error)
 

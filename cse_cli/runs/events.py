@@ -68,11 +68,7 @@ class EventLog:
         self._cut_incomplete_line()
 
     def append(self, kind: str, **data: Any) -> None:
-        """Append an event.
-
-        Raises:
-            OSError: If the disk is full. What was written of the event is removed.
-        """
+        """Append an event. If the disk is full, what was written of it is removed."""
         line = json.dumps({"kind": kind, "time": time.time(), **_plain(data)}, ensure_ascii=False) + "\n"
         content = line.encode("utf-8", "surrogatepass")
         written = os.write(self._descriptor, content)

@@ -41,12 +41,7 @@ _MOST_BYTES = 2**30
 
 
 def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[RecordedRun], int]:
-    """Return the finished runs to export, and the number of skipped runs.
-
-    Args:
-        names: ID prefixes or names of runs, which are exported with their child runs.
-        studies: Names of studies. Without names and studies, all finished runs are exported.
-    """
+    """Return the finished runs of these names (with child runs) or studies, or all, and the number of skipped runs."""
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
     found += [run for study in studies for run in _of_study(study, known) if run not in found]

@@ -124,11 +124,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Index:
-    """Everything in the directory of the runs.
-
-    Args:
-        damaged: ID of each run whose `run.toml` cannot be read → why.
-    """
+    """All readable runs, newest first, and the ID of each run whose `run.toml` cannot be read → why."""
 
     runs: list[RecordedRun]
     damaged: dict[str, str]

@@ -202,11 +202,7 @@ def _unreadable(file: Path, why: str) -> CseError:
 
 
 class RunRecord:
-    """Writer of the record of one run. The process must hold the run's lock.
-
-    Args:
-        lock: Acquired lock of the run, or None to write nothing: on all processes of a run except the first.
-    """
+    """Writer of the record of one run, whose lock it holds. Without a lock, as on ranks above 0, it writes nothing."""
 
     def __init__(self, about: About, lock: FileLock | None) -> None:
         self.about = about
