@@ -56,7 +56,7 @@ class NewEvents:
 
 
 class Sender:
-    """Sends one run to one mirror, after connecting if `target` is None. A lock lets only one process send a run."""
+    """Sends one run to one mirror, and connects first without a target. A lock lets only one process send a run."""
 
     def __init__(self, about: About, kind: type[Mirror], target: Target | None = None) -> None:
         self._about, self._kind, self._connected = about, kind, target

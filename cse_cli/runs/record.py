@@ -202,7 +202,7 @@ def _unreadable(file: Path, why: str) -> CseError:
 
 
 class RunRecord:
-    """Writer of the record of one run, whose lock it holds. Without a lock, as on ranks above 0, it writes nothing."""
+    """Writer of a run's record, which holds its lock. On ranks above 0 it has none and discards everything."""
 
     def __init__(self, about: About, lock: FileLock | None) -> None:
         self.about = about
