@@ -12,7 +12,7 @@ from cse_cli.core.paths import runs
 from cse_cli.mirrors.command import sync as sync_command
 from cse_cli.mirrors.follower import Follower, follow
 from cse_cli.mirrors.mirror import State, configured, load
-from cse_cli.mirrors.send import Sender, sync
+from cse_cli.mirrors.send import Sender
 from cse_cli.runs.claim import Claimed, claim_run
 from cse_cli.runs.record import RunRecord
 from tests.support.errors import refuses
@@ -124,20 +124,6 @@ def test_lost_answers_send_nothing_twice() -> None:
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
 
 
-def test_a_refused_event_is_skipped_with_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    Memory.refuses = "dataset"
-    record, follower = begun()
-    for name in ("a", "b"):
-        record.dataset(name, "d", "training", name)
-    record.metrics({"loss": 1.0}, 1)
-    finish(record, follower)
-    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
-    said = capsys.readouterr().err
-    assert said.count("warning") == 1
-    assert f"rejected an event of run {record.about.short} (dataset)" in said
-    assert [*sync(Memory)] == []
-
-
 def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFixture[str]) -> None:
     record, follower = begun()
     until(lambda: Memory.kinds(record.run_id) == ["started"])
@@ -153,30 +139,6 @@ def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFix
     sync_command(again=True)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
     assert state(record).gone == ""
-
-
-def test_a_new_database_gets_every_run_from_the_start() -> None:
-    first = recorded()
-    sync_command()
-    second, follower = begun()
-    until(lambda: Memory.kinds(second.run_id) == ["started"])
-    Memory.deleted = {f"first-{second.run_id}"}  # as MLflow finds no run of this ID
-    Memory.database = "second"
-    second.metrics({"loss": 1.0}, 1)
-    until(lambda: f"second-{second.run_id}" == state(second).id)
-    Memory.deleted = set()
-    finish(second, follower)
-    sync_command()
-    assert Memory.kinds(second.run_id) == ["started", "metrics", "finished"]
-    assert Memory.kinds(first.run_id) == ["started", "finished"]
-
-
-def test_rebuild_sends_all_runs_anew() -> None:
-    records = [recorded(seed=seed) for seed in range(3)]
-    sync_command()
-    sync_command(rebuild=True)
-    assert [Memory.kinds(record.run_id) for record in records] == [["started", "finished"]] * 3
-    assert set(Memory.events) == {f"another-{record.run_id}" for record in records}
 
 
 def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
@@ -249,20 +211,6 @@ def test_a_parent_that_is_not_here_is_left_out() -> None:
     child = recorded(parent="f" * 32)
     sync_command()
     assert Memory.parents[f"first-{child.run_id}"] == ""
-
-
-def test_pulled_runs_are_not_sent_back() -> None:
-    record = recorded(pulled="http://server:5000 1234")
-    sync_command()
-    assert Memory.kinds(record.run_id) == []
-
-
-def test_a_damaged_state_sends_the_run_again() -> None:
-    record = recorded()
-    sync_command()
-    (record.path / "mirrors" / "memory.json").write_text("{")
-    sync_command()
-    assert Memory.kinds(record.run_id) == ["started", "finished"]
 
 
 def test_a_damaged_line_is_passed_over() -> None:

@@ -43,13 +43,6 @@ def nothing_ignored() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_the_end_of_the_block_is_finished() -> None:
-    record = Recorded()
-    with ending(record):
-        pass
-    assert record.ends == ["finished"]
-
-
 @pytest.mark.parametrize(
     ("error", "status"),
     [

@@ -36,21 +36,15 @@ def test_a_request_without_waiting(runs: Runs, home: Path) -> None:
     [
         ("finished", "is not running: FINISHED\n  → cse runs show"),
         ("failed", "is not running: FAILED\n  → cse run --resume"),
+        (None, "is not running: LOST\n  → cse run --resume"),
     ],
 )
-def test_what_is_not_running_is_named_and_nothing_stops(runs: Runs, home: Path, end: str, message: str) -> None:
+def test_what_is_not_running_is_named_and_nothing_stops(runs: Runs, home: Path, end: str | None, message: str) -> None:
     recorded(end=None, name="one")
-    recorded(result(), end=end, name="other")
+    recorded(result(), end=end, name="other").close()
     code, out, err = runs("stop", "one", "other")
     assert (code, out, stops(home)) == (2, "", set())
     assert message in err
-
-
-def test_a_lost_run_is_not_running(runs: Runs, home: Path) -> None:
-    recorded(end=None, name="lost").close()
-    code, _, err = runs("stop", "lost")
-    assert (code, "is not running: LOST" in err, stops(home)) == (2, True, set())
-    assert "Did you mean 'lost'" in runs("stop", "lst")[2]
 
 
 def test_waiting_prints_how_each_ended(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
