@@ -13,10 +13,10 @@ from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
+from cse_cli.runs.record import unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
-from tests.support.records import unrecorded
 from tests.support.shrunken import Small, small
 
 STEPS = 5

@@ -26,11 +26,11 @@ from typing import Any
 
 import pytest
 
-from tests.cse_cli.jobs.commands import below, ended, with_mercy
 from tests.cse_cli.mirrors.test_server import server
 from tests.support.chaos_world import Disk, Question, flip_a_bit, found, questions, small_disk
 from tests.support.forked import Forked
 from tests.support.ports import unused_port
+from tests.support.programs import below, ended, with_mercy
 
 SECONDS = float(os.environ.get("CSE_CHAOS_SECONDS", "30"))
 SEED = int(os.environ.get("CSE_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))

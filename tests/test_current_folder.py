@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from cse_cli.data.tokens import SHARD
-from tests.cse_cli.jobs.commands import gone, runs
 from tests.support.ports import unused_port
+from tests.support.programs import gone, runs
 from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.process

@@ -20,7 +20,7 @@ from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results
-from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe
+from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe, unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.recording import family
 from cse_cli.training.run import execute, prepare
@@ -28,7 +28,7 @@ from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
 from tests.support.chosen import distinct, these, trains
-from tests.support.records import points, states, unrecorded
+from tests.support.records import points, states
 from tests.support.shrunken import STEPS, Small
 
 NAMES = distinct(all_recipes())

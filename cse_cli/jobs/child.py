@@ -1,4 +1,7 @@
-"""Child process that runs jobs, as seen by its parent. `cse_cli.jobs.worker` is its program. Does not import torch."""
+"""Child process that runs jobs, as seen by its parent, and the events that it sends. Does not import torch.
+
+`cse_cli.jobs.worker` is its program.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,24 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from cse_cli.core.console import Downloading, Event, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stepped
 from cse_cli.core.paths import home
+from registry.errors import CseError
 from registry.paths import make_folder
 
 LEAVE_SECONDS = 15.0
 """Time for runs to record their end when they are stopped."""
+EVERY_SECONDS = 0.5
+"""Shortest time between two frequent events."""
 _LOG_LINES = 12
 
 
@@ -82,15 +91,83 @@ class Child:
 
     def describe_exit(self, log: Path | None) -> str:
         """Return how the process ended, for use after "its process": the signal, or the last lines of its log."""
-        code = self._process.returncode
-        if code < 0:
-            return describe_signal(-code)
-        written = next((path for path in (log, self._log) if path is not None and path.exists()), None)
-        lines = [] if written is None else written.read_text("utf-8", "replace").strip().split("\n")[-_LOG_LINES:]
-        return "\n  ".join([f"exited with code {code}", *lines])
+        return describe_exit(self._process.returncode, [self._log] if log is None else [log, self._log])
 
 
-def describe_signal(number: int) -> str:
-    """Return that a process was killed by a signal, with a likely reason."""
-    reason = " (possibly out of memory)" if number == signal.SIGKILL else ""
-    return f"was killed by {signal.Signals(number).name}{reason}"
+def describe_exit(code: int, logs: Sequence[Path]) -> str:
+    """Return the signal that killed a process, with a likely reason, or the last lines of the first log that exists."""
+    if code < 0:
+        reason = " (possibly out of memory)" if -code == signal.SIGKILL else ""
+        return f"was killed by {signal.Signals(-code).name}{reason}"
+    log = next((path for path in logs if path.exists()), None)
+    lines = [] if log is None else log.read_text(encoding="utf-8", errors="replace").strip().split("\n")
+    return "\n  ".join([f"exited with code {code}", *lines[-_LOG_LINES:]])
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Error of a job, sent instead of its result."""
+
+    error: Exception
+
+
+Send = Callable[[Event], Exception | None]
+"""Send an event to the driver, and return the reply if the event needs one."""
+
+
+def send_through(connection: Connection[Any, Any]) -> Send:
+    """Return a function that sends events through a connection of `multiprocessing`."""
+
+    def send(event: Event) -> Exception | None:
+        try:
+            connection.send(event)
+            return connection.recv() if event.needs_reply else None
+        except (EOFError, ConnectionError):  # a driver that was killed with unread events resets the connection
+            raise BrokenPipeError("the driver has exited") from None  # the run is then STOPPED
+
+    return send
+
+
+def receive(observer: Observer, event: Event) -> Exception | None:
+    """Pass an event to an observer, and return the exception that ends the run, or None."""
+    try:
+        observer.observe(event)
+    except (CseError, Pruned) as error:
+        return error
+    return None
+
+
+@dataclass
+class RemoteObserver:
+    """Observer that sends the events of a run to another process and ends the run if the reply is an exception.
+
+    `on_start` receives the run in this process before its first step.
+    """
+
+    send: Send
+    on_start: Callable[[RunInfo], None]
+    _last: float = field(default=float("-inf"), init=False)
+
+    def observe(self, event: Event) -> None:
+        """Send an event, unless it is one of many and a similar one was sent just before."""
+        if isinstance(event, Started):
+            self.on_start(event.run)
+        if _is_frequent(event):
+            now = time.monotonic()
+            if now - self._last < EVERY_SECONDS:
+                return
+            self._last = now
+        if (error := self.send(event)) is not None:
+            raise error
+
+
+def _is_frequent(event: Event) -> bool:
+    """Return whether other events of this kind follow, so that this one may be skipped."""
+    match event:
+        case Preparing(_, done, total):
+            return done < total
+        case Downloading(_, done, size):
+            return done != size
+        case Scoring(_, share):
+            return share < 1
+    return isinstance(event, Stepped)

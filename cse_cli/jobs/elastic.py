@@ -34,8 +34,7 @@ from cse_cli.core.devices import THREADS_VARIABLE, worker_environment
 from cse_cli.core.distributed import LostRankError
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import receive
-from cse_cli.jobs.child import describe_signal
+from cse_cli.jobs.child import describe_exit, receive
 from cse_cli.mirrors import follow
 from cse_cli.runs.record import ABOUT, folder_of, read_about
 from cse_cli.runs.signals import Terminated
@@ -43,18 +42,12 @@ from cse_cli.training.build import Job
 from registry.errors import CseError, RunFailedError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_LOG_LINES = 12
 _LAST_EVENT_SECONDS = 5.0
 """Longest wait for the last event of rank 0."""
 
 
 def execute_in_processes(job: Job, processes: int, observer: Observer) -> Result:
-    """Run a job in several processes and return its result.
-
-    Raises:
-        CseError: If a process did not start, failed or was killed.
-        KeyboardInterrupt: On Ctrl-C, after the end of the run is recorded.
-    """
+    """Run a job in several processes and return its result. Ctrl-C is raised after the end of the run is recorded."""
     agent = logging.getLogger("torch.distributed.elastic")  # `_root_cause` reports the same, shorter
     agent.addHandler(logging.NullHandler())
     agent.propagate = False
@@ -181,7 +174,8 @@ def _root_cause(exchange: Exchange, failures: Mapping[int, ProcessFailure], proc
     rank, failed = min((silent or failures).items(), key=lambda one: (_was_signalled(one[1]), one[0]))
     run_id = exchange.recorded_run()
     action = "run it again" if run_id is None else f"resume it: cse run --resume {run_id[:8]}"
-    message = f"{_describe(rank, failed, processes)} {_describe_exit(failed, exchange)}"
+    logs = sorted(exchange.path.glob(f"logs/*/attempt_0/{failed.local_rank}/stderr.log"))
+    message = f"{_describe(rank, failed, processes)} {describe_exit(failed.exitcode, logs)}"
     return RunFailedError(message, action, code="jobs.process_died")
 
 
@@ -192,14 +186,6 @@ def _describe(rank: int, failure: ProcessFailure, processes: int) -> str:
 def _was_signalled(failure: ProcessFailure) -> bool:
     """Return whether the process was stopped after another one had failed."""
     return any(failure.exitcode in (-number, 128 + number) for number in _SIGNALS)
-
-
-def _describe_exit(failure: ProcessFailure, exchange: Exchange) -> str:
-    if failure.exitcode < 0:
-        return describe_signal(-failure.exitcode)
-    logs = sorted(exchange.path.glob(f"logs/*/attempt_0/{failure.local_rank}/stderr.log"))
-    lines = logs[0].read_text(encoding="utf-8", errors="replace").strip().split("\n") if logs else []
-    return "\n  ".join([f"exited with code {failure.exitcode}:", *lines[-_LOG_LINES:]])
 
 
 @dataclass(frozen=True)

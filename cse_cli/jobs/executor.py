@@ -1,7 +1,7 @@
 """Executors run jobs in this process or in a child process per device.
 
 The driver is the process of the command. It submits jobs with their observers and receives futures. The observers
-receive events of runs in other processes through `cse_cli.jobs.channel`, in the thread that calls `submit`, `wait` or
+receive events of runs in other processes through `cse_cli.jobs.child`, in the thread that calls `submit`, `wait` or
 `close`. If a process dies during a run, a new process resumes the run from its last checkpoint.
 """
 
@@ -18,7 +18,6 @@ from ctypes import CDLL
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import torch
@@ -26,8 +25,7 @@ import torch
 from cse_cli.core.console import Event, Observer, Started, Warned
 from cse_cli.core.devices import worker_environment
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Failed, receive
-from cse_cli.jobs.child import LEAVE_SECONDS, Child
+from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, receive
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import result_of
 from cse_cli.runs.record import delete_checkpoints, folder_of, last_end, log_of
@@ -70,18 +68,12 @@ class Executor(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close(cancel=kind is not None)
 
 
 class SerialExecutor(Executor):
-    """Runs each job in this process while it is submitted.
-
-    Args:
-        processes: Number of processes that share each run. If more than one, they are children of this process.
-    """
+    """Runs each job in this process while it is submitted, or in several child processes."""
 
     slots = 1
 
@@ -99,7 +91,8 @@ class SerialExecutor(Executor):
                 future.set_result(self._execute(job, observer))
             except CseError as error:
                 unusable = job.resume
-                if unusable is None or not job.may_restart or not _is_specific_to_run(error):
+                is_specific_to_run = error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
+                if unusable is None or not job.may_restart or not is_specific_to_run:
                     raise
                 observer.observe(Warned(f"cannot resume run {unusable[:8]}, starting a new one: {error.message}"))
                 future.set_result(self._execute(replace(job, resume=None, again=True), observer))
@@ -124,11 +117,6 @@ class SerialExecutor(Executor):
         return execute_in_processes(job, self._processes, observer)
 
 
-def _is_specific_to_run(error: CseError) -> bool:
-    """Return whether a new run may succeed although this one could not be resumed."""
-    return error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
-
-
 def _free_memory() -> None:
     gc.collect()  # models are in reference cycles, and errors hold models
     torch.cuda.empty_cache()
@@ -138,14 +126,7 @@ def _free_memory() -> None:
 
 @dataclass(eq=False)
 class Submission:
-    """Job submitted to an executor.
-
-    Args:
-        job: Job to run. After its process died it resumes its run.
-        run_id: ID of the run, once it has started.
-        deaths: Number of processes that died.
-        last_event_at: Time of the last event on the clock `time.monotonic`.
-    """
+    """Submitted job, which resumes its run after a process died. `last_event_at` is on the clock `time.monotonic`."""
 
     job: Job
     observer: Observer
@@ -197,16 +178,16 @@ class PoolExecutor(Executor):
     def retry(self, submission: Submission, reason: str) -> None:
         """Queue a job again from its last checkpoint after its process died, or fail it after `MOST_RETRIES`.
 
-        Args:
-            submission: Job whose process died.
-            reason: End of the process, such as "was killed by SIGKILL".
+        `reason` is the end of the process, such as "was killed by SIGKILL".
         """
         run_id = submission.run_id
-        if run_id is not None and last_end(run_id) == "finished" and (result := result_of(run_id)) is not None:
+        end = None if run_id is None else last_end(run_id)
+        if run_id is not None and end == "finished" and (result := result_of(run_id)) is not None:
             self.settle(submission, result)  # it died before it sent the result
             return
         submission.deaths += 1
-        resumable = run_id if run_id is not None and _is_resumable(run_id) else None
+        is_resumable = run_id is not None and folder_of(run_id).exists() and end not in ("finished", "pruned")
+        resumable = run_id if is_resumable else None
         if submission.deaths > MOST_RETRIES:
             action = "run it again" if resumable is None else f"resume it: cse run --resume {resumable[:8]}"
             where = "" if submission.log is None else f". Log: {submission.log}"
@@ -218,10 +199,6 @@ class PoolExecutor(Executor):
         if resumable is not None:
             submission.job = replace(submission.job, resume=resumable, may_restart=True)
         self._queue.appendleft(submission)
-
-
-def _is_resumable(run_id: str) -> bool:
-    return folder_of(run_id).exists() and last_end(run_id) not in ("finished", "pruned")
 
 
 class LocalExecutor(PoolExecutor):

@@ -17,9 +17,11 @@ from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.screen import RunsScreen
-from cse_cli.jobs.study import StudyOutcome, StudyPlan, plan_study
-from cse_cli.jobs.study_view import (
+from cse_cli.jobs.study import (
+    StudyOutcome,
+    StudyPlan,
     plan_lines,
+    plan_study,
     print_outcomes,
     print_study_plans,
     write_outcomes,
@@ -37,7 +39,7 @@ from cse_cli.recipe.lint import lint, lint_study
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute, prepare
@@ -49,11 +51,7 @@ _EXIT_SECONDS = 60.0
 
 
 def run_jobs(request: RunRequest) -> int:
-    """Run the jobs of a request, or print what would run, and return the exit code.
-
-    Raises:
-        CseError: If the request is not valid, or its only job failed.
-    """
+    """Run the jobs of a request, or print what would run, and return the exit code."""
     jobs = request.jobs()
     placement = choose_placement(jobs, request)
     if request.dry_run:
@@ -68,12 +66,8 @@ def run_all(
 ) -> list[Result | CseError]:
     """Download what jobs need, execute those that are not finished, and return the result or error of each.
 
-    Jobs with the same experiment and seed are one run, with one result.
-
-    Raises:
-        CseError: If the only job failed.
-        TrackingError: If the state directory cannot be written.
-        DiskError: If the disk is full.
+    Jobs with the same experiment and seed are one run, with one result. The error of an only job is raised, and those
+    of a full disk or a state directory that cannot be written.
     """
     require_home()
     tasks = _tasks(jobs, accept_changed=accept_changed)
@@ -99,10 +93,6 @@ def _execute(
 
     A run that fails does not stop the others. Parallel runs begin with the longest, so that the last ones end at about
     the same time.
-
-    Raises:
-        TrackingError: If the state directory cannot be written.
-        DiskError: If the disk is full.
     """
     if not labels:
         return {}, 0
@@ -115,11 +105,8 @@ def _execute(
             begun.add(task)
             return screen.begin(labels[task], alone=executor.one_by_one)
 
-        def wait_for(task: Task, run: RecordedRun) -> None:
-            screen.wait_for(labels[task], run)
-
         tasks = list(labels) if executor.one_by_one else sorted(labels, key=_length, reverse=True)
-        for task, end in run_tasks(tasks, executor, begin, wait_for):
+        for task, end in run_tasks(tasks, executor, begin, lambda task, run: screen.wait_for(labels[task], run)):
             if isinstance(end, TrackingError | DiskError):
                 raise end
             ends[task] = end
@@ -144,15 +131,9 @@ def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
 
 
 def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = None) -> None:
-    """Download what recipes need, before the first run starts.
+    """Download what recipes need, before the first run starts. A resumed run uses the commits of its first start.
 
-    Args:
-        recipes: Recipes of all runs.
-        screen: Screen for the progress.
-        resume: ID of the run to resume, which uses the commits of its first start.
-
-    Raises:
-        MissingError: If every recipe lacks something. Otherwise only the runs of that recipe fail.
+    If one of several recipes lacks something, only its runs fail. If all do, this raises `MissingError`.
     """
     different = {to_json(recipe.resolved()): recipe for recipe in recipes}.values()
     missing: list[MissingError] = []
@@ -250,11 +231,7 @@ def _prints(error: CseError, here: ProcessRank) -> bool:
 
 
 def run_studies(request: RunRequest) -> int:
-    """Run studies one after the other, or print what would run, and return the exit code.
-
-    Raises:
-        CseError: If a study is not valid, or an option cannot be combined with studies.
-    """
+    """Run studies one after the other, or print what would run, and return the exit code."""
     recipes = [name for name in request.recipes if find_study(name) is None]
     if recipes:
         raise CseError(

@@ -41,11 +41,7 @@ class Placement:
     stall_timeout: float = STALL_SECONDS
 
     def open(self) -> Executor:
-        """Return the executor, which has not started any process yet.
-
-        Raises:
-            CseError: If the cluster does not exist or does not respond.
-        """
+        """Return the executor, which has not started any process yet."""
         if self.cluster is not None:
             executor: Executor = _cluster_executor(self.cluster).load()(self)
             return executor
@@ -79,12 +75,7 @@ def _cluster_executor(address: str) -> EntryPoint:
 def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
     """Return where jobs run: a single run on all CUDA devices, several runs on one device each.
 
-    Args:
-        jobs: Jobs in their order.
-        request: Options of the command. `processes`, `workers` and `cluster` take precedence.
-
-    Raises:
-        CseError: If the options cannot be combined, or there are too few devices.
+    The options `--processes`, `--workers` and `--cluster` take precedence.
     """
     device, processes, workers = request.device, request.processes, request.workers
     if torchrun_rank() is not None:

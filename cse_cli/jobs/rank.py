@@ -36,40 +36,35 @@ def main() -> None:
 
 
 def _run(path: Path, parent: int, here: ProcessRank) -> int:
-    from cse_cli.jobs.elastic import Exchange
-
-    try:
-        return run_rank(Exchange(path), here)
-    finally:
-        if os.getppid() != parent:  # the parent was killed, and cannot delete the directory
-            rmtree(path, ignore_errors=True)
-
-
-def run_rank(exchange: Exchange, here: ProcessRank) -> int:
     """Run the job, write its result or error, and return the exit code."""
     from cse_cli.core.distributed import announce_failure, joined
+    from cse_cli.jobs.elastic import Exchange
     from cse_cli.training.run import execute
     from registry.errors import CseError
 
+    exchange = Exchange(path)
     job = exchange.read("job")
     try:
         with joined(here, job.device):
             result = execute(job, _observer(exchange, here))
+        if here.rank == 0:
+            exchange.write("result", result)
+        return 0
     except CseError as error:
         ignore_signals()
         announce_failure(error)
         exchange.write(f"failure-{here.rank}", error)
         return error.exit_code
-    if here.rank == 0:
-        exchange.write("result", result)
-    return 0
+    finally:
+        if os.getppid() != parent:  # the parent was killed, and cannot delete the directory
+            rmtree(path, ignore_errors=True)
 
 
 def _observer(exchange: Exchange, here: ProcessRank) -> Observer:
     from multiprocessing.connection import Client
 
     from cse_cli.core.console import SilentObserver
-    from cse_cli.jobs.channel import RemoteObserver, send_through
+    from cse_cli.jobs.child import RemoteObserver, send_through
 
     if here.rank > 0:
         return SilentObserver()

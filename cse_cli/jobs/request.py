@@ -21,28 +21,7 @@ RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
 
 @dataclass(frozen=True)
 class RunRequest:
-    """Options of `cse run`.
-
-    Args:
-        recipes: Files or names of recipes or studies.
-        overrides: `dotted.key=value` strings.
-        unset: Dotted keys to remove.
-        seed: One seed instead of the recipe's own.
-        seeds: Number of seeds, or a list with commas.
-        resume: ID of the run to resume, or a unique prefix of it.
-        workers: Number of parallel runs. Default: one per CUDA device.
-        processes: Number of processes that share each run. Default: one per CUDA device.
-        cluster: Address of a cluster, such as "auto" or "local-cluster", or None for this machine.
-        stall_timeout: Seconds without an event after which a run is restarted.
-        dry_run: Whether to print what would run.
-        as_json: Whether to print one JSON document.
-        quiet: Whether to print only results and errors.
-        name: Display name of the run, or a prefix for the names of several runs.
-        tags: `key=value` strings.
-        group: Group in which runs are recorded, which is the experiment in MLflow.
-        again: Whether to repeat finished runs.
-        accept_changed: Whether a finished run with other code counts as a run of the same experiment.
-    """
+    """Options of `cse run`, as its help describes them."""
 
     recipes: Sequence[str] = ()
     overrides: Sequence[str | Override] = ()
@@ -70,11 +49,7 @@ class RunRequest:
         return overrides + [word for key in self.unset for word in ("--unset", key)]
 
     def jobs(self) -> list[Job]:
-        """Return one job per recipe and seed.
-
-        Raises:
-            CseError: If there is nothing to run, options exclude each other, or a recipe is not valid.
-        """
+        """Return one job per recipe and seed."""
         if self.resume is not None:
             return [self.labeled(self._resumed(find_run(self.resume)), several=False)]
         if not self.recipes:
@@ -86,25 +61,13 @@ class RunRequest:
         return [self.labeled(job, several=len(jobs) > 1) for job in jobs]
 
     def labeled(self, job: Job, *, several: bool) -> Job:
-        """Return a job with the requested name, tags and group.
-
-        Args:
-            job: Job to label.
-            several: Whether there are several jobs, so that the requested name is only a prefix.
-
-        Raises:
-            CseError: If a tag is not valid.
-        """
+        """Return a job with the requested name (a prefix of several jobs' names), tags and group."""
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
         labels = {**job.tags, **parse_tags(self.tags)}
         return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)
 
     def seed_list(self) -> list[int]:
-        """Return the requested seeds, or an empty list for the recipe's own.
-
-        Raises:
-            CseError: If they are not valid, or both options are set.
-        """
+        """Return the requested seeds, or an empty list for the recipe's own."""
         if self.seed is not None and self.seeds is not None:
             raise CseError(
                 "--seed cannot be combined with --seeds",
@@ -141,11 +104,7 @@ class RunRequest:
 
 
 def parse_seeds(text: str) -> list[int]:
-    """Return the seeds of `--seeds`: a number of seeds from 0, or a list with commas.
-
-    Raises:
-        CseError: If they are not different seeds.
-    """
+    """Return the seeds of `--seeds`: a number of seeds from 0, or a list with commas."""
     try:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
@@ -162,11 +121,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def parse_tags(texts: Sequence[str]) -> dict[str, str]:
-    """Return the tags of `key=value` strings.
-
-    Raises:
-        CseError: If one has no value, or a key that is not valid or is set by `cse` or MLflow.
-    """
+    """Return the tags of `key=value` strings."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = (part.strip() for part in text.partition("="))

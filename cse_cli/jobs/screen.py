@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from time import monotonic
-from types import TracebackType
 
 from rich.markup import escape
 
@@ -17,12 +16,7 @@ from registry.errors import CseError
 
 
 class RunsScreen(Screen):
-    """Screen of the runs of a command. A context manager around the runs.
-
-    Args:
-        several: Whether to print a line when a run starts and when it ends.
-        quiet: Whether to print only errors.
-    """
+    """Screen of the runs of a command, with a line for each start and end if there are several. A context manager."""
 
     def __init__(self, *, several: bool, quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
@@ -71,21 +65,14 @@ class RunsScreen(Screen):
         elif run_id is not None:
             self._left_run = f" in run {run_id[:8]}"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._close()
         if self._several and isinstance(error, KeyboardInterrupt | Terminated):
             self.write(f"stopped{self._left_run}. To resume, run the same command again")
 
 
 class RunLines(Screen):
-    """Lines of one of several parallel runs, which begin with the name of the run.
-
-    Args:
-        name: Name of the run.
-        console: Console of all runs.
-    """
+    """Lines of one of several parallel runs, which begin with the name of the run."""
 
     def __init__(self, name: str, console: Console) -> None:
         super().__init__(console)
@@ -113,13 +100,7 @@ class RunLines(Screen):
 
 
 def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
-    """Return the scores and duration of a run in one line.
-
-    Args:
-        label: Beginning of the line.
-        result: Result of the run.
-        seconds_left: Estimated time of the other runs. Omitted if 0.
-    """
+    """Return the scores and duration of a run in one line, and the estimated time of the other runs unless it is 0."""
     scores = [f"{one.name} {one.score:.2f}{_describe_gain(one.gain)}" for one in headlines(result)]
     left = [f"about {duration(seconds_left)} left"] if seconds_left else []
     return " · ".join([label, *scores, duration(result.seconds), *left])

@@ -1,19 +1,30 @@
-"""Plan of a study: its runs, one per experiment and seed, and the results of those that are finished."""
+"""Studies: the plan of their runs, one per experiment and seed, and their results as tables and as JSON."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import sys
+from collections import Counter
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
 
-from cse_cli.core.formatting import differences
+from rich.markup import escape
+from rich.text import Text
+
+from cse_cli.core.console import Console, stdout_console, write_json
+from cse_cli.core.formatting import counted, differences
 from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
+from cse_cli.core.tables import Cell as TableCell
+from cse_cli.core.tables import Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.data.identity import identify_known
 from cse_cli.jobs.request import RunRequest, parse_tags
 from cse_cli.jobs.tasks import Task, finished, planned
-from cse_cli.recipe.cells import Cell, cell_tag, cells
+from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
+from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE
 from cse_cli.recipe.study import Study, load_study
 from cse_cli.runs.index import all_runs
@@ -27,12 +38,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, eq=False)
 class StudyRun:
-    """Run of a study.
-
-    Args:
-        cell: First cell that the run fills. Other cells may have the same recipe.
-        task: Run to execute.
-    """
+    """Run of a study. `cell` is the first cell that it fills. Others may have the same recipe."""
 
     cell: Cell
     seed: int
@@ -90,13 +96,7 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """Outcome of a study.
-
-    Args:
-        results: Finished results by hash of the settings, in the order of seeds.
-        ran: Number of runs that this command executed.
-        failures: Failed runs with their errors.
-    """
+    """Outcome of a study: results by hash of the settings in the order of seeds, and how many runs were executed."""
 
     plan: StudyPlan
     results: dict[str, list[Result]] = field(repr=False)
@@ -107,12 +107,7 @@ class StudyOutcome:
 def plan_study(name: str, request: RunRequest) -> StudyPlan:
     """Read a study and its recipes, and find the finished runs.
 
-    Args:
-        name: Name or path of the study.
-        request: Options of the command. Overrides apply to every cell, and seeds replace those of the study.
-
-    Raises:
-        CseError: If the study or one of its recipes is not valid.
+    Overrides of the command apply to every cell, and its seeds replace those of the study.
     """
     study = load_study(name)
     made = cells(study, request.overrides, request.unset)
@@ -125,17 +120,12 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     runs = _runs(study, list(different.values()), seeds, request)
     done = finished([run.task for run in runs], recorded)
     before = {run.key: done[run.task] for run in runs if run.task in done}
-    differing = {run.key: run.task.changes(recorded) for run in runs if run.task not in done}
-    changed = {key: differences for key, differences in differing.items() if differences}
+    changed = {run.key: changes for run in runs if run.task not in done and (changes := run.task.changes(recorded))}
     return StudyPlan(name, study, tuple(made), seeds, runs, before, changed)
 
 
 def _check_names(one: Cell, other: Cell) -> None:
-    """Refuse two cells that differ only in model directories with the same name, because they have the same hash.
-
-    Raises:
-        CseError: If they do.
-    """
+    """Refuse two cells that differ only in model directories with the same name, because they have the same hash."""
     if one is other:
         return
     ignored = dict.fromkeys([*PROSE, "train", "data"])
@@ -160,3 +150,167 @@ def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
     group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name
     job = Job(cell.load(seed), seed, request.device, study=cell_tag(study, cell), group=group)
     return request.labeled(job, several=True)
+
+
+def plan_lines(plan: StudyPlan) -> list[str]:
+    """Return the title of a study and its numbers of runs, in Rich's markup."""
+    title = f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}"
+    return [title, f"  {_count_runs(plan)}", *(f"  {escape(line)}" for line in _changed_lines(plan))]
+
+
+def _count_runs(plan: StudyPlan) -> str:
+    """Return the numbers of cells, seeds and runs, and of finished runs."""
+    different = len({cell.hash for cell in plan.cells})
+    same = "" if different == len(plan.cells) else f" ({different} different)"
+    return (
+        f"{counted(len(plan.cells), 'cell')}{same} × {counted(len(plan.seeds), 'seed')} = "
+        f"{counted(len(plan.runs), 'run')}: {len(plan.before)} finished, {len(plan.open)} to run"
+    )
+
+
+def _changed_lines(plan: StudyPlan) -> list[str]:
+    """Return a line for each change of text, weights or code since runs of the study finished."""
+    ways = Counter(", ".join(map(str, differences)) for differences in plan.changed.values())
+    return [
+        f"{number} of {counted(len(plan.runs), 'run')} finished before a change ({way}) and will be repeated"
+        + ("" if "text" in way or "weights" in way else ". To keep them: --accept-changed")
+        for way, number in ways.items()
+    ]
+
+
+def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
+    """Print every cell with its settings, its finished seeds and those to run."""
+    for plan, place in zip(plans, places, strict=True):
+        rows = []
+        for cell in plan.cells:
+            settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
+            done = [str(seed) for seed in plan.seeds if (cell.hash, seed) in plan.before]
+            left = [str(seed) for seed in plan.seeds if (cell.hash, seed) not in plan.before]
+            columns = ", ".join(cell.columns) or "all"
+            rows.append((cell.row, columns, cell.recipe, " ".join(settings), ", ".join(done), ", ".join(left)))
+        with stdout_console() as out:
+            _print_title(out, plan)
+            for line in (_count_runs(plan), *_changed_lines(plan), place):
+                out.print(Text(line), soft_wrap=True)
+            names = ("row", "columns", "recipe", "settings", "finished", "to run")
+            out.print(as_rich(plain_table(names, rows), ruled=True))
+
+
+def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> None:
+    """Print tables on stdout and failures on stderr, and the next command unless `quiet`."""
+    for outcome in outcomes:
+        plan = outcome.plan
+        with stdout_console() as out:
+            _print_title(out, plan)
+            out.print()
+            for part in as_rich_parts(_scores_table(outcome), out.width, ruled=True):
+                out.print(part)
+        sys.stdout.flush()
+        err = Console(stderr=True, highlight=False, soft_wrap=True)
+        done = sum(map(len, outcome.results.values()))
+        if missing := len(plan.runs) - done:
+            failed = len(outcome.failures)
+            err.print(
+                f"{counted(len(plan.runs), 'run')}: {done} finished, {failed} failed, {missing - failed} missing; "
+                "to retry, run the same command again"
+            )
+        for run, error in outcome.failures.items():
+            err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
+            if (log := run.log()) is not None:
+                err.print(f"  log: {escape(str(log))}")
+        if plan.study.paper is not None and not quiet:
+            has_name = bare_name(plan.study.path) is not None  # only such studies are in the leaderboard
+            command = f"leaderboard --table {plan.study.paper}" if has_name else f"report {plan.name}"
+            err.print(f"→ compare with the paper: cse {escape(command)}")
+
+
+def _print_title(out: Console, plan: StudyPlan) -> None:
+    out.print(Text.assemble((plan.study.name, "bold"), f" · {plan.study.title}"), soft_wrap=True)
+
+
+def _scores_table(outcome: StudyOutcome) -> Table:
+    """Return the rows and columns of the paper, with the mean over seeds and its standard deviation below."""
+    found = values(outcome.plan.study, outcome.plan.cells, outcome.results)
+    columns = headings(outcome.plan.study, found)
+    rows = []
+    for row, by_column in found.items():
+        scores = [by_column.get(column, []) for column in columns]
+        counts = sorted({len(numbers) for numbers in by_column.values()} or {0})
+        n = str(counts[0]) if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"
+        means = [f"{fmean(numbers):.2f}" if numbers else "" for numbers in scores]
+        rows.append(Row(row, tuple(map(TableCell, (n, *means)))))
+        if any(len(numbers) > 1 for numbers in scores):
+            spread = [f"{stdev(numbers):.2f}" if len(numbers) > 1 else "" for numbers in scores]
+            rows.append(Row("± std", tuple(map(TableCell, ("", *spread))), emphasis="spread", below=True))
+    return Table("", ("n", *columns), tuple(rows))
+
+
+def write_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
+    """Write one JSON document with every cell and where its runs run."""
+    tables = (_plan_tables(plan, plan.before) for plan in plans)
+    write_json({"studies": [{**table, "place": place} for table, place in zip(tables, places, strict=True)]})
+
+
+def write_outcomes(outcomes: Sequence[StudyOutcome]) -> None:
+    """Write one JSON document with every cell, its scores and all results."""
+    write_json({"studies": [_outcome_tables(one) for one in outcomes]})
+
+
+def _outcome_tables(outcome: StudyOutcome) -> dict[str, Any]:
+    results = [result for same in outcome.results.values() for result in same]
+    tables = _plan_tables(outcome.plan, {(result.recipe_hash, result.seed) for result in results})
+    found = values(outcome.plan.study, outcome.plan.cells, outcome.results)
+    for cell, about in zip(outcome.plan.cells, tables["cells"], strict=True):
+        shown = {k: v for k, v in found[cell.row].items() if not cell.columns or k in cell.columns}
+        about["scores"] = {
+            heading: {"mean": fmean(seeds), "std": stdev(seeds) if len(seeds) > 1 else None, "n": len(seeds)}
+            for heading, seeds in shown.items()
+            if seeds
+        }
+    return {
+        **tables,
+        "ran": outcome.ran,
+        "failures": [_failure_table(*failure) for failure in outcome.failures.items()],
+        "results": [result.model_dump(mode="json") for result in results],
+    }
+
+
+def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
+    cells = [
+        {
+            "row": cell.row,
+            "columns": list(cell.columns),
+            "recipe": cell.recipe,
+            "set": list(map(str, cell.overrides)),
+            "unset": list(cell.unset),
+            "hash": cell.hash,
+            "finished": [seed for seed in plan.seeds if (cell.hash, seed) in done],
+        }
+        for cell in plan.cells
+    ]
+    return {
+        "study": plan.study.name,
+        "title": plan.study.title,
+        "paper": plan.study.paper,
+        "seeds": list(plan.seeds),
+        "runs": len(plan.runs),
+        "finished_before": len(plan.before),
+        "changed": [
+            {"hash": hash_, "seed": seed, "differences": list(map(str, differences))}
+            for (hash_, seed), differences in plan.changed.items()
+        ],
+        "cells": cells,
+    }
+
+
+def _failure_table(run: StudyRun, error: CseError) -> dict[str, Any]:
+    log = run.log()
+    return {
+        "row": run.cell.row,
+        "columns": list(run.cell.columns),
+        "hash": run.cell.hash,
+        "seed": run.seed,
+        "message": str(error),
+        "exit_code": error.exit_code,
+        "log": None if log is None else str(log),
+    }

@@ -31,13 +31,7 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Run to execute.
-
-    Args:
-        job: Job of the run.
-        known: Identity of its experiment, as far as it is known on this machine.
-        accept_changed: Whether a run with other code counts as this run.
-    """
+    """Run to execute. `known` is the identity of its experiment, as far as it is known on this machine."""
 
     job: Job
     known: Known
@@ -61,6 +55,12 @@ class Task:
             and self.known.matches(run.about.identity, code=not self.accept_changed)
         ]
 
+    def unfinished(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
+        """Return the unfinished records of this run, newest first. `--again` and `--resume` ignore them."""
+        if self.job.again or self.job.resume is not None:
+            return []
+        return [run for run in self.same(recorded) if run.end not in ("finished", "pruned")]
+
     def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
         """Return the result of the run, or None if it is not finished."""
         return next((run.result for run in self.same(recorded) if run.end == "finished" and run.result), None)
@@ -68,10 +68,8 @@ class Task:
     def changes(self, recorded: Iterable[RecordedRun]) -> list[Difference]:
         """Return the differences to a finished run with the same settings and seed, or an empty list."""
         for run in recorded:
-            identity = run.about.identity
-            if identity is None or not run.is_result or run.about.seed != self.job.seed:
-                continue
-            if identity.settings == self.known.settings:
+            identity = run.about.identity if run.is_result and run.about.seed == self.job.seed else None
+            if identity is not None and identity.settings == self.known.settings:
                 return self.known.differences(identity)
         return []
 
@@ -103,14 +101,13 @@ def run_tasks(
 ) -> Iterator[tuple[Task, Result | CseError]]:
     """Execute tasks and yield the result or error of each. No task is executed twice.
 
+    An exception of a run that is not a `CseError` is raised.
+
     Args:
         tasks: Tasks in the order in which they start.
         executor: Executor of the runs.
         begin: Called when a run starts. Returns its observer.
         wait_for: Called once for each task of another process, when no other task is left.
-
-    Raises:
-        Exception: If a run ended with an exception that is not a `CseError`.
     """
     left, running, awaited = list(tasks), dict[Future[Result], Task](), set[Task]()
     held: dict[Task, RecordedRun] = {}
@@ -149,20 +146,15 @@ def _end_of(future: Future[Result]) -> Result | CseError:
 
 
 def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
-    """Return the record of the task if another process executes it, or None. With `--resume` that is an error later.
+    """Return the record of the task if another process executes it, or None.
 
     A run that another process is about to resume has only a lock.
     """
-    if task.job.again or task.job.resume is not None:
-        return None
-    same = (run for run in task.same(recorded) if run.end not in ("finished", "pruned"))
-    return next((run for run in same if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
+    unfinished = task.unfinished(recorded)
+    return next((run for run in unfinished if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
 
 
 def _resuming(task: Task, recorded: Sequence[RecordedRun]) -> Job:
     """Return the job of a task, which resumes the newest unfinished record."""
-    if task.job.again or task.job.resume is not None:
-        return task.job
-    unfinished = (run for run in task.same(recorded) if run.end not in ("finished", "pruned") and not run.about.pulled)
-    found = next(unfinished, None)
+    found = next((run for run in task.unfinished(recorded) if not run.about.pulled), None)
     return task.job if found is None else replace(task.job, resume=found.run_id, may_restart=True)

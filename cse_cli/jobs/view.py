@@ -36,9 +36,7 @@ def shown_metrics(recipe: Recipe) -> dict[str, str]:
 def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
     """Print a table per experiment, with the untrained encoder, one row per seed, mean and standard deviation.
 
-    Args:
-        results: Results in the order of their runs.
-        metrics: Recipe hash → evaluator → metric to show.
+    `metrics` maps the hash of a recipe to evaluator → metric to show.
     """
     with stdout_console() as out:
         for experiment in dict.fromkeys(result.experiment for result in results):
@@ -55,12 +53,7 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
 
 
 def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
-    """Return the table of one recipe. The average of the seven STS sets comes first if all are scored.
-
-    Args:
-        runs: Results of the recipe.
-        shown: Evaluator → metric.
-    """
+    """Return the table of one recipe. The average of the seven STS sets comes first if all are scored."""
     columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
     if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
         columns = {"Avg": AVERAGE, **columns}
@@ -116,18 +109,16 @@ _SENTENCES = '["A man is singing.", "Someone sings."]'
 
 
 def _argument(result: Result) -> str:
-    """Return the name of the recipe, or the path of its file if the recipe has no bare name."""
+    """Return the name of the recipe, or the path of its file if it has no bare name."""
     return result.recipe if not result.source or bare_name(Path(result.source)) else result.source
 
 
 def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[str]:
     """Return the path of the model with the best dev score, code that loads it, and the next commands.
 
-    Args:
-        results: Results of the finished runs.
-        settings: Options that changed the recipes, so that more seeds belong to the same experiment.
+    `settings` are options that changed the recipes, so that more seeds belong to the same experiment.
     """
-    best = max(results, key=_dev_score)
+    best = max(results, key=lambda result: result.curve.get(result.selected_step or 0, float("-inf")))
     run_id, folder = str(best.run_id), run_folders() / str(best.run_id) / "model"
     which = "" if len(results) == 1 else f" with the best dev score, {best.recipe} seed {best.seed}"
     python = "from cse_cli import load_model", f'model = load_model("{run_id[:8]}")', f"model.encode({_SENTENCES})"
@@ -141,10 +132,6 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
         commands[shlex.join(["cse", "run", *recipes, *settings, "--seeds", "3"])] = "add seeds"
     width = max(map(len, commands))
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
-
-
-def _dev_score(result: Result) -> float:
-    return result.curve.get(result.selected_step or 0, float("-inf"))
 
 
 def speed_line(runs: Sequence[Result]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any
 from cse_cli.core.console import Observer, Pruned, RunInfo
 from cse_cli.core.processes import end_with_parent
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Failed, RemoteObserver, send_through
+from cse_cli.jobs.child import Failed, RemoteObserver, send_through
 from cse_cli.jobs.executor import SerialExecutor
 from cse_cli.runs.record import log_of
 from cse_cli.runs.signals import Terminated

@@ -11,6 +11,7 @@ from cse_cli.core.environment import without_password
 from cse_cli.core.formatting import counted
 from cse_cli.mirrors import location
 from cse_cli.mirrors.mirror import GoneError, configured, load
+from cse_cli.mirrors.send import reason
 from registry.errors import CseError, TrackingError
 
 SYNC_EPILOG = "Examples:  cse runs sync  ·  cse runs sync --again  ·  cse runs sync --rebuild"
@@ -39,7 +40,7 @@ def sync(
 
 def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: bool = False) -> bool:
     """Send missing events to a mirror, report it (on stderr with `err`), and return whether all were sent."""
-    from cse_cli.mirrors.sync import sync, waiting_elsewhere
+    from cse_cli.mirrors.send import sync, waiting_elsewhere
 
     kind = load(name)
     complete, runs = True, 0
@@ -48,7 +49,7 @@ def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: 
             runs += 1
         elif not isinstance(error, GoneError):  # a warning was printed
             complete = False
-            typer.echo(f"{about.short} ({about.name}): {_message(error)}", err=err)
+            typer.echo(f"{about.short} ({about.name}): {reason(error)}", err=err)
     if runs or complete:
         typer.echo(f"{name}: {counted(runs, 'run')} sent" if runs else f"{name}: up to date", err=err)
     for uri, number in waiting_elsewhere(name, kind.connect()).items():
@@ -73,11 +74,11 @@ def pull(
             code="mirrors.no_address",
         )
     pulled = pull_runs(address)
-    typer.echo(f"{counted(pulled.new, 'run')} pulled from {without_password(address)}")
-    if pulled.known:
-        typer.echo(f"{counted(pulled.known, 'run')} skipped: already exist")
-    if pulled.unusable:
-        typer.echo(f"{counted(pulled.unusable, 'run')} skipped: without a readable run.toml and result.json")
+    typer.echo(f"{counted(pulled['new'], 'run')} pulled from {without_password(address)}")
+    if pulled["known"]:
+        typer.echo(f"{counted(pulled['known'], 'run')} skipped: already exist")
+    if pulled["unusable"]:
+        typer.echo(f"{counted(pulled['unusable'], 'run')} skipped: without a readable run.toml and result.json")
 
 
 def ui(
@@ -94,7 +95,7 @@ def ui(
     except (TrackingError, OSError) as error:
         if not location.is_own(address) or not location.own_database().exists():
             raise
-        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {_message(error)}\n")  # it is read-only
+        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {reason(error)}\n")  # it is read-only
     if location.is_remote(address):
         show(without_password(address), no_browser)
     else:
@@ -102,8 +103,7 @@ def ui(
 
 
 def _page() -> str:
-    from cse_cli.mirrors.pages import table_page
-    from cse_cli.mirrors.store import open_store
+    from cse_cli.mirrors.store import open_store, table_page
     from cse_cli.runs.index import all_runs
 
     newest = next(iter(all_runs()), None)
@@ -112,7 +112,3 @@ def _page() -> str:
     except TrackingError:
         found = None
     return "experiments" if found is None else table_page(found.experiment_id, found.tags)
-
-
-def _message(error: Exception) -> str:
-    return error.message if isinstance(error, CseError) else str(error)

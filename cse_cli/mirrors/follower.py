@@ -11,8 +11,7 @@ from threading import Event as Flag
 from threading import Thread
 
 from cse_cli.mirrors.mirror import GoneError, Mirror, configured, load
-from cse_cli.mirrors.send import STEP_SECONDS, UPLOAD_SECONDS, Sender, reason, warn
-from cse_cli.mirrors.sync import sync
+from cse_cli.mirrors.send import STEP_SECONDS, UPLOAD_SECONDS, Sender, reason, sync, warn
 from cse_cli.runs.record import About
 
 SEND_SECONDS = 2.0
@@ -22,12 +21,7 @@ RETRY_SECONDS = 30.0
 
 
 class Follower:
-    """Sends a running run to its mirrors until `close`.
-
-    Args:
-        about: Contents of `run.toml`.
-        names: Names of the mirrors.
-    """
+    """Sends a running run to its mirrors until `close`."""
 
     def __init__(self, about: About, names: list[str]) -> None:
         self._threads = [_MirrorThread(about, name) for name in names]
@@ -45,11 +39,7 @@ class Follower:
 
 
 def follow(about: About) -> Follower:
-    """Send a run to the mirrors in `CSE_MIRRORS` while it runs.
-
-    Raises:
-        UnknownNameError: If a mirror does not exist.
-    """
+    """Send a run to the mirrors in `CSE_MIRRORS` while it runs."""
     return Follower(about, configured())
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar
@@ -135,11 +135,7 @@ def state_file(run_id: str, name: str) -> Path:
 
 
 def configured() -> list[str]:
-    """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow".
-
-    Raises:
-        UnknownNameError: If a mirror does not exist.
-    """
+    """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow"."""
     names = [name.strip() for name in os.environ.get(VARIABLE, "mlflow").split(",")]
     selected = [name for name in dict.fromkeys(names) if name not in ("", "none")]
     for name in selected:
@@ -148,17 +144,9 @@ def configured() -> list[str]:
 
 
 def load(name: str) -> type[Mirror]:
-    """Return the class of a mirror.
-
-    Raises:
-        CseError: If it does not exist, or if its package cannot be imported.
-    """
-    found = _entry(name)
+    """Return the class of a mirror."""
     try:
-        if not isinstance(found, str):
-            return found.load()  # type: ignore[no-any-return]
-        module, _, attribute = found.partition(":")
-        return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+        return _entry(name).load()  # type: ignore[no-any-return]
     except ImportError as error:
         raise CseError(
             f"cannot import the mirror '{name}': {error}",
@@ -167,9 +155,9 @@ def load(name: str) -> type[Mirror]:
         ) from error
 
 
-def _entry(name: str) -> str | EntryPoint:
-    known: dict[str, str | EntryPoint] = {point.name: point for point in entry_points(group=GROUP)}
-    known |= _BUILT_IN
+def _entry(name: str) -> EntryPoint:
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    known |= {each: EntryPoint(each, value, GROUP) for each, value in _BUILT_IN.items()}
     if name not in known:
         raise UnknownNameError(
             f"{VARIABLE}: the mirror '{name}' does not exist.{suggestion(name, known)}",
@@ -177,3 +165,42 @@ def _entry(name: str) -> str | EntryPoint:
             code="mirrors.unknown_mirror",
         )
     return known[name]
+
+
+RUN = "cse.run_id"
+"""Tag with the ID of the run's record."""
+
+
+def about_tags(about: About) -> dict[str, str]:
+    """Return the tags of a run. The most important ones are first."""
+    seed = "" if about.seed is None else str(about.seed)
+    tags = {
+        "recipe": about.recipe,
+        "method": about.method,
+        "encoder": about.encoder,
+        "data": about.data,
+        "seed": seed,
+        RUN: about.run_id,
+        "cse.experiment": about.experiment,
+        "cse.set": "; ".join(about.changes),
+        "cse.study": about.study,
+        "cse.search": about.search,
+        "cse.trial": "" if about.trial is None else str(about.trial),
+        "cse.confirms": about.confirms,
+        "cse.summary": about.summary,
+        "cse.paper": about.paper,
+        "cse.test_selected": "true" if about.test_selected else "",
+        "mlflow.note.content": about.note,
+        "mlflow.source.name": "cse",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": about.git,
+        "mlflow.user": _user(),
+    }
+    return {key: value for key, value in tags.items() if value} | about.tags
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"  # in a container, the user ID may have no name

@@ -1,29 +1,49 @@
-"""MLflow as a mirror of records, through its public interface."""
+"""MLflow as a mirror of records, through its public interface.
+
+The artifacts on this machine are links to the files of a run, which need no disk space. Its model is a logged model,
+which the Models tab shows with its scores, files and run. MLflow's loaders expect its files in
+`model.sentence_transformer`. `mlflow.sentence_transformers.log_model` would load the model and save it again, which
+takes 1.1 s and needs a second copy.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import posixpath
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from mlflow import MlflowClient
-from mlflow.entities import Dataset, DatasetInput, InputTag, LifecycleStage, Metric, Param, Run, RunTag
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    LifecycleStage,
+    LoggedModel,
+    LoggedModelOutput,
+    Metric,
+    Param,
+    Run,
+    RunTag,
+)
 from mlflow.exceptions import MlflowException
+from mlflow.models import Model
 
 from cse_cli.mirrors import location
-from cse_cli.mirrors.fields import RUN, about_tags
-from cse_cli.mirrors.files import hard_link, link_folder
-from cse_cli.mirrors.logged_model import send_model
-from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, Target
+from cse_cli.mirrors.location import local_folder
+from cse_cli.mirrors.mirror import RUN, GoneError, Mirror, RefusedError, Target, about_tags
 from cse_cli.mirrors.store import Store, open_store, put_aside, put_aside_if_damaged, reason
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import FILE, Event, read_events
 from cse_cli.runs.record import ABOUT, RECIPE, About
+from registry.paths import make_folder
 
 AVERAGE = "eval/avg"
 """Metric that sorts tables of runs."""
@@ -215,3 +235,97 @@ def _scores(about: About) -> Iterator[Metric]:
 
 def _cut(value: str) -> str:
     return value if len(value) <= _LONGEST_PARAM else value[: _LONGEST_PARAM - 1] + "…"
+
+
+DATA = "model.sentence_transformer"
+"""Directory in a logged model's artifacts, as MLflow's flavor names it."""
+_KIND = "sentence encoder"
+
+
+def send_model(
+    client: MlflowClient,
+    run: Run,
+    source: Path,
+    data: Mapping[str, Any],
+    files: Path | None,
+    scores: Sequence[Metric],
+) -> None:
+    """Create the logged model of a run, or complete one that an interrupted call left.
+
+    Args:
+        client: Client of the store.
+        run: The run in MLflow.
+        source: Directory of the model.
+        data: Fields "title" and "about" of the event: name and params of the logged model.
+        files: Directory for links to the files that MLflow shows, or None for a server, which receives copies.
+        scores: Final scores. They must equal the run's, because MLflow keeps one of two equal points.
+    """
+    run_id, place = run.info.run_id, run.info.experiment_id
+    found = next(iter(client.search_logged_models([place], f"source_run_id = '{run_id}'")), None)
+    made = found or client.create_logged_model(
+        place, legal_model_name(data["title"]), run_id, params=dict(data["about"]), model_type=_KIND
+    )
+    _send_files(client, source, run_id, made, files)
+    points = [Metric(one.key, one.value, one.timestamp, one.step, made.model_id) for one in scores]
+    if points:
+        client.log_batch(run_id, metrics=points)
+    if not run.outputs.model_outputs:
+        client.log_outputs(run_id, [LoggedModelOutput(made.model_id, max((one.step for one in points), default=0))])
+    client.finalize_logged_model(made.model_id, "READY")
+
+
+def _send_files(client: MlflowClient, source: Path, run_id: str, made: LoggedModel, files: Path | None) -> None:
+    if files is not None:
+        link_folder(local_folder(made.artifact_location), files)
+        hard_link(source, files / DATA)
+    else:
+        client.log_model_artifacts(made.model_id, str(source), DATA)
+    if not (source / "modules.json").exists():
+        return  # sentence-transformers cannot load the model
+    with TemporaryDirectory() as temporary:
+        description = (files or Path(temporary)) / "MLmodel"
+        description.write_text(_description(run_id, made.model_id), encoding="utf-8")
+        if files is None:
+            client.log_model_artifact(made.model_id, str(description))
+
+
+def legal_model_name(name: str) -> str:
+    """Return the nearest name that MLflow accepts for a model: "mini/ifcl_en seed 0" → "mini-ifcl_en seed 0"."""
+    return re.sub(r"[/:.%\"']", "-", name) or "model"
+
+
+def _description(run_id: str, model_id: str) -> str:
+    described = Model(run_id=run_id, model_id=model_id)
+    described.add_flavor("sentence_transformers", code=None)
+    described.add_flavor("python_function", loader_module="mlflow.sentence_transformers", data=DATA)
+    text: str = described.to_yaml()
+    return text
+
+
+def link_folder(link: Path | None, folder: Path) -> None:
+    """Create MLflow's artifact directory as a symbolic link to a directory of the run's record.
+
+    Links inside the directory are not possible, because MLflow rejects links that lead out of it. A relative link
+    remains valid after a move.
+    """
+    make_folder(folder)
+    if link is not None and not link.is_symlink() and not link.exists():
+        make_folder(link.parent)
+        link.symlink_to(os.path.relpath(folder, link.parent))
+
+
+def hard_link(source: Path, target: Path) -> None:
+    """Create hard links to a file, or to all files of a directory. Copy if the file system has no hard links."""
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True)
+    else:
+        make_folder(target.parent)
+        _link(str(source), str(target))
+
+
+def _link(source: str, target: str) -> None:
+    Path(target).unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copy2(source, target)

@@ -6,7 +6,6 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mlflow import MlflowClient
@@ -16,7 +15,7 @@ from mlflow.store.entities import PagedList
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import SERIES_FOLDER
-from cse_cli.mirrors.fields import RUN
+from cse_cli.mirrors.mirror import RUN
 from cse_cli.mirrors.store import EXPERIMENT_TAG, open_store, reason
 from cse_cli.runs.events import FILE
 from cse_cli.runs.exchange import adopt
@@ -28,26 +27,11 @@ _PAGE = 1000
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
-@dataclass(frozen=True)
-class Pulled:
-    """Number of runs that were pulled, and of others.
-
-    Args:
-        new: Number of runs that were copied.
-        known: Number of runs that existed before.
-        unusable: Number of runs without a readable record.
-    """
-
-    new: int = 0
-    known: int = 0
-    unusable: int = 0
-
-
-def pull(address: str) -> Pulled:
+def pull(address: str) -> Counter[str]:
     """Copy the finished runs of `cse` from an MLflow server. Existing runs stay unchanged.
 
-    Raises:
-        TrackingError: If the server does not respond.
+    The numbers that it returns are those of "new" runs, of runs that are already "known", and of "unusable" ones
+    without a readable record.
     """
     store, counts = open_store(address), Counter[str]()
     uri = store.target.uri
@@ -61,7 +45,7 @@ def pull(address: str) -> Pulled:
             "run this again to continue with the other runs",
             code="mirrors.pull_failed",
         ) from error
-    return Pulled(**counts)
+    return counts
 
 
 def _finished(client: MlflowClient) -> Iterator[Run]:

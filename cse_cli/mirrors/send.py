@@ -1,9 +1,10 @@
-"""Send the events of one run to one mirror, from the offset of the last event that was sent."""
+"""Send the events of runs to a mirror: of one run from the offset of the last event, or of all runs that it lacks."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -12,8 +13,9 @@ from pathlib import Path
 from cse_cli.core.environment import without_password
 from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, State, Target, state_file
 from cse_cli.runs.events import ENDS, FILE, Event, read_events
+from cse_cli.runs.index import recorded_ids
 from cse_cli.runs.lock import FileLock, is_held
-from cse_cli.runs.record import About, lock_of, read_about
+from cse_cli.runs.record import About, folder_of, lock_of, read_about
 from registry.errors import CseError
 
 STEP_SECONDS = 10.0
@@ -32,10 +34,6 @@ class NewEvents:
     """The events of a run behind an offset, with each step of a metric once.
 
     A resumed run repeats the steps after its last checkpoint, with equal values. Later repetitions are skipped.
-
-    Args:
-        folder: Directory of the run.
-        offset: Offset behind the last event that was sent.
     """
 
     def __init__(self, folder: Path, offset: int) -> None:
@@ -58,13 +56,7 @@ class NewEvents:
 
 
 class Sender:
-    """Sends one run to one mirror. It holds a lock, so only one process at a time sends a run.
-
-    Args:
-        about: Contents of `run.toml`.
-        kind: The mirror.
-        target: Current target of the mirror, or None to connect first.
-    """
+    """Sends one run to one mirror, and connects first without a target. A lock lets only one process send a run."""
 
     def __init__(self, about: About, kind: type[Mirror], target: Target | None = None) -> None:
         self._about, self._kind, self._connected = about, kind, target
@@ -84,13 +76,8 @@ class Sender:
         self._close()
         self._lock.release()
 
-    def send(self) -> int:
-        """Send all new events, and return their number. After an exception, the next call continues behind the last.
-
-        Raises:
-            GoneError: If the run was deleted in the tracker.
-        """
-        sent = 0
+    def send(self) -> None:
+        """Send all new events. After an exception, which is `GoneError` for a deleted run, the next call continues."""
         try:
             mirror = self._mirror = self._mirror or self._open()
             for batch in self._batches():
@@ -101,16 +88,14 @@ class Sender:
                 self._state.offset = batch[-1][1]
                 self._state.ended = events[-1].kind in (*ENDS, "lost")
                 self._state.write(self._about.run_id, self._kind.name)
-                sent += len(batch)
         except GoneError as error:
             self._close()
             if self._kind.connect() == self._target:
                 self._give_up(error)
-            return sent + self.send()  # a new database replaced the one that contained the run
+            self.send()  # a new database replaced the one that contained the run
         except Exception:
             self._close()
             raise
-        return sent
 
     def _allow(self, seconds: float) -> None:
         self.deadline = time.monotonic() + seconds
@@ -219,3 +204,74 @@ def _last_change(about: About) -> float:
     with suppress(OSError):
         return (about.path / FILE).stat().st_mtime
     return about.created.timestamp()
+
+
+def sync(
+    kind: type[Mirror], *, unsent: bool = True, again: bool = False, rebuild: bool = False
+) -> Iterator[tuple[About, Exception | None]]:
+    """Send runs that a mirror lacks, oldest first, and yield each with the error that interrupted it, or None.
+
+    A run that another process sends is skipped.
+
+    Args:
+        kind: The mirror.
+        unsent: Whether to send runs that were never sent. A target on this machine always receives them.
+        again: Whether to send runs that were deleted in the tracker.
+        rebuild: Whether to send all runs from the start.
+    """
+    if rebuild:
+        kind.discard()
+    target = kind.connect()
+    for about in _behind(kind.name, target, unsent=unsent, again=again, rebuild=rebuild):
+        sender = Sender(about, kind, target)
+        if not sender.begin():
+            continue
+        error: Exception | None = None
+        try:
+            state = State.read(about.run_id, kind.name)
+            if rebuild or (state is not None and state.gone):
+                state_file(about.run_id, kind.name).unlink(missing_ok=True)
+            sender.send()
+        except Exception as failed:  # the other runs are sent
+            error = failed
+        finally:
+            sender.end()
+        yield about, error
+
+
+def _behind(name: str, target: Target, *, unsent: bool, again: bool, rebuild: bool) -> list[About]:
+    # Runs that were pulled from a tracker are never sent.
+    found = []
+    for run_id in recorded_ids():
+        state = State.read(run_id, name)
+        if rebuild or (unsent or target.complete if state is None else _is_behind(run_id, state, target, again)):
+            with suppress(CseError):  # `cse runs ls` reports damaged runs
+                found.append(read_about(run_id))
+    return sorted((about for about in found if "://" not in about.pulled), key=lambda about: about.created)
+
+
+def waiting_elsewhere(name: str, target: Target) -> dict[str, int]:
+    """Return the address of each other target that lacks events → number of runs."""
+    found: Counter[str] = Counter()
+    for run_id in recorded_ids():
+        state = State.read(run_id, name)
+        if state is not None and state.uri != target.uri and not state.gone and _lacks_events(run_id, state):
+            found[state.uri] += 1
+    return dict(found)
+
+
+def _is_behind(run_id: str, state: State, target: Target, again: bool) -> bool:
+    if state.uri != target.uri:
+        return False
+    if state.gone:
+        return again
+    return state.database != target.database or _lacks_events(run_id, state)
+
+
+def _lacks_events(run_id: str, state: State) -> bool:
+    if not state.ended and is_held(lock_of(run_id)) is False:
+        return True
+    with suppress(OSError):
+        if (folder_of(run_id) / FILE).stat().st_size > state.offset:
+            return next(read_events(folder_of(run_id), state.offset), None) is not None
+    return False

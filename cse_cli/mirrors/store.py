@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,7 +22,6 @@ from sqlalchemy.engine import Engine, make_url
 from cse_cli.core.paths import home
 from cse_cli.mirrors import location
 from cse_cli.mirrors.mirror import GoneError, Target
-from cse_cli.mirrors.pages import VIEW_TAG, view
 from cse_cli.mirrors.send import reason as first_line
 from cse_cli.mirrors.send import warn
 from cse_cli.runs.lock import FileLock
@@ -46,24 +46,14 @@ logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prin
 
 @dataclass(frozen=True)
 class Store:
-    """An open tracking store.
-
-    Args:
-        client: MLflow's client.
-        target: The store as mirrors identify it.
-        is_remote: Whether a server stores the artifacts.
-    """
+    """An open tracking store. If it is remote, a server stores the artifacts."""
 
     client: MlflowClient
     target: Target
     is_remote: bool = False
 
     def experiment(self, name: str) -> str:
-        """Return the ID of an experiment, and create it if it does not exist.
-
-        Raises:
-            GoneError: If it was deleted.
-        """
+        """Return the ID of an experiment, and create it if it does not exist."""
         found = self.client.get_experiment_by_name(name)
         if found is None:
             artifacts = None if self.is_remote else location.artifacts().as_uri()
@@ -85,11 +75,7 @@ class Store:
 
 
 def open_store(address: str | None = None) -> Store:
-    """Open the tracking store. Create its database if it is the one in the state directory.
-
-    Raises:
-        TrackingError: If the store does not respond or cannot be used.
-    """
+    """Open the tracking store. Create its database if it is the one in the state directory."""
     address = address or location.uri()
     try:
         return _open_own(address) if location.is_own(address) else _open(address)
@@ -104,11 +90,7 @@ def open_store(address: str | None = None) -> Store:
 
 
 def put_aside(why: str) -> None:
-    """Rename the database in the state directory, so that `open_store` creates a new one.
-
-    Args:
-        why: Reason for the warning, such as "is damaged". Empty for no warning.
-    """
+    """Rename the database in the state directory, with a warning if `why` is given. `open_store` creates a new one."""
     file = location.own_database()
     if not file.exists():
         return
@@ -262,3 +244,27 @@ def _advice(address: str, error: BaseException) -> str:
     if isinstance(error, ImportError):
         return f"pip install 'cse-registry[postgres]', {local}"
     return f"start the server, or correct MLFLOW_TRACKING_URI (sqlite:///…, postgresql://… or http://…), {local}"
+
+
+_NAME = "cse"
+VIEW_TAG = f"mlflow.sharedViewState.{_NAME}"
+_METRICS = ("eval/avg", "eval/untrained_avg", "eval/gain", "dev/spearman")
+_TAGS = ("method", "encoder", "data", "seed", "cse.set")
+
+
+def view() -> str:
+    """Return the view: runs sorted by their average, with columns for scores, method and changed settings."""
+    shown = [f"metrics.`{name}`" for name in _METRICS] + [f"tags.`{name}`" for name in _TAGS]
+    state = {
+        "selectedColumns": ["attributes.`Models`", *shown],
+        "orderByKey": "metrics.`eval/avg`",
+        "orderByAsc": False,
+    }
+    return json.dumps(state)
+
+
+def table_page(experiment: str, tags_of_it: Mapping[str, str]) -> str:
+    """Return the path of the page with the runs of an experiment."""
+    # Without the first parameter, the page opens in the view for chat applications.
+    page = f"experiments/{experiment}/runs?workflowType=machine_learning"
+    return f"{page}&viewStateShareKey={_NAME}" if VIEW_TAG in tags_of_it else page

@@ -32,11 +32,7 @@ _STOP_SECONDS = 10.0
 
 
 def free_port(requested: int | None) -> int:
-    """Return the requested port if it is free, or the first free one from 5000 up for None.
-
-    Raises:
-        TrackingError: If it is in use.
-    """
+    """Return the requested port if it is free, or the first free one from 5000 up for None."""
     candidates = range(FIRST_PORT, FIRST_PORT + _PORTS) if requested is None else [requested]
     for port in candidates:
         if _is_free(port):
@@ -51,18 +47,10 @@ def free_port(requested: int | None) -> int:
 
 
 def serve(page: str, requested: int | None, no_browser: bool) -> None:
-    """Run MLflow's server until Ctrl-C, SIGTERM or its own exit.
+    """Run MLflow's server until Ctrl-C, SIGTERM or its own exit, and open a page of it unless `no_browser`.
 
-    The server takes seconds to start. If another program takes the free port in the meantime, such as a second
-    `cse ui`, the server is started again on the next port.
-
-    Args:
-        page: Path of the page to open.
-        requested: Port, or None for a free one.
-        no_browser: Whether to print the address only.
-
-    Raises:
-        TrackingError: If the server does not start, or exits.
+    The server takes seconds to start. If another program takes the free port in the meantime, such as another server of
+    MLflow, the server is started again on the next port.
     """
     log = home() / "ui.log"
     environment = {

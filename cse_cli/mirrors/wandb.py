@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import wandb
 
-from cse_cli.mirrors.fields import about_tags
-from cse_cli.mirrors.mirror import Mirror, Target
+from cse_cli.mirrors.mirror import Mirror, Target, about_tags
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import ENDS, Event
 

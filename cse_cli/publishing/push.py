@@ -26,9 +26,6 @@ class Upload:
     """A model to upload.
 
     Args:
-        directory: Directory of the model's files.
-        result: Result of the run.
-        recipe: Resolved recipe, as TOML.
         seeds: Finished runs of the same experiment, one for each seed, including the run itself.
     """
 
@@ -39,17 +36,7 @@ class Upload:
 
 
 def push_model(run: str, repository: str, *, private: bool = False) -> str:
-    """Upload a run's model to the Hugging Face Hub in one commit and return its URL.
-
-    Args:
-        run: Prefix of the run's ID, or its name.
-        repository: "owner/name". Created if it does not exist.
-        private: Whether a new repository is private.
-
-    Raises:
-        CseError: If the run has no model, or the repository's name is not valid.
-        MissingError: If the Hub cannot be reached, or you have no write access.
-    """
+    """Upload a run's model to the Hub in one commit, to a repository that is created if missing, and return its URL."""
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 

@@ -49,14 +49,7 @@ def import_ray(address: str) -> Any:
 
 
 class LocalCluster:
-    """Cluster of two nodes on this machine, which another process runs.
-
-    Args:
-        cpus: Number of CPU slots of each node.
-
-    Raises:
-        MissingError: If it did not start.
-    """
+    """Cluster of two nodes on this machine, each with `cpus` slots, which another process runs."""
 
     def __init__(self, cpus: int) -> None:
         self._process = subprocess.Popen(
@@ -87,11 +80,7 @@ class LocalCluster:
 
 
 def connect(ray: Any, address: str) -> None:
-    """Make this process a driver of a cluster.
-
-    Raises:
-        CseError: If no Ray cluster responds at the address, or its versions differ from those of this machine.
-    """
+    """Make this process a driver of a cluster, if one responds and has the versions of this machine."""
     if address != "auto":
         _reach(address)
     failed: list[BaseException] = []

@@ -21,8 +21,7 @@ from cse_cli.core.console import Event
 from cse_cli.core.devices import THREADS_VARIABLE, schedulable_cores
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import Failed
-from cse_cli.jobs.child import LEAVE_SECONDS
+from cse_cli.jobs.child import LEAVE_SECONDS, Failed
 from cse_cli.jobs.executor import PoolExecutor, Submission, stalled
 from cse_cli.jobs.placement import Placement
 from cse_cli.ray.connection import LOCAL, LocalCluster, connect, first_line, import_ray
@@ -58,15 +57,7 @@ class _Attempt:
 
 
 class RayExecutor(PoolExecutor):
-    """Runs jobs on the nodes of a Ray cluster.
-
-    Args:
-        placement: Placement with the address of the cluster: auto, HOST:PORT, ray://HOST:PORT or local-cluster. Device
-            "auto" uses GPUs if the cluster has any.
-
-    Raises:
-        CseError: If Ray is not installed, the cluster does not respond or is too small, or a node cannot execute runs.
-    """
+    """Runs jobs on the nodes of a Ray cluster. The device "auto" means GPUs if the cluster has any."""
 
     def __init__(self, placement: Placement) -> None:
         super().__init__()
@@ -88,16 +79,13 @@ class RayExecutor(PoolExecutor):
         self._local: LocalCluster | None = None
         try:
             if address == LOCAL:
-                self._local = LocalCluster(self._cpus_per_node())
+                runs_per_node = -(-(self._workers or schedulable_cores()) // 2)  # on two nodes
+                self._local = LocalCluster(runs_per_node * self._processes * (_threads() or 1))
             connect(self._ray, address if self._local is None else self._local.address)
             self._open(placement.device)
         except BaseException:
             self._disconnect()
             raise
-
-    def _cpus_per_node(self) -> int:
-        """Return the number of CPU slots of each of two local nodes."""
-        return -(-(self._workers or schedulable_cores()) // 2) * self._processes * (_threads() or 1)
 
     def _open(self, device: str) -> None:
         """Find the resources of the cluster, check its nodes, and start the channel."""
@@ -128,11 +116,7 @@ class RayExecutor(PoolExecutor):
         return Setting(__version__, passed_on, threads, Path.cwd(), self._marker, self._processes)
 
     def _check_nodes(self) -> None:
-        """Check whether every node can execute runs.
-
-        Raises:
-            CseError: If one cannot.
-        """
+        """Check whether every node can execute runs."""
         from cse_cli.ray.relay import check_node
 
         check = self._ray.remote(check_node)

@@ -21,8 +21,7 @@ import ray
 from cse_cli._version import __version__
 from cse_cli.core.console import Event, Started
 from cse_cli.core.paths import home
-from cse_cli.jobs.channel import Failed, Send
-from cse_cli.jobs.child import LEAVE_SECONDS, Child
+from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, Send
 from cse_cli.runs.record import log_of
 from registry.errors import CseError, MissingError
 
@@ -36,11 +35,7 @@ class ChildStarted(Event):
 
 @dataclass(frozen=True)
 class Lost:
-    """Death of the process of a run.
-
-    Args:
-        reason: End of the process, such as "was killed by SIGKILL".
-    """
+    """Death of the process of a run. `reason` is its end, such as "was killed by SIGKILL"."""
 
     reason: str
 
@@ -84,13 +79,11 @@ class Setting:
     """Setting of all runs of a driver.
 
     Args:
-        version: Version of `cse`.
         environment: Environment variables of the driver that runs need. They are not in Ray's `runtime_env`, which
             Ray's logs and dashboard show.
         threads: `OMP_NUM_THREADS` of a run. Default: torch decides.
         folder: Working directory of the driver. Paths in recipes may be relative.
         marker: File that the driver has written to the state directory.
-        processes: Number of processes that share each run.
     """
 
     version: str
@@ -128,11 +121,7 @@ def check_node(setting: Setting) -> CseError | None:
 
 
 def relay(channel: Any, attempt: int, job: bytes, setting: Setting) -> Any:
-    """Run a job in a child process of this node, and send its events to the channel.
-
-    Returns:
-        A `Result`, `Failed` or `Lost`.
-    """
+    """Run a job in a child process of this node, send its events, and return a `Result`, `Failed` or `Lost`."""
     if (error := check_node(setting)) is not None:  # this node joined after the check of all nodes
         return Failed(error)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.identity import Plan
 from cse_cli.core.paths import home
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
@@ -20,34 +20,21 @@ from registry.errors import CseError
 
 @dataclass(frozen=True)
 class Done:
-    """The run is finished.
-
-    Args:
-        run: The run that finished, the latest one if there are several.
-    """
+    """The run is finished."""
 
     run: RecordedRun
 
 
 @dataclass(frozen=True)
 class Busy:
-    """Another process executes the run.
-
-    Args:
-        run: The recorded run.
-    """
+    """Another process executes the run."""
 
     run: RecordedRun
 
 
 @dataclass(frozen=True)
 class Claimed:
-    """This process executes the run and holds its lock.
-
-    Args:
-        record: Record of the run.
-        resumed: Whether the run was started before.
-    """
+    """This process executes the run and holds its lock."""
 
     record: RunRecord
     resumed: bool
@@ -60,17 +47,13 @@ _DONE = ("finished", "pruned")
 
 
 def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
-    """Claim the run of an experiment with a seed.
+    """Claim the run of an experiment with a seed, or a new run with `again`.
 
-    Args:
-        about: Description of the run. Recorded runs with the same identity, seed and search are the same run.
-        resolved: Resolved recipe of a new run.
-        again: Whether to create a new run even if a recorded run is the same.
+    Recorded runs with the same identity, seed and search are the same run.
     """
     with FileLock(home() / "claims.lock"):
         recorded = all_runs()
-        same = same_runs(recorded, about.identity, about.seed, about.search, about.trial)
-        if not again and (taken := _taken(same)):
+        if not again and (taken := _taken([run for run in recorded if _is_same(run, about)])):
             return taken
         about = about.model_copy(update={"plan": _first_plan(about, recorded)})
         about.write(resolved)
@@ -79,11 +62,7 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
 
 
 def claim_run(run_id: str) -> Claim:
-    """Claim one run by its ID, to resume it.
-
-    Raises:
-        CseError: If the run is finished and its result cannot be read, or if it was pulled and is not finished.
-    """
+    """Claim one run by its ID, to resume it. A pulled run, or a finished one without a readable result, is an error."""
     with FileLock(home() / "claims.lock"):
         run = read_run(run_id)
         if taken := _taken([run]):
@@ -96,19 +75,10 @@ def claim_run(run_id: str) -> Claim:
     )
 
 
-def same_runs(
-    runs: Iterable[RecordedRun], identity: Identity | None, seed: int | None, search: str = "", trial: int | None = None
-) -> list[RecordedRun]:
-    """Return the runs of one experiment with one seed, or of one trial of a search."""
-    return [
-        run
-        for run in runs
-        if identity is not None
-        and run.about.identity == identity
-        and run.about.seed == seed
-        and (run.about.search, run.about.trial) == (search, trial)
-        and not run.about.summary
-    ]
+def _is_same(run: RecordedRun, about: About) -> bool:
+    """Return whether a run has the same experiment and seed, or is the same trial of a search."""
+    keys = [(one.identity, one.seed, one.search, one.trial) for one in (run.about, about)]
+    return about.identity is not None and keys[0] == keys[1] and not run.about.summary
 
 
 def _first_plan(about: About, recorded: Iterable[RecordedRun]) -> Plan | None:
@@ -140,11 +110,7 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
 
 
 class BusyError(CseError):
-    """Another process executes the run.
-
-    Args:
-        run: The recorded run.
-    """
+    """Another process executes the run."""
 
     def __init__(self, run: RecordedRun) -> None:
         short = run.about.short

@@ -49,24 +49,23 @@ def ls(
     if watch:
         _watch(limit, json_)
         return
-    from cse_cli.runs.listing import RunQuery, check_order
-    from cse_cli.runs.view import print_runs, write_runs_json
+    from cse_cli.runs.listing import print_runs, select_runs, write_runs_json
 
-    query = RunQuery(recipe, status, tag or (), experiment, since, check_order(sort), limit)
-    runs = query.runs()
+    runs = select_runs(
+        recipe=recipe, status=status, tags=tag or (), experiment=experiment, since=since, sort=sort, limit=limit
+    )
     if json_:
         write_runs_json(runs)
     else:
         print_runs(runs)
-    if not runs and query.is_open:
-        sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
-    elif not runs:
+    if not runs and any((recipe, status, tag, experiment, since)):
         sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
+    elif not runs:
+        sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
 
 
 def _watch(limit: int, json_: bool) -> None:
-    from cse_cli.runs.live import LiveRuns
-    from cse_cli.runs.live_view import print_live, show_live, write_live_json
+    from cse_cli.runs.live import LiveRuns, print_live, show_live, write_live_json
 
     live = LiveRuns()
     if sys.stdout.isatty() and not json_:
@@ -138,19 +137,19 @@ def gc(
     """Delete checkpoints of finished runs, drafts, and directories without `run.toml`."""
     from rich.filesize import decimal
 
-    from cse_cli.runs.removal import find_garbage, size
+    from cse_cli.runs.removal import delete, find_garbage, size
 
-    found = find_garbage()
-    sizes = [size(one.paths) for one in found]
-    for one, freed in zip(found, sizes, strict=True):
-        sys.stdout.write(f"{one.what}: {decimal(freed)}\n")
-    total = decimal(sum(sizes))
+    found, freed = find_garbage(), 0
+    for what, paths in found:
+        freed += size(paths)
+        sys.stdout.write(f"{what}: {decimal(size(paths))}\n")
+    total = decimal(freed)
     sys.stdout.write(f"total: {total}\n" if found else "nothing to delete\n")
     if not found or dry_run:
         return
     _confirm("delete all of this?", yes)
-    for one in found:
-        one.delete()
+    for _, paths in found:
+        delete(paths)
     sys.stdout.write(f"{total} freed\n")
 
 

@@ -16,8 +16,8 @@ from cse_cli.core.formatting import date_and_time, seed_list
 from cse_cli.core.identity import SHORT
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, read_run
+from cse_cli.runs.listing import RUNS_SCHEMA, note, to_document
 from cse_cli.runs.record import MODEL, About, read_recipe
-from cse_cli.runs.view import RUNS_SCHEMA, note, to_document
 from registry.errors import CseError
 
 PROSE = ("description", "tune")
@@ -27,11 +27,7 @@ _CURVE_WIDTH = 40
 
 
 def show_details(run_id: str, *, json_: bool = False) -> None:
-    """Print all recorded facts of a run as text or as one JSON document.
-
-    Raises:
-        CseError: If its `run.toml` cannot be read.
-    """
+    """Print all recorded facts of a run as text or as one JSON document."""
     run = read_run(run_id)
     document = _document(run)
     if json_:
@@ -135,14 +131,9 @@ def sparkline(values: Sequence[float], width: int = _CURVE_WIDTH) -> str:
     edges = [round(i * len(values) / count) for i in range(count + 1)]
     means = [math.fsum(part) / len(part) for part in (values[a:b] for a, b in pairwise(edges))]
     finite = [value for value in means if math.isfinite(value)]
-    low, high = (min(finite), max(finite)) if finite else (0.0, 0.0)
-    return "".join(_bar(value, low, high) for value in means)
-
-
-def _bar(value: float, low: float, high: float) -> str:
-    if not math.isfinite(value):
-        return "×"
-    return _BARS[round((value - low) / (high - low) * (len(_BARS) - 1))] if high > low else _BARS[0]
+    low = min(finite, default=0.0)
+    scale = (len(_BARS) - 1) / ((max(finite, default=0.0) - low) or math.inf)
+    return "".join(_BARS[round((value - low) * scale)] if math.isfinite(value) else "×" for value in means)
 
 
 def _leading(names: Iterable[str]) -> list[str]:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from registry.paths import make_folder
 
@@ -60,11 +60,7 @@ class Event:
 
 
 class EventLog:
-    """Appends events to the file of one run. Several threads may append.
-
-    Args:
-        folder: Directory of the run. It is created if it does not exist.
-    """
+    """Appends events to the file of one run. Several threads may append."""
 
     def __init__(self, folder: Path) -> None:
         make_folder(folder)
@@ -72,11 +68,7 @@ class EventLog:
         self._cut_incomplete_line()
 
     def append(self, kind: str, **data: Any) -> None:
-        """Append an event.
-
-        Raises:
-            OSError: If the disk is full. What was written of the event is removed.
-        """
+        """Append an event. If the disk is full, what was written of it is removed."""
         line = json.dumps({"kind": kind, "time": time.time(), **_plain(data)}, ensure_ascii=False) + "\n"
         content = line.encode("utf-8", "surrogatepass")
         written = os.write(self._descriptor, content)
@@ -109,12 +101,8 @@ class EventLog:
 def read_events(folder: Path, offset: int = 0, *, without: Collection[str] = ()) -> Iterator[tuple[Event, int]]:
     """Yield the complete events of a run from a byte offset, each with the offset behind it.
 
-    A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged".
-
-    Args:
-        folder: Directory of the run.
-        offset: Bytes to skip.
-        without: Kinds of events to skip without parsing them: metrics are most of a file.
+    A line that is not an event, because the disk damaged it, is yielded as an event of kind "damaged". Events of kinds
+    in `without` are skipped without parsing them: metrics are most of a file.
     """
     skipped = tuple(f'{{"kind": "{kind}"'.encode() for kind in without)
     try:
@@ -160,9 +148,6 @@ class History:
         end: Last event that ended the run, or None while it runs or if its process was killed.
         metrics: Metric → step → value.
         system: Measurement of the machine → time → value.
-        tags: Tags set during the run.
-        datasets: Data sets that the run read.
-        warnings: Texts of the warnings.
         evaluated: Step → scores of the selecting evaluator.
         checkpoint: Step of the last checkpoint.
         damaged: Number of lines that could not be read.
@@ -218,10 +203,7 @@ class History:
                 self.checkpoint = int(data["step"])
 
 
-T = TypeVar("T")
-
-
-def _add_points(series: dict[str, dict[T, float]], place: T, values: Mapping[str, Any]) -> None:
+def _add_points(series: dict[str, dict[Any, float]], place: float, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         series.setdefault(name, {})[place] = float(value)
 

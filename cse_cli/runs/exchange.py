@@ -41,15 +41,7 @@ _MOST_BYTES = 2**30
 
 
 def find_exportable(names: Sequence[str], studies: Sequence[str]) -> tuple[list[RecordedRun], int]:
-    """Return the finished runs to export, and the number of skipped runs.
-
-    Args:
-        names: ID prefixes or names of runs, which are exported with their child runs.
-        studies: Names of studies. Without names and studies, all finished runs are exported.
-
-    Raises:
-        CseError: If a run or study does not exist, or no run is finished.
-    """
+    """Return the finished runs of these names (with child runs) or studies, or all, and the number of skipped runs."""
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
     found += [run for study in studies for run in _of_study(study, known) if run not in found]
@@ -78,11 +70,7 @@ def _of_study(study: str, known: Sequence[RecordedRun]) -> list[RecordedRun]:
 
 
 def export_runs(found: Sequence[RecordedRun], file: Path) -> int:
-    """Write finished runs to an archive, and return its size in bytes.
-
-    Raises:
-        CseError: If the file exists and is not such an archive.
-    """
+    """Write finished runs to an archive, and return its size in bytes."""
     if file.exists():
         with _opened(file):  # only an archive of runs is replaced
             pass
@@ -111,10 +99,11 @@ def import_runs(file: Path) -> tuple[int, int]:
     """Import the runs of an archive, and return the number of new runs and of runs that already exist.
 
     Each run is imported completely or not at all.
-
-    Raises:
-        CseError: If the file is not an archive of runs, contains unexpected files, or is damaged.
     """
+    if not file.exists():
+        raise CseError(
+            f"archive {file} does not exist", "use a file from `cse runs export`", code="runs.missing_archive"
+        )
     with _opened(file) as archive:
         members = _members(archive, file)
         new = {run_id: names for run_id, names in members.items() if not folder_of(run_id).exists()}
@@ -139,12 +128,6 @@ def _opened(file: Path) -> Iterator[zipfile.ZipFile]:
             if json.loads(archive.read(MANIFEST)) != _VERSION:
                 raise _not_an_archive(file, f"{MANIFEST} names another version")
             yield archive
-    except FileNotFoundError as error:
-        if error.filename == str(file):
-            raise CseError(
-                f"archive {file} does not exist", "use a file from `cse runs export`", code="runs.missing_archive"
-            ) from error
-        raise
     # RuntimeError: a member is encrypted. NotImplementedError: an unknown compression.
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, RuntimeError, NotImplementedError, zlib.error) as error:
         raise _not_an_archive(file, str(error)) from error
@@ -167,38 +150,27 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
 
 
 def adopt(draft: Path, run_id: str, origin: str) -> None:
-    """Check a record from elsewhere, mark it as pulled, and move it to its place.
+    """Check a finished record from elsewhere, mark it as pulled from `origin`, and move it to its place.
 
-    Args:
-        draft: Directory of the record.
-        run_id: ID of the run.
-        origin: Source of the record, for lists.
-
-    Raises:
-        CseError: If a file that other commands need is damaged, or the run is not finished.
+    The error of a damaged record has no next action: the caller names the source.
     """
     try:
         about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
         if about.run_id != run_id:
-            raise _damaged(f"{ABOUT} describes run {about.run_id}")
+            raise ValueError(f"{ABOUT} describes run {about.run_id}")
         if not about.summary:
             text = (draft / RESULT).read_text(encoding="utf-8")
             if KEY not in json.loads(text):
-                raise _damaged(f"{RESULT} has no checksum")
+                raise ValueError(f"{RESULT} has no checksum")
             Result.model_validate_json(text)
-    except ValidationError as error:
-        raise _damaged(describe(error)) from error
+        history = read_history(draft)
+        if history.damaged or history.end is None or history.end.kind != "finished":
+            raise ValueError(f"{FILE} is damaged, or the run is not finished")
     except (OSError, ValueError, TypeError) as error:
-        raise _damaged(str(error)) from error
-    history = read_history(draft)
-    if history.damaged or history.end is None or history.end.kind != "finished":
-        raise _damaged(f"{FILE} is damaged, or the run is not finished")
+        why = describe(error) if isinstance(error, ValidationError) else str(error)
+        raise CseError(why, code="runs.damaged_record") from error
     write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())
     draft.rename(folder_of(run_id))
-
-
-def _damaged(why: str) -> CseError:
-    return CseError(why, code="runs.damaged_record")
 
 
 def _not_an_archive(file: Path, why: str) -> CseError:

@@ -53,7 +53,6 @@ class RecordedRun:
     """A run as its directory describes it.
 
     Args:
-        about: Contents of `run.toml`.
         end: Kind of the event that ended it, or None while it runs or if its process was killed.
         reason: Why it ended, one line.
         host: Machine and process that started it last.
@@ -125,12 +124,7 @@ class RecordedRun:
 
 @dataclass(frozen=True)
 class Index:
-    """Everything in the directory of the runs.
-
-    Args:
-        runs: All runs that can be read, newest first.
-        damaged: ID of each run whose `run.toml` cannot be read → why.
-    """
+    """All readable runs, newest first, and the ID of each run whose `run.toml` cannot be read → why."""
 
     runs: list[RecordedRun]
     damaged: dict[str, str]
@@ -175,16 +169,12 @@ def finished_runs() -> list[RecordedRun]:
     """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
     known = [run for run in all_runs() if run.about.is_result]
     for run in known:
-        if why := _problem(run):
+        why = run.unreadable
+        if run.end is None and (run.about.path / RESULT).exists() and run.state == "LOST":
+            why = f"{FILE} lacks its end → cse run --resume {run.about.short}"
+        if why is not None:
             sys.stderr.write(f"warning: skipping run {run.about.short} ({run.name}): {why}\n")
     return [run for run in known if run.is_result]
-
-
-def _problem(run: RecordedRun) -> str | None:
-    """Return why a run that has scores is not a result, or None."""
-    if run.end is None and (run.about.path / RESULT).exists() and run.state == "LOST":
-        return f"{FILE} lacks its end → cse run --resume {run.about.short}"
-    return run.unreadable
 
 
 def finished_results() -> list[Result]:
@@ -193,11 +183,7 @@ def finished_results() -> list[Result]:
 
 
 def read_run(run_id: str) -> RecordedRun:
-    """Return one run, by its whole ID.
-
-    Raises:
-        CseError: If its `run.toml` cannot be read.
-    """
+    """Return one run, by its whole ID."""
     about, history = read_about(run_id), read_history(folder_of(run_id), without=("metrics", "system"))
     end, last = history.end, history.starts[-1].data if history.starts else {}
     has_result = end is not None and end.kind == "finished" and not about.summary
@@ -232,11 +218,7 @@ def result_of(run_id: str) -> Result | None:
 
 
 def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) -> RecordedRun:
-    """Return the run with this ID prefix or name.
-
-    Raises:
-        UnknownNameError: If no run or several runs match.
-    """
+    """Return the run with this ID prefix or name."""
     known = list(all_runs() if among is None else among)
     matching = [run for run in known if run.run_id.startswith(prefix_or_name.lower())]
     matching = matching or [run for run in known if run.name == prefix_or_name]
@@ -249,7 +231,7 @@ def find_run(prefix_or_name: str, among: Iterable[RecordedRun] | None = None) ->
             "use more characters of the ID",
             code="runs.ambiguous_run",
         )
-    near = suggestion(prefix_or_name, [*(run.name for run in known), *(run.about.short for run in known)])
+    near = suggestion(prefix_or_name, [name for run in known for name in (run.name, run.about.short)])
     raise UnknownNameError(
         f"run '{prefix_or_name}' does not exist in {runs()}.{near}",
         "list all runs: cse runs ls",

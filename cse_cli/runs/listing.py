@@ -1,107 +1,77 @@
-"""Runs that `cse runs ls` lists, in order."""
+"""`cse runs ls`: the runs that it lists, in order, as a table, tab-separated lines and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Literal, get_args
+from typing import Any
 
-from cse_cli.core.formatting import parse_duration
+from rich.markup import escape
+
+from cse_cli.core.console import Console, write_json
+from cse_cli.core.formatting import counted, parse_duration
+from cse_cli.core.tables import Cell, Row, Table, as_rich, as_tsv, plain_table
 from cse_cli.runs.index import STATES, RecordedRun, all_runs
 from registry.errors import CseError, UnknownNameError, suggestion
 
-Order = Literal["started", "avg", "gain", "dev", "seconds", "recipe", "name", "status"]
+RUNS_SCHEMA = 3
+"""Version of the JSON of `cse runs ls` and `show`."""
+_ORDERS = ("started", "avg", "gain", "dev", "seconds", "recipe", "name", "status")
 _HIGHEST_FIRST = ("started", "avg", "gain", "dev", "seconds")
+_TABLE = {"recipe": "p", "seed": "r", "status": "l", "dev": "r", "test avg": "r", "started": "l", "seconds": "r"}
+"""Columns of the table and their alignment."""
+_COLUMNS = ("run", *_TABLE, "note", "gain", "changed", "name", "group", "experiment")
+"""Columns of the tab-separated lines."""
+_NARROW = 100
+"""In a terminal with fewer columns, the table shows changed settings instead of the training time."""
+_STYLES = {"FINISHED": "green", "FAILED": "red", "STOPPED": "yellow", "LOST": "yellow", "RUNNING": "cyan"}
 
 
-@dataclass(frozen=True)
-class RunQuery:
-    """The options of `cse runs ls`.
-
-    Args:
-        recipe: Name of the recipe, or a pattern with `*`.
-        status: One of `STATES`, in upper or lower case.
-        tags: "key=value", or only a key. A run must have all of them.
-        experiment: Group of the runs, a pattern with `*`, or the ID of an experiment.
-        since: A date or a time, or how long ago: "2d", "3h".
-        sort: Order of the runs. Numbers are sorted from high to low.
-        limit: Maximum number of runs.
-    """
-
-    recipe: str | None = None
-    status: str | None = None
-    tags: Sequence[str] = ()
-    experiment: str | None = None
-    since: str | None = None
-    sort: Order = "started"
-    limit: int | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether every run matches."""
-        return not (self.recipe or self.status or self.tags or self.experiment or self.since)
-
-    def runs(self) -> list[RecordedRun]:
-        """Return the runs that match, in order.
-
-        Raises:
-            CseError: If the value of an option is invalid.
-        """
-        matches = self._condition()
-        return sorted(filter(matches, all_runs()), key=_key(self.sort))[: self.limit]
-
-    def _condition(self) -> Callable[[RecordedRun], bool]:
-        status = None if self.status is None else self.status.upper()
-        if status is not None and status not in STATES:
-            known = ", ".join(STATES).lower()
-            raise UnknownNameError(
-                f"--status: '{self.status}' is not a status.{suggestion(status, STATES)}",
-                f"use {known}",
-                code="runs.unknown_status",
-            )
-        since = None if self.since is None else parse_since(self.since)
-        pairs = [tag.partition("=") for tag in self.tags]
-
-        def matches(run: RecordedRun) -> bool:
-            about = run.about
-            return (
-                (self.recipe is None or fnmatchcase(about.recipe, self.recipe))
-                and (self.experiment is None or self.experiment == about.experiment or self._is_group(about.group))
-                and (since is None or about.created >= since)
-                and all(key in about.tags and (not equals or about.tags[key] == value) for key, equals, value in pairs)
-                and (status is None or run.state == status)
-            )
-
-        return matches
-
-    def _is_group(self, group: str) -> bool:
-        return self.experiment is not None and fnmatchcase(group, self.experiment)
-
-
-def check_order(name: str) -> Order:
-    """Return the order that `--sort` names.
-
-    Raises:
-        UnknownNameError: If the order does not exist.
-    """
-    orders = get_args(Order)
-    if name not in orders:
+def select_runs(
+    *,
+    recipe: str | None = None,
+    status: str | None = None,
+    tags: Sequence[str] = (),
+    experiment: str | None = None,
+    since: str | None = None,
+    sort: str = "started",
+    limit: int | None = None,
+) -> list[RecordedRun]:
+    """Return the runs that match all options of `cse runs ls`, in order."""
+    if status is not None and status.upper() not in STATES:
         raise UnknownNameError(
-            f"--sort: '{name}' is not a column.{suggestion(name, orders)}",
-            f"use {', '.join(orders)}",
+            f"--status: '{status}' is not a status.{suggestion(status.upper(), STATES)}",
+            f"use {', '.join(STATES).lower()}",
+            code="runs.unknown_status",
+        )
+    if sort not in _ORDERS:
+        raise UnknownNameError(
+            f"--sort: '{sort}' is not a column.{suggestion(sort, _ORDERS)}",
+            f"use {', '.join(_ORDERS)}",
             code="runs.unknown_order",
         )
-    return name  # type: ignore[return-value]
+    earliest = None if since is None else parse_since(since)
+    found = [
+        run
+        for run in all_runs()
+        if (recipe is None or fnmatchcase(run.about.recipe, recipe))
+        and (experiment is None or experiment == run.about.experiment or fnmatchcase(run.about.group, experiment))
+        and (earliest is None or run.about.created >= earliest)
+        and all(_has_tag(run, tag) for tag in tags)
+        and (status is None or run.state == status.upper())
+    ]
+    return sorted(found, key=lambda run: _sort_key(run, sort))[:limit]
+
+
+def _has_tag(run: RecordedRun, tag: str) -> bool:
+    key, equals, value = tag.partition("=")
+    return key in run.about.tags and (not equals or run.about.tags[key] == value)
 
 
 def parse_since(text: str) -> datetime:
-    """Return the time of "2026-11-21", "2026-11-21 14:00", or "2d" and "3h" (ago).
-
-    Raises:
-        CseError: If the string is not a date, a time or a duration.
-    """
+    """Return the time of "2026-11-21", "2026-11-21 14:00", or "2d" and "3h" (ago)."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except ValueError:
@@ -114,32 +84,121 @@ def parse_since(text: str) -> datetime:
         ) from None
 
 
-def _key(order: Order) -> Callable[[RecordedRun], Any]:
+def _sort_key(run: RecordedRun, order: str) -> tuple[Any, ...]:
     """Return the sort key: high numbers or early letters first, then the newest. Runs without a value are last."""
-    down = -1 if order in _HIGHEST_FIRST else 1
-
-    def key(run: RecordedRun) -> Any:
-        newest = -run.about.created.timestamp()
-        value = _value(run, order)
-        if value is None:
-            return True, 0, newest
-        return False, value if isinstance(value, str) else down * value, newest
-
-    return key
+    newest = -run.about.created.timestamp()
+    if order == "started":  # without parsing the results of thousands of runs
+        return (newest,)
+    value = to_document(run)["test" if order == "avg" else order]
+    if value is None:
+        return True, 0, newest
+    return False, -value if order in _HIGHEST_FIRST else value, newest
 
 
-def _value(run: RecordedRun, order: Order) -> str | float | None:
-    match order:
-        case "started":
-            return run.about.created.timestamp()
-        case "avg":
-            return run.result.average() if run.result else None
-        case "gain":
-            return run.result.gain if run.result else None
-        case "recipe":
-            return run.about.recipe or run.name
-        case "status":
-            return run.state
-        case _:
-            value: str | float | None = getattr(run, order)
-            return value
+def to_document(run: RecordedRun) -> dict[str, Any]:
+    """Return the fields of a run in JSON documents."""
+    about, result = run.about, run.result
+    return {
+        "run_id": run.run_id,
+        "recipe": about.recipe or run.name,
+        "seed": "" if about.seed is None else str(about.seed),
+        "status": run.state,
+        "dev": run.dev,
+        "test": result.average() if result else None,
+        "gain": result.gain if result else None,
+        "started": about.created.isoformat(),
+        "seconds": run.seconds,
+        "note": note(run),
+        "name": run.name,
+        "group": about.group,
+        "experiment": about.experiment,
+        "changed": about.changes,
+        "tags": about.tags,
+    }
+
+
+def note(run: RecordedRun) -> str:
+    """Return the facts that you need to interpret the scores of a run."""
+    return ", ".join(_notes(run))
+
+
+def _notes(run: RecordedRun) -> Iterator[str]:
+    about = run.about
+    if about.search:
+        yield f"search {about.search}" if about.trial is None else f"trial {about.trial}"
+    elif run.name not in (about.recipe, f"{about.recipe} seed {about.seed}"):
+        yield f"'{run.name}'"
+    yield from (f"{key}={value}" if value else key for key, value in sorted(about.tags.items()))
+    if about.confirms:
+        yield f"confirms {about.confirms}"
+    if about.test_selected:
+        yield "selected on test data"
+    if about.pulled:
+        yield f"from {about.pulled}"
+    yield from _problems(run)
+
+
+def _problems(run: RecordedRun) -> Iterator[str]:
+    if run.end == "failed" and run.reason:
+        yield run.reason
+    if run.unreadable:
+        yield run.unreadable
+    if run.damaged:
+        yield f"{counted(run.damaged, 'damaged line')} in events.jsonl"
+
+
+def write_runs_json(runs: Sequence[RecordedRun]) -> None:
+    """Write one JSON document with the fields of each run."""
+    write_json({"runs": [to_document(run) for run in runs]}, RUNS_SCHEMA)
+
+
+def print_runs(runs: Sequence[RecordedRun]) -> None:
+    """Print one line for each run: a table in a terminal, tab-separated values in a pipe."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(as_tsv(plain_table(_COLUMNS, [list(_cells(run).values()) for run in runs])))
+        return
+    console = Console(highlight=False)
+    console.print(as_rich(_table(runs, console.width), gap=1))
+    for run in runs:
+        if text := note(run):
+            console.print(f"{run.about.short}: {escape(text)}")
+
+
+def _table(runs: Sequence[RecordedRun], width: int) -> Table:
+    columns = _TABLE
+    if any(run.about.changes for run in runs):
+        columns = {"recipe": "p", "set": "p"} | _TABLE
+        if width < _NARROW:
+            columns.pop("seconds")
+    rows = []
+    for run in runs:
+        changes = ", ".join(map(_short, run.about.changes))
+        cells = _cells(run) | {"set": changes, "started": f"{run.about.created.astimezone():%m-%d %H:%M}"}
+        texts = (cells[heading] for heading in columns)
+        rows.append(Row(run.about.short, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)))
+    return Table("", tuple(columns), tuple(rows), label="run", align=f"l{''.join(columns.values())}")
+
+
+def _short(change: str) -> str:
+    """Return "steps=10" for "train.steps=10". The pipe and JSON have the whole key."""
+    key, equals, value = change.partition("=")
+    return f"{key.rpartition('.')[2]}={value}" if equals else change
+
+
+def _cells(run: RecordedRun) -> dict[str, str]:
+    """Return column → text on one line, in the order of `_COLUMNS`."""
+    document = to_document(run)
+    cells = document | {
+        "run": run.run_id,
+        "dev": _number(document["dev"], 2),
+        "test avg": _number(document["test"], 2),
+        "gain": _number(document["gain"], 2),
+        "seconds": _number(document["seconds"], 1),
+        "started": run.about.created.isoformat(timespec="seconds"),
+        "changed": "; ".join(run.about.changes),
+    }
+    return {heading: " ".join(cells[heading].split()) for heading in _COLUMNS}
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

@@ -33,10 +33,9 @@ _held: set[int] = set()
 
 
 class FileLock:
-    """Exclusive lock on a file, until `release` or the end of the process. A context manager that waits for it.
+    """Exclusive lock on a file, which is created if missing, until `release` or the end of the process.
 
-    Args:
-        file: File to lock. It and its directory are created if they do not exist.
+    As a context manager it waits for the lock.
     """
 
     def __init__(self, file: Path) -> None:

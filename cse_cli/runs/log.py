@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cse_cli.core.console import Event, Observer, Pruned, RunInfo, Screen, Started, Stepped, file_console
@@ -38,18 +37,12 @@ class RunLog:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._screen is not None:
             self._screen.end(error)
 
     def observe(self, event: Event) -> None:
-        """Forward an event. After a step, end the run if that was requested.
-
-        Raises:
-            StopRequested: If `cse runs stop` requested it.
-        """
+        """Forward an event. After a step, end the run if that was requested."""
         if isinstance(event, Started) and self._speaks:
             self._screen = _LogScreen(event.run)
             self._observers.insert(0, self._screen)
@@ -87,11 +80,7 @@ class _LogScreen(Screen):
         self._looked = 0.0
 
     def check_request(self) -> None:
-        """Check once per second for a request to stop.
-
-        Raises:
-            StopRequested: If it exists.
-        """
+        """Check once per second for a request to stop."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
             self._looked = now
@@ -120,6 +109,5 @@ class _LogScreen(Screen):
             case CseError():
                 self.failed(f"run {self._run_id[:8]}", error)
             case Exception():
-                self.failed(
-                    f"run {self._run_id[:8]}", RunFailedError(f"{type(error).__name__}: {error}", code="runs.failed")
-                )
+                failure = RunFailedError(f"{type(error).__name__}: {error}", code="runs.failed")
+                self.failed(f"run {self._run_id[:8]}", failure)

@@ -29,13 +29,9 @@ def note_model_digests(folder: Path) -> str:
 
 
 def checked_model_of_run(run: str) -> str | None:
-    """Return the same as `model_of_run`, after comparing the model's files with their digests (1 s per GB).
+    """Return the same as `model_of_run`, after comparing the files with their digests, if there are any (1 s per GB).
 
-    Args:
-        run: ID prefix of a run, or the directory of a model. A model without digests is not checked.
-
-    Raises:
-        CseError: If a file changed or is missing.
+    `run` may also be the directory of a model.
     """
     found = model_of_run(run)
     notes = Path(found or run).absolute().parent / MODEL_DIGESTS

@@ -137,11 +137,7 @@ class About(BaseModel):
 
     @classmethod
     def of_toml(cls, text: str) -> Self:
-        """Parse the contents of `run.toml`.
-
-        Raises:
-            ValueError: If they are damaged or from another version.
-        """
+        """Parse the contents of `run.toml`."""
         content, mark, _ = text.rpartition(_CHECKSUM)
         if not mark or text != f"{content}{_checksum(content)}":
             raise ValueError("its checksum is wrong")
@@ -177,11 +173,7 @@ def folder_of(run_id: str) -> Path:
 
 
 def read_about(run_id: str) -> About:
-    """Return the contents of `run.toml`.
-
-    Raises:
-        CseError: If the file is missing, damaged or from another version.
-    """
+    """Return the contents of `run.toml`."""
     file = folder_of(run_id) / ABOUT
     try:
         about = About.of_toml(file.read_text(encoding="utf-8"))
@@ -193,11 +185,7 @@ def read_about(run_id: str) -> About:
 
 
 def read_recipe(run_id: str) -> dict[str, Any]:
-    """Return the resolved recipe of a run.
-
-    Raises:
-        CseError: If `recipe.toml` is missing or damaged.
-    """
+    """Return the resolved recipe of a run."""
     file = folder_of(run_id) / RECIPE
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -214,12 +202,7 @@ def _unreadable(file: Path, why: str) -> CseError:
 
 
 class RunRecord:
-    """Writer of the record of one run. The process must hold the run's lock.
-
-    Args:
-        about: Contents of `run.toml`.
-        lock: Acquired lock of the run, or None to write nothing: on all processes of a run except the first.
-    """
+    """Writer of a run's record, which holds its lock. On ranks above 0 it has none and discards everything."""
 
     def __init__(self, about: About, lock: FileLock | None) -> None:
         self.about = about

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from cse_cli.core.paths import home, runs
@@ -29,12 +28,7 @@ def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) ->
 
 
 def find_removable(names: Sequence[str]) -> list[RecordedRun]:
-    """Return the runs with these ID prefixes or names, and their child runs.
-
-    Raises:
-        UnknownNameError: If no run or several runs match a name.
-        CseError: If one of them is running.
-    """
+    """Return the runs with these ID prefixes or names, and their child runs."""
     known = all_runs()
     found = with_children([find_run(name, known) for name in names], known)
     for run in found:
@@ -46,8 +40,7 @@ def find_removable(names: Sequence[str]) -> list[RecordedRun]:
 def remove(found: Sequence[RecordedRun]) -> int:
     """Delete runs with all their files, and return the number of bytes freed.
 
-    Raises:
-        CseError: If one of them was resumed in the meantime. The runs before it are deleted.
+    An error for a run that was resumed in the meantime leaves the runs before it deleted.
     """
     freed = 0
     for run in found:
@@ -71,29 +64,17 @@ def _running_error(run: RecordedRun) -> CseError:
     )
 
 
-@dataclass(frozen=True)
-class Garbage:
-    """Unused files.
-
-    Args:
-        what: Description for a list.
-        paths: Files and directories to delete.
-    """
-
-    what: str
-    paths: tuple[Path, ...]
-
-    def delete(self) -> None:
-        """Delete the files."""
-        for path in self.paths:
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+def delete(paths: Sequence[Path]) -> None:
+    """Delete files and directories."""
+    for path in paths:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
-def find_garbage() -> list[Garbage]:
-    """Return checkpoints of finished runs, and drafts and incomplete runs of killed processes."""
+def find_garbage() -> list[tuple[str, list[Path]]]:
+    """Return checkpoints of finished runs, and drafts and incomplete runs of killed processes, with descriptions."""
     return [*_checkpoints(), *_incomplete()]
 
 
@@ -104,19 +85,19 @@ def size(paths: Sequence[Path]) -> int:
     return sum(one.st_size for one in found if one.st_nlink == 1)
 
 
-def _checkpoints() -> Iterator[Garbage]:
+def _checkpoints() -> Iterator[tuple[str, list[Path]]]:
     for run in all_runs():
         if run.state in ("FINISHED", "PRUNED"):
             left = [file for pattern in ("*.pt", "*.partial", "*.tmp") for file in run.about.path.glob(pattern)]
             if left:
-                yield Garbage(f"checkpoints and drafts of finished run {run.about.short}", tuple(sorted(left)))
+                yield f"checkpoints and drafts of finished run {run.about.short}", sorted(left)
 
 
-def _incomplete() -> Iterator[Garbage]:
+def _incomplete() -> Iterator[tuple[str, list[Path]]]:
     with suppress(FileNotFoundError):
         for entry in sorted(os.scandir(runs()), key=lambda entry: entry.name):
             hidden = entry.name.startswith(".")
             complete = not hidden and (folder_of(entry.name) / ABOUT).exists()
             if entry.is_dir() and not complete and time.time() - entry.stat().st_mtime > _YOUNG_SECONDS:
                 what = "draft or removed run" if hidden else "directory without run.toml"
-                yield Garbage(f"{what} {entry.name}", (Path(entry.path),))
+                yield f"{what} {entry.name}", [Path(entry.path)]

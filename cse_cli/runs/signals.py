@@ -64,13 +64,9 @@ def ending(record: RunRecord) -> Iterator[None]:
 
 
 def stop_if_asked() -> None:
-    """Raise the exception of a received signal again. Call this between steps.
+    """Raise `Terminated` or `KeyboardInterrupt` of a received signal again. Call this between steps.
 
     Python ignores exceptions in finalizers and in callbacks of weak references, so the first exception can be lost.
-
-    Raises:
-        Terminated: If SIGTERM or SIGHUP was received.
-        KeyboardInterrupt: If Ctrl-C was received.
     """
     for request in _active:
         if request.number is not None:
@@ -79,11 +75,7 @@ def stop_if_asked() -> None:
 
 @contextmanager
 def defer_signals() -> Iterator[list[int]]:
-    """Defer a signal to the end of the block. A second signal takes effect immediately.
-
-    Yields:
-        List with the number of the deferred signal, or an empty list.
-    """
+    """Defer a signal to the end of the block, and list its number. A second signal takes effect immediately."""
     waiting: list[int] = []
 
     def remember(number: int, _frame: FrameType | None) -> None:

@@ -16,24 +16,21 @@ _POLL_SECONDS = 0.3
 
 
 def request_stop(names: Sequence[str]) -> list[RecordedRun]:
-    """Request runs to stop, by ID prefix or name, and return them.
-
-    Raises:
-        CseError: If one of them is not running. Then none is stopped.
-    """
+    """Request runs to stop, by ID prefix or name, and return them. If one of them is not running, none is stopped."""
     known = all_runs()
-    found = {run.run_id: run for run in (_running(find_run(name, known)) for name in names)}
+    found = {run.run_id: run for run in (find_run(name, known) for name in names)}
+    for run in found.values():
+        if run.state != "RUNNING":
+            todo = "cse runs show" if run.state == "FINISHED" else "cse run --resume"
+            short = run.about.short
+            raise CseError(f"run {short} is not running: {run.state}", f"{todo} {short}", code="runs.not_running")
     for run_id in found:
         (folder_of(run_id) / STOP).touch()
     return list(found.values())
 
 
 def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_SECONDS) -> None:
-    """Wait until runs have ended, and print how each ended.
-
-    Raises:
-        RunFailedError: If some are still running after `seconds`. The request stays.
-    """
+    """Wait up to `seconds` until runs have ended, and print how each ended. The request stays if they have not."""
     waiting, last = list(requested), time.monotonic() + seconds
     sys.stderr.write(f"waiting up to {seconds:.0f} s\n")
     while True:
@@ -53,12 +50,7 @@ def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_S
 
 
 def print_log(name: str, *, follow: bool = False) -> None:
-    """Print the log of a run, with `follow` until the run ends.
-
-    Raises:
-        UnknownNameError: If no run or several runs match.
-        MissingError: If the run has no log.
-    """
+    """Print the log of a run, with `follow` until the run ends."""
     run = find_run(name)
     file = log_of(run.run_id)
     if not file.exists():
@@ -80,12 +72,3 @@ def print_log(name: str, *, follow: bool = False) -> None:
 def is_running(run_id: str) -> bool:
     """Return whether the process of a run is running."""
     return read_run(run_id).state == "RUNNING"
-
-
-def _running(run: RecordedRun) -> RecordedRun:
-    if run.state != "RUNNING":
-        todo = "cse runs show" if run.state == "FINISHED" else "cse run --resume"
-        raise CseError(
-            f"run {run.about.short} is not running: {run.state}", f"{todo} {run.about.short}", code="runs.not_running"
-        )
-    return run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from threading import Event, Thread
 from typing import Any
@@ -18,42 +18,32 @@ SAMPLE_SECONDS = 10.0
 """Default time between two measurements. MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL overrides it."""
 
 
-class Sampler:
-    """Records measurements from a thread. Stop it before the end of the run is recorded.
+@contextmanager
+def sampled(record: RunRecord) -> Iterator[None]:
+    """Record measurements from a thread during the block, unless `MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING` is false."""
+    if (seconds := sample_seconds()) is None:
+        yield
+        return
+    stopped = Event()
+    thread = Thread(target=_sample_until, args=(stopped, seconds, record), name="system", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()  # after the current measurement, and before the end of the run is recorded
 
-    `MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING=false` switches it off.
 
-    Args:
-        record: Record of the run.
-    """
-
-    def __init__(self, record: RunRecord) -> None:
-        self._record = record
-        self._stopped = Event()
-        self._thread: Thread | None = None
-
-    def start(self) -> None:
-        """Start the thread."""
-        if (seconds := sample_seconds()) is not None:
-            self._thread = Thread(target=self._work, args=(seconds,), name="system", daemon=True)
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread, and wait for the current measurement."""
-        self._stopped.set()
-        if self._thread is not None:
-            self._thread.join()
-
-    def _work(self, seconds: float) -> None:
-        psutil.cpu_percent()  # measures since the previous call of the same thread
-        nvml, gpus = _open_gpus()
-        while not self._stopped.wait(seconds):
-            values = dict(_sample())
-            for number, handle in gpus.items():
-                with suppress(Exception):  # a lost GPU, which the run reports
-                    values |= {f"gpu_{number}_{name}": value for name, value in _sample_gpu(nvml, handle)}
-            with suppress(OSError):  # a full disk, which the run reports
-                self._record.system({f"system/{name}": round(value, 1) for name, value in values.items()})
+def _sample_until(stopped: Event, seconds: float, record: RunRecord) -> None:
+    psutil.cpu_percent()  # measures since the previous call of the same thread
+    nvml, gpus = _open_gpus()
+    while not stopped.wait(seconds):
+        values = dict(_sample())
+        for number, handle in gpus.items():
+            with suppress(Exception):  # a lost GPU, which the run reports
+                values |= {f"gpu_{number}_{name}": value for name, value in _sample_gpu(nvml, handle)}
+        with suppress(OSError):  # a full disk, which the run reports
+            record.system({f"system/{name}": round(value, 1) for name, value in values.items()})
 
 
 def sample_seconds() -> float | None:

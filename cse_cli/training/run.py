@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from cse_cli.core.console import Downloading, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stopped, Warned
 from cse_cli.core.devices import choose, limit_torch_threads, missing_memory
@@ -25,7 +25,7 @@ from cse_cli.runs.claim import Busy, BusyError, Claimed, Done, claim, claim_run
 from cse_cli.runs.log import RunLog
 from cse_cli.runs.record import ENVIRONMENT, About, RunRecord, read_about, read_recipe
 from cse_cli.runs.signals import Terminated, ending
-from cse_cli.runs.system import Sampler
+from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Job, Prepared, resolve
 from cse_cli.training.disk_space import check_disk_space, explain_full_disk, needed
@@ -99,8 +99,9 @@ def execute(job: Job, observer: Observer) -> Result:
     record = _claim(prepared, identity)
     if isinstance(record, Result):
         return record
+    sampling = sampled(record) if rank() == 0 else nullcontext()
     with (
-        _mirrored(record), log, _messages(record, log), ending(record), _sampled(record),
+        _mirrored(record), log, _messages(record, log), ending(record), sampling,
         explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(),
     ):  # fmt: skip
         trainer = _trainer(prepared, record, log)
@@ -231,18 +232,6 @@ def _mirrored(record: RunRecord) -> Iterator[None]:
         (follower.close if world_size() == 1 else follower.leave)()
         raise
     follower.close()
-
-
-@contextmanager
-def _sampled(record: RunRecord) -> Iterator[None]:
-    """Record samples of the machine, from the first process."""
-    sampler = Sampler(record)
-    if rank() == 0:
-        sampler.start()
-    try:
-        yield
-    finally:
-        sampler.stop()
 
 
 @contextmanager

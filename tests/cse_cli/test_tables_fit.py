@@ -15,7 +15,7 @@ from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
 from cse_cli.jobs.view import print_results
 from cse_cli.runs.index import read_run
-from cse_cli.runs.view import print_runs
+from cse_cli.runs.listing import print_runs
 from cse_cli.tuning.view import print_search, print_searches, print_verification
 from tests.cse_cli.analysis.leaderboard_runs import mini, tables
 from tests.cse_cli.analysis.leaderboard_runs import result as ran

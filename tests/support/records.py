@@ -69,11 +69,6 @@ def recorded(
     return record
 
 
-def unrecorded() -> RunRecord:
-    """Return a record that nothing is written to."""
-    return RunRecord(About(name="test", group="test"), None)
-
-
 def points(run_id: str, metric: str) -> list[tuple[int, float]]:
     """Return the recorded values of a metric in the order of their steps."""
     return sorted(read_history(folder_of(run_id)).metrics.get(metric, {}).items())

@@ -18,9 +18,9 @@ from cse_cli.training.checkpoint import dropout_seed
 from cse_cli.training.run import execute
 from registry.distributed import is_distributed, rank, single_process, world_size
 from registry.errors import UnknownNameError
-from tests.cse_cli.jobs.rank_runs import Asked, Heard, broken_and_resumed, exactly, failures, few_pairs, job
 from tests.support.chosen import distinct
 from tests.support.processes import on_ranks
+from tests.support.rank_runs import Asked, Heard, broken_and_resumed, exactly, failures, few_pairs, job
 from tests.support.shrunken import Small
 
 CHANGED = {

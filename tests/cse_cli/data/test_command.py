@@ -13,9 +13,9 @@ from cse_cli import app as cli
 from cse_cli.data.translate import BLOCK
 from registry.resources import catalog, hub
 from tests.cse_cli.data.seq2seq import tiny_t5
-from tests.cse_cli.jobs.commands import gone
 from tests.support.command import refused
 from tests.support.forked import Forked
+from tests.support.programs import gone
 
 HEADER = "subset\tscore\tsentence1\tsentence2\n"
 

@@ -12,11 +12,10 @@ import torch
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import read_recipe
 from cse_cli.training.train_step import StepOutput, TrainStep
-from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
 from tests.support.command import cse, refused
+from tests.support.programs import results
 from tests.support.records import only_run, states
-from tests.support.shrunken import recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
@@ -88,22 +87,13 @@ def test_refused(options, says, file, run, home, capsys):
     assert not (home / "runs").exists()
 
 
-def test_no_recipe_is_named(home):
-    assert refused("run").code == "jobs.no_recipe"
-    assert not home.exists()
-
-
-def test_one_seed_and_an_override_are_the_recipe_s_own(file, run):
+def test_a_seed_and_an_override_replace_the_recipe_s_own(file, run):
+    assert [one.seed for one in results(run(file, "--json")[1])] == [3]
     _, out, _ = run(file, "--seed", "9", "--set", "train.steps=2", "--json")
     (one,) = results(out)
     assert (one.seed, one.steps) == (9, 2)
     train = read_recipe(str(one.run_id))["train"]
     assert (train["seed"], train["steps"]) == (9, 2)
-
-
-def test_without_a_seed_the_recipe_s_own_counts(file, run):
-    _, out, _ = run(file, "--json")
-    assert [one.seed for one in results(out)] == [3]
 
 
 def test_a_name_tags_and_an_experiment(file, run):
@@ -153,15 +143,6 @@ def test_one_experiment_named_twice_is_one_run(file, folder, run):
     code, out, _ = run(file, file, "copy.toml", "--json")
     assert (code, len(results(out))) == (0, 1)
     assert states() == ["FINISHED"]
-
-
-@pytest.mark.exhaustive
-def test_two_files_of_one_name_are_two_tables(folder, parts, run):
-    (folder / "other").mkdir()
-    first, second = recipe(folder, parts), recipe(folder / "other", parts, steps=2)
-    _, out, _ = run(first, second)
-    assert out.count("small · Small") == 2
-    assert "mean" not in out
 
 
 def test_untrained_scores(file, run):

@@ -14,7 +14,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
 from cse_cli.jobs.elastic import _end_rendezvous
-from tests.cse_cli.jobs.commands import CSE, below, ended, gone, ranks, results, running, step, until
+from tests.support.programs import CSE, below, ended, gone, ranks, results, running, step, until
 from tests.support.records import only_run, states
 from tests.support.shrunken import recipe, small
 

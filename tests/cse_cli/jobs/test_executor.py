@@ -14,14 +14,14 @@ import pytest
 
 from cse_cli.core.console import Collapsed, Pruned, RunInfo, SilentObserver
 from cse_cli.core.results import Result
-from cse_cli.jobs.channel import send_through
+from cse_cli.jobs.child import send_through
 from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
-from tests.cse_cli.jobs.commands import gone, runs
+from tests.support.programs import gone, runs
 from tests.support.records import states
 from tests.support.shrunken import recipe, small
 

@@ -14,9 +14,9 @@ from safetensors.torch import load_file, save_file
 from cse_cli.runs.index import all_runs
 from cse_cli.training.trainer import Trainer
 from registry import LOSSES
-from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
 from tests.cse_cli.recipe.tiny_study import grid
+from tests.support.programs import results
 from tests.support.records import only_run, states
 from tests.support.shrunken import Small
 from tests.support.tiny import sentences, tiny_bert
@@ -81,8 +81,13 @@ def plugged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     return install
 
 
-def text(folder: Path, seed: int) -> None:
-    (folder / "t.txt").write_text("".join(f"{line}\n" for line in sentences(20, seed)))
+def two_texts(folder: Path, file: str, where: str) -> None:
+    """Copy the recipe to `a/r.toml` and `b/r.toml`, each with a text of its own, named by `where` and its name."""
+    for number, name in enumerate("ab"):
+        (folder / name).mkdir()
+        (folder / name / "t.txt").write_text("".join(f"{line}\n" for line in sentences(20, number)))
+        written = (folder / file).read_text().replace('"t.tsv"', f'"{where.format(name)}t.txt"')
+        (folder / name / "r.toml").write_text(written.replace('"model"', f'"{folder}/model"'))
 
 
 def reweigh(model: Path) -> None:
@@ -92,11 +97,7 @@ def reweigh(model: Path) -> None:
 
 
 def test_one_recipe_beside_two_texts_is_two_experiments(folder, parts, file, run, monkeypatch):
-    for number, name in enumerate("ab"):
-        (folder / name).mkdir()
-        text(folder / name, number)
-        written = (folder / file).read_text().replace('"t.tsv"', '"t.txt"').replace('"model"', '"../model"')
-        (folder / name / "r.toml").write_text(written)
+    two_texts(folder, file, "")
     for name in "ab":
         monkeypatch.chdir(folder / name)
         code, _, err = run("r.toml")
@@ -114,11 +115,7 @@ def test_one_recipe_beside_two_texts_is_two_experiments(folder, parts, file, run
 
 
 def test_two_experiments_of_one_command_are_two_tables(folder, parts, file, run):
-    for number, name in enumerate("ab"):
-        (folder / name).mkdir()
-        text(folder / name, number)
-        written = (folder / file).read_text().replace('"t.tsv"', f'"{folder}/{name}/t.txt"')
-        (folder / name / "r.toml").write_text(written)
+    two_texts(folder, file, f"{folder}/{{}}/")
     code, out, _ = run("a/r.toml", "b/r.toml")
     assert code == 0
     assert len(all_runs()) == 2
@@ -129,13 +126,12 @@ def test_two_experiments_of_one_command_are_two_tables(folder, parts, file, run)
 
 @pytest.fixture(params=["text", "model", "teacher", "loss"])
 def change(
-    request: pytest.FixtureRequest, folder: Path, parts: Small, file: str, plugged: Callable[[str], None]
+    request: pytest.FixtureRequest, with_plug_in: None, folder: Path, file: str, plugged: Callable[[str], None]
 ) -> tuple[str, Change]:
     """Return how a change of a part is named, and the change."""
     with (folder / file).open("a") as end:
-        end.write(TEACHER + '[losses.plugged]\nviews = { anchor = "anchor" }\n')
+        end.write(TEACHER)
     tiny_bert(folder, name="teacher", seed=1)
-    plugged(LOSS)
     return {
         "text": ("text ", lambda: (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)),
         "model": ("weights of encoders.online ", lambda: reweigh(folder / "model")),
@@ -176,10 +172,15 @@ def interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_an_edited_comment_is_the_same_experiment(folder, parts, file, plugged, run):
+@pytest.fixture
+def with_plug_in(folder: Path, file: str, plugged: Callable[[str], None]) -> None:
+    """Add the plug-in's loss to the recipe."""
     with (folder / file).open("a") as end:
         end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
     plugged(LOSS)
+
+
+def test_an_edited_comment_is_the_same_experiment(with_plug_in, file, plugged, run):
     run(file)
     plugged(LOSS.replace("# unit sphere", "# on the sphere").replace("Spread the", "Spread all"))
     code, _, err = run(file)
@@ -187,10 +188,7 @@ def test_an_edited_comment_is_the_same_experiment(folder, parts, file, plugged, 
     assert f"run {only_run().about.short}" in err
 
 
-def test_accept_changed_shows_what_other_code_made(folder, parts, file, plugged, run):
-    with (folder / file).open("a") as end:
-        end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
-    plugged(LOSS)
+def test_accept_changed_shows_what_other_code_made(with_plug_in, folder, file, plugged, run):
     run(file)
     plugged(LOSS.replace("2.0", "3.0"))
     code, _, err = run(file, "--accept-changed")
@@ -205,11 +203,8 @@ def test_accept_changed_shows_what_other_code_made(folder, parts, file, plugged,
 
 
 @pytest.fixture
-def study(folder: Path, parts: Small, file: str, plugged: Callable[[str], None], run: Run) -> str:
+def study(with_plug_in: None, folder: Path, plugged: Callable[[str], None], run: Run) -> str:
     """Return a finished study of three cells, and change the code of the plug-in's loss."""
-    with (folder / file).open("a") as end:
-        end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
-    plugged(LOSS)
     name = grid(folder)
     assert run(name)[0] == 0
     plugged(LOSS.replace("2.0", "3.0"))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from cse_cli.runs.index import all_runs
 from tests.support.forked import Forked
+from tests.support.programs import step, until
 from tests.support.records import only_run, points
 from tests.support.shrunken import recipe, small
 
@@ -31,16 +30,9 @@ def file(tmp_path: Path) -> Path:
 
 def stop_in_the_middle(process: Forked, number: signal.Signals) -> tuple[str, str, str]:
     """Send a signal to the process's group after its first 60 steps; return run id, stdout, stderr."""
-    until = time.monotonic() + 120
-    while time.monotonic() < until and process.poll() is None:
-        for run in all_runs():
-            recorded = points(run.run_id, "train/loss")
-            if run.state == "RUNNING" and recorded and recorded[-1][0] >= 60:
-                os.killpg(process.pid, number)
-                return run.run_id, *process.communicate(timeout=60)
-        time.sleep(0.1)
-    process.kill()
-    raise AssertionError(f"no run got far enough:\n{process.communicate()[1]}")
+    until(lambda: step() >= 60, process)
+    os.killpg(process.pid, number)
+    return only_run().run_id, *process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -10,16 +10,11 @@ import pytest
 
 from cse_cli.core.results import Result
 from cse_cli.jobs.request import RunRequest
-from cse_cli.jobs.study import StudyOutcome, plan_study
-from cse_cli.jobs.study_view import print_outcomes
+from cse_cli.jobs.study import StudyOutcome, plan_study, print_outcomes
 from cse_cli.recipe.load import load
-from cse_cli.runs.index import all_runs
-from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import lock_of
 from cse_cli.training.train_step import StepOutput, TrainStep
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
 from tests.support.command import cse, refused
-from tests.support.records import only_run
 from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
@@ -125,7 +120,6 @@ def test_dry_run_builds_and_writes_nothing(folder, run, home):
     assert "3 cells × 2 seeds = 6 runs: 0 finished, 6 to run" in out
     assert "--set losses.info_nce.temperature=0.05" in out
     assert not (home / "runs").exists()
-    assert not (home / "runs").exists()
     _, out, _ = run("tiny.toml", "--dry-run", "--json")
     assert [cell["finished"] for cell in studies(out)[0]["cells"]] == [[], [], []]
     assert studies(out)[0]["place"] == "one run after the other"
@@ -199,26 +193,6 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
     assert code == 0
     assert ", starting a new one: " in err
     assert [one[2] for one in runs()] == ["FAILED", "FINISHED"]
-
-
-def test_a_run_of_another_process_is_awaited(folder, run, monkeypatch):
-    with monkeypatch.context() as patched:
-        patched.setattr(TrainStep, "take", interrupt)
-        run(grid(folder, "[0.05, 0.1]"))
-    lock = FileLock(lock_of(only_run().run_id))
-    assert lock.acquire()
-    monkeypatch.setattr("cse_cli.jobs.tasks.sleep", lambda _: lock.release())
-    code, out, err = run("tiny.toml", "--json")
-    (one,) = studies(out)
-    assert (code, one["ran"]) == (0, 2)
-    host = next(each.host for each in all_runs() if each.about.short in err)
-    assert err.count("waiting for losses.info_nce.temperature=0.05 · seed 0: run ") == 1
-    assert f" is {host}\n" in err
-    assert [each[2] for each in runs()] == ["FINISHED"] * 2
-
-
-def interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import lock_of
 from cse_cli.training.build import Job
 from cse_cli.training.trainer import Trainer
-from tests.cse_cli.jobs.commands import results
 from tests.cse_cli.jobs.conftest import Run
+from tests.support.programs import results
 from tests.support.records import only_run, states
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
@@ -109,17 +109,14 @@ def test_processes_that_start_together_have_one_plan(file, run, monkeypatch):
     assert read_run("c" * 32).about.plan.made == later.made
 
 
-def test_more_seeds_are_another_plan(file, run):
+def test_one_seed_is_no_plan_and_more_seeds_are_another(file, run):
+    run(file)
+    assert only_run().about.plan is None
     run(file, "--seeds", "2")
     run(file, "--seeds", "3")
     plans = {each.about.seed: each.about.plan for each in all_runs()}
     assert [plans[seed].seeds for seed in range(3)] == [(0, 1), (0, 1), (0, 1, 2)]
     assert plans[2].made > plans[0].made == plans[1].made
-
-
-def test_one_seed_is_no_plan(file, run):
-    run(file)
-    assert only_run().about.plan is None
 
 
 def test_the_seeds_of_each_experiment_are_a_plan_of_their_own(file, run):

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
-from tests.cse_cli.jobs.commands import TORCHRUN, below, ended, gone, ranks, results, running, step, until
 from tests.support.command import cse
 from tests.support.ports import unused_port
+from tests.support.programs import TORCHRUN, below, ended, gone, ranks, results, running, step, until
 from tests.support.records import points, states
 from tests.support.shrunken import recipe, small
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.cse_cli.jobs.commands import CSE, below, ended, gone, results, running, running_steps, until
 from tests.support.command import cse
+from tests.support.programs import CSE, below, ended, gone, results, running, running_steps, until
 from tests.support.records import states
 from tests.support.shrunken import recipe, small
 
@@ -42,15 +43,21 @@ def test_the_results_are_those_of_one_after_the_other(file, capsys):
     assert [one.scores for one in results(out)] == [one.scores for one in together]
 
 
-def test_one_that_fails_does_not_stop_the_others(file):
-    (file.parent / "bad.toml").write_text('extends = "small.toml"\n[encoders.online]\nmodel = "/no/such/model"\n')
-    with at_once("bad.toml", file, folder=file.parent) as process:
+def test_a_study_runs_each_cell_once_and_names_failures(file):
+    study = '[study]\ntitle = "Fails"\nrecipe = "small.toml"\nseeds = 1\n'
+    rows = {"no model": "encoders.online.model=/no/such/model", "good": "train.steps=3", "other": "train.steps=4"}
+    study += "".join(f'[[study.rows]]\nrow = "{row}"\nset = ["{change}"]\n' for row, change in rows.items())
+    (file.parent / "fails.toml").write_text(study)
+    with at_once("fails.toml", folder=file.parent) as process:
         code, out, err = ended(process)
-    assert code == 3, err
-    assert [one.recipe for one in results(out)] == ["small"]
-    assert err.count("of 2: bad seed 3: ") == 1
-    assert "/no/such/model" in err
-    assert states() == ["FINISHED"]
+    assert code == 1, err
+    (one,) = json.loads(out)["studies"]
+    assert [(failure["row"], failure["exit_code"]) for failure in one["failures"]] == [("no model", 3)]
+    assert err.count("no model · seed 0: ") == 1
+    assert (one["ran"], states()) == (2, ["FINISHED"] * 2)
+    lines = err.split("\n")
+    assert sum(line.startswith(("run 1 of 3", "run 2 of 3", "run 3 of 3")) for line in lines) == 3
+    assert sum(line.startswith("finished ") and " of 3 · " in line for line in lines) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -7,7 +7,7 @@ import pytest
 
 import cse_cli.mirrors.store  # noqa: F401 - before `quick_databases` looks for it
 from cse_cli.mirrors import follower, mirror, send
-from tests.cse_cli.mirrors.trackers import Memory
+from tests.support.trackers import Memory
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def memory(mlflow_is_on: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
     """Select a tracker in memory, and do not wait for it long."""
     Memory.reset()
     monkeypatch.setenv("CSE_MIRRORS", "memory")
-    monkeypatch.setitem(mirror._BUILT_IN, "memory", "tests.cse_cli.mirrors.trackers:Memory")
+    monkeypatch.setitem(mirror._BUILT_IN, "memory", "tests.support.trackers:Memory")
     monkeypatch.setattr(follower, "SEND_SECONDS", 0.02)
     monkeypatch.setattr(follower, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(follower, "STEP_SECONDS", 0.3)

@@ -13,12 +13,11 @@ from cse_cli.mirrors.command import sync as sync_command
 from cse_cli.mirrors.follower import Follower, follow
 from cse_cli.mirrors.mirror import State, configured, load
 from cse_cli.mirrors.send import Sender
-from cse_cli.mirrors.sync import sync
 from cse_cli.runs.claim import Claimed, claim_run
 from cse_cli.runs.record import RunRecord
-from tests.cse_cli.mirrors.trackers import Memory
 from tests.support.errors import refuses
 from tests.support.records import recorded
+from tests.support.trackers import Memory
 
 pytestmark = pytest.mark.usefixtures("memory")
 
@@ -35,6 +34,11 @@ def begun(**about: object) -> tuple[RunRecord, Follower]:
     return record, follow(record.about)
 
 
+def finish(record: RunRecord, follower: Follower) -> None:
+    record.end("finished")
+    follower.close()
+
+
 def state(record: RunRecord) -> State:
     found = State.read(record.run_id, "memory")
     assert found is not None
@@ -45,8 +49,7 @@ def test_events_arrive_while_the_run_is_at_work() -> None:
     record, follower = begun()
     record.metrics({"loss": 1.0}, 1)
     until(lambda: "metrics" in Memory.kinds(record.run_id))
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
     assert state(record).ended
 
@@ -59,8 +62,7 @@ def test_an_outage_is_bridged_with_one_warning(capsys: pytest.CaptureFixture[str
         record.metrics({"loss": float(step)}, step)
     until(lambda: Memory.calls > before + 3)
     Memory.down = False
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", *["metrics"] * 5, "finished"]
     assert capsys.readouterr().err.count("warning: memory does not respond (connection refused)") == 1
 
@@ -97,8 +99,7 @@ def test_the_next_run_sends_what_an_earlier_one_left() -> None:
     Memory.down = False
     second, follower = begun()
     until(lambda: Memory.kinds(first.run_id) == ["started", "failed"])
-    second.end("finished")
-    follower.close()
+    finish(second, follower)
     assert Memory.kinds(second.run_id) == ["started", "finished"]
 
 
@@ -107,8 +108,7 @@ def test_runs_that_were_never_sent_are_sent_on_request() -> None:
     first = recorded()
     second, follower = begun()
     until(lambda: Memory.kinds(second.run_id) == ["started"])
-    second.end("finished")
-    follower.close()
+    finish(second, follower)
     assert Memory.kinds(first.run_id) == []
     sync_command()
     assert Memory.kinds(first.run_id) == ["started", "finished"]
@@ -120,24 +120,8 @@ def test_lost_answers_send_nothing_twice() -> None:
     record.metrics({"loss": 1.0}, 1)
     until(lambda: "metrics" in Memory.kinds(record.run_id))
     Memory.answers_lost = False
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
-
-
-def test_a_refused_event_is_skipped_with_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    Memory.refuses = "dataset"
-    record, follower = begun()
-    for name in ("a", "b"):
-        record.dataset(name, "d", "training", name)
-    record.metrics({"loss": 1.0}, 1)
-    record.end("finished")
-    follower.close()
-    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
-    said = capsys.readouterr().err
-    assert said.count("warning") == 1
-    assert f"rejected an event of run {record.about.short} (dataset)" in said
-    assert [*sync(Memory)] == []
 
 
 def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,8 +130,7 @@ def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFix
     Memory.deleted.add(f"first-{record.run_id}")
     record.metrics({"loss": 1.0}, 1)
     until(lambda: state(record).gone != "")
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     sync_command()
     assert capsys.readouterr().err.count("cse runs sync --again") == 1
     assert Memory.kinds(record.run_id) == ["started"]
@@ -156,31 +139,6 @@ def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFix
     sync_command(again=True)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
     assert state(record).gone == ""
-
-
-def test_a_new_database_gets_every_run_from_the_start() -> None:
-    first = recorded()
-    sync_command()
-    second, follower = begun()
-    until(lambda: Memory.kinds(second.run_id) == ["started"])
-    Memory.deleted = {f"first-{second.run_id}"}  # as MLflow finds no run of this ID
-    Memory.database = "second"
-    second.metrics({"loss": 1.0}, 1)
-    until(lambda: f"second-{second.run_id}" == state(second).id)
-    Memory.deleted = set()
-    second.end("finished")
-    follower.close()
-    sync_command()
-    assert Memory.kinds(second.run_id) == ["started", "metrics", "finished"]
-    assert Memory.kinds(first.run_id) == ["started", "finished"]
-
-
-def test_rebuild_sends_all_runs_anew() -> None:
-    records = [recorded(seed=seed) for seed in range(3)]
-    sync_command()
-    sync_command(rebuild=True)
-    assert [Memory.kinds(record.run_id) for record in records] == [["started", "finished"]] * 3
-    assert set(Memory.events) == {f"another-{record.run_id}" for record in records}
 
 
 def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
@@ -244,8 +202,7 @@ def test_two_senders_never_send_one_run() -> None:
 def test_a_parent_is_sent_before_its_children() -> None:
     parent = recorded(end=None, name="search", summary="tuning")
     child, follower = begun(parent=parent.run_id)
-    child.end("finished")
-    follower.close()
+    finish(child, follower)
     assert Memory.parents[f"first-{child.run_id}"] == f"first-{parent.run_id}"
     assert Memory.kinds(parent.run_id) == ["started"]
 
@@ -254,20 +211,6 @@ def test_a_parent_that_is_not_here_is_left_out() -> None:
     child = recorded(parent="f" * 32)
     sync_command()
     assert Memory.parents[f"first-{child.run_id}"] == ""
-
-
-def test_pulled_runs_are_not_sent_back() -> None:
-    record = recorded(pulled="http://server:5000 1234")
-    sync_command()
-    assert Memory.kinds(record.run_id) == []
-
-
-def test_a_damaged_state_sends_the_run_again() -> None:
-    record = recorded()
-    sync_command()
-    (record.path / "mirrors" / "memory.json").write_text("{")
-    sync_command()
-    assert Memory.kinds(record.run_id) == ["started", "finished"]
 
 
 def test_a_damaged_line_is_passed_over() -> None:
@@ -302,8 +245,7 @@ def test_a_run_without_mirrors_needs_none(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv("CSE_MIRRORS", value)
         assert configured() == []
     record, follower = begun()
-    record.end("finished")
-    follower.close()
+    finish(record, follower)
     assert not (runs() / record.run_id / "mirrors").exists()
     with refuses("mirrors.no_mirror"):
         sync_command()

@@ -9,8 +9,8 @@ import pytest
 from cse_cli.mirrors import store
 from cse_cli.mirrors.command import sync
 from tests.cse_cli.mirrors.test_mlflow import full
-from tests.cse_cli.mirrors.trackers import points, there
 from tests.support.databases import migrate
+from tests.support.trackers import points, there
 
 
 @pytest.mark.process

@@ -17,13 +17,12 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.results import write_series
 from cse_cli.mirrors import mlflow as mirror
 from cse_cli.mirrors.command import sync
-from cse_cli.mirrors.logged_model import legal_model_name
 from cse_cli.mirrors.mirror import State
-from cse_cli.mirrors.mlflow import legal_name
+from cse_cli.mirrors.mlflow import legal_model_name, legal_name
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.record import RunRecord
-from tests.cse_cli.mirrors.trackers import client, points, there
 from tests.support.records import recorded, result
+from tests.support.trackers import client, points, there
 
 
 def full(**about: Any) -> RunRecord:
@@ -208,7 +207,7 @@ def test_sent_twice_is_as_sent_once(again: str) -> None:
     if again == "offset":
         file.write_text(state.model_copy(update={"offset": 0, "ended": False}).model_dump_json())
     else:
-        file.unlink()
+        file.write_text("{")
     sync()
     after = there(record.run_id)
     assert after.to_dictionary() == before.to_dictionary()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,14 @@ import pytest
 from cse_cli.core.results import read_series
 from cse_cli.mirrors.command import pull as pull_command
 from cse_cli.mirrors.command import sync
-from cse_cli.mirrors.pull import Pulled, pull
+from cse_cli.mirrors.pull import pull
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results, read_run
 from cse_cli.runs.record import read_recipe
 from tests.cse_cli.mirrors.test_mlflow import full
-from tests.cse_cli.mirrors.trackers import client, there
 from tests.support.errors import refuses
 from tests.support.records import recorded
+from tests.support.trackers import client, there
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def test_a_pulled_run_is_the_record_without_its_model(
     sync()
     id_there = there(record.run_id).info.run_id
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "mine"))
-    assert pull(server) == Pulled(new=1, known=0, unusable=0)
+    assert pull(server) == Counter(new=1)
     run = read_run(record.run_id)
     assert (run.state, run.is_result, run.about.pulled) == ("FINISHED", True, f"{server} {id_there}")
     assert [one.run_id for one in finished_results()] == [record.run_id]
@@ -44,7 +45,7 @@ def test_a_pulled_run_is_the_record_without_its_model(
     assert list(read_series(run.about.path / "series")["stsb"]["gold"]) == [1.0, 2.0]
     assert not (run.about.path / "model").exists()
 
-    assert pull(server) == Pulled(new=0, known=1, unusable=0)
+    assert pull(server) == Counter(known=1)
     sync()
     assert not (run.about.path / "mirrors").exists()
 
@@ -60,19 +61,16 @@ def test_runs_that_cannot_be_used_are_counted(server: str, tmp_path: Path, monke
     result.write_text(text)
     client().set_tag(there(strange.run_id).info.run_id, "cse.run_id", "../../" + "a" * 26)
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "mine"))
-    assert pull(server) == Pulled(new=1, known=0, unusable=3)
+    assert pull(server) == Counter(new=1, unusable=3)
     assert [folder.name for folder in (tmp_path / "mine" / "runs").iterdir()] == [whole.run_id]
 
 
 def test_own_runs_are_known(server: str) -> None:
     full()
     sync()
-    assert pull(server) == Pulled(new=0, known=1, unusable=0)
+    assert pull(server) == Counter(known=1)
 
 
 def test_without_a_server_there_is_nothing_to_pull() -> None:
-    with refuses("mirrors.no_address") as caught:
-        pull_command(None)
-    assert caught.value.exit_code == 2
     with refuses("mirrors.unusable_store", "127.0.0.1:9"):
         pull_command("http://127.0.0.1:9")

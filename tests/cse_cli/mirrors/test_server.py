@@ -29,10 +29,10 @@ from cse_cli.mirrors.ui import free_port
 from cse_cli.runs.index import finished_results
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
-from tests.cse_cli.mirrors.trackers import points, there
 from tests.support.errors import refuses
 from tests.support.ports import unused_port
 from tests.support.records import recorded
+from tests.support.trackers import points, there
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -106,7 +106,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
         (model,) = open_store().client.search_logged_models([run.info.experiment_id])
         assert {metric.key for metric in model.metrics} == {"eval/avg", "eval/gain"}
         monkeypatch.setenv("CSE_HOME", str(tmp_path / "mine"))
-        assert pull(address).new == 1
+        assert pull(address)["new"] == 1
         assert [one.run_id for one in finished_results()] == [record.run_id]
     assert capfd.readouterr().out == ""
 

@@ -22,10 +22,10 @@ from cse_cli.mirrors.follower import follow
 from cse_cli.mirrors.mirror import State
 from cse_cli.mirrors.store import open_store, reason
 from tests.cse_cli.mirrors.test_mlflow import full
-from tests.cse_cli.mirrors.trackers import all_there, client, points, there
 from tests.support.databases import migrate
 from tests.support.errors import refuses
 from tests.support.records import recorded
+from tests.support.trackers import all_there, client, points, there
 
 
 @pytest.fixture

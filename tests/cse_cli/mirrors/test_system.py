@@ -11,22 +11,20 @@ import pytest
 
 from cse_cli.runs import system
 from cse_cli.runs.events import read_history
-from cse_cli.runs.system import Sampler, sample_seconds
+from cse_cli.runs.system import sample_seconds, sampled
 from tests.support.records import recorded
 
 
-def sampled(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+def sampled_names(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Return the names of what a sampler records within a moment."""
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "true")
     monkeypatch.setattr(system, "sample_seconds", lambda: 0.01)
     record = recorded(end=None)
-    sampler = Sampler(record)
-    sampler.start()
-    until = time.monotonic() + 20
-    while not read_history(record.path).system:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    sampler.stop()
+    with sampled(record):
+        until = time.monotonic() + 20
+        while not read_history(record.path).system:
+            assert time.monotonic() < until
+            time.sleep(0.01)
     record.end("finished")
     return set(read_history(record.path).system)
 
@@ -43,7 +41,7 @@ def test_samples_have_the_names_of_mlflow(monkeypatch: pytest.MonkeyPatch) -> No
 
     monitor = CPUMonitor()
     monitor.collect_metrics()
-    assert sampled(monkeypatch) == {f"system/{name}" for name in monitor.metrics} == CPU
+    assert sampled_names(monkeypatch) == {f"system/{name}" for name in monitor.metrics} == CPU
 
 
 def test_only_visible_gpus_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +56,7 @@ def test_only_visible_gpus_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
-    names = {name.removeprefix("system/") for name in sampled(monkeypatch) - CPU}
+    names = {name.removeprefix("system/") for name in sampled_names(monkeypatch) - CPU}
     parts = ("memory_usage_percentage", "memory_usage_megabytes", "utilization_percentage")
     parts += ("power_usage_watts", "power_usage_percentage")
     assert names == {f"gpu_{number}_{part}" for number in (0, 2) for part in parts}
@@ -78,7 +76,6 @@ def test_the_environment_sets_the_interval(
 
 def test_nothing_is_sampled_when_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_ENABLE_SYSTEM_METRICS_LOGGING", "false")
-    sampler = Sampler(recorded(end=None))
-    sampler.start()
-    assert sampler._thread is None
-    sampler.stop()
+    monkeypatch.setattr(system, "Thread", None)
+    with sampled(recorded(end=None)):
+        pass

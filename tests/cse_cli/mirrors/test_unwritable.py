@@ -8,9 +8,6 @@ from pathlib import Path
 import pytest
 
 from cse_cli.mirrors import command, store, ui
-from cse_cli.mirrors.follower import follow
-from cse_cli.mirrors.mirror import State
-from tests.cse_cli.mirrors.trackers import there
 from tests.support.errors import refuses
 from tests.support.records import recorded
 
@@ -51,21 +48,6 @@ def test_sync_where_nothing_can_be_written_is_one_message(home: Path, monkeypatc
         command.sync()
     assert caught.value.exit_code == 4
     assert "CSE_HOME" in str(caught.value)
-
-
-def test_a_run_that_mlflow_cannot_record_is_complete_here(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(store, "FileLock", NoLock)
-        record = recorded(end=None)
-        follower = follow(record.about)
-        record.end("finished")
-        follower.close()
-    assert "Read-only file system" in capsys.readouterr().err
-    assert State.read(record.run_id, "mlflow") is None
-    command.sync()
-    assert there(record.run_id).info.status == "FINISHED"
 
 
 def test_the_state_directory_is_its_owners_alone(home: Path) -> None:

@@ -22,14 +22,13 @@ from cse_cli.jobs.executor import STALL_SECONDS, SerialExecutor
 from cse_cli.jobs.placement import Placement
 from cse_cli.runs.index import all_runs
 from registry.errors import CseError, MissingError
-from tests.cse_cli.jobs.commands import running_steps
 from tests.cse_cli.jobs.test_executor import Watch, ended, job
-from tests.cse_cli.jobs.test_study_processes import until
-from tests.cse_cli.ray.nodes import LOOPBACK, Nodes, nodes, none_left, running_workers
 from tests.cse_cli.recipe.tiny_study import grid, times
 from tests.support.errors import refuses
 from tests.support.forked import Forked
 from tests.support.ports import unused_port
+from tests.support.programs import running_steps, until
+from tests.support.ray_nodes import LOOPBACK, Nodes, nodes, none_left, running_workers
 from tests.support.records import points, states
 from tests.support.shrunken import recipe, small
 
@@ -61,10 +60,6 @@ class TestRefused:
     def test_a_device_that_ray_chooses(self, device):
         with refuses("ray.device_of_cluster", f"--device {device}"):
             Placement(cluster="auto", device=device).open()
-
-    def test_an_unknown_scheme(self):
-        with refuses("jobs.unknown_cluster", "'rai'", "Did you mean 'ray'?"):
-            Placement(cluster="rai://10.0.0.1:10001").open()
 
     def test_another_package_has_an_executor(self, monkeypatch):
         point = EntryPoint("slurm", "tests.cse_cli.ray.test_cluster:Elsewhere", placements.GROUP)

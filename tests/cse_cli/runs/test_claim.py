@@ -24,6 +24,15 @@ def about(seed: int = 1, identity: Identity = IDENTITY, **more: object) -> About
     return About(name="x", group="g", recipe="r", seed=seed, identity=identity, **more)  # type: ignore[arg-type]
 
 
+def claimed_run(about: About, *, resumed: bool, again: bool = False) -> str:
+    """Claim a run that is not done, end it, and return its ID."""
+    claimed = claim(about, again=again)
+    assert isinstance(claimed, Claimed)
+    assert claimed.resumed == resumed
+    claimed.record.end("finished")
+    return claimed.record.run_id
+
+
 def test_a_new_run_is_claimed_and_no_other_process_gets_it() -> None:
     claimed = claim(about())
     assert isinstance(claimed, Claimed)
@@ -42,10 +51,7 @@ def test_a_new_run_is_claimed_and_no_other_process_gets_it() -> None:
 )
 def test_another_experiment_seed_or_trial_is_another_run(other: About) -> None:
     recorded(result(identity=IDENTITY))
-    claimed = claim(other)
-    assert isinstance(claimed, Claimed)
-    assert not claimed.resumed
-    claimed.record.end("finished")
+    claimed_run(other, resumed=False)
 
 
 def test_a_finished_run_is_done_unless_asked_for_again() -> None:
@@ -54,21 +60,14 @@ def test_a_finished_run_is_done_unless_asked_for_again() -> None:
     assert isinstance(done, Done)
     assert done.run.run_id == record.run_id
     assert isinstance(claim_run(record.run_id), Done)
-    again = claim(about(), again=True)
-    assert isinstance(again, Claimed)
-    assert again.record.run_id != record.run_id
-    again.record.end("finished")
+    assert claimed_run(about(), resumed=False, again=True) != record.run_id
 
 
 @pytest.mark.parametrize("end", ["failed", "stopped", None])
 def test_an_unfinished_run_is_resumed(end: str | None) -> None:
     record = recorded(end=end, **dict(about()))
     record.close()
-    claimed = claim(about())
-    assert isinstance(claimed, Claimed)
-    assert claimed.resumed
-    assert claimed.record.run_id == record.run_id
-    claimed.record.end("finished")
+    assert claimed_run(about(), resumed=True) == record.run_id
 
 
 def test_a_run_that_finishes_while_it_is_claimed_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +89,7 @@ def test_a_finished_run_without_a_result_is_done_again() -> None:
     with refuses("runs.not_resumable", "result.json") as caught:
         claim_run(record.run_id)
     assert str(record.path / "recipe.toml") in str(caught.value.next_action)
-    claimed = claim(about())
-    assert isinstance(claimed, Claimed)
-    assert claimed.record.run_id != record.run_id
-    claimed.record.end("finished")
+    assert claimed_run(about(), resumed=False) != record.run_id
 
 
 def test_an_imported_run_counts_as_done() -> None:
@@ -140,7 +136,4 @@ def test_a_killed_process_leaves_its_run_to_the_next(home: Path) -> None:
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join(30)
     assert [run.state for run in all_runs()] == ["LOST"]
-    claimed = claim(about(0))
-    assert isinstance(claimed, Claimed)
-    assert claimed.resumed
-    claimed.record.end("finished")
+    claimed_run(about(0), resumed=True)

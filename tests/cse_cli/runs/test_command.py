@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from cse_cli.core.identity import Identity, Plan
-from cse_cli.runs import view
 from cse_cli.runs.details import sparkline
-from cse_cli.runs.listing import RunQuery
 from cse_cli.runs.record import RunRecord
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
-
-Runs = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 @pytest.fixture
@@ -53,26 +43,6 @@ def test_a_pipe_gets_tab_separated_lines_with_whole_ids(runs: Runs, run: RunReco
     assert (found["run"], found["experiment"]) == (run.run_id, run.about.experiment)
     assert (found["recipe"], found["seed"], found["status"]) == ("[b]mini[/b]", "1", "FINISHED")
     assert (found["dev"], found["test avg"], found["seconds"]) == ("70.00", "62.00", "12.5")
-
-
-def test_a_terminal_gets_a_table(
-    run: RunRecord, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "dumb")  # 80 columns, no colors
-    view.print_runs(RunQuery().runs())
-    out = capsys.readouterr().out
-    assert run.run_id[:8] in out
-    assert run.run_id not in out
-    assert "[b]mini[/b]" in out
-    assert max(len(line) for line in out.split("\n")) <= 80
-
-
-def test_a_program_gets_one_document(runs: Runs, run: RunRecord) -> None:
-    document = json.loads(runs("ls", "--json")[1])
-    assert document["schema_version"] == 3
-    (line,) = document["runs"]
-    assert (line["run_id"], line["dev"], line["test"], line["status"]) == (run.run_id, 70.0, 62.0, "FINISHED")
 
 
 def test_no_runs_are_an_empty_list_and_a_hint(runs: Runs, home: Path) -> None:
@@ -124,12 +94,6 @@ def test_show_of_a_run_that_has_almost_nothing(runs: Runs) -> None:
     code, out, _ = runs("show", "search")
     assert (code, "LOST" in out) == (0, True)
     assert json.loads(runs("show", "search", "--json")[1])["run"]["settings"] == {}
-
-
-def test_an_unknown_run_is_one_message(runs: Runs) -> None:
-    code, out, err = runs("show", "nope")
-    assert (code, out) == (2, "")
-    assert err.startswith("error: run 'nope' does not exist")
 
 
 def test_sparklines_show_shape_and_length() -> None:

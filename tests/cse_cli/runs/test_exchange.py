@@ -15,16 +15,10 @@ from cse_cli.runs import exchange
 from cse_cli.runs.claim import Done, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.record import About, RunRecord, folder_of, read_recipe
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
 
-Runs = Callable[..., tuple[int, str, str]]
 RESOLVED = {"title": "T", "train": {"steps": 250, "seed": 1}}
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 @pytest.fixture

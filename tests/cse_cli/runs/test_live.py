@@ -7,25 +7,17 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from cse_cli.runs import live, live_view
+from cse_cli.runs import live
 from cse_cli.runs.live import LiveRun, LiveRuns, last_line
 from cse_cli.runs.record import RunRecord
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
-
-Runs = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 @pytest.fixture
@@ -138,7 +130,7 @@ def test_a_program_gets_one_document(runs: Runs, running: RunRecord) -> None:
 
 
 def test_nothing_is_running(runs: Runs, home: Path) -> None:
-    assert runs("ls", "--watch") == (0, "\t".join(live_view._COLUMNS) + "\n", "no active runs\n")
+    assert runs("ls", "--watch") == (0, "\t".join(live._COLUMNS) + "\n", "no active runs\n")
     assert json.loads(runs("ls", "--watch", "--json")[1]) == {"schema_version": 2, "runs": []}
     assert not home.exists()
 
@@ -154,7 +146,7 @@ def one(**changes: object) -> LiveRun:
 
 def screen(found: list[LiveRun], height: int = 24, width: int = 80) -> list[str]:
     written = io.StringIO()
-    Console(file=written, width=width, height=height).print(live_view.live_screen(found, height))
+    Console(file=written, width=width, height=height).print(live.live_screen(found, height))
     return written.getvalue().rstrip("\n").split("\n")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,15 +12,8 @@ from cse_cli.runs import removal
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import RunRecord, lock_of
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
-
-Runs = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 def record(name: str = "run", parent: str = "") -> RunRecord:

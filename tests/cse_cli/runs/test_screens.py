@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from cse_cli.runs import view
-from cse_cli.runs.listing import RunQuery
+from cse_cli.runs import listing
+from cse_cli.runs.listing import select_runs
 from tests.support.command import cse
 from tests.support.records import recorded, result
 
@@ -44,8 +44,8 @@ def test_help(command: str, snapshot: object, capsys: pytest.CaptureFixture[str]
 
 def test_table(snapshot: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     two_runs()
-    monkeypatch.setattr(view.sys.stdout, "isatty", lambda: True)
-    view.print_runs(RunQuery(recipe="mini/simcse_en").runs())
+    monkeypatch.setattr(listing.sys.stdout, "isatty", lambda: True)
+    listing.print_runs(select_runs(recipe="mini/simcse_en"))
     assert re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out) == snapshot
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,9 @@ from cse_cli.runs.record import folder_of
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from registry.errors import StopRequested
-from tests.support.command import cse
+from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
 from tests.support.shrunken import Small, recipe
-
-Runs = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def runs(capsys: pytest.CaptureFixture[str]) -> Runs:
-    return lambda *arguments: cse("runs", *arguments, capsys=capsys)
 
 
 def stops(home: Path) -> set[str]:
@@ -44,21 +36,15 @@ def test_a_request_without_waiting(runs: Runs, home: Path) -> None:
     [
         ("finished", "is not running: FINISHED\n  → cse runs show"),
         ("failed", "is not running: FAILED\n  → cse run --resume"),
+        (None, "is not running: LOST\n  → cse run --resume"),
     ],
 )
-def test_what_is_not_running_is_named_and_nothing_stops(runs: Runs, home: Path, end: str, message: str) -> None:
+def test_what_is_not_running_is_named_and_nothing_stops(runs: Runs, home: Path, end: str | None, message: str) -> None:
     recorded(end=None, name="one")
-    recorded(result(), end=end, name="other")
+    recorded(result(), end=end, name="other").close()
     code, out, err = runs("stop", "one", "other")
     assert (code, out, stops(home)) == (2, "", set())
     assert message in err
-
-
-def test_a_lost_run_is_not_running(runs: Runs, home: Path) -> None:
-    recorded(end=None, name="lost").close()
-    code, _, err = runs("stop", "lost")
-    assert (code, "is not running: LOST" in err, stops(home)) == (2, True, set())
-    assert "Did you mean 'lost'" in runs("stop", "lst")[2]
 
 
 def test_waiting_prints_how_each_ended(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,14 +99,6 @@ def test_following_ends_with_ctrl_c(runs: Runs, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(stop.time, "sleep", interrupt)
     assert runs("logs", "one", "--follow") == (0, "one\n", "")
-
-
-def test_a_run_without_a_log_and_no_run(runs: Runs) -> None:
-    run = recorded(name="one")
-    code, out, err = runs("logs", "one")
-    assert (code, out) == (3, "")
-    assert f"run {run.run_id[:8]} has no log" in err
-    assert runs("logs", "x")[0] == 2
 
 
 # --- a real run -------------------------------------------------------------------------------------------------------

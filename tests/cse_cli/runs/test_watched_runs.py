@@ -16,8 +16,8 @@ import pytest
 
 from cse_cli.runs.index import read_run
 from cse_cli.runs.live import LiveRun, LiveRuns
-from tests.cse_cli.jobs.commands import CSE, ended, gone, ranks, running, until
 from tests.support.forked import Forked
+from tests.support.programs import CSE, ended, gone, ranks, running, until
 from tests.support.records import recorded
 from tests.support.shrunken import recipe, small
 

@@ -20,9 +20,9 @@ from cse_cli.tuning import study as studies
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study
 from registry.errors import CseError
-from tests.cse_cli.jobs.commands import below, ended, until
 from tests.support.command import cse
 from tests.support.forked import Forked
+from tests.support.programs import below, ended, until
 from tests.support.shrunken import recipe, small
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(1500)]
