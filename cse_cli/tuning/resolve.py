@@ -35,11 +35,7 @@ def resolve(
     metric: str | None = None,
     chosen: Callable[[str, str], None] = lambda _recipe, _why: None,
 ) -> tuple[SearchConfig, LoadedRecipe]:
-    """Return the complete settings of a search, and the recipe with its overrides.
-
-    Raises:
-        CseError: If a setting is not valid.
-    """
+    """Return the complete settings of a search, and the recipe with its overrides."""
     if given.name and not re.fullmatch(_NAME, given.name):
         message = f"--name: '{given.name}' is not a valid name"
         raise CseError(message, "use letters, digits, '.', '_' and '-'", code="tune.invalid_name")

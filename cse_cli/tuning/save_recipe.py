@@ -42,11 +42,7 @@ class TunedRecipe:
 
 
 def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
-    """Return the recipe in full length, with the values of a trial or with its own.
-
-    Raises:
-        CseError: If the recipe has changed since the search.
-    """
+    """Return the recipe in full length, with the values of a trial or with its own."""
     config = search.config
     now = config.load_base()
     if now.recipe.hash() != search.recipe_hash:
@@ -58,11 +54,7 @@ def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
 
 
 def check_file(file: Path, search: str) -> None:
-    """Refuse a file that must not be overwritten, before the search starts.
-
-    Raises:
-        CseError: If it exists and does not belong to this search, or its directory does not exist.
-    """
+    """Refuse a file that must not be overwritten, before the search starts."""
     if file.suffix != ".toml":
         better = file.with_suffix(".toml") if file.name else "best.toml"
         raise CseError(f"--save-best: '{file}' does not end in .toml", f"use {better}", code="tune.not_toml")
@@ -83,11 +75,7 @@ def _belongs_to(file: Path, search: str) -> bool:
 
 
 def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> None:
-    """Write the recipe with the values of the best trial. `day` is in ISO form.
-
-    Raises:
-        CseError: If the file cannot be written, or would not load to the same recipe.
-    """
+    """Write the recipe with the values of the best trial. `day` is in ISO form."""
     check_file(file, search.name)
     expected = tuned.load().recipe.hash()
     draft = file.with_name(f".{file.stem}.draft.toml")

@@ -12,38 +12,19 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
 from cse_cli.core.console import Evaluated, Warned
+from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import results, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_search, read_trials
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
-from tests.cse_cli.tuning.fake import config, drive, good, number, parameter, trials
+from tests.cse_cli.tuning.fake import Notes, config, drive, good, number, parameter, trials
 from tests.support.command import cse
 from tests.support.errors import refuses
-
-
-class Notes(SearchObserver):
-    """Keeps all events."""
-
-    def __init__(self):
-        self.heard = []
-
-    def trial_began(self, number, values):
-        self.heard.append(("began", number, dict(values)))
-
-    def trial_ended(self, trial, best, done):
-        self.heard.append(("ended", trial.number, trial.state, best))
-
-    def resumed(self, number):
-        self.heard.append(("resumed", number))
-
-    def warned(self, text):
-        self.heard.append(text)
 
 
 def test_the_first_trial_is_the_recipe_and_the_budget_is_exact(tmp_path):
@@ -173,7 +154,7 @@ def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
         "interrupted",
     ]
     notes = Notes()
-    _, driver, executor = drive(asked, observer=notes)
+    _, driver, executor = drive(asked, screen=notes)
     assert notes.heard[0] == ("resumed", 2)
     assert [job.resume for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
     assert (executor.jobs[0].may_restart, driver.ran) == (True, 2)
@@ -333,7 +314,8 @@ def test_unknown_samplers_and_pruners_are_refused(tmp_path, option, value, near)
 
 
 def test_stored_settings_have_no_storage_and_no_device(tmp_path):
-    asked = config(tmp_path, trials=7, seeds=(1, 2), device="cpu", timeout=3.0, workers=4)
+    request = RunRequest(device="cpu", workers=4)
+    asked = config(tmp_path, trials=7, seeds=(1, 2), timeout=3.0, request=request)
     kept = stored_config(open_study(asked))
     assert kept == SearchConfig(
         name=asked.name, recipe=asked.recipe, parameters=asked.parameters, trials=7, seeds=(1, 2)
@@ -354,6 +336,13 @@ def test_a_half_created_study_is_created_again(tmp_path):
         load_study(None, "search")
     drive(asked)
     assert studies.counts(trials(asked))["complete"] == 2
+
+
+def test_an_emptied_database_is_a_warning(tmp_path):
+    drive(config(tmp_path, trials=1))
+    address(None, "search").file.write_bytes(b"")
+    with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
+        open_study(config(tmp_path))
 
 
 def test_an_unusable_address_is_shown_without_password(tmp_path):

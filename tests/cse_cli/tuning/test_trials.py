@@ -15,6 +15,7 @@ from optuna.trial import TrialState
 
 from cse_cli.core.paths import runs
 from cse_cli.data.identity import identify
+from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results, read_run
@@ -22,13 +23,13 @@ from cse_cli.runs.record import folder_of
 from cse_cli.tuning import study as studies
 from cse_cli.tuning import trial as trial_module
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.observer import SearchObserver
+from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import search_names
 from cse_cli.tuning.study import RECORD, load_study
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.tuning.fake import parameter
+from tests.cse_cli.tuning.fake import Notes, parameter
 from tests.support.command import cse
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe
@@ -40,18 +41,13 @@ pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 def asked(tmp_path, parts):
     """Three trials of a tiny SimCSE."""
     path = recipe(tmp_path, parts, steps=4)
-    return SearchConfig(name="search", recipe=str(path), parameters=(parameter(default=3e-5),), trials=3, device="cpu")
-
-
-class Notes(SearchObserver):
-    def __init__(self):
-        self.heard = []
-
-    def trial_ended(self, trial, best, done):
-        self.heard.append(trial)
-
-    def interrupted(self, name):
-        self.heard.append(f"left {name}")
+    return SearchConfig(
+        name="search",
+        recipe=str(path),
+        parameters=(parameter(default=3e-5),),
+        trials=3,
+        request=RunRequest(device="cpu"),
+    )
 
 
 @dataclass
@@ -62,10 +58,10 @@ class Outcome:
     run_id: str
 
 
-def search(asked, observer=None, **changes):
+def search(asked, screen=None, **changes):
     """Run a search and return its outcome."""
     config = asked.model_copy(update=changes)
-    ran, ending = run_search(config, observer or SearchObserver())
+    ran, ending = run_search(config, screen or TuneScreen(quiet=True))
     study = load_study(config.storage, config.name)
     return Outcome(ran, ending, studies.counts(study.get_trials()), study.user_attrs[RECORD])
 
@@ -176,7 +172,7 @@ def test_a_stopped_search_resumes_its_run(asked, monkeypatch):
         patch.setattr(trial_module.TrialObserver, "stepped", stepped)
         with pytest.raises(KeyboardInterrupt):
             search(asked, notes)
-    assert notes.heard[-1] == "left search"
+    assert notes.heard[-1] == "cse tune --resume search"
     parent = load_study(None, "search").user_attrs[RECORD]
     assert [run.state for run in below(parent)] == ["FINISHED", "STOPPED"]
     assert read_run(parent).state == "STOPPED"
@@ -240,9 +236,9 @@ def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
 @pytest.mark.process
 def test_two_workers_share_the_trials(asked):
     notes = Notes()
-    outcome = search(asked, notes, workers=2, trials=4)
+    outcome = search(asked, notes, request=RunRequest(device="cpu", workers=2), trials=4)
     assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
-    assert sorted(t.number for t in notes.heard) == [0, 1, 2, 3]
+    assert sorted(heard[1] for heard in notes.heard if heard[0] == "ended") == [0, 1, 2, 3]
     processes = {read_history(folder_of(run.run_id)).starts[-1].data["pid"] for run in below(outcome.run_id)}
     assert 1 <= len(processes) <= 2
     assert os.getpid() not in processes
