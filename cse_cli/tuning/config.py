@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cse_cli.core.formatting import seed_list
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
@@ -69,6 +70,11 @@ class SearchConfig(BaseModel):
     def trial_overrides(self) -> list[str]:
         """`--set` strings of every trial, with `steps`."""
         return [*self.overrides, *([] if self.steps is None else [f"train.steps={self.steps}"])]
+
+    @property
+    def scored_by(self) -> str:
+        """Seeds of the score of a trial: "seed 3", or "mean of seeds 0–2"."""
+        return seed_list(self.seeds) if len(self.seeds) == 1 else f"mean of {seed_list(self.seeds)}"
 
     def load_base(self) -> LoadedRecipe:
         """Return the recipe with the settings that all trials share."""

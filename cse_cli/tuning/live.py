@@ -19,7 +19,6 @@ from cse_cli.tuning.ranges import Value, show_value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import all_points, pruner_name
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.view import scored_by
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial without a terminal."""
@@ -64,7 +63,7 @@ class TuneScreen(Screen):
         self._metric = dev_metric(loaded.recipe)
         length = config.steps or loaded.recipe.train.steps
         each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
-        self._line(f"  {escape(loaded.recipe.title)} · {each} per trial · {scored_by(config.seeds)}")
+        self._line(f"  {escape(loaded.recipe.title)} · {each} per trial · {config.scored_by}")
         for parameter in config.parameters:
             self._line(f"  {escape(describe(parameter))}")
         points = all_points(config.parameters)

@@ -52,13 +52,7 @@ class Candidate:
 
 
 def choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[str]) -> dict[str, Parameter]:
-    """Return name as typed → part, for the names of parameters that mean a part.
-
-    Args:
-        loaded: The recipe.
-        names: Parameters as typed. A key of [tune] may mean a part.
-        choices: Strings of `--choices`.
-    """
+    """Return name as typed → part, for the names of parameters that mean a part."""
     given = {name.strip(): text for name, equals, text in (text.partition("=") for text in choices) if equals}
     tables = {typed: named for typed in names if (named := _table(loaded.recipe, typed)) is not None}
     found: dict[str, Parameter] = {}

@@ -59,12 +59,7 @@ def show_value(value: Value | None) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Values that the declaration of a parameter allows.
-
-    Args:
-        owner: Component or section that declares it, such as "hippocampus" or "[train]".
-        types: Accepted JSON types without null.
-    """
+    """JSON types without null, and the default range, that a component or a section such as "[train]" declares."""
 
     owner: str
     types: frozenset[str]

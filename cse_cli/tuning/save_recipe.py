@@ -26,10 +26,7 @@ _WIDTH = 110
 class TunedRecipe:
     """A recipe with the values of a trial.
 
-    Args:
-        base: Recipe as its file has it.
-        changes: Overrides of every trial, then those of this trial.
-        unset: `--unset` keys of every trial, then those of this trial.
+    `changes` and `unset` have the overrides and `--unset` keys of every trial, then those of this one.
     """
 
     base: LoadedRecipe
@@ -103,12 +100,13 @@ def _parents(base: LoadedRecipe, file: Path) -> list[str]:
 
 
 def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
-    seeds, length = search.config.seeds, search.config.steps
-    scored = f"{'seed' if len(seeds) == 1 else 'mean of seeds'} {', '.join(map(str, seeds))}"
-    steps = f", {length} steps" if length else ""
+    steps = f", {search.config.steps} steps" if search.config.steps else ""
     own = "" if search.own is None else f" Score of the recipe's values: {search.own.score:.2f}."
     about = verdict(search)
-    sentences = f"{search.metric} {best.score:.2f} ({scored}{steps}).{own}", f"{about[:1].upper()}{about[1:]}."
+    sentences = (
+        f"{search.metric} {best.score:.2f} ({search.config.scored_by}{steps}).{own}",
+        f"{about[:1].upper()}{about[1:]}.",
+    )
     wrap = textwrap.TextWrapper(_WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     comment = [f"{_MADE_BY}{search.name}, trial {best.number} of {len(search.trials)}, {day}."]
     for sentence in sentences:

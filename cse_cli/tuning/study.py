@@ -178,7 +178,7 @@ def check_same_search(
     then, now = Known(**known["experiment"]), Known(**asked["experiment"])
     made: list[Difference] = []
     if then.settings == now.settings:  # otherwise text and weights differ too, and the settings show why
-        made = _filled(then, now).differences(_filled(now, then))
+        made = then.differences(_filled(now, then))
     else:
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import interval, mean_text, p_value, seed_list, signed
+from cse_cli.core.formatting import interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
 from cse_cli.tuning.ranges import Value, show_value
 from cse_cli.tuning.results import Search, Verification, verdict, verification_sentence
@@ -82,7 +82,7 @@ def _about(search: Search) -> str:
     counts = ", ".join(f"{search.count(state)} {state}" for state in get_args(State) if search.count(state))
     config = search.config
     steps = "" if config.steps is None else f", {config.steps} steps"
-    scored = f"{search.metric}, {scored_by(config.seeds)}{steps}"
+    scored = f"{search.metric}, {config.scored_by}{steps}"
     return f"{config.recipe} · {scored} · {len(search.trials)} trials: {counts}"
 
 
@@ -93,11 +93,6 @@ def _line(search: Search) -> list[str]:
     gain = "" if search.gain is None else signed(search.gain)
     trials = f"{done}/{search.config.trials}"
     return [search.name, search.config.recipe, trials, score, gain, names, search.updated or ""]
-
-
-def scored_by(seeds: Sequence[int]) -> str:
-    """Return "seed 3", or "mean of seeds 0–2"."""
-    return seed_list(seeds) if len(seeds) == 1 else f"mean of {seed_list(seeds)}"
 
 
 def _findings(search: Search) -> Iterator[str]:
