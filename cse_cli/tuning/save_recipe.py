@@ -102,14 +102,10 @@ def _parents(base: LoadedRecipe, file: Path) -> list[str]:
 def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
     steps = f", {search.config.steps} steps" if search.config.steps else ""
     own = "" if search.own is None else f" Score of the recipe's values: {search.own.score:.2f}."
-    about = verdict(search)
-    sentences = (
-        f"{search.metric} {best.score:.2f} ({search.config.scored_by}{steps}).{own}",
-        f"{about[:1].upper()}{about[1:]}.",
-    )
+    score, about = f"{search.metric} {best.score:.2f} ({search.config.scored_by}{steps}).{own}", verdict(search)
     wrap = textwrap.TextWrapper(_WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     comment = [f"{_MADE_BY}{search.name}, trial {best.number} of {len(search.trials)}, {day}."]
-    for sentence in sentences:
+    for sentence in (score, f"{about[:1].upper()}{about[1:]}."):
         comment += wrap.wrap(sentence)
     paper = ["paper"] if tuned.base.recipe.paper is not None else []  # the values are not those of the paper
     removed = [*paper, *tuned.unset]

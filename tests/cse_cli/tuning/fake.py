@@ -39,6 +39,12 @@ def parameter(name: str = "train.learning_rate", **changes: Any) -> Parameter:
     return Parameter(name=name, **about)
 
 
+BATCHES = parameter("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16)
+SCHEDULES = parameter(
+    "train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"
+)
+
+
 def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
     """Write a recipe that is valid and never built."""
     settings = {"steps": 8, "evaluate_every": 2, **train}
@@ -64,6 +70,17 @@ def good(job: Job, observer: Observer) -> float:
     """Return a score that depends only on the values."""
     train = job.loaded.recipe.train
     return -float(train.learning_rate + train.weight_decay + train.batch_size)
+
+
+def raising(error: BaseException, *numbers: int) -> Score:
+    """Return a score that raises an error in these trials, unless their run is resumed."""
+
+    def score(job: Job, observer: Observer) -> float:
+        if number(job) in numbers and job.resume is None:
+            raise error
+        return good(job, observer)
+
+    return score
 
 
 def number(job: Job) -> int:
