@@ -69,14 +69,7 @@ class Driver:
         study.pruner = samplers.make_pruner(self.config, recipe.train.steps, recipe.train.evaluate_every)
 
     def drive(self) -> Ending:
-        """Run trials until none is left, and return the reason.
-
-        Raises:
-            StopRequested: If `cse runs stop` ended the search.
-            TrackingError: If the storage stops responding.
-            RunFailedError: If the first trials all fail.
-            CseError: If the recipe's values, or any values, cannot be run on this machine.
-        """
+        """Run trials until none is left, and return the reason. Errors that all trials would share end the search."""
         with storage_errors(self.config.storage, self.config.name), self._owner:
             try:
                 while True:

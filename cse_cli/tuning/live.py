@@ -183,4 +183,5 @@ def describe(parameter: Parameter) -> str:
 
 
 def _named(values: Mapping[str, Value | None]) -> str:
-    return ", ".join(f"{name} {'unset' if value is None else show_value(value)}" for name, value in values.items())
+    shown = {name: "unset" if value is None else show_value(value) for name, value in values.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

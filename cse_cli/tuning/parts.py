@@ -184,5 +184,6 @@ def _inside(part: Parameter, choice: Value, loaded: LoadedRecipe) -> Iterator[Ca
         at = f"{place}.{number}" if several else place
         if key not in written.get(at, ()):
             component = setting(loaded.recipe, f"{at}.name")
-            name = f"{part.name}.{component}.{rest if len(tables) > 1 else key}"
+            own_name = rest if len(tables) > 1 else key
+            name = f"{part.name}.{component}.{own_name}"
             yield Candidate(name, TuneRange(paths=(path,)), loaded, known, part.name, (choice,), choice == part.default)

@@ -46,8 +46,10 @@ class Range:
         """The values as text, such as "64 … 512 by 32"."""
         if self.choices is not None:
             return " | ".join(map(show_value, self.choices))
-        spacing = "" if self.step is None else f" by {self.step:.12g}"
-        return f"{self.low:.6g} … {self.high:.6g}{' on a log scale' if self.log else spacing}"
+        spacing = " on a log scale" if self.log else ""
+        if self.step is not None:
+            spacing = f" by {self.step:.12g}"
+        return f"{self.low:.6g} … {self.high:.6g}{spacing}"
 
 
 def show_value(value: Value | None) -> str:

@@ -64,7 +64,7 @@ class Address:
 
     def is_emptied(self) -> bool:
         """Return whether the database has lost its content. A new one is not empty once `choosing` is released."""
-        return self.own and self.exists() and not Path(str(self.file)).stat().st_size
+        return self.own and self.file is not None and self.file.is_file() and not self.file.stat().st_size
 
     def open(self) -> BaseStorage:
         """Open the storage. Its tables are created on first use."""
@@ -103,9 +103,6 @@ def address(storage: str | None, name: str) -> Address:
     if storage is None:
         return Address(URL.create("sqlite", database=str(directory() / f"{name}{SUFFIX}")), own=True)
     shown = without_password(storage)
-    if "://" not in storage:
-        action = f"use sqlite:///{storage.removesuffix(SUFFIX)}.db, or remove --storage"
-        raise CseError(f"--storage: '{shown}' is not an address", action, code="tune.bad_storage")
     try:
         url = make_url(storage)
         if url.drivername in ("postgres", "postgresql"):
@@ -115,7 +112,8 @@ def address(storage: str | None, name: str) -> Address:
         message = f"--storage: '{storage.partition('://')[0]}' is not supported"
         raise CseError(message, _FORMS, code="tune.bad_storage") from error
     except ArgumentError as error:
-        raise CseError(f"--storage: '{shown}' is not an address", _FORMS, code="tune.bad_storage") from error
+        action = _FORMS if "://" in storage else f"use sqlite:///{storage.removesuffix(SUFFIX)}.db, or remove --storage"
+        raise CseError(f"--storage: '{shown}' is not an address", action, code="tune.bad_storage") from error
     if url.get_backend_name() != "sqlite":
         return Address(url)
     if not url.database or url.database == ":memory:":
