@@ -114,17 +114,14 @@ def tune(
 
     if resume is not None and name is not None:
         raise CseError("--resume and --name exclude each other", "remove --name", code="tune.exclusive_options")
+    stall = parse_duration("--stall-timeout", stall_timeout)
+    asked = RunRequest(device=device, workers=workers, cluster=cluster, stall_timeout=stall, as_json=json_, quiet=quiet)
     given: dict[str, Any] = {
         "name": resume or name, "recipe": recipe, "overrides": set_, "unset": unset, "trials": trials,
         "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
-        "tags": parse_tags(tag or ()), "experiment": experiment,
-        "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage,
-        "request": RunRequest(
-            device=device, workers=workers, cluster=cluster,
-            stall_timeout=parse_duration("--stall-timeout", stall_timeout), as_json=json_, quiet=quiet,
-        ),
-        "save_best": save_best, "verify_seeds": verify_seeds,
-        "resume": resume is not None, "accept_changed": accept_changed,
+        "tags": parse_tags(tag or ()), "experiment": experiment, "accept_changed": accept_changed,
+        "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
+        "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip
     config = SearchConfig(**{key: value for key, value in given.items() if value})
     with storage_errors(storage, best or config.name):

@@ -203,7 +203,7 @@ def pruner_name(config: SearchConfig) -> str:
 
 
 def make_pruner(config: SearchConfig, steps: int | None, every: int) -> BasePruner:
-    """Return the pruner of a search. `steps`: training steps of a trial, if known. `every`: those between dev scores."""
+    """Return the pruner of a search. `steps`: training steps, if known. `every`: those between dev scores."""
     by_seed = len(config.seeds) > 1
     longest = len(config.seeds) if by_seed else steps
     least = 1 if by_seed else max(1, every)
