@@ -103,7 +103,7 @@ def _foreign(name: str) -> CseError:
 def load_study(storage: str | None, name: str) -> Study:
     """Open an existing study for reading."""
     place = address(storage, name)
-    if place.exists():
+    if place.exists() and not place.is_emptied():
         with suppress(KeyError):
             study = optuna.load_study(study_name=name, storage=place.open())
             if IDENTITY not in study.user_attrs:

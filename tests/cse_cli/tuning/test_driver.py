@@ -311,6 +311,8 @@ def test_a_half_created_study_is_created_again(tmp_path):
 def test_an_emptied_database_is_a_warning(tmp_path):
     drive(config(tmp_path, trials=1))
     address(None, "search").file.write_bytes(b"")
+    with refuses("tune.unknown_search", "'search'"):
+        load_study(None, "search")
     with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
         open_study(config(tmp_path))
 
