@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cse_cli.core.console import SilentObserver
+from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
 from cse_cli.training.run import execute
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.observer import SearchObserver
+from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.search import run_search
 from tests.cse_cli.tuning import postgres
 from tests.cse_cli.tuning.fake import config, drive, parameter
@@ -53,8 +54,9 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
     # Two sentences per step and no limit: a tiny random model would count as collapsed.
     path = recipe(folder, small(folder), steps=20, evaluate_every=5, batch_size=2, collapse_cosine=1.0)
     asked = SearchConfig(
-        name="whole", recipe=str(path), parameters=(parameter(),), trials=FIRST, device="cpu", pruner="none"
-    )
+        name="whole", recipe=str(path), parameters=(parameter(),), trials=FIRST, pruner="none",
+        request=RunRequest(device="cpu"),
+    )  # fmt: skip
     rates = [f"train.learning_rate={1e-5 * (2 + number)}" for number in range(FIRST + runs)]
 
     def each(some: list[str]) -> None:
@@ -64,9 +66,9 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
 
     each(rates[:FIRST])
     yield "separate run", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))
-    run_search(asked, SearchObserver())
+    run_search(asked, TuneScreen(quiet=True))
     more = asked.model_copy(update={"trials": FIRST + runs})
-    yield "as a trial", *(seconds / runs for seconds in timed(lambda: run_search(more, SearchObserver())))
+    yield "as a trial", *(seconds / runs for seconds in timed(lambda: run_search(more, TuneScreen(quiet=True))))
 
 
 @contextmanager

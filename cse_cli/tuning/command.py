@@ -107,32 +107,32 @@ def tune(
 ) -> None:
     """Search for better values of a recipe's parameters by its dev metric. Every trial is recorded."""
     from cse_cli.core.formatting import parse_duration
-    from cse_cli.jobs.request import parse_seeds, parse_tags
+    from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
     from cse_cli.tuning.config import SearchConfig
-    from cse_cli.tuning.search import Output, list_searches, search, show_search
+    from cse_cli.tuning.search import list_searches, search, show_search
     from cse_cli.tuning.storage import storage_errors
 
     if resume is not None and name is not None:
         raise CseError("--resume and --name exclude each other", "remove --name", code="tune.exclusive_options")
+    stall = parse_duration("--stall-timeout", stall_timeout)
+    asked = RunRequest(device=device, workers=workers, cluster=cluster, stall_timeout=stall, as_json=json_, quiet=quiet)
     given: dict[str, Any] = {
         "name": resume or name, "recipe": recipe, "overrides": set_, "unset": unset, "trials": trials,
         "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
-        "tags": parse_tags(tag or ()), "experiment": experiment,
-        "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "device": device,
-        "workers": workers, "cluster": cluster, "stall_timeout": parse_duration("--stall-timeout", stall_timeout),
-        "resume": resume is not None, "accept_changed": accept_changed,
+        "tags": parse_tags(tag or ()), "experiment": experiment, "accept_changed": accept_changed,
+        "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
+        "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip
     config = SearchConfig(**{key: value for key, value in given.items() if value})
-    output = Output(save_best=save_best, verify_seeds=verify_seeds, as_json=json_, quiet=quiet)
     with storage_errors(storage, best or config.name):
         if recipe == LIST:
             _refuse_others(context, "ls", _LISTS | {"recipe"})
             list_searches(storage, as_json=json_)
         elif best is not None:
             _refuse_others(context, "--best", _SHOWS | _VERIFIES if verify_seeds is not None else _SHOWS)
-            show_search(best, config, output)
+            show_search(best, config)
         else:
-            search(config, param or (), range_ or (), choices or (), metric, output)
+            search(config, param or (), range_ or (), choices or (), metric)
 
 
 def _refuse_others(context: typer.Context, form: str, allowed: set[str]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.jobs.executor import STALL_SECONDS
+from cse_cli.core.formatting import seed_list
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
@@ -21,24 +23,22 @@ class SearchConfig(BaseModel):
     """Settings of a search.
 
     Args:
-        name: Name of the search.
         recipe: File or name of the recipe.
         parameters: Search space.
         overrides: `--set` strings of every trial.
         unset: `--unset` keys of every trial.
         trials: Total number of trials. None keeps the budget of an existing search.
-        sampler: tpe, gp, random, grid or qmc.
-        pruner: auto, median, percentile, halving, hyperband, wilcoxon or none.
+        sampler: One of `samplers.SAMPLERS`.
+        pruner: One of `samplers.PRUNERS`.
         seeds: Seeds of every trial, whose score is their mean. Empty for the recipe's seed.
         steps: Training steps of every trial instead of the recipe's.
         tags: Tags of the search and of its trials.
         experiment: Group of the records, the experiment in MLflow. Default: tune/NAME.
         timeout: Seconds after which this command starts no new trial.
         storage: Address of a database. None is a file in the state directory.
-        device: Device as `cse_cli.core.devices.choose` takes it.
-        workers: Number of trials in parallel. None is one per CUDA device.
-        cluster: Ray cluster.
-        stall_timeout: Seconds without progress after which a run is restarted.
+        request: Options that decide where runs are executed and what is printed.
+        save_best: File for a recipe with the best values.
+        verify_seeds: Number of new seeds for a verification.
         resume: Whether the search must exist.
         accept_changed: Whether trials of other code are kept.
     """
@@ -60,10 +60,9 @@ class SearchConfig(BaseModel):
     # Settings of one command, which the study does not keep.
     timeout: float | None = Field(None, exclude=True)
     storage: str | None = Field(None, exclude=True)
-    device: str = Field("auto", exclude=True)
-    workers: int | None = Field(None, exclude=True)
-    cluster: str | None = Field(None, exclude=True)
-    stall_timeout: float = Field(STALL_SECONDS, exclude=True)
+    request: RunRequest = Field(RunRequest(), exclude=True)
+    save_best: Path | None = Field(None, exclude=True)
+    verify_seeds: int | None = Field(None, exclude=True)
     resume: bool = Field(False, exclude=True)
     accept_changed: bool = Field(False, exclude=True)
 
@@ -73,18 +72,12 @@ class SearchConfig(BaseModel):
         return [*self.overrides, *([] if self.steps is None else [f"train.steps={self.steps}"])]
 
     @property
-    def request(self) -> RunRequest:
-        """Options that decide where runs are executed."""
-        return RunRequest(
-            device=self.device, workers=self.workers, cluster=self.cluster, stall_timeout=self.stall_timeout
-        )
+    def scored_by(self) -> str:
+        """Seeds of the score of a trial: "seed 3", or "mean of seeds 0–2"."""
+        return seed_list(self.seeds) if len(self.seeds) == 1 else f"mean of {seed_list(self.seeds)}"
 
     def load_base(self) -> LoadedRecipe:
-        """Return the recipe with the settings that all trials share.
-
-        Raises:
-            CseError: If it is not valid, or has no dev metric.
-        """
+        """Return the recipe with the settings that all trials share."""
         loaded = load(self.recipe, self.trial_overrides, self.unset)
         dev_metric(loaded.recipe)
         return loaded
@@ -95,11 +88,7 @@ class SearchConfig(BaseModel):
 
 
 def dev_metric(recipe: Recipe) -> str:
-    """Return the "evaluator.metric" that a search maximizes: the metric that selects the best model.
-
-    Raises:
-        CseError: If the recipe has none, or one of test data.
-    """
+    """Return the "evaluator.metric" that a search maximizes: the metric that selects the best model."""
     dev = []
     for name, part in recipe.evaluators.items():
         if not is_test_split(part.params):

@@ -29,7 +29,7 @@ from cse_cli.runs.record import STOP, About, lock_of
 from cse_cli.runs.signals import in_one_line, stop_if_asked
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.observer import Ending, SearchObserver
+from cse_cli.tuning.live import Ending, TuneScreen
 from cse_cli.tuning.owner import Owner
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.parts import reason_of, with_parts
@@ -47,7 +47,7 @@ class Driver:
     """Runs trials until the budget of a search is spent."""
 
     def __init__(
-        self, study: Study, config: SearchConfig, executor: Executor, parent: About, observer: SearchObserver
+        self, study: Study, config: SearchConfig, executor: Executor, parent: About, screen: TuneScreen
     ) -> None:
         self._base = config.load_base()
         recipe = self._base.recipe
@@ -56,7 +56,7 @@ class Driver:
         self.ran = 0
         self._executor = executor
         self._parent = parent
-        self._observer = observer
+        self._screen = screen
         self._budget = budget(study)
         self._space = samplers.distributions(config.parameters)
         self._points = samplers.all_points(config.parameters)
@@ -69,14 +69,7 @@ class Driver:
         study.pruner = samplers.make_pruner(self.config, recipe.train.steps, recipe.train.evaluate_every)
 
     def drive(self) -> Ending:
-        """Run trials until none is left, and return the reason.
-
-        Raises:
-            StopRequested: If `cse runs stop` ended the search.
-            TrackingError: If the storage stops responding.
-            RunFailedError: If the first trials all fail.
-            CseError: If the recipe's values, or any values, cannot be run on this machine.
-        """
+        """Run trials until none is left, and return the reason. Errors that all trials would share end the search."""
         with storage_errors(self.config.storage, self.config.name), self._owner:
             try:
                 while True:
@@ -110,7 +103,7 @@ class Driver:
                 trial, ending = self._choose()
             if trial is None:
                 return ending
-            self._observer.trial_began(trial.number, trial.params)
+            self._screen.trial_began(trial.number, trial.params)
             self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
             self._continue(runs)
         return None
@@ -131,7 +124,7 @@ class Driver:
             invalid = REASON in trial.user_attrs
             frozen = self.study.tell(trial, state=TrialState.PRUNED if invalid else TrialState.FAIL)
             if invalid:
-                self._observer.trial_invalid(read_trial(frozen))
+                self._screen.trial_invalid(read_trial(frozen))
 
     def _ending(self, trials: list[FrozenTrial], running: int) -> Ending | None:
         """Return why no further trial is created, or None."""
@@ -170,7 +163,7 @@ class Driver:
 
     def _take_over(self, left: FrozenTrial) -> Trial:
         """Return a trial that another process left."""
-        self._observer.resumed(left.number)
+        self._screen.resumed(left.number)
         self.study.sampler = samplers.make_sampler(self.config, self._space, left.number)
         trial = Trial(self.study, left._trial_id)
         self._owner.sign(trial)
@@ -228,7 +221,7 @@ class Driver:
             if job is None:
                 self._settle(runs, TrialState.COMPLETE, "finished")
             else:
-                inner = self._observer.observer_of(runs.trial.number, alone=self._executor.one_by_one)
+                inner = self._screen.observer_of(f"trial {runs.trial.number}", alone=self._executor.one_by_one)
                 self._running[self._executor.submit(job, runs.observer(job.seed, inner))] = runs
 
     def _settle(self, runs: TrialRuns, became: TrialState, kind: End, reason: str = "") -> None:
@@ -238,7 +231,7 @@ class Driver:
         trials = self.study.get_trials(deepcopy=False)
         trial = read_trial(frozen)
         self.ran += 1
-        self._observer.trial_ended(trial, is_best_so_far(frozen, trials), len(settled(trials)))
+        self._screen.trial_ended(trial, is_best_so_far(frozen, trials), len(settled(trials)))
         count = counts(trials)
         if not count["complete"] and count["failed"] - self._failed_before >= MOST_FAILURES:
             raise RunFailedError(

@@ -5,29 +5,40 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from statistics import fmean
+from typing import Literal
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from cse_cli.core.console import RunInfo, Screen
+from cse_cli.core.console import Observer, RunInfo, Screen, SilentObserver, Warned
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
-from cse_cli.tuning.observer import Ending, SearchObserver
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value, show_value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import all_points, pruner_name
 from cse_cli.tuning.storage import address
-from cse_cli.tuning.view import scored_by
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial without a terminal."""
-NARROW = 100
-"""Width of a terminal below which the line of a trial omits the name of the metric."""
+Ending = Literal["budget", "exhausted", "timeout"]
+"""Why a search ends: all trials are done, every point of the space was tried, or the time is over."""
 
 
-class TuneScreen(Screen, SearchObserver):
+class RunWarnings(SilentObserver):
+    """Forwards the warnings of one of several runs."""
+
+    def __init__(self, name: str, observer: Observer) -> None:
+        self._name = name
+        self._observer = observer
+
+    def warned(self, text: str) -> None:
+        """Forward a warning."""
+        self._observer.observe(Warned(f"{self._name}: {text}"))
+
+
+class TuneScreen(Screen):
     """Shows a search, and in a terminal a bar for the current run."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -38,16 +49,21 @@ class TuneScreen(Screen, SearchObserver):
         self._at_once = 1
         self._took: list[float] = []
 
+    def observer_of(self, name: str, *, alone: bool) -> Observer:
+        """Return the observer of a run. `alone`: no other run is active."""
+        return self if alone else RunWarnings(name, self)
+
     def chosen(self, recipe: str, reason: str) -> None:
         """Print the recipe, and the reason if the user did not name it."""
-        self._line(f"tuning [bold]{escape(recipe)}[/bold]{f' ({escape(reason)})' if reason else ''}")
+        why = f" ({escape(reason)})" if reason else ""
+        self._line(f"tuning [bold]{escape(recipe)}[/bold]{why}")
 
     def planned(self, config: SearchConfig, loaded: LoadedRecipe) -> None:
         """Print the settings of the search."""
         self._metric = dev_metric(loaded.recipe)
         length = config.steps or loaded.recipe.train.steps
         each = f"{loaded.recipe.train.epochs} epochs" if length is None else f"{length:,} steps"
-        self._line(f"  {escape(loaded.recipe.title)} · {each} per trial · {scored_by(config.seeds)}")
+        self._line(f"  {escape(loaded.recipe.title)} · {each} per trial · {config.scored_by}")
         for parameter in config.parameters:
             self._line(f"  {escape(describe(parameter))}")
         points = all_points(config.parameters)
@@ -57,7 +73,7 @@ class TuneScreen(Screen, SearchObserver):
         self._line(f"  maximizing {escape(self._metric)}{number} · {names}{until}")
 
     def opened(self, config: SearchConfig, done: int, budget: int, place: str, at_once: int) -> None:
-        """Print the name, the budget and the storage of the search."""
+        """Print the name, storage and budget of the search, of which `done` trials have ended."""
         self._budget, self._at_once = budget, at_once
         so_far = f", {done} done" if done else ", the first with the recipe's values"
         self._line(f"  search [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
@@ -70,7 +86,7 @@ class TuneScreen(Screen, SearchObserver):
         self._trial = f"trial {number}: {_named(values) or 'recipe values'}"
 
     def trial_ended(self, trial: Trial, best: bool, done: int) -> None:
-        """Print the score of a trial, and the time left."""
+        """Print the score of a trial, and the time left. `best`: it is better than all complete trials before it."""
         self._close()
         seconds = trial.seconds or 0.0
         self._took.append(seconds)
@@ -85,10 +101,7 @@ class TuneScreen(Screen, SearchObserver):
         if trial.state == "failed":
             return f"[red]failed:[/red] {escape(trial.reason or '')}"
         score = "" if trial.score is None else f"{trial.score:.2f}"
-        if trial.state == "pruned":
-            return f"[dim]pruned at {score}[/dim]"
-        narrow = self.live and self.console.width < NARROW
-        return score if narrow else f"{escape(self._metric)} {score}"
+        return f"[dim]pruned at {score}[/dim]" if trial.state == "pruned" else f"{escape(self._metric)} {score}"
 
     def trial_invalid(self, trial: Trial) -> None:
         """Print which parts are not compatible."""
@@ -99,9 +112,10 @@ class TuneScreen(Screen, SearchObserver):
         """Print which trial is resumed."""
         self._line(f"[dim]resuming interrupted trial {number}[/dim]")
 
-    def interrupted(self, name: str) -> None:
+    def interrupted(self, command: str) -> None:
         """Print how to continue."""
-        self._stopped(f"cse tune --resume {name}")
+        self._close()
+        self._line(f"stopped. To continue: {escape(command)}")
 
     def ended(self, name: str, done: int, ran: int, ending: Ending) -> None:
         """Print why the search ended, unless its budget is spent."""
@@ -118,14 +132,6 @@ class TuneScreen(Screen, SearchObserver):
         self._close()
         self._line(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
         self._trial = what
-
-    def verification_interrupted(self, name: str, seeds: int) -> None:
-        """Print how to continue a verification."""
-        self._stopped(f"cse tune --best {name} --verify-seeds {seeds}")
-
-    def _stopped(self, command: str) -> None:
-        self._close()
-        self._line(f"stopped. To continue: {escape(command)}")
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Print the preparation of the first trial. Later trials share it."""
@@ -177,4 +183,5 @@ def describe(parameter: Parameter) -> str:
 
 
 def _named(values: Mapping[str, Value | None]) -> str:
-    return ", ".join(f"{name} {'unset' if value is None else show_value(value)}" for name, value in values.items())
+    shown = {name: "unset" if value is None else show_value(value) for name, value in values.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items())

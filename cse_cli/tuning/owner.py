@@ -40,12 +40,7 @@ def ownership(trial: FrozenTrial, place: Address, name: str) -> Ownership:
 
 
 class Owner:
-    """Context manager that holds this process's lock file.
-
-    Args:
-        study: Study of the search.
-        place: Address of the study.
-    """
+    """Context manager that holds this process's lock file."""
 
     def __init__(self, study: Study, place: Address) -> None:
         self._study, self._place, self._name = study, place, uuid4().hex

@@ -82,11 +82,7 @@ class Parameter(Range):
         return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
 
     def check_values(self, loaded: LoadedRecipe) -> None:
-        """Validate the recipe with every choice, or with both ends of the range.
-
-        Raises:
-            CseError: If one of them is not valid.
-        """
+        """Validate the recipe with every choice, or with both ends of the range."""
         for value in self.choices if self.choices is not None else (self.low, self.high):
             if value is None:
                 continue
@@ -109,12 +105,10 @@ def part_tables(choice: Value) -> list[dict[str, Any]]:
     return chosen if isinstance(chosen, list) else [chosen if isinstance(chosen, dict) else {"name": chosen}]
 
 
-Settings = tuple[list[Override], list[str]]
-"""Overrides and `--unset` keys."""
-
-
-def settings_of(parameters: Sequence[Parameter], values: Mapping[str, Value | None]) -> Settings:
-    """Return the settings that give a recipe the values of a trial. Parameters without a value stay unchanged."""
+def settings_of(
+    parameters: Sequence[Parameter], values: Mapping[str, Value | None]
+) -> tuple[list[Override], list[str]]:
+    """Return the overrides and `--unset` keys of a trial's values. Parameters without a value stay unchanged."""
     overrides: list[Override] = []
     removals: dict[str, None] = {}
     for parameter in parameters:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,52 +51,39 @@ class Candidate:
         return self.table.paths[0]
 
 
-def choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[str]) -> tuple[Parameter, ...]:
-    """Return the parts among the searched parameters.
-
-    Args:
-        loaded: The recipe.
-        names: Parameters as typed. A key of [tune] may mean a part.
-        choices: Strings of `--choices`.
-
-    Raises:
-        CseError: If a choice is not valid, or there are fewer than two.
-    """
+def choose_parts(loaded: LoadedRecipe, names: Sequence[str], choices: Sequence[str]) -> dict[str, Parameter]:
+    """Return name as typed → part, for the names of parameters that mean a part."""
     given = {name.strip(): text for name, equals, text in (text.partition("=") for text in choices) if equals}
+    tables = {typed: named for typed in names if (named := _table(loaded.recipe, typed)) is not None}
     found: dict[str, Parameter] = {}
-    for typed in names:
-        named = _named(loaded.recipe, typed)
-        if named is None or (typed not in given and named[1].choices is None):
-            continue
-        name, table = named
+    for typed, (name, table) in tables.items():
         if typed in given:
             found[name] = _part(loaded, name, table.paths[0], split_values(given[typed]), f"--choices {given[typed]}")
-        elif name not in found:
-            found[name] = _part(loaded, name, table.paths[0], list(table.choices or ()), "[tune] of the recipe")
+        elif table.choices is not None and name not in found:
+            found[name] = _part(loaded, name, table.paths[0], table.choices, "[tune] of the recipe")
     for one, other in itertools.permutations(found.values(), 2):
         if one.paths[0].startswith(f"{other.paths[0]}."):
             raise CseError(
                 f"--choices: {one.name} is a part of {other.name}", "search only one", code="tune.nested_parts"
             )
-    return tuple(found.values())
+    return {typed: found[name] for typed, (name, _) in tables.items() if name in found}
 
 
-def _named(recipe: Recipe, typed: str) -> tuple[str, TuneRange] | None:
+def _table(recipe: Recipe, typed: str) -> tuple[str, TuneRange] | None:
     """Return name and [tune] table of the part with this name, or None if it is not a part."""
-    name = next((name for name, table in recipe.tune.items() if table.paths == (typed,)), typed)
+    name = name_in_tune(recipe, typed) or typed
     table = recipe.tune.get(name, TuneRange(paths=(typed,)))
     return (name, table) if len(table.paths) == 1 and is_place(recipe, table.paths[0]) else None
 
 
-def means_part(recipe: Recipe, typed: str, parts: Sequence[Parameter]) -> bool:
-    """Return whether a name as typed belongs to one of the parts."""
-    named = _named(recipe, typed)
-    return named is not None and any(part.name == named[0] for part in parts)
+def name_in_tune(recipe: Recipe, path: str) -> str | None:
+    """Return the key of the [tune] table with only this path, or None."""
+    return next((name for name, table in recipe.tune.items() if table.paths == (path,)), None)
 
 
 def _part(loaded: LoadedRecipe, name: str, place: str, values: Sequence[Any], source: str) -> Parameter:
-    own = own_part(loaded.recipe, place)
-    choices = list(dict.fromkeys([own, *(_choice(value, place, source) for value in values)]))
+    own = _own_part(loaded.recipe, place)
+    choices = tuple(dict.fromkeys([own, *(_choice(value, place, source) for value in values)]))
     if len(choices) < 2:
         raise CseError(f"{source}: the recipe's {name} is the only choice", f"add others, {FORM}", code="tune.one_part")
     drops = []
@@ -104,7 +91,7 @@ def _part(loaded: LoadedRecipe, name: str, place: str, values: Sequence[Any], so
         if any(f"{path}.".startswith(f"{place}.") for path in table.paths):
             drops.append(key)
     return Parameter(
-        name=name, paths=(place,), choices=tuple(choices), default=own, source=source, part=True, drops=tuple(drops)
+        name=name, paths=(place,), choices=choices, default=own, source=source, part=True, drops=tuple(drops)
     )
 
 
@@ -116,44 +103,40 @@ def _choice(value: Any, place: str, source: str) -> Value:
         return value
     several = isinstance(value, list | tuple) and is_list_of_parts(place)
     if isinstance(value, Mapping) or (several and value and all(isinstance(one, Mapping) for one in value)):
-        return as_toml(value)
-    raise CseError(f"{source}: {as_toml(value)} is not a component or a table", FORM, code="tune.not_a_part")
+        return _as_toml(value)
+    raise CseError(f"{source}: {_as_toml(value)} is not a component or a table", FORM, code="tune.not_a_part")
 
 
-def as_toml(value: Any) -> str:
+def _as_toml(value: Any) -> str:
     """Return a value in TOML on one line."""
     if isinstance(value, Mapping):
         table = tomlkit.inline_table()
         table.update(value)
         return table.as_string()
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(as_toml, value))}]"
+        return f"[{', '.join(map(_as_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 
-def own_part(recipe: Recipe, place: str) -> Value:
+def _own_part(recipe: Recipe, place: str) -> Value:
     """Return the recipe's part as a choice."""
     own = setting(recipe, place)
     if is_list_of_parts(place) and own:
-        return str(own[0]["name"]) if len(own) == 1 else as_toml(own)
+        return str(own[0]["name"]) if len(own) == 1 else _as_toml(own)
     return str(own["name"]) if own else False
 
 
-def with_parts(loaded: LoadedRecipe, parts: Sequence[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:
+def with_parts(loaded: LoadedRecipe, parts: Collection[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:
     """Return the recipe with the parts of a trial.
 
     Raises:
         RecipeError: If the parts are not compatible.
     """
-    return changed(loaded, *settings_of(parts, values))
+    return changed(loaded, *settings_of(tuple(parts), values))
 
 
-def parameters_inside(loaded: LoadedRecipe, parts: Sequence[Parameter]) -> dict[str, Candidate]:
-    """Return name → parameter inside the chosen parts.
-
-    Raises:
-        CseError: If a choice is compatible with no combination of the others.
-    """
+def parameters_inside(loaded: LoadedRecipe, parts: Collection[Parameter]) -> dict[str, Candidate]:
+    """Return name → parameter inside the chosen parts. A choice that no combination accepts is an error."""
     found: dict[str, Candidate] = {}
     for part in parts:
         for choice in part.choices or ():
@@ -163,21 +146,20 @@ def parameters_inside(loaded: LoadedRecipe, parts: Sequence[Parameter]) -> dict[
     return found
 
 
-def _fitting(loaded: LoadedRecipe, parts: Sequence[Parameter], part: Parameter, choice: Value) -> LoadedRecipe:
-    """Return the recipe with this choice. Keep the other parts if they are compatible."""
-    others = [one for one in parts if one is not part]
-    first: RecipeError | None = None
-    for values in itertools.islice(itertools.product(*(one.choices or () for one in others)), _MOST_TRIED):
-        chosen = dict(zip((one.name for one in others), values, strict=True))
+def _fitting(loaded: LoadedRecipe, parts: Collection[Parameter], part: Parameter, choice: Value) -> LoadedRecipe:
+    """Return the recipe with this choice, and with the other parts' own choices if they are compatible."""
+    axes = [(choice,) if one is part else one.choices or () for one in parts]
+    reasons: list[RecipeError] = []
+    for values in itertools.islice(itertools.product(*axes), _MOST_TRIED):
         try:
-            return with_parts(loaded, parts, {**chosen, part.name: choice})
+            return with_parts(loaded, parts, dict(zip((one.name for one in parts), values, strict=True)))
         except RecipeError as error:
-            first = first or error
+            reasons.append(error)
     raise CseError(
-        f"{part.source}: {part.name} = {choice} is not valid: {'' if first is None else reason_of(first)}",
+        f"{part.source}: {part.name} = {choice} is not valid: {reason_of(reasons[0])}",
         "see `cse list` for components and `cse show COMPONENT` for their parameters",
         code="tune.invalid_part",
-    ) from first
+    ) from reasons[0]
 
 
 def reason_of(error: RecipeError) -> str:
@@ -202,6 +184,6 @@ def _inside(part: Parameter, choice: Value, loaded: LoadedRecipe) -> Iterator[Ca
         at = f"{place}.{number}" if several else place
         if key not in written.get(at, ()):
             component = setting(loaded.recipe, f"{at}.name")
-            name = f"{part.name}.{component}.{rest if len(tables) > 1 else key}"
-            table = TuneRange(paths=(path,))
-            yield Candidate(name, table, loaded, known, part.name, (choice,), choice == part.default)
+            own_name = rest if len(tables) > 1 else key
+            name = f"{part.name}.{component}.{own_name}"
+            yield Candidate(name, TuneRange(paths=(path,)), loaded, known, part.name, (choice,), choice == part.default)

@@ -22,10 +22,6 @@ def draw(study: Study, directory: Path) -> list[Path]:
 
     `history` shows the score of every trial and the best so far, `slice` the score by the value of each parameter, and
     `importance` each parameter's share of the score's variance.
-
-    Args:
-        study: Study of the search.
-        directory: Directory of the files, created if necessary.
     """
     if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
         return []

@@ -33,15 +33,7 @@ _AROUND = {"train.learning_rate": 10, "train.batch_size": 4}
 
 @dataclass(frozen=True)
 class Range:
-    """Values to search.
-
-    Args:
-        low: Smallest value, or None with choices.
-        high: Largest value.
-        log: Whether values are spread evenly on a logarithmic scale.
-        step: Distance between neighboring values, counted from `low`.
-        choices: Values instead of a range.
-    """
+    """Values to search: a range whose `step` counts from `low`, or choices."""
 
     low: Number | None = None
     high: Number | None = None
@@ -54,8 +46,10 @@ class Range:
         """The values as text, such as "64 … 512 by 32"."""
         if self.choices is not None:
             return " | ".join(map(show_value, self.choices))
-        spacing = "" if self.step is None else f" by {self.step:.12g}"
-        return f"{self.low:.6g} … {self.high:.6g}{' on a log scale' if self.log else spacing}"
+        spacing = " on a log scale" if self.log else ""
+        if self.step is not None:
+            spacing = f" by {self.step:.12g}"
+        return f"{self.low:.6g} … {self.high:.6g}{spacing}"
 
 
 def show_value(value: Value | None) -> str:
@@ -67,13 +61,7 @@ def show_value(value: Value | None) -> str:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Values that the declaration of a parameter allows.
-
-    Args:
-        owner: Component or section that declares it, such as "hippocampus" or "[train]".
-        types: Accepted JSON types without null.
-        range: Default search range.
-    """
+    """JSON types without null, and the default range, that a component or a section such as "[train]" declares."""
 
     owner: str
     types: frozenset[str]
@@ -97,33 +85,32 @@ def declarations(recipe: Recipe) -> dict[str, Declaration]:
         found |= _declared((section,), type(getattr(recipe, section)), f"[{section}]")
     for placed in recipe.parts():
         # The part's own keys (views, queue) are the recipe's structure: they have no default range.
-        for path, one in _declared(placed.keys, type(placed.part), "the recipe"):
+        for path, one in _declared(placed.keys, type(placed.part), "the recipe").items():
             if path.rpartition(".")[2] in placed.part.own:
                 found[path] = replace(one, range=None)
         found |= _declared(placed.keys, placed.entry.parameters, placed.part.name)
-    for path, value in values(recipe).items():  # views have no declaration
+    current = values(recipe)
+    for path, value in current.items():  # views have no declaration
         kind = "string" if isinstance(value, str) else "any"
         found.setdefault(path, Declaration("the recipe", frozenset({kind}), None))
     for path, factor in _AROUND.items():
-        section, key = path.split(".")
-        around = _around(getattr(getattr(recipe, section), key), factor, whole=found[path].whole)
+        around = _around(current[path], factor, whole=found[path].whole)
         found[path] = replace(found[path], range=around)
     return found
 
 
-def _declared(keys: Keys, model: type[BaseModel], owner: str) -> Iterator[tuple[str, Declaration]]:
-    for name, types, range_ in _fields(model):
-        yield dotted((*keys, name)), Declaration(owner, types, range_)
+def _declared(keys: Keys, model: type[BaseModel], owner: str) -> dict[str, Declaration]:
+    return {dotted((*keys, name)): one for name, one in _fields(model, owner).items()}
 
 
 @cache  # a schema takes 7 ms, and a search needs about thirty again and again
-def _fields(model: type[BaseModel]) -> list[tuple[str, frozenset[str], Range | None]]:
-    """Return name, types and default range of every field."""
+def _fields(model: type[BaseModel], owner: str) -> dict[str, Declaration]:
+    """Return name → declaration of every field."""
     schema = model.model_json_schema()["properties"]
-    found = []
+    found = {}
     for name, field in model.model_fields.items():
         types = frozenset(_types(schema[field.alias or name]))
-        found.append((name, types, _default_range(field, types)))
+        found[name] = Declaration(owner, types, _default_range(field, types))
     return found
 
 
@@ -156,11 +143,7 @@ def _around(value: float, factor: int, *, whole: bool) -> Range:
 
 
 def parse_range(text: str) -> Range:
-    """Return the range of a `--range` string.
-
-    Raises:
-        CseError: If the string is not a range, or the range has fewer than two values.
-    """
+    """Return the range of a `--range` string."""
     match = _RANGE.fullmatch(text.strip())
     if match is None:
         raise CseError(f"--range: '{text}' is not a range", f"write {FORM}", code="tune.not_a_range")
@@ -170,11 +153,7 @@ def parse_range(text: str) -> Range:
 
 
 def parse_choices(text: str) -> Range:
-    """Return the values of a `--choices` string.
-
-    Raises:
-        CseError: If there are fewer than two different values, or one is a table or an array.
-    """
+    """Return the values of a `--choices` string. Tables and arrays are errors."""
     choices = split_values(text)
     if any(choice == "" or not isinstance(choice, Value) for choice in choices):
         raise CseError(
@@ -195,15 +174,7 @@ def split_values(text: str) -> list[Any]:
 
 
 def check_range(given: Range, where: str) -> Range:
-    """Return a range that can be searched, with its end moved down to a step.
-
-    Args:
-        given: Range as the user wrote it.
-        where: Option or table of the range, for messages.
-
-    Raises:
-        CseError: If the range has fewer than two values, or contradicts itself.
-    """
+    """Return a range that can be searched, with its end moved down to a step. `where` is its option or table."""
     if given.choices is not None:
         _check_choices(given.choices, where)
         return given

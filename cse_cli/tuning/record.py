@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +20,7 @@ from cse_cli.training.build import Job
 from cse_cli.training.recording import about_run
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.owner import choosing
-from cse_cli.tuning.results import Verification, importances, read_trials
+from cse_cli.tuning.results import Verification, importances
 from cse_cli.tuning.samplers import pruner_name
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import RECORD, budget, counts, metric, settled
@@ -30,12 +30,7 @@ FIGURES = "figures"
 
 
 def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord | None:
-    """Return a record for writing, created if it is new, or None if another process holds it.
-
-    Args:
-        about: Description of the record.
-        resolved: Resolved recipe of a new record.
-    """
+    """Return a record for writing, created with its recipe if it is new, or None if another process holds it."""
     if not (about.path / ABOUT).exists():
         about.write(resolved)
     lock = FileLock(lock_of(about.run_id))
@@ -52,16 +47,6 @@ def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -
         own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None, "identity": None}
         about = about_run(job, Identity(settings=base.recipe.hash())).model_copy(update=own)
         return about, take_record(about, base.recipe.resolved())
-
-
-@contextmanager
-def mirrored(about: About) -> Iterator[None]:
-    """Send the record to its mirrors inside the block. The caller closes the record before the block ends."""
-    follower = follow(about)
-    try:
-        yield
-    finally:
-        follower.close()
 
 
 def record_settings(record: RunRecord, study: Study, config: SearchConfig) -> None:
@@ -81,10 +66,10 @@ def record_settings(record: RunRecord, study: Study, config: SearchConfig) -> No
 def record_findings(record: RunRecord, study: Study, warned: Callable[[str], object]) -> None:
     """Record counts, the best score, importances and figures."""
     trials = study.get_trials(deepcopy=False)
-    metrics = {f"trials/{state}": float(count) for state, count in counts(trials).items()}
-    scores = [trial.score for trial in read_trials(study) if trial.state == "complete" and trial.score is not None]
-    if scores:
-        metrics["score/best"] = max(scores)
+    count = counts(trials)
+    metrics = {f"trials/{state}": float(number) for state, number in count.items()}
+    if count["complete"]:
+        metrics["score/best"] = study.best_value
     metrics |= {f"importance/{name}": share for name, share in importances(study).items()}
     record.metrics(metrics, len(settled(trials)))
     if draw_figures(study, record.path / FIGURES, warned):
@@ -115,5 +100,5 @@ def record_verification(run_id: str, found: Verification, warned: Callable[[str]
     if p is not None:
         metrics["verification/p"] = p
     record = RunRecord(read_about(run_id), lock)
-    with mirrored(record.about), closing(record):
+    with closing(follow(record.about)), closing(record):
         record.metrics(metrics, len(over.seeds))

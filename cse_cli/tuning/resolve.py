@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.runs.index import all_runs
@@ -35,11 +34,7 @@ def resolve(
     metric: str | None = None,
     chosen: Callable[[str, str], None] = lambda _recipe, _why: None,
 ) -> tuple[SearchConfig, LoadedRecipe]:
-    """Return the complete settings of a search, and the recipe with its overrides.
-
-    Raises:
-        CseError: If a setting is not valid.
-    """
+    """Return the complete settings of a search, and the recipe with its overrides."""
     if given.name and not re.fullmatch(_NAME, given.name):
         message = f"--name: '{given.name}' is not a valid name"
         raise CseError(message, "use letters, digits, '.', '_' and '-'", code="tune.invalid_name")
@@ -71,19 +66,13 @@ def resolve(
 
 
 def _load(config: SearchConfig, metric: str | None) -> LoadedRecipe:
-    """Return the recipe. Errors in the metric name the option that the user typed."""
+    """Return the recipe, which has a dev metric. Errors in the metric name the option that the user typed."""
     overrides: list[str | Override] = [*config.overrides]
     if metric is not None:
         overrides.append(replace(Override.of("evaluate.metric_for_best_model", metric), label="--metric"))
-    try:
-        loaded = load(config.recipe, overrides, config.unset)
-    except RecipeError:
-        # The recipe's own message on a test metric recommends allow_test_selection, which does not help a search.
-        with suppress(RecipeError):
-            dev_metric(load(config.recipe, [*overrides, "evaluate.allow_test_selection=true"], config.unset).recipe)
-        raise
-    dev_metric(loaded.recipe)
-    return loaded
+    # First without the recipe's own check: its message recommends allow_test_selection, which does not help a search.
+    dev_metric(load(config.recipe, [*overrides, "evaluate.allow_test_selection=true"], config.unset).recipe)
+    return load(config.recipe, overrides, config.unset)
 
 
 def _default_name(config: SearchConfig, loaded: LoadedRecipe) -> str:

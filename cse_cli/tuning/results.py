@@ -11,13 +11,14 @@ from optuna.trial import FrozenTrial, TrialState
 from pydantic import BaseModel, ConfigDict, Field
 
 from cse_cli.analysis.verdict import p_text, seeds_text
+from cse_cli.core.formatting import signed
 from cse_cli.core.identity import Mode
-from cse_cli.core.multiple import Corrected, correct_named, judge_together
+from cse_cli.core.multiple import correct_named, judge_together
 from cse_cli.core.stats import LEVEL, Paired
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.owner import ownership
 from cse_cli.tuning.ranges import Value
-from cse_cli.tuning.storage import address, search_names
+from cse_cli.tuning.storage import address, first_line, search_names
 from cse_cli.tuning.study import (
     ACCEPTED,
     BEGUN,
@@ -46,7 +47,6 @@ class Trial(BaseModel):
 
     Args:
         number: Number in the search, from 0.
-        state: State of the trial.
         score: Dev score. For a pruned trial, the last one.
         values: Parameter → value, or None if it is unset. Without the parameters that the trial does not have.
         own: Whether it has the recipe's values.
@@ -72,7 +72,6 @@ class Verification(BaseModel):
 
     Args:
         trial: Number of the trial with these values.
-        values: Parameter → value.
         main: Metric that the search maximized.
         paired: "evaluator.metric" → scores of the recipe's values (first) and of the best values (second) by seed.
         looks: Numbers of seeds at which these values have been compared, this one included.
@@ -105,28 +104,23 @@ class Verification(BaseModel):
         known = set() if earlier is None else {*earlier.looks, len(earlier.paired[earlier.main].seeds)}
         looks = sorted(known | {len(self.paired[self.main].seeds)})
         names = sorted(self.paired, key=lambda name: name != self.main)
-        (corrected,) = judge_together([[self.paired[name].p_in(self.mode) for name in names]])
-        tests = dict(zip(names, corrected, strict=True))
-        paired = {name: _judged(over, tests[name], self.mode) for name, over in self.paired.items()}
+        (tests,) = judge_together([[self.paired[name].p_in(self.mode) for name in names]])
+        paired = dict(self.paired)
+        for name, test in zip(names, tests, strict=True):
+            if test is not None:
+                level = test.level if test.tested else 0.0
+                paired[name] = paired[name].judged(self.mode, test.p, level, test.level)
         return self.model_copy(update={"looks": tuple(looks), "paired": paired})
-
-
-def _judged(over: Paired, test: Corrected | None, mode: Mode) -> Paired:
-    if test is None:
-        return over
-    return over.judged(mode, test.p, test.level if test.tested else 0.0, test.level)
 
 
 class Search(BaseModel):
     """A search: settings, trials and findings.
 
     Args:
-        name: Name of the search.
         config: Settings. `trials` is the budget.
         recipe_hash: Hash of the recipe with the settings that all trials share.
         metric: Maximized "evaluator.metric", the mean over the seeds.
         storage: Address without password.
-        trials: Trials in order.
         importance: Parameter that all trials have → share of the score's variance. Empty with too few trials.
         run_id: ID of the record of the search.
         accepted: Code that changed during the search and was accepted, such as "code of losses.info_nce".
@@ -177,11 +171,7 @@ class Search(BaseModel):
         return known if known is not None and best is not None and known.values == best.values else None
 
     def require_best(self) -> Trial:
-        """Return the best trial.
-
-        Raises:
-            RunFailedError: If no trial is complete.
-        """
+        """Return the best trial, or raise an error if none is complete."""
         if self.best is not None:
             return self.best
         reasons = [trial.reason for trial in self.trials if trial.reason]
@@ -221,7 +211,7 @@ def read_searches(storage: str | None) -> list[Search]:
         try:
             found.append(read_search(load_study(storage, name), storage))
         except (CseError, ValueError, KeyError) as error:
-            sys.stderr.write(f"warning: search '{name}' is omitted: {str(error).partition(chr(10))[0]}\n")
+            sys.stderr.write(f"warning: search '{name}' is omitted: {first_line(error)}\n")
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
@@ -241,26 +231,23 @@ def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
     """Return a trial as plain data. `unfinished` is the state of one that has not ended."""
     if (became := state(trial)) is None:
         return Trial(number=trial.number, state=unfinished, values=dict(trial.params))
-    score = trial.value if trial.state == TrialState.COMPLETE else None
+    score = trial.value if became == "complete" else None
     if score is None and trial.last_step is not None:
         score = trial.intermediate_values[trial.last_step]
+    seconds = 0.0
+    if trial.datetime_complete is not None and trial.datetime_start is not None:
+        begun = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
+        seconds = trial.datetime_complete.timestamp() - begun
     return Trial(
         number=trial.number,
         values=dict(trial.params),
         state=became,
         score=score,
         reason=trial.user_attrs.get(REASON),
-        seconds=_seconds(trial),
+        seconds=seconds,
         own=bool(trial.user_attrs.get(OWN)),
         run_id=trial.user_attrs.get(RUN),
     )
-
-
-def _seconds(trial: FrozenTrial) -> float:
-    if trial.datetime_complete is None or trial.datetime_start is None:
-        return 0.0
-    begun: float = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
-    return float(trial.datetime_complete.timestamp()) - begun
 
 
 def is_best_so_far(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> bool:
@@ -312,24 +299,23 @@ def verdict(search: Search) -> str:
 
 def verification_sentence(found: Verification) -> str:
     """Return in one sentence whether the gain is statistically significant."""
-    over = found.paired[found.main]
-    gain = f"{over.difference:+.2f} {found.main} with {len(over.seeds)} new seeds"
-    gain = gain.replace("-", "−", 1 if over.difference < 0 else 0)
-    p = found.p_values[found.main]
-    looked = f"{', planned' if found.mode == 'planned' else ''}{_looked(found.looks)}"
-    if found.confirmed:
-        return f"confirmed: {gain} ({'equal with each seed' if p is None else p_text(p)}{looked})"
+    over, p = found.paired[found.main], found.p_values[found.main]
+    gain = f"{signed(over.difference)} {found.main} with {len(over.seeds)} new seeds"
     if over.difference <= 0:
         return f"not confirmed: {gain}, which is not a gain"
+    planned = ", planned" if found.mode == "planned" else ""
+    result = "equal with each seed" if p is None else p_text(p)
+    test = f"({result}{planned}{_looked(found.looks)})"
+    if found.confirmed:
+        return f"confirmed: {gain} {test}"
     if p is None:
         return f"not confirmed: {gain}, too few seeds for a test"
     needed = over.seeds_needed
     more = "" if needed is None else f"; a gain of this size needs {seeds_text(needed)} seeds"
-    return f"not confirmed: {gain} may be chance ({p_text(p)}{looked}){more}"
+    return f"not confirmed: {gain} may be chance {test}{more}"
 
 
 def _looked(looks: Sequence[int]) -> str:
     if not looks:
         return ""
-    times = "one look" if len(looks) == 1 else f"{len(looks)} looks, with {', '.join(map(str, looks))} seeds"
-    return f", {times}"
+    return ", one look" if len(looks) == 1 else f", {len(looks)} looks, with {', '.join(map(str, looks))} seeds"

@@ -93,11 +93,7 @@ def all_points(parameters: Sequence[Parameter]) -> list[Point] | None:
 
 
 def grid_points(parameters: Sequence[Parameter], trials: int) -> list[Point]:
-    """Return the points of a grid. A continuous range has as many evenly spaced values as the trials allow.
-
-    Raises:
-        CseError: If there are more than `MOST_POINTS`.
-    """
+    """Return the points of a grid. A continuous range has as many evenly spaced values as the trials allow."""
     space = list(distributions(parameters).values())
     axes = [_values(one) for one in space]
     others = math.prod(len(axis) for axis in axes if axis is not None)
@@ -157,11 +153,7 @@ def _key(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def check_names(config: SearchConfig) -> None:
-    """Refuse unknown samplers and pruners, and samplers that cannot start from the recipe's values.
-
-    Raises:
-        CseError: If a name is unknown, or the recipe's values are outside the space of a Gaussian process.
-    """
+    """Refuse unknown samplers and pruners, and samplers that cannot start from the recipe's values."""
     if config.sampler not in SAMPLERS:
         message = f"--sampler: unknown sampler '{config.sampler}'.{suggestion(config.sampler, SAMPLERS)}"
         raise CseError(message, f"use {', '.join(SAMPLERS)}", code="tune.unknown_sampler")
@@ -172,9 +164,8 @@ def check_names(config: SearchConfig) -> None:
     outside = [one.name for one in config.parameters if one.when is None and one.name not in own]
     if config.sampler == "gp" and outside:
         message = f"--sampler gp: the recipe's '{outside[0]}' is outside the range, where a Gaussian process needs it"
-        raise CseError(
-            message, "use --sampler tpe, or set a value inside the range with --set", code="tune.own_outside"
-        )
+        action = "use --sampler tpe, or set a value inside the range with --set"
+        raise CseError(message, action, code="tune.own_outside")
 
 
 def make_sampler(config: SearchConfig, space: Space, number: int) -> BaseSampler:
@@ -212,13 +203,7 @@ def pruner_name(config: SearchConfig) -> str:
 
 
 def make_pruner(config: SearchConfig, steps: int | None, every: int) -> BasePruner:
-    """Return the pruner of a search.
-
-    Args:
-        config: Settings of the search.
-        steps: Training steps, or None if their number is not known before the start.
-        every: Steps between dev scores.
-    """
+    """Return the pruner of a search. `steps`: training steps, if known. `every`: those between dev scores."""
     by_seed = len(config.seeds) > 1
     longest = len(config.seeds) if by_seed else steps
     least = 1 if by_seed else max(1, every)

@@ -26,10 +26,7 @@ _WIDTH = 110
 class TunedRecipe:
     """A recipe with the values of a trial.
 
-    Args:
-        base: Recipe as its file has it.
-        changes: Overrides of every trial, then those of this trial.
-        unset: `--unset` keys of every trial, then those of this trial.
+    `changes` and `unset` have the overrides and `--unset` keys of every trial, then those of this one.
     """
 
     base: LoadedRecipe
@@ -42,11 +39,7 @@ class TunedRecipe:
 
 
 def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
-    """Return the recipe in full length, with the values of a trial or with its own.
-
-    Raises:
-        CseError: If the recipe has changed since the search.
-    """
+    """Return the recipe in full length, with the values of a trial or with its own."""
     config = search.config
     now = config.load_base()
     if now.recipe.hash() != search.recipe_hash:
@@ -58,11 +51,7 @@ def tuned_recipe(search: Search, trial: Trial | None = None) -> TunedRecipe:
 
 
 def check_file(file: Path, search: str) -> None:
-    """Refuse a file that must not be overwritten, before the search starts.
-
-    Raises:
-        CseError: If it exists and does not belong to this search, or its directory does not exist.
-    """
+    """Refuse a file that must not be overwritten, before the search starts."""
     if file.suffix != ".toml":
         better = file.with_suffix(".toml") if file.name else "best.toml"
         raise CseError(f"--save-best: '{file}' does not end in .toml", f"use {better}", code="tune.not_toml")
@@ -83,11 +72,7 @@ def _belongs_to(file: Path, search: str) -> bool:
 
 
 def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> None:
-    """Write the recipe with the values of the best trial. `day` is in ISO form.
-
-    Raises:
-        CseError: If the file cannot be written, or would not load to the same recipe.
-    """
+    """Write the recipe with the values of the best trial. `day` is in ISO form."""
     check_file(file, search.name)
     expected = tuned.load().recipe.hash()
     draft = file.with_name(f".{file.stem}.draft.toml")
@@ -115,15 +100,12 @@ def _parents(base: LoadedRecipe, file: Path) -> list[str]:
 
 
 def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
-    seeds, length = search.config.seeds, search.config.steps
-    scored = f"{'seed' if len(seeds) == 1 else 'mean of seeds'} {', '.join(map(str, seeds))}"
-    steps = f", {length} steps" if length else ""
+    steps = f", {search.config.steps} steps" if search.config.steps else ""
     own = "" if search.own is None else f" Score of the recipe's values: {search.own.score:.2f}."
-    about = verdict(search)
-    sentences = f"{search.metric} {best.score:.2f} ({scored}{steps}).{own}", f"{about[:1].upper()}{about[1:]}."
+    score, about = f"{search.metric} {best.score:.2f} ({search.config.scored_by}{steps}).{own}", verdict(search)
     wrap = textwrap.TextWrapper(_WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False)
     comment = [f"{_MADE_BY}{search.name}, trial {best.number} of {len(search.trials)}, {day}."]
-    for sentence in sentences:
+    for sentence in (score, f"{about[:1].upper()}{about[1:]}."):
         comment += wrap.wrap(sentence)
     paper = ["paper"] if tuned.base.recipe.paper is not None else []  # the values are not those of the paper
     removed = [*paper, *tuned.unset]

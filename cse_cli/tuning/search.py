@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import closing, nullcontext
 from datetime import datetime
-from pathlib import Path
 
-from cse_cli.core.console import Downloading, Warned
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import place_runs
-from cse_cli.jobs.request import RunRequest
+from cse_cli.mirrors import follow
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.record import STOP, RunRecord, last_end
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import Driver
-from cse_cli.tuning.live import TuneScreen
-from cse_cli.tuning.observer import Ending, SearchObserver
+from cse_cli.tuning.live import Ending, TuneScreen
 from cse_cli.tuning.owner import is_searched
 from cse_cli.tuning.record import (
     draw_figures,
-    mirrored,
     record_findings,
     record_settings,
     record_verification,
@@ -42,59 +37,29 @@ from cse_cli.tuning.view import print_search, print_searches, print_verification
 from registry.errors import StopRequested
 
 
-@dataclass(frozen=True)
-class Output:
-    """Options for the results of a search.
-
-    Args:
-        save_best: File for a recipe with the best values.
-        verify_seeds: Number of new seeds for a verification.
-        as_json: Whether to print one JSON document.
-        quiet: Whether to print only results and errors.
-    """
-
-    save_best: Path | None = None
-    verify_seeds: int | None = None
-    as_json: bool = False
-    quiet: bool = False
-
-
 def search(
-    given: SearchConfig,
-    params: Sequence[str],
-    ranges: Sequence[str],
-    choices: Sequence[str],
-    metric: str | None,
-    output: Output,
+    given: SearchConfig, params: Sequence[str], ranges: Sequence[str], choices: Sequence[str], metric: str | None
 ) -> None:
-    """Run a search and print its results.
-
-    Raises:
-        CseError: If it cannot start, or no trial is complete.
-    """
+    """Run a search and print its results."""
     require_home()
-    with TuneScreen(quiet=output.quiet) as screen:
+    with TuneScreen(quiet=given.request.quiet) as screen:
         config, loaded = resolve(given, params, ranges, choices, metric, screen.chosen)
-        if output.save_best is not None:
-            check_file(output.save_best, config.name)
+        if config.save_best is not None:
+            check_file(config.save_best, config.name)
         screen.planned(config, loaded)
         ran, why = run_search(config, screen)
         study = load_study(config.storage, config.name)
         screen.ended(config.name, len(settled(study.get_trials(deepcopy=False))), ran, why)
     read_search(study, config.storage).require_best()
-    _show(study, config.storage, config.request, output)
+    _show(study, config)
 
 
-def show_search(name: str, config: SearchConfig, output: Output) -> None:
-    """Print the results of a search without running trials.
-
-    Raises:
-        CseError: If the search does not exist, or has no complete trial for the options.
-    """
+def show_search(name: str, config: SearchConfig) -> None:
+    """Print the results of a search without running trials."""
     study = find_study(config.storage, name)
-    if output.save_best is not None:
-        check_file(output.save_best, study.study_name)
-    _show(study, config.storage, config.request, output)
+    if config.save_best is not None:
+        check_file(config.save_best, study.study_name)
+    _show(study, config)
 
 
 def list_searches(storage: str | None, *, as_json: bool) -> None:
@@ -105,34 +70,34 @@ def list_searches(storage: str | None, *, as_json: bool) -> None:
         sys.stderr.write("no searches yet\n  → start one: cse tune --param queue_length\n")
 
 
-def _show(study: Study, storage: str | None, request: RunRequest, output: Output) -> None:
+def _show(study: Study, config: SearchConfig) -> None:
     """Verify and save the best values if requested, and print the search."""
-    if output.verify_seeds is not None:
-        _verify(study, storage, request, output)
-    found = read_search(study, storage)
-    if output.save_best is not None:
+    if config.verify_seeds is not None:
+        _verify(study, config, config.verify_seeds)
+    found, file = read_search(study, config.storage), config.save_best
+    if file is not None:
         best, day = found.require_best(), datetime.now().astimezone().date().isoformat()
-        save_recipe(output.save_best, tuned_recipe(found, best), found, best, day)
-    if output.as_json:
+        save_recipe(file, tuned_recipe(found, best), found, best, day)
+    if config.request.as_json:
         write_search(found)
-    elif output.verify_seeds is not None and found.verification is not None:
+    elif config.verify_seeds is not None and found.verification is not None:
         print_verification(found, found.verification)
     else:
         # Drawn again, because another process may have continued the search.
         files = draw_figures(study, directory() / study.study_name, lambda text: sys.stderr.write(f"warning: {text}\n"))
-        print_search(found, files[0].parent if files else None, output.save_best)
-    if output.save_best is not None:
-        sys.stderr.write(f"saved {output.save_best}\n")
+        print_search(found, files[0].parent if files else None, file)
+    if file is not None:
+        sys.stderr.write(f"saved {file}\n")
 
 
-def _verify(study: Study, storage: str | None, request: RunRequest, output: Output) -> None:
+def _verify(study: Study, config: SearchConfig, seeds: int) -> None:
     """Verify the best values, and keep the result in the study and in the record."""
-    found, seeds = read_search(study, storage), output.verify_seeds or 0
-    with TuneScreen(quiet=output.quiet) as screen:
+    found = read_search(study, config.storage)
+    with TuneScreen(quiet=config.request.quiet) as screen:
         try:
-            verification = verify(found, seeds, request, screen).after(found.best_verification)
+            verification = verify(found, seeds, config.request, screen).after(found.best_verification)
         except (KeyboardInterrupt, Terminated):
-            screen.verification_interrupted(found.name, seeds)
+            screen.interrupted(f"cse tune --best {found.name} --verify-seeds {seeds}")
             raise
         if verification != found.verification:
             study.set_user_attr(VERIFICATION, verification.model_dump_json())
@@ -140,7 +105,7 @@ def _verify(study: Study, storage: str | None, request: RunRequest, output: Outp
                 record_verification(found.run_id, verification, screen.warned)
 
 
-def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, Ending]:
+def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
     """Run the trials of a new or existing search.
 
     Returns:
@@ -150,39 +115,39 @@ def run_search(config: SearchConfig, observer: SearchObserver) -> tuple[int, End
         CseError: If it cannot run.
         KeyboardInterrupt: If it was stopped. The same config continues it.
     """
-    if config.cluster is None:
-        choose(config.device)
+    if config.request.cluster is None:
+        choose(config.request.device)
     base = config.load_base()
-    fetch(requirements(base.recipe), lambda *file: observer.observe(Downloading(*file)))
+    fetch(requirements(base.recipe), screen.downloading)
     study = open_study(config)
     try:
-        return _drive(study, config, base, observer)
+        return _drive(study, config, base, screen)
     except (KeyboardInterrupt, Terminated, StopRequested):
-        observer.interrupted(config.name)
+        screen.interrupted(f"cse tune --resume {config.name}")
         raise
 
 
-def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, observer: SearchObserver) -> tuple[int, Ending]:
-    done = len(settled(study.get_trials(deepcopy=False)))
+def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, screen: TuneScreen) -> tuple[int, Ending]:
+    done, request = len(settled(study.get_trials(deepcopy=False))), config.request
     about, taken = take_search_record(study, config, base)
     record = taken or RunRecord(about, None)
-    placement = place_runs(max(0, budget(study) - done), config.request)
-    with mirrored(about) if taken else nullcontext(), ending(record):
+    placement = place_runs(max(0, budget(study) - done), request)
+    with closing(follow(about)) if taken else nullcontext(), ending(record):
         if taken:  # an earlier request to stop is void
             (about.path / STOP).unlink(missing_ok=True)
-        record.started(device=config.device)
+        record.started(device=request.device)
         record_settings(record, study, config)
         with placement.open() as executor:
-            alone = executor.one_by_one and config.cluster is None
-            where = f"on {choose(config.device).describe()}" if alone else placement.describe()
-            observer.opened(config, done, budget(study), where, executor.slots)
-            driver = Driver(study, config, executor, about, observer)
+            alone = executor.one_by_one and request.cluster is None
+            where = f"on {choose(request.device).describe()}" if alone else placement.describe()
+            screen.opened(config, done, budget(study), where, executor.slots)
+            driver = Driver(study, config, executor, about, screen)
             why = driver.drive()
-        _finish(record if taken else take_search_record(study, config, base)[1], study, config, observer)
+        _finish(record if taken else take_search_record(study, config, base)[1], study, config, screen)
     return driver.ran, why
 
 
-def _finish(record: RunRecord | None, study: Study, config: SearchConfig, observer: SearchObserver) -> None:
+def _finish(record: RunRecord | None, study: Study, config: SearchConfig, screen: TuneScreen) -> None:
     """Record the findings and end the record. If another process still searches, it does this."""
     if record is None:
         return
@@ -190,5 +155,5 @@ def _finish(record: RunRecord | None, study: Study, config: SearchConfig, observ
     if searched or last_end(record.run_id) == "finished":
         record.close()
     else:
-        record_findings(record, study, lambda text: observer.observe(Warned(text)))
+        record_findings(record, study, screen.warned)
         record.end("finished")

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.paths import values
 from cse_cli.recipe.schema import Recipe, TuneRange
 from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.parts import Candidate, choose_parts, means_part, parameters_inside
+from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
 from cse_cli.tuning.ranges import (
     FORM,
     Declaration,
@@ -35,6 +36,8 @@ _FIXED = {
     "train.seed": "a lucky seed is not a better recipe. To average over seeds, use --seeds",
 }
 """Path → reason why nothing below it is searched."""
+_PLAIN = str.maketrans(".-", "__")
+"""Makes dots, underscores and hyphens the same."""
 _LISTED = 5
 
 
@@ -54,22 +57,24 @@ def search_space(
     """
     known = declarations(loaded.recipe)
     typed = [name.strip() for text in names for name in text.split(",") if name.strip()]
-    typed += [text.partition("=")[0].strip() for text in (*ranges, *choices) if "=" in text]
+    typed += [_name(text) for text in (*ranges, *choices) if "=" in text]
     if not typed:
         names_known = shorten(tunable(loaded.recipe, known)) or f"--range PATH={FORM}"
         raise CseError("no parameter to search", f"add --param, for example {names_known}", code="tune.no_parameter")
-    parts = choose_parts(loaded, typed, choices)
+    chosen = choose_parts(loaded, typed, choices)
+    parts = {part.name: part for part in chosen.values()}.values()
     finder = _Finder(loaded, known, parameters_inside(loaded, parts))
-    named: dict[str, Candidate] = {}
-    for name in typed:
-        if not means_part(loaded.recipe, name, parts):
-            named |= {one.name: one for one in finder.find(name)}
-    choices = [text for text in choices if not means_part(loaded.recipe, text.partition("=")[0].strip(), parts)]
-    given = _given_ranges(finder, list(named), ranges, choices)
+    named = {one.name: one for name in typed if name not in chosen for one in finder.find(name)}
+    given = _given_ranges(finder, list(named), ranges, [text for text in choices if _name(text) not in chosen])
     found = [_parameter(one, given.get(name)) for name, one in named.items()]
     _check_paths(found)
     # Parts first: they decide which other parameters a trial has.
     return (*parts, *sorted(found, key=lambda parameter: parameter.when is not None))
+
+
+def _name(text: str) -> str:
+    """Return the name in NAME=VALUES."""
+    return text.partition("=")[0].strip()
 
 
 def _check_paths(parameters: Iterable[Parameter]) -> None:
@@ -91,11 +96,7 @@ class _Finder:
     inside: Mapping[str, Candidate]
 
     def find(self, name: str) -> list[Candidate]:
-        """Return the parameters of a name: one, or one for each component of a part that has it.
-
-        Raises:
-            CseError: If the name is unknown, or ambiguous.
-        """
+        """Return the parameters of a name: one, or one for each component of a part that has it."""
         recipe = self.loaded.recipe
         table = recipe.tune.get(name, TuneRange(paths=()))
         found = [one for one in self.inside.values() if self._is_named(one, name, table)]
@@ -103,7 +104,8 @@ class _Finder:
             own, table = find_parameter(recipe, self.known, name)
             return [Candidate(own, table, self.loaded, self.known)]
         inside = {one.path for one in self.inside.values()}
-        others = [path for path in table.paths or _matching(self.known, name) if path not in inside and _may(path)]
+        paths = table.paths or [path for path in self.known if _is_ending(name, path)]
+        others = [path for path in paths if path not in inside and not _why_fixed(path)]
         if others or len({one.part for one in found}) > 1:
             raise _ambiguous(name, [*(one.name for one in found), *others])
         # A parameter without a range is searched only if its full name is given.
@@ -158,10 +160,7 @@ def _parameter(named: Candidate, given: tuple[Range, str] | None) -> Parameter:
         raise CseError(f"{source}: '{name}' is not a number", action, code="tune.not_a_number")
     elif whole:
         found = _whole(found, name, source)
-    parameter = Parameter(
-        name=name, paths=table.paths, low=found.low, high=found.high, log=found.log, step=found.step,
-        choices=found.choices, whole=whole, default=default, source=source,
-    )  # fmt: skip
+    parameter = Parameter(**vars(found), name=name, paths=table.paths, whole=whole, default=default, source=source)
     parameter.check_values(named.loaded)
     if not named.part:
         return parameter
@@ -169,13 +168,15 @@ def _parameter(named: Candidate, given: tuple[Range, str] | None) -> Parameter:
 
 
 def _whole(found: Range, name: str, source: str) -> Range:
-    ends = {"low": found.low, "high": found.high, "step": found.step}
-    for value in ends.values():
-        if value is not None and not float(value).is_integer():
+    whole: dict[str, Any] = {}
+    for key in ("low", "high", "step"):
+        if (value := getattr(found, key)) is None:
+            continue
+        if not float(value).is_integer():
             message = f"{source}: '{name}' is a whole number, {value:.12g} is not"
             raise CseError(message, "use whole numbers for both ends and the step", code="tune.not_whole")
-    whole = {key: int(value) for key, value in ends.items() if value is not None}
-    return replace(found, low=whole.get("low"), high=whole.get("high"), step=whole.get("step"))
+        whole[key] = int(value)
+    return replace(found, **whole)
 
 
 def _default_range(name: str, table: TuneRange, declared: Declaration, default: Value | None) -> tuple[Range, str]:
@@ -184,10 +185,8 @@ def _default_range(name: str, table: TuneRange, declared: Declaration, default: 
     if len(plain) < len(table.choices or ()):
         message = f"[tune.{name}]: {table.paths[0]} takes a value, not a component"
         raise CseError(message, "remove the tables from `choices`", code="tune.not_a_part")
-    if plain:
-        return check_range(Range(choices=plain), f"[tune.{name}]"), "[tune] of the recipe"
-    if table.low is not None or table.high is not None:
-        own = Range(table.low, table.high, table.log, table.step)
+    if plain or table.low is not None or table.high is not None:
+        own = Range(choices=plain) if plain else Range(table.low, table.high, table.log, table.step)
         return check_range(own, f"[tune.{name}]"), "[tune] of the recipe"
     if declared.range is not None:
         return _widened(declared.range, default, f"declared by {declared.owner}")
@@ -207,26 +206,22 @@ def _widened(declared: Range, default: Value | None, source: str) -> tuple[Range
 
 
 def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str, TuneRange]:
-    """Return the unique name of a parameter, and its [tune] table: paths, and a range if there is one.
-
-    Raises:
-        UnknownNameError: If the name matches no parameter, or several.
-        CseError: If it is a table, or cannot be searched.
-    """
+    """Return the unique name of a parameter, and its [tune] table: paths, and a range if there is one."""
     if name in recipe.tune:
-        return _tabled(recipe, name)
+        return _in_tune(recipe, name)
     if name in known:
         return _at_path(recipe, name)
-    if inside := [path for path in known if path.startswith(f"{name}.") and _may(path)]:
+    searchable = [path for path in known if not _why_fixed(path)]
+    if inside := [path for path in searchable if path.startswith(f"{name}.")]:
         action = f"name one of its values: {shorten(inside)}"
         raise CseError(f"--param: '{name}' is a table, not a value", action, code="tune.not_a_value")
-    matching = _matching(known, name)
-    allowed = [path for path in matching if _may(path)]
+    matching = [path for path in known if _is_ending(name, path)]
+    allowed = [path for path in searchable if path in matching]
     if len(allowed) > 1:
         raise _ambiguous(name, allowed)
     if matching:
         return _at_path(recipe, (allowed or matching)[0])
-    near = suggestion(name, {*recipe.tune, *filter(_may, known), *(path.rpartition(".")[2] for path in known)})
+    near = suggestion(name, {*recipe.tune, *searchable, *(path.rpartition(".")[2] for path in known)})
     raise UnknownNameError(
         f"--param: unknown parameter '{name}'.{near}",
         f"use one of {shorten(tunable(recipe, known))}",
@@ -239,64 +234,43 @@ def _ambiguous(name: str, candidates: Sequence[str]) -> UnknownNameError:
     return UnknownNameError(message, f"use one of {shorten(candidates)}", code="tune.ambiguous_parameter")
 
 
-def _tabled(recipe: Recipe, name: str) -> tuple[str, TuneRange]:
+def _in_tune(recipe: Recipe, name: str) -> tuple[str, TuneRange]:
     table = recipe.tune[name]
     if not table.paths:
-        raise CseError(
-            f"[tune.{name}] has no `paths`", "add the dotted paths that take the value", code="tune.no_paths"
-        )
+        action = "add the dotted paths that take the value"
+        raise CseError(f"[tune.{name}] has no `paths`", action, code="tune.no_paths")
     return name, table
 
 
 def _at_path(recipe: Recipe, path: str) -> tuple[str, TuneRange]:
     """Return a path under its name in [tune] if it has one, so that one parameter has one name."""
-    for start, reason in _FIXED.items():
-        if _is_below(path, start):
-            action = "name a parameter of the data, the model or the training"
-            raise CseError(f"--param: '{path}' cannot be searched: {reason}", action, code="tune.fixed_parameter")
-    name = _name_in_tune(recipe, path)
-    return (path, TuneRange(paths=(path,))) if name is None else _tabled(recipe, name)
+    if reason := _why_fixed(path):
+        action = "name a parameter of the data, the model or the training"
+        raise CseError(f"--param: '{path}' cannot be searched: {reason}", action, code="tune.fixed_parameter")
+    name = name_in_tune(recipe, path)
+    return (path, TuneRange(paths=(path,))) if name is None else _in_tune(recipe, name)
 
 
-def _name_in_tune(recipe: Recipe, path: str) -> str | None:
-    return next((name for name, table in recipe.tune.items() if table.paths == (path,)), None)
-
-
-def _may(path: str) -> bool:
-    return not any(_is_below(path, start) for start in _FIXED)
-
-
-def _is_below(path: str, start: str) -> bool:
-    return path == start or path.startswith(f"{start}.")
-
-
-def _matching(paths: Iterable[str], name: str) -> list[str]:
-    return [path for path in paths if _is_ending(name, path)]
+def _why_fixed(path: str) -> str | None:
+    """Return why a path is not searched, or None if it can be."""
+    return next((reason for start, reason in _FIXED.items() if f"{path}.".startswith(f"{start}.")), None)
 
 
 def _is_ending(name: str, path: str) -> bool:
-    return _plain(name) in map(_plain, _endings(path))
-
-
-def _endings(path: str) -> list[str]:
     keys = path.split(".")
-    return [".".join(keys[start:]) for start in range(len(keys))]
-
-
-def _plain(name: str) -> str:
-    """Return a name in which dots, underscores and hyphens are the same."""
-    return name.replace(".", "_").replace("-", "_")
+    endings = (".".join(keys[start:]) for start in range(len(keys)))
+    return any(name.translate(_PLAIN) == ending.translate(_PLAIN) for ending in endings)
 
 
 def tunable(recipe: Recipe, known: Declarations) -> list[str]:
     """Return the parameters with a default range: names in [tune], then paths, numbers first."""
     inside = {table.paths[0] for table in recipe.tune.values() if len(table.paths) == 1}
-    ranges = {path: one.range for path, one in known.items() if one.range and _may(path) and path not in inside}
-    return [*recipe.tune, *sorted(ranges, key=lambda path: ranges[path].choices is not None)]
+    ranges = {path: one.range for path, one in known.items() if one.range and path not in inside}
+    paths = [path for path in ranges if not _why_fixed(path)]
+    return [*recipe.tune, *sorted(paths, key=lambda path: ranges[path].choices is not None)]
 
 
-def shorten(names: Iterable[str]) -> str:
+def shorten(names: Sequence[str]) -> str:
     """Return the first names separated by commas, and the number of the others."""
-    every = list(names)
-    more = f" and {len(every) - _LISTED} more" if len(every) > _LISTED else ""
-    return f"{', '.join(every[:_LISTED])}{more}"
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return f"{', '.join(names[:_LISTED])}{more}"

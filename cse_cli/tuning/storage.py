@@ -23,7 +23,6 @@ from registry.errors import CseError, TrackingError
 from registry.paths import expand_user, make_folder
 
 SUFFIX = ".db"
-_MAKING_SECONDS = 5.0
 _ARGUMENTS: Final = {"postgresql+psycopg": {"connect_timeout": 8}, "sqlite": {"timeout": 60}}
 """Arguments of each driver's connect function, in seconds."""
 _FORMS = "use sqlite:///FILE.db or postgresql://user:password@host/database"
@@ -37,15 +36,10 @@ optuna.logging.set_verbosity(optuna.logging.CRITICAL)  # the driver reports fail
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a study.
-
-    Args:
-        url: Address of the database.
-        own: Name of the search if the database is its own file in the state directory, else "".
-    """
+    """Address of a study. `own`: the database is the search's own file in the state directory."""
 
     url: URL
-    own: str = ""
+    own: bool = False
 
     @property
     def file(self) -> Path | None:
@@ -68,18 +62,19 @@ class Address:
         """Return whether the database can exist."""
         return self.file is None or self.file.exists()
 
-    def open(self) -> BaseStorage:
-        """Open the storage. Its tables are created on first use.
+    def is_emptied(self) -> bool:
+        """Return whether the database has lost its content. A new one is not empty once `choosing` is released."""
+        return self.own and self.file is not None and self.file.is_file() and not self.file.stat().st_size
 
-        Raises:
-            TrackingError: If it does not respond, or cannot be written.
-        """
+    def open(self) -> BaseStorage:
+        """Open the storage. Its tables are created on first use."""
         try:
+            if self.own:
+                make_folder(directory())
             return self._open()
         except ImportError as error:
-            action = (
-                "pip install 'cse-registry[postgres]'" if self.url.get_backend_name() == "postgresql" else str(error)
-            )
+            postgres = self.url.get_backend_name() == "postgresql"
+            action = "pip install 'cse-registry[postgres]'" if postgres else str(error)
             message = f"--storage: the driver of {self.shown} is not installed"
             raise TrackingError(message, action, code="tune.no_database_driver") from error
         except RuntimeError as error:  # Optuna's error for tables that it did not create
@@ -89,17 +84,11 @@ class Address:
         except (OSError, SQLAlchemyError) as error:
             action = "check the address, or remove --storage to use a local file"
             if self.own:
-                action = (
-                    "restore the file from a backup, or use another --name; `cse runs ls` lists its finished trials"
-                )
+                action = "restore it from a backup, or use another --name; `cse runs ls` lists its finished trials"
             message = f"--storage: {self.shown} cannot be opened: {first_line(error)}"
             raise TrackingError(message, action, code="tune.storage_not_opened") from error
 
     def _open(self) -> BaseStorage:
-        if self.own and self.file is not None:
-            make_folder(self.file.parent)
-            if _stays_empty(self.file):
-                warnings.warn(f"{self.file} is empty: its trials are lost, and the search restarts", stacklevel=4)
         url = self.url.render_as_string(hide_password=False)
         arguments = {"pool_pre_ping": self.file is None, "connect_args": _ARGUMENTS.get(self.url.drivername, {})}
         for wait in (0.5, 1.0):
@@ -109,32 +98,11 @@ class Address:
         return RDBStorage(url, arguments)
 
 
-def _stays_empty(file: Path) -> bool:
-    """Return whether a database has lost its content. While another process creates it, it is empty for a moment."""
-    until = time.monotonic() + _MAKING_SECONDS
-    while file.is_file() and not file.stat().st_size:
-        if time.monotonic() > until:
-            return True
-        time.sleep(0.1)
-    return False
-
-
 def address(storage: str | None, name: str) -> Address:
-    """Return the address of a study without opening it.
-
-    Args:
-        storage: Value of `--storage`. None is a file in the state directory.
-        name: Name of the search.
-
-    Raises:
-        CseError: If it is not the address of a database.
-    """
+    """Return the address of a study without opening it. Without `--storage`, it is a file in the state directory."""
     if storage is None:
-        return Address(URL.create("sqlite", database=str(directory() / f"{name}{SUFFIX}")), name)
+        return Address(URL.create("sqlite", database=str(directory() / f"{name}{SUFFIX}")), own=True)
     shown = without_password(storage)
-    if "://" not in storage:
-        action = f"use sqlite:///{storage.removesuffix(SUFFIX)}.db, or remove --storage"
-        raise CseError(f"--storage: '{shown}' is not an address", action, code="tune.bad_storage")
     try:
         url = make_url(storage)
         if url.drivername in ("postgres", "postgresql"):
@@ -144,7 +112,8 @@ def address(storage: str | None, name: str) -> Address:
         message = f"--storage: '{storage.partition('://')[0]}' is not supported"
         raise CseError(message, _FORMS, code="tune.bad_storage") from error
     except ArgumentError as error:
-        raise CseError(f"--storage: '{shown}' is not an address", _FORMS, code="tune.bad_storage") from error
+        action = _FORMS if "://" in storage else f"use sqlite:///{storage.removesuffix(SUFFIX)}.db, or remove --storage"
+        raise CseError(f"--storage: '{shown}' is not an address", action, code="tune.bad_storage") from error
     if url.get_backend_name() != "sqlite":
         return Address(url)
     if not url.database or url.database == ":memory:":
@@ -154,11 +123,7 @@ def address(storage: str | None, name: str) -> Address:
 
 @contextmanager
 def storage_errors(storage: str | None, name: str) -> Iterator[None]:
-    """Turn the errors of a storage that stops responding into one message.
-
-    Raises:
-        TrackingError: If the storage stops responding.
-    """
+    """Turn the errors of a storage that stops responding into one message."""
     try:
         yield
     except (SQLAlchemyError, StorageInternalError) as error:

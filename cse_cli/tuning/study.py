@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import optuna
@@ -53,20 +55,19 @@ _TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
 
 
 def open_study(config: SearchConfig) -> Study:
-    """Open the study of a search, and create it if it is new. A budget in the config replaces the stored one.
-
-    Raises:
-        CseError: If the search has different settings, or is resumed and does not exist.
-    """
+    """Open the study of a search, and create it if it is new. A budget in the config replaces the stored one."""
     samplers.check_names(config)
     recipe = config.load_base().recipe
     asked = identity(recipe, config.parameters, config.seeds_of(recipe), config.steps)
     place = address(config.storage, config.name)
     if config.resume and config.name not in search_names(config.storage):
-        raise unknown_search(config.name, place.shown, config.storage)
-    storage = place.open()
+        raise _unknown_search(config.name, place.shown, config.storage)
     with choosing(place, config.name):
-        study = optuna.create_study(study_name=config.name, storage=storage, load_if_exists=True, direction=DIRECTION)
+        if place.is_emptied():
+            warnings.warn(f"{place.shown} is empty: its trials are lost, and the search restarts", stacklevel=2)
+        study = optuna.create_study(
+            study_name=config.name, storage=place.open(), load_if_exists=True, direction=DIRECTION
+        )
         if (known := study.user_attrs.get(IDENTITY)) is None:
             _fill(study, config, asked)
         else:
@@ -100,29 +101,19 @@ def _foreign(name: str) -> CseError:
 
 
 def load_study(storage: str | None, name: str) -> Study:
-    """Open an existing study for reading.
-
-    Raises:
-        UnknownNameError: If it does not exist.
-    """
+    """Open an existing study for reading."""
     place = address(storage, name)
-    if place.exists():
-        try:
+    if place.exists() and not place.is_emptied():
+        with suppress(KeyError):
             study = optuna.load_study(study_name=name, storage=place.open())
-        except KeyError:
-            pass
-        else:
-            stored_config(study)
+            if IDENTITY not in study.user_attrs:
+                raise _foreign(name)
             return study
-    raise unknown_search(name, place.shown, storage)
+    raise _unknown_search(name, place.shown, storage)
 
 
 def find_study(storage: str | None, name: str) -> Study:
-    """Open the study of a search by its name or a unique prefix.
-
-    Raises:
-        UnknownNameError: If no search matches, or several.
-    """
+    """Open the study of a search by its name or a unique prefix."""
     known = search_names(storage)
     matching = [name] if name in known else [one for one in known if one.startswith(name)]
     if len(matching) == 1:
@@ -130,27 +121,17 @@ def find_study(storage: str | None, name: str) -> Study:
     if matching:
         message = f"'{name}' matches {len(matching)} searches: {', '.join(matching[:5])}"
         raise UnknownNameError(message, "give more characters", code="tune.ambiguous_search")
-    raise unknown_search(name, str(directory()) if storage is None else address(storage, name).shown, storage)
+    raise _unknown_search(name, str(directory()) if storage is None else address(storage, name).shown, storage)
 
 
-def unknown_search(name: str, place: str, storage: str | None) -> UnknownNameError:
-    """Return the error for a search that does not exist."""
-    hint = suggestion(name, search_names(storage))
-    return UnknownNameError(
-        f"unknown search '{name}' in {place}.{hint}", "run `cse tune ls`", code="tune.unknown_search"
-    )
+def _unknown_search(name: str, place: str, storage: str | None) -> UnknownNameError:
+    message = f"unknown search '{name}' in {place}.{suggestion(name, search_names(storage))}"
+    return UnknownNameError(message, "run `cse tune ls`", code="tune.unknown_search")
 
 
-def stored_config(study: Study, storage: str | None = None) -> SearchConfig:
-    """Return the settings of a search.
-
-    Raises:
-        CseError: If the study was not created by `cse tune`.
-    """
-    text = study.user_attrs.get(_CONFIG)
-    if text is None or IDENTITY not in study.user_attrs:
-        raise _foreign(study.study_name)
-    return SearchConfig(**{**json.loads(text), "storage": storage, "trials": budget(study)})
+def stored_config(study: Study) -> SearchConfig:
+    """Return the settings of a search, with its present budget."""
+    return SearchConfig(**{**json.loads(study.user_attrs[_CONFIG]), "trials": budget(study)})
 
 
 def budget(study: Study) -> int:
@@ -187,26 +168,17 @@ def identity(
 def check_same_search(
     name: str, known: Mapping[str, Any], asked: Mapping[str, Any], *, accept_changed: bool = False
 ) -> list[str]:
-    """Refuse to continue a search with different settings.
-
-    Args:
-        name: Name of the search.
-        known: Stored identity.
-        asked: Identity of the command that continues it.
-        accept_changed: Whether changed code of the components is accepted.
+    """Refuse to continue a search with different settings. The message lists all differences.
 
     Returns:
         Accepted changes, such as "code of losses.info_nce".
-
-    Raises:
-        CseError: If they differ. The message lists all differences.
     """
     keys = ("direction", "metric", "seeds", "steps", "space")
     changed = list(differences({key: known[key] for key in keys}, {key: asked[key] for key in keys}))
     then, now = Known(**known["experiment"]), Known(**asked["experiment"])
     made: list[Difference] = []
     if then.settings == now.settings:  # otherwise text and weights differ too, and the settings show why
-        made = _filled(then, now).differences(_filled(now, then))
+        made = then.differences(_filled(now, then))
     else:
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]

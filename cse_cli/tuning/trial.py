@@ -47,12 +47,7 @@ class TrialRuns:
         return fmean(self._scores.values())
 
     def next_job(self) -> Job | None:
-        """Return the run of the next seed, or None if every seed has a score.
-
-        Raises:
-            RunFailedError: If the trial failed before.
-            CseError: If its values do not make a valid recipe.
-        """
+        """Return the run of the next seed, or None if every seed has a score."""
         if (reason := self.trial.user_attrs.get(REASON)) is not None:  # its process was killed before it reported this
             raise RunFailedError(reason, code="tune.failed_before")
         seed = next((seed for seed in self._config.seeds if str(seed) not in self._scores), None)
@@ -119,8 +114,9 @@ class TrialRuns:
         begun = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
         resume = begun if begun is not None and _is_unfinished(begun) else None
         return Job(
-            loaded, seed, config.device, resume=resume, may_restart=True, search=config.name, trial=self.trial.number,
-            parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group, scores_only=True,
+            loaded, seed, config.request.device, resume=resume, may_restart=True, search=config.name,
+            trial=self.trial.number, parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group,
+            scores_only=True,
         )  # fmt: skip
 
     def _load(self, seed: int) -> LoadedRecipe:
@@ -136,11 +132,7 @@ def _is_unfinished(run_id: str) -> bool:
 
 
 def _selected_score(result: Result) -> float:
-    """Return the dev score of the selected checkpoint.
-
-    Raises:
-        RunFailedError: If it is NaN.
-    """
+    """Return the dev score of the selected checkpoint."""
     if result.selected_step is not None:
         return result.curve[result.selected_step]
     value = math.nan
@@ -154,11 +146,7 @@ def _selected_score(result: Result) -> float:
 class TrialObserver:
     """Forwards the progress of a run, reports its dev scores to the trial, and ends the run if the pruner decides so.
 
-    Args:
-        trial: The trial.
-        seed: Seed of the run.
-        inner: Observer of the run.
-        prunes: Whether dev scores of this run can end it. With several seeds, whole runs are compared instead.
+    `prunes`: dev scores of this run can end it. With several seeds, whole runs are compared instead.
     """
 
     def __init__(self, trial: optuna.Trial, seed: int, inner: Observer, *, prunes: bool) -> None:

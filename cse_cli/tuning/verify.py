@@ -20,7 +20,6 @@ from cse_cli.recipe.load import Override
 from cse_cli.runs.index import all_runs
 from cse_cli.training.build import Job
 from cse_cli.tuning.live import TuneScreen
-from cse_cli.tuning.observer import RunWarnings
 from cse_cli.tuning.results import Search, Verification
 from cse_cli.tuning.save_recipe import TunedRecipe, tuned_recipe
 from registry.errors import CseError
@@ -35,9 +34,6 @@ def verify(search: Search, seeds: int, request: RunRequest, screen: TuneScreen) 
     """Train the recipe in full length with its own values and with the best ones, and compare them seed by seed.
 
     Finished runs are not repeated. The number of seeds is recorded as a plan before the first run starts.
-
-    Raises:
-        CseError: If the best values are the recipe's, or a run fails.
     """
     best = search.require_best()
     if best.own:
@@ -81,7 +77,7 @@ def _results(tasks: Sequence[Task], request: RunRequest, screen: TuneScreen) -> 
             def begin(task: Task) -> Observer:
                 side = task.job.run_name.partition(",")[0]
                 screen.verifying(f"{side} values", task.job.seed, tasks.index(task) + 1, len(tasks))
-                return screen if executor.one_by_one else RunWarnings(task.job.name, screen)
+                return screen.observer_of(task.job.name, alone=executor.one_by_one)
 
             for task, end in run_tasks(left, executor, begin):
                 if isinstance(end, CseError):

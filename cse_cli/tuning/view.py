@@ -11,10 +11,10 @@ from rich.text import Text
 
 from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.formatting import interval, mean_text, p_value, seed_list, signed
+from cse_cli.core.formatting import interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
 from cse_cli.tuning.ranges import Value, show_value
-from cse_cli.tuning.results import Search, Trial, Verification, verdict, verification_sentence
+from cse_cli.tuning.results import Search, Verification, verdict, verification_sentence
 from cse_cli.tuning.study import State
 
 ROWS = 10
@@ -82,7 +82,7 @@ def _about(search: Search) -> str:
     counts = ", ".join(f"{search.count(state)} {state}" for state in get_args(State) if search.count(state))
     config = search.config
     steps = "" if config.steps is None else f", {config.steps} steps"
-    scored = f"{search.metric}, {scored_by(config.seeds)}{steps}"
+    scored = f"{search.metric}, {config.scored_by}{steps}"
     return f"{config.recipe} · {scored} · {len(search.trials)} trials: {counts}"
 
 
@@ -93,11 +93,6 @@ def _line(search: Search) -> list[str]:
     gain = "" if search.gain is None else signed(search.gain)
     trials = f"{done}/{search.config.trials}"
     return [search.name, search.config.recipe, trials, score, gain, names, search.updated or ""]
-
-
-def scored_by(seeds: Sequence[int]) -> str:
-    """Return "seed 3", or "mean of seeds 0–2"."""
-    return seed_list(seeds) if len(seeds) == 1 else f"mean of {seed_list(seeds)}"
 
 
 def _findings(search: Search) -> Iterator[str]:
@@ -123,13 +118,15 @@ def _reasons(search: Search) -> Iterator[str]:
             if trial.state == state:
                 reasons.setdefault(trial.reason or "unknown reason", []).append(str(trial.number))
         for reason, numbers in list(reasons.items())[:_SHOWN_REASONS]:
-            yield f"{state}: trial{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}: {reason}"
+            noun = "trial" if len(numbers) == 1 else "trials"
+            yield f"{state}: {noun} {', '.join(numbers)}: {reason}"
 
 
 def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
     if search.best is None or search.best.own:
         return
-    command = f"cse tune --best {search.name}{f' --storage {search.storage}' if '://' in search.storage else ''}"
+    storage = f" --storage {search.storage}" if "://" in search.storage else ""
+    command = f"cse tune --best {search.name}{storage}"
     yield ""
     if search.best_verification is None:
         yield f"verify the gain:    {command} --verify-seeds 5"
@@ -138,25 +135,21 @@ def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
 
 def trial_table(search: Search) -> Table:
     """Return the best trials, and the recipe's values if they are not among them."""
-    best, own = search.complete[:ROWS], search.own
-    names = shortest_names(parameter.name for parameter in search.config.parameters)
-    headings = (search.metric, *names, "seconds", "")
+    shown, own = search.complete[:ROWS], search.own
+    if own is not None and own not in shown:
+        shown.append(own)
+    parameters = search.config.parameters
+    headings = (search.metric, *shortest_names(parameter.name for parameter in parameters), "seconds", "")
     rows = []
-    for trial in [*best, *([own] if own is not None and own not in best else [])]:
-        texts = [f"{trial.score:.2f}", *_values(search, trial), _seconds(trial), "own" if trial.own else ""]
-        rows.append(Row(str(trial.number), tuple(map(Cell, texts)), emphasis="best" if trial == search.best else ""))
+    for trial in shown:
+        values: dict[str, Value | None] = dict(trial.values)
+        if trial.own:
+            values = {parameter.name: parameter.default for parameter in parameters} | values
+        texts = [show_value(values.get(parameter.name)) for parameter in parameters]
+        seconds = "" if trial.seconds is None else f"{trial.seconds:.0f}"
+        cells = map(Cell, (f"{trial.score:.2f}", *texts, seconds, "own" if trial.own else ""))
+        rows.append(Row(str(trial.number), tuple(cells), emphasis="best" if trial == search.best else ""))
     return Table("", headings, tuple(rows), label="trial", align="r" * len(headings) + "l")
-
-
-def _seconds(trial: Trial) -> str:
-    return "" if trial.seconds is None else f"{trial.seconds:.0f}"
-
-
-def _values(search: Search, trial: Trial) -> list[str]:
-    values = dict(trial.values)
-    if trial.own:
-        values = {parameter.name: parameter.default for parameter in search.config.parameters} | values
-    return [show_value(values.get(parameter.name)) for parameter in search.config.parameters]
 
 
 def _pairs(values: dict[str, Value | None]) -> list[str]:

@@ -20,7 +20,7 @@ from cse_cli.runs.record import About
 from cse_cli.training.build import Job
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import Driver
-from cse_cli.tuning.observer import SearchObserver
+from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.study import load_study, open_study
 from tests.support.records import recorded
@@ -37,6 +37,12 @@ def parameter(name: str = "train.learning_rate", **changes: Any) -> Parameter:
         "choices": None, "default": 3e-5, "source": "--range", **changes,
     }  # fmt: skip
     return Parameter(name=name, **about)
+
+
+BATCHES = parameter("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16)
+SCHEDULES = parameter(
+    "train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"
+)
 
 
 def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
@@ -64,6 +70,17 @@ def good(job: Job, observer: Observer) -> float:
     """Return a score that depends only on the values."""
     train = job.loaded.recipe.train
     return -float(train.learning_rate + train.weight_decay + train.batch_size)
+
+
+def raising(error: BaseException, *numbers: int) -> Score:
+    """Return a score that raises an error in these trials, unless their run is resumed."""
+
+    def score(job: Job, observer: Observer) -> float:
+        if number(job) in numbers and job.resume is None:
+            raise error
+        return good(job, observer)
+
+    return score
 
 
 def number(job: Job) -> int:
@@ -124,13 +141,36 @@ def result(job: Job, score: float, run_id: str) -> Result:
     )  # fmt: skip
 
 
+class Notes(TuneScreen):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+        self.heard: list[Any] = []
+
+    def trial_began(self, number, values):
+        self.heard.append(("began", number, dict(values)))
+
+    def trial_ended(self, trial, best, done):
+        self.heard.append(("ended", trial.number, trial.state, best))
+
+    def resumed(self, number):
+        self.heard.append(("resumed", number))
+
+    def warned(self, text):
+        self.heard.append(text)
+
+    def interrupted(self, command):
+        self.heard.append(command)
+
+
 def drive(
-    config: SearchConfig, score: Score = good, observer: SearchObserver | None = None, slots: int = 1
+    config: SearchConfig, score: Score = good, screen: TuneScreen | None = None, slots: int = 1
 ) -> tuple[str, Driver, FakeExecutor]:
     """Run a search, and return its ending, the driver and the executor."""
     executor = FakeExecutor(score, slots)
     parent = About(name=config.name, group="tune", summary="tuning", search=config.name)
-    driver = Driver(open_study(config), config, executor, parent, observer or SearchObserver())
+    driver = Driver(open_study(config), config, executor, parent, screen or TuneScreen(quiet=True))
     return driver.drive(), driver, executor
 
 

@@ -197,14 +197,6 @@ def test_importance_is_printed(capsys):
     assert "importance: train.learning_rate 0.75, queue_length 0.25" in capsys.readouterr().out
 
 
-def test_a_confirmed_search_shows_the_seeds(capsys):
-    print_search(search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.2, 12.9))))
-    out = capsys.readouterr().out
-    assert "11.00 ± 1.00" in out
-    assert "12.03 ± 0.96" in out
-    assert "--verify-seeds" not in out
-
-
 def test_searches_are_listed_for_programs(capsys):
     print_searches([search(), search(name="b", trials=())])
     first, second, third = (line.split("\t") for line in capsys.readouterr().out.splitlines())

@@ -15,8 +15,10 @@ from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results
 from cse_cli.runs.record import folder_of
+from cse_cli.tuning.resolve import default_recipe
 from cse_cli.tuning.results import Search
 from tests.support.command import cse, refused
+from tests.support.records import recorded
 from tests.support.shrunken import Small, recipe
 
 Tune = Callable[..., tuple[int, str, str]]
@@ -150,7 +152,6 @@ def stopping(at):
 BEST = ("--best", "nothing")
 REFUSED = {
     "no parameter": ((), "tune.no_parameter", "--param"),
-    "misspelled": (("--param", "temprature"), "tune.unknown_parameter", "Did you mean 'temperature'"),
     "outside": (("--param", "temperature", "--range=-1..1"), "tune.invalid_value", "-1.0"),
     "test data": (("--param", "temperature", "--metric", "held_out.spearman"), "tune.test_metric", "--metric dev."),
     "test data set": (
@@ -161,7 +162,6 @@ REFUSED = {
     "no storage": (
         ("--param", "temperature", "--storage", "redis://me:secret@host/db"), "tune.bad_storage", "'redis'"
     ),
-    "no sampler": (("--param", "temperature", "--sampler", "tpee"), "tune.unknown_sampler", "'tpe'"),
     "no name": (("--param", "temperature", "--name", "a/b"), "tune.invalid_name", "'a/b'"),
     "two names": (("--resume", "a", "--name", "b"), "tune.exclusive_options", "--name"),
     "no search": (("--resume", "nothing"), "tune.unknown_search", "'nothing'"),
@@ -199,3 +199,24 @@ def test_errors_before_anything_runs(case, file, folder, home):
 def test_errors_of_other_modules_name_the_option(option, value, file):
     error = refused("tune", file, "--param", "temperature", option, value)
     assert str(error).startswith(option)
+
+
+# The recipe of `cse tune --param X` without a recipe.
+
+
+def test_the_shipped_recipe_without_runs(home):
+    recipe, reason = default_recipe()
+    assert (recipe, "no runs yet" in reason, home.exists()) == ("quickstart", True, False)
+
+
+def test_the_recipe_of_the_last_run_whose_file_exists(home, tmp_path):
+    own = tmp_path / "mine.toml"
+    own.touch()
+    recorded(recipe="mine", source=str(own))
+    last = recorded(recipe="mini/simcse_en", source=str(Path("recipes/mini/simcse_en.toml").absolute()))
+    recorded(recipe="deleted", source=str(tmp_path / "deleted.toml"))
+    recorded(recipe="", summary="tuning", search="search")
+    (home / "runs" / "half").mkdir()
+    assert default_recipe() == ("mini/simcse_en", f"the recipe of the last run, {last.about.short}")
+    recorded(recipe="mine", source=str(own))
+    assert default_recipe()[0] == str(own)  # no name means this file

@@ -12,57 +12,41 @@ from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
 from cse_cli.core.console import Evaluated, Warned
+from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import results, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.observer import SearchObserver
 from cse_cli.tuning.results import read_search, read_trials
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
-from tests.cse_cli.tuning.fake import config, drive, good, number, parameter, trials
+from tests.cse_cli.tuning.fake import (
+    BATCHES,
+    SCHEDULES,
+    Notes,
+    config,
+    drive,
+    good,
+    number,
+    parameter,
+    raising,
+    trials,
+)
 from tests.support.command import cse
 from tests.support.errors import refuses
 
 
-class Notes(SearchObserver):
-    """Keeps all events."""
-
-    def __init__(self):
-        self.heard = []
-
-    def trial_began(self, number, values):
-        self.heard.append(("began", number, dict(values)))
-
-    def trial_ended(self, trial, best, done):
-        self.heard.append(("ended", trial.number, trial.state, best))
-
-    def resumed(self, number):
-        self.heard.append(("resumed", number))
-
-    def warned(self, text):
-        self.heard.append(text)
-
-
-def test_the_first_trial_is_the_recipe_and_the_budget_is_exact(tmp_path):
-    asked = config(tmp_path, trials=6)
-    ending, driver, _ = drive(asked)
-    found = trials(asked)
-    assert (ending, driver.ran, len(found)) == ("budget", 6, 6)
-    assert found[0].params == {"train.learning_rate": 3e-5}
-    assert found[0].user_attrs["own"] is True
-    assert all(1e-5 <= trial.params["train.learning_rate"] <= 1e-3 for trial in found)
-
-
-@pytest.mark.parametrize("slots", [3, 9])
-def test_several_slots_run_exactly_the_budget(slots, tmp_path):
+@pytest.mark.parametrize("slots", [1, 3, 9])
+def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
     asked = config(tmp_path, trials=7)
     ending, driver, executor = drive(asked, slots=slots)
-    assert (ending, driver.ran, len(trials(asked))) == ("budget", 7, 7)
-    assert executor.most == min(slots, 7)
+    found = trials(asked)
+    assert (ending, driver.ran, len(found), executor.most) == ("budget", 7, 7, min(slots, 7))
     assert sorted(map(number, executor.jobs)) == list(range(7))
+    assert (found[0].params, found[0].user_attrs["own"]) == ({"train.learning_rate": 3e-5}, True)
+    assert all(1e-5 <= trial.params["train.learning_rate"] <= 1e-3 for trial in found)
 
 
 def test_a_raised_budget_is_filled(tmp_path):
@@ -85,13 +69,8 @@ def test_an_interruption_does_not_change_the_values(tmp_path):
 
 
 def test_a_failed_trial_counts_and_keeps_its_reason(tmp_path):
-    def score(job, observer):
-        if number(job) == 1:
-            raise RunFailedError("the loss is nan at step 3")
-        return good(job, observer)
-
     notes = Notes()
-    drive(config(tmp_path, trials=3), score, notes)
+    drive(config(tmp_path, trials=3), raising(RunFailedError("the loss is nan at step 3"), 1), notes)
     ended = read_trials(load_study(None, "search"))
     assert [(t.number, t.state, t.reason) for t in ended] == [
         (0, "complete", None),
@@ -103,11 +82,8 @@ def test_a_failed_trial_counts_and_keeps_its_reason(tmp_path):
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
-    def score(job, observer):
-        raise RuntimeError("out of memory")
-
     with refuses("tune.all_trials_failed", 5, "RuntimeError: out of memory"):
-        drive(config(tmp_path, trials=30), score, slots=slots)
+        drive(config(tmp_path, trials=30), raising(RuntimeError("out of memory"), *range(30)), slots=slots)
     assert studies.counts(trials(config(tmp_path)))["failed"] == 5
 
 
@@ -116,22 +92,14 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
     [TrackingError("no store"), DiskError("no room"), MissingError("no data"), OperationalError("", {}, OSError())],
 )
 def test_errors_that_all_trials_share_end_the_search(error, tmp_path):
-    def score(job, observer):
-        if number(job) == 1:
-            raise error
-        return good(job, observer)
-
     with pytest.raises(TrackingError if isinstance(error, OperationalError) else type(error)):
-        drive(config(tmp_path, trials=30), score)
+        drive(config(tmp_path, trials=30), raising(error, 1))
     assert studies.counts(trials(config(tmp_path))) == {"complete": 1, "pruned": 0, "failed": 0}
 
 
 def test_the_recipes_own_values_must_be_possible(tmp_path):
-    def score(job, observer):
-        raise CseError("no such part")
-
     with pytest.raises(CseError, match="no such part"):
-        drive(config(tmp_path, trials=3), score)
+        drive(config(tmp_path, trials=3), raising(CseError("no such part"), 0))
     assert studies.settled(trials(config(tmp_path))) == []
 
 
@@ -149,22 +117,16 @@ def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
 # Interrupted drivers.
 
 
-def interrupt_at(*numbers):
-    """Return a score that is interrupted in these trials, after a first dev score."""
-
-    def score(job, observer):
-        if number(job) in numbers and job.resume is None:
-            observer.observe(Evaluated(2, {"dev.spearman": 7.0}, True))
-            raise KeyboardInterrupt
-        return good(job, observer)
-
-    return score
-
-
 def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
     asked = config(tmp_path, trials=4)
+
+    def score(job, observer):
+        if number(job) == 2:
+            observer.observe(Evaluated(2, {"dev.spearman": 7.0}, True))
+        return raising(KeyboardInterrupt(), 2)(job, observer)
+
     with pytest.raises(KeyboardInterrupt):
-        drive(asked, interrupt_at(2))
+        drive(asked, score)
     left = trials(asked)[2]
     assert left.state == TrialState.RUNNING
     assert left.intermediate_values == {2: 7.0}
@@ -173,7 +135,7 @@ def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
         "interrupted",
     ]
     notes = Notes()
-    _, driver, executor = drive(asked, observer=notes)
+    _, driver, executor = drive(asked, screen=notes)
     assert notes.heard[0] == ("resumed", 2)
     assert [job.resume for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
     assert (executor.jobs[0].may_restart, driver.ran) == (True, 2)
@@ -210,7 +172,7 @@ def test_a_trial_killed_before_it_had_values_gets_them(tmp_path):
 def test_a_failure_stored_before_a_kill_is_not_run_again(tmp_path):
     asked = config(tmp_path, trials=6)
     with pytest.raises(KeyboardInterrupt):
-        drive(asked, interrupt_at(2))
+        drive(asked, raising(KeyboardInterrupt(), 2))
     study = open_study(asked)
     left = trials(asked)[2]
     study._storage.set_trial_user_attr(left._trial_id, "reason", "the loss is nan")
@@ -282,11 +244,7 @@ def test_warnings_of_parallel_runs_name_their_trial(tmp_path):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("sampler", ["tpe", "grid", "random"])
 def test_every_point_of_a_small_space_is_tried_once(tmp_path, sampler):
-    parameters = (
-        parameter("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16),
-        parameter("train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"),
-    )
-    asked = config(tmp_path, parameters=parameters, sampler=sampler, trials=40)
+    asked = config(tmp_path, parameters=(BATCHES, SCHEDULES), sampler=sampler, trials=40)
     ending, _, _ = drive(asked)
     done = [tuple(trial.params.values()) for trial in studies.settled(trials(asked))]
     assert ending == "exhausted"
@@ -333,18 +291,12 @@ def test_unknown_samplers_and_pruners_are_refused(tmp_path, option, value, near)
 
 
 def test_stored_settings_have_no_storage_and_no_device(tmp_path):
-    asked = config(tmp_path, trials=7, seeds=(1, 2), device="cpu", timeout=3.0, workers=4)
+    request = RunRequest(device="cpu", workers=4)
+    asked = config(tmp_path, trials=7, seeds=(1, 2), timeout=3.0, request=request)
     kept = stored_config(open_study(asked))
     assert kept == SearchConfig(
         name=asked.name, recipe=asked.recipe, parameters=asked.parameters, trials=7, seeds=(1, 2)
     )
-
-
-def test_test_data_is_refused(tmp_path):
-    test = ("evaluators.dev.split=test", "evaluate.allow_test_selection=true")
-    with refuses("tune.test_metric", "'dev.spearman'", "'test'"):
-        open_study(config(tmp_path, overrides=test))
-    assert not address(None, "search").exists()
 
 
 def test_a_half_created_study_is_created_again(tmp_path):
@@ -354,6 +306,15 @@ def test_a_half_created_study_is_created_again(tmp_path):
         load_study(None, "search")
     drive(asked)
     assert studies.counts(trials(asked))["complete"] == 2
+
+
+def test_an_emptied_database_is_a_warning(tmp_path):
+    drive(config(tmp_path, trials=1))
+    address(None, "search").file.write_bytes(b"")
+    with refuses("tune.unknown_search", "'search'"):
+        load_study(None, "search")
+    with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
+        open_study(config(tmp_path))
 
 
 def test_an_unusable_address_is_shown_without_password(tmp_path):

@@ -7,8 +7,7 @@ import random
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from optuna.trial import TrialState
@@ -63,8 +62,7 @@ def training() -> list[int]:
     return [one.starts[-1].data["pid"] for one in histories if one.starts and one.step < STEPS]
 
 
-@dataclass
-class Outcome:
+class Outcome(NamedTuple):
     """Values, score and metrics of each trial by its number."""
 
     values: dict[int, Any]

@@ -21,13 +21,8 @@ from cse_cli.tuning.owner import OWNER, Owner, ownership
 from cse_cli.tuning.results import read_search
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import load_study, open_study
-from tests.cse_cli.tuning.fake import config, drive, good, number, parameter, trials
+from tests.cse_cli.tuning.fake import BATCHES, SCHEDULES, config, drive, good, number, parameter, raising, trials
 from tests.support.records import recorded
-
-BATCHES = parameter("train.batch_size", low=8.0, high=32.0, log=False, step=8.0, whole=True, default=16)
-SCHEDULES = parameter(
-    "train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -64,13 +59,6 @@ def test_four_processes_try_the_same_values_as_one(tmp_path, sampler, parameters
         both.append([(trial.number, trial.params, trial.value) for trial in found])
     assert both[0] == both[1]
     assert len([value for _, _, value in both[0] if value is not None]) == min(budget, 12 if budget == 12 else 8)
-
-
-def test_several_processes_do_not_exceed_the_budget(tmp_path):
-    asked = config(tmp_path, trials=9)
-    did = together(asked, 4, slow)
-    assert did == list(range(9))
-    assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 9
 
 
 def begun_elsewhere(asked, lock=True):
@@ -145,21 +133,15 @@ def test_a_trial_that_was_never_signed(tmp_path, monkeypatch):
 
 def test_a_left_trial_waits_for_its_worker_process(tmp_path):
     asked = config(tmp_path, trials=2)
-
-    def score(job, observer):
-        if number(job) == 1 and job.resume is None:
-            raise KeyboardInterrupt
-        return good(job, observer)
-
     with pytest.raises(KeyboardInterrupt):
-        drive(asked, score)
+        drive(asked, raising(KeyboardInterrupt(), 1))
     left = trials(asked)[1].user_attrs["runs"]["42"]
     child = FileLock(lock_of(left))
     assert child.acquire()
     timer = threading.Timer(0.5, child.release)
     timer.start()
     began = time.monotonic()
-    _, _, executor = drive(asked, score)
+    _, _, executor = drive(asked)
     assert time.monotonic() - began > 0.4
     assert [job.resume for job in executor.jobs] == [left]
 

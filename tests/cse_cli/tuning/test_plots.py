@@ -8,7 +8,7 @@ import pytest
 
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.study import load_study, open_study
-from tests.cse_cli.tuning.fake import config, drive, parameter
+from tests.cse_cli.tuning.fake import SCHEDULES, config, drive, parameter
 
 
 def names(files):
@@ -30,10 +30,7 @@ def test_one_parameter_has_no_importance(trials, tmp_path):
 
 @pytest.mark.exhaustive
 def test_figures_are_the_same_bytes_each_time_and_need_no_plotly(tmp_path):
-    schedule = parameter(
-        "train.schedule", low=None, high=None, log=False, choices=("linear", "constant"), default="linear"
-    )
-    drive(config(tmp_path, trials=8, parameters=(parameter(), schedule)))
+    drive(config(tmp_path, trials=8, parameters=(parameter(), SCHEDULES)))
     study = load_study(None, "search")
     files = draw(study, tmp_path)
     assert names(files) == [f"{name}.{kind}" for name in ("history", "importance", "slice") for kind in ("png", "svg")]

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, text
 from cse_cli.tuning import storage
 from cse_cli.tuning.study import load_study, open_study
 from tests.cse_cli.tuning import postgres
-from tests.cse_cli.tuning.fake import config, drive, good, number, trials
+from tests.cse_cli.tuning.fake import config, drive, number, raising, trials
 from tests.support.errors import refuses
 
 pytestmark = [
@@ -28,14 +28,8 @@ def address():
 
 def test_an_interrupted_search_is_resumed(address, tmp_path):
     asked = config(tmp_path, name="four", trials=8, storage=address)
-
-    def score(job, observer):
-        if number(job) == 3 and job.resume is None:
-            raise KeyboardInterrupt
-        return good(job, observer)
-
     with pytest.raises(KeyboardInterrupt):
-        drive(asked, score, slots=4)
+        drive(asked, raising(KeyboardInterrupt(), 3), slots=4)
     _, _, executor = drive(asked, slots=4)
     assert executor.jobs[0].resume is not None
     assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 8

@@ -150,16 +150,13 @@ def test_parameters_that_cannot_be_searched(name, given, code, values, quickstar
         one(quickstart, name, **given)
 
 
-def test_ranges_without_a_parameter(quickstart):
+def test_ranges_without_a_parameter_or_for_the_same_path(quickstart):
     with refuses("tune.unnamed_range", "2 parameters", "write --range queue_length=1..5"):
         search_space(quickstart, ["queue_length,rate"], ["1..5"])
     with refuses("tune.two_ranges", "'queue_length'"):
         search_space(quickstart, (), ["length=1..5", "queue.length=2..6"])
     with refuses("tune.no_parameter", "--param", "queue_length"):
         search_space(quickstart, ())
-
-
-def test_two_parameters_never_set_the_same_path():
     with refuses("tune.same_path_twice", "'temperature'", "losses.identical.temperature"):
         search_space(load("ifcl_en"), ["temperature", "losses.identical.temperature"])
 

@@ -13,22 +13,24 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from cse_cli.core.console import Stepped
 from cse_cli.core.paths import runs
 from cse_cli.data.identity import identify
+from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results, read_run
 from cse_cli.runs.record import folder_of
 from cse_cli.tuning import study as studies
-from cse_cli.tuning import trial as trial_module
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.observer import SearchObserver
+from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
 from cse_cli.tuning.storage import search_names
 from cse_cli.tuning.study import RECORD, load_study
+from cse_cli.tuning.trial import TrialObserver
 from registry.errors import CseError, RunFailedError
-from tests.cse_cli.tuning.fake import parameter
+from tests.cse_cli.tuning.fake import Notes, parameter
 from tests.support.command import cse
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe
@@ -39,19 +41,10 @@ pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 @pytest.fixture
 def asked(tmp_path, parts):
     """Three trials of a tiny SimCSE."""
-    path = recipe(tmp_path, parts, steps=4)
-    return SearchConfig(name="search", recipe=str(path), parameters=(parameter(default=3e-5),), trials=3, device="cpu")
-
-
-class Notes(SearchObserver):
-    def __init__(self):
-        self.heard = []
-
-    def trial_ended(self, trial, best, done):
-        self.heard.append(trial)
-
-    def interrupted(self, name):
-        self.heard.append(f"left {name}")
+    return SearchConfig(
+        name="search", recipe=str(recipe(tmp_path, parts, steps=4)), parameters=(parameter(default=3e-5),), trials=3,
+        request=RunRequest(device="cpu"),
+    )  # fmt: skip
 
 
 @dataclass
@@ -62,10 +55,10 @@ class Outcome:
     run_id: str
 
 
-def search(asked, observer=None, **changes):
+def search(asked, screen=None, **changes):
     """Run a search and return its outcome."""
     config = asked.model_copy(update=changes)
-    ran, ending = run_search(config, observer or SearchObserver())
+    ran, ending = run_search(config, screen or TuneScreen(quiet=True))
     study = load_study(config.storage, config.name)
     return Outcome(ran, ending, studies.counts(study.get_trials()), study.user_attrs[RECORD])
 
@@ -73,6 +66,18 @@ def search(asked, observer=None, **changes):
 def below(run_id):
     """Return the runs below one, oldest first."""
     return [run for run in reversed(all_runs()) if run.about.parent == run_id]
+
+
+def raise_in_runs(monkeypatch, error, where):
+    """Raise an error after a step of a run for which `where(observer, step)` is true."""
+    real = TrialObserver.observe
+
+    def observe(self, event):
+        real(self, event)
+        if isinstance(event, Stepped) and where(self, event.step):
+            raise error
+
+    monkeypatch.setattr(TrialObserver, "observe", observe)
 
 
 def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
@@ -137,14 +142,7 @@ def test_a_pruned_trial_keeps_its_curve_and_no_checkpoint(asked, monkeypatch, ca
     ],
 )
 def test_a_failed_trial_keeps_its_reason(asked, monkeypatch, error, reason):
-    real = trial_module.TrialObserver.stepped
-
-    def stepped(self, step, loss, rate):
-        if self._trial.number == 1:
-            raise error
-        real(self, step, loss, rate)
-
-    monkeypatch.setattr(trial_module.TrialObserver, "stepped", stepped)
+    raise_in_runs(monkeypatch, error, lambda observer, step: observer._trial.number == 1)
     outcome = search(asked)
     assert outcome.counts == {"complete": 2, "pruned": 0, "failed": 1}
     failed = below(outcome.run_id)[1]
@@ -164,19 +162,12 @@ def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
 
 @pytest.mark.exhaustive
 def test_a_stopped_search_resumes_its_run(asked, monkeypatch):
-    real = trial_module.TrialObserver.stepped
-
-    def stepped(self, step, loss, rate):
-        real(self, step, loss, rate)
-        if self._trial.number == 1 and step == 4:
-            raise KeyboardInterrupt
-
     notes = Notes()
     with monkeypatch.context() as patch:
-        patch.setattr(trial_module.TrialObserver, "stepped", stepped)
+        raise_in_runs(patch, KeyboardInterrupt(), lambda observer, step: observer._trial.number == 1 and step == 4)
         with pytest.raises(KeyboardInterrupt):
             search(asked, notes)
-    assert notes.heard[-1] == "left search"
+    assert notes.heard[-1] == "cse tune --resume search"
     parent = load_study(None, "search").user_attrs[RECORD]
     assert [run.state for run in below(parent)] == ["FINISHED", "STOPPED"]
     assert read_run(parent).state == "STOPPED"
@@ -208,7 +199,7 @@ def test_the_score_is_the_mean_of_the_seeds_runs(asked):
 
 def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
     scores = iter([5.0, 6.0, 7.0, 8.0, 1.0, 2.0, 3.0])
-    monkeypatch.setattr(trial_module, "_selected_score", lambda _: next(scores))
+    monkeypatch.setattr("cse_cli.tuning.trial._selected_score", lambda _: next(scores))
     outcome = search(asked, None, seeds=(0, 1, 2, 3), trials=2)
     assert outcome.counts == {"complete": 1, "pruned": 1, "failed": 0}
     pruned = below(outcome.run_id)[1]
@@ -217,15 +208,8 @@ def test_a_trial_whose_first_seeds_lose_is_pruned(asked, monkeypatch):
 
 @pytest.mark.exhaustive
 def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
-    real = trial_module.TrialObserver.stepped
-
-    def stepped(self, step, loss, rate):
-        real(self, step, loss, rate)
-        if self._seed == 1 and step == 4:
-            raise KeyboardInterrupt
-
     with monkeypatch.context() as patch:
-        patch.setattr(trial_module.TrialObserver, "stepped", stepped)
+        raise_in_runs(patch, KeyboardInterrupt(), lambda observer, step: observer._seed == 1 and step == 4)
         with pytest.raises(KeyboardInterrupt):
             search(asked, None, seeds=(0, 1), trials=1)
     (summary,) = below(load_study(None, "search").user_attrs[RECORD])
@@ -240,9 +224,9 @@ def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
 @pytest.mark.process
 def test_two_workers_share_the_trials(asked):
     notes = Notes()
-    outcome = search(asked, notes, workers=2, trials=4)
+    outcome = search(asked, notes, request=RunRequest(device="cpu", workers=2), trials=4)
     assert (outcome.ran, outcome.counts["complete"]) == (4, 4)
-    assert sorted(t.number for t in notes.heard) == [0, 1, 2, 3]
+    assert sorted(heard[1] for heard in notes.heard if heard[0] == "ended") == [0, 1, 2, 3]
     processes = {read_history(folder_of(run.run_id)).starts[-1].data["pid"] for run in below(outcome.run_id)}
     assert 1 <= len(processes) <= 2
     assert os.getpid() not in processes
