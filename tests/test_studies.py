@@ -9,7 +9,8 @@ import pytest
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
-from cse_cli.recipe.study import Study, load_study, studies_of
+from cse_cli.recipe.study import load_study, studies_of
+from cse_cli.recipe.study_schema import Study
 from registry import papers
 
 MINI = "studies/mini/"

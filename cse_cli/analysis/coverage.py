@@ -13,7 +13,8 @@ from cse_cli.listing.inventory import Machine
 from cse_cli.recipe.catalog import CellFacts, cell_facts
 from cse_cli.recipe.cells import Cell
 from cse_cli.recipe.requirements import Requirement
-from cse_cli.recipe.study import Study, load_study
+from cse_cli.recipe.study import load_study
+from cse_cli.recipe.study_schema import Study
 from registry import papers
 from registry.errors import CseError
 from registry.papers import Answer, FieldRow, Table

@@ -15,7 +15,8 @@ from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.cells import headings, paper_table, values
 from cse_cli.recipe.files import name_of
-from cse_cli.recipe.study import Study, load_study, origins_of
+from cse_cli.recipe.study import load_study, origins_of
+from cse_cli.recipe.study_schema import Study
 from registry import papers
 from registry.errors import CseError
 

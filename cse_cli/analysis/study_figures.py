@@ -37,7 +37,7 @@ from cse_cli.recipe.cells import Cell, paper_table
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.study import FigureSpec
+from cse_cli.recipe.study_schema import FigureSpec
 from registry import papers
 from registry.papers import AVERAGE
 

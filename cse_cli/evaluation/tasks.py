@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.recipe.errors import Problems
 from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.parse import check_parameters
+from cse_cli.recipe.problems import Problems
 from registry import EVALUATORS
 from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cse_cli.jobs.executor import STALL_SECONDS
 from cse_cli.recipe.load import Override, load
-from cse_cli.recipe.study import MOST_SEEDS
+from cse_cli.recipe.study_schema import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE
 from cse_cli.training.build import Job

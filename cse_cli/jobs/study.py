@@ -26,7 +26,8 @@ from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE
-from cse_cli.recipe.study import Study, load_study
+from cse_cli.recipe.study import load_study
+from cse_cli.recipe.study_schema import Study
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job

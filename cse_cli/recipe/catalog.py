@@ -18,7 +18,7 @@ from cse_cli.recipe.load import load, read_chain
 from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Paper
 from cse_cli.recipe.sources import Source
-from cse_cli.recipe.study import Study
+from cse_cli.recipe.study_schema import Study
 from registry.errors import CseError
 
 

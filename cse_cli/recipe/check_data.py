@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cse_cli.recipe.errors import Problems, nearest
+from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import PlacedPart, Recipe
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from cse_cli.recipe.errors import Problems, nearest
+from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.load import STUDY
 from cse_cli.recipe.paths import setting, values
+from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.study_schema import Column, Study, StudyTable
 from registry import EVALUATORS, papers
 from registry.papers import AVERAGE
 from registry.validation import shown_value
-
-if TYPE_CHECKING:
-    from cse_cli.recipe.study import Column, Study, StudyTable
 
 _AXES = ("row", "step")
 """X axes of a figure that are not settings: the rows by name, and the training steps."""

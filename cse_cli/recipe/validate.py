@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cse_cli.recipe.check_data import check_data
-from cse_cli.recipe.errors import Problems, nearest
+from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.parse import parse_recipe
 from cse_cli.recipe.paths import check_tune_paths
+from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import Recipe, Train
 from cse_cli.recipe.sources import Origins
 from registry import LOSSES, papers

@@ -1,0 +1,99 @@
+"""Collection of the problems of a recipe or study, with the place of each one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from cse_cli.recipe.errors import Problem, RecipeError, nearest
+from cse_cli.recipe.keys import Keys, dotted
+from cse_cli.recipe.sources import Origins
+from registry.validation import should_be
+
+
+@dataclass
+class Problems:
+    """Collection of the problems of a recipe or study while it is checked."""
+
+    origins: Origins | None = None
+    _found: dict[Problem, None] = field(default_factory=dict)
+
+    def add(self, code: str, keys: Keys, message: str, *, at_key: bool = False) -> None:
+        """Add the problem of a value, or of its key if `at_key`. A missing value has the path of its table."""
+        where = "" if self.origins is None else self.origins.where(keys, at_key=at_key)
+        self._found[Problem(where, dotted(keys), message, code)] = None
+
+    def known(
+        self, what: str, name: str, names: Iterable[str], keys: Keys, *, owner: str = "", at_key: bool = False
+    ) -> bool:
+        """Add a problem if a name does not exist, and return whether it exists."""
+        names = list(names)
+        if name not in names:
+            message = f"{owner} has no {what} '{name}'" if owner else f"unknown {what} '{name}'"
+            self.add(f"recipe.unknown_{what}", keys, f"{message}.{nearest(name, names)}", at_key=at_key)
+        return name in names
+
+    @property
+    def found(self) -> list[Problem]:
+        """All problems in the order of the files."""
+        return sorted(self._found, key=_file_order)
+
+    def raise_if_any(self, what: str = "recipe") -> None:
+        """Raise an error with all problems.
+
+        Raises:
+            RecipeError: If there is a problem.
+        """
+        if self._found:
+            raise RecipeError(self.found, what)
+
+
+def _file_order(problem: Problem) -> tuple[str, int, int]:
+    match = re.fullmatch(r"(.*):(\d+):(\d+)", problem.where, re.DOTALL)
+    return (match[1], int(match[2]), int(match[3])) if match else (problem.where, 0, 0)
+
+
+def report(
+    error: ValidationError,
+    table: Mapping[str, Any],
+    keys: Keys,
+    known: Sequence[str],
+    names: tuple[str, str],
+    problems: Problems,
+) -> set[str]:
+    """Add every error of a validated table to `problems`, and return the wrong keys of the table.
+
+    `names` are those of a key and of the table in messages, such as ("parameter", "loss 'info_nce'").
+    """
+    grouped: dict[Keys, list[ErrorDetails]] = {}
+    for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # follows from a wrong item, which has its own problem
+        grouped.setdefault(_within(table, detail), []).append(detail)
+    for path, details in grouped.items():
+        place, kind = (*keys, *path), details[0]["type"]
+        if kind == "missing":
+            problems.add("recipe.missing_key", place[:-1], f"{names[1]} needs '{path[-1]}'", at_key=True)
+        elif kind == "extra_forbidden" and len(path) == 1:
+            message = f"unknown {names[0]} '{path[0]}' of {names[1]}.{nearest(str(path[0]), known)}"
+            problems.add("recipe.unknown_key", place, message, at_key=True)
+        else:
+            problems.add(kind if kind.startswith("recipe.") else "recipe.invalid_value", place, should_be(details))
+    return {str(path[0]) for path in grouped if path}
+
+
+def _within(table: Any, detail: ErrorDetails) -> Keys:
+    """Return the part of an error's location that exists in the data. Pydantic adds names of union members to it."""
+    path: Keys = ()
+    at = table
+    for key in detail["loc"]:
+        inside = key in at if isinstance(at, Mapping) else isinstance(at, list | tuple) and key in range(len(at))
+        if not inside:
+            return (*path, key) if detail["type"] == "missing" else path
+        path, at = (*path, key), at[key]
+    return path
