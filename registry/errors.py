@@ -72,7 +72,7 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
 
 @contextmanager
-def errors_as_one(what: str, action: str, kind: type[CseError] = MissingError, *, code: str = "") -> Iterator[None]:
+def errors_as_one(what: str, action: str, kind: type[CseError] = MissingError, *, code: str) -> Iterator[None]:
     """Raise one kind of error for everything that transformers, tokenizers or torch raise for damaged files.
 
     Args:

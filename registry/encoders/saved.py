@@ -82,7 +82,8 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
             code="encoders.unknown_pooling",
         )
     folder = locate(model)
-    with errors_as_one(f"the model in {folder} cannot be opened", "use a complete directory, or download it again"):
+    action = "use a complete directory, or download it again"
+    with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):
         return _open(model, folder, pooling, template)
 
 
