@@ -75,7 +75,7 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
 
 
 def _files(paths: list[str]) -> list[str]:
-    wanted = paths or ["cse_cli", "registry", "recipes", "docs", "benchmarks", ".ci", "pyproject.toml", "mkdocs.yml", "*.md"]
+    wanted = paths or ["cse_cli", "registry", "recipes", "docs", "benchmarks", ".ci", "*.toml", "mkdocs.yml", "*.md"]
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *wanted]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     return [

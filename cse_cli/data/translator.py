@@ -140,8 +140,9 @@ class Translator:
 
         quiet_transformers()
         dtype = torch.bfloat16 if self.compute.precision == "bf16" else torch.float32
-        path, action = locate(self.settings.model), "use the name or directory of a translation model"
-        with errors_as_one(f"model {self.settings.model!r} cannot be loaded", action, CseError, code="data.unreadable_model"):
+        path, what = locate(self.settings.model), f"model {self.settings.model!r} cannot be loaded"
+        action = "use the name or directory of a translation model"
+        with errors_as_one(what, action, CseError, code="data.unreadable_model"):
             check_files(path)
             model = AutoModelForSeq2SeqLM.from_pretrained(path, dtype=dtype, trust_remote_code=False)
         return model.to(self.compute.device).eval()
