@@ -92,7 +92,10 @@ def tops(names: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-VIEWS = r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|tuning\.live|data\.\w+)"
+VIEWS = (
+    r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|data\.\w+|tuning\.live|jobs\.(screen|study)"
+    r"|runs\.(command|details|listing|live))"
+)
 
 
 @pytest.mark.exhaustive

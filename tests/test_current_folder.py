@@ -99,6 +99,6 @@ def test_a_tokenizing_process_that_is_killed_is_one_message(folder: Path) -> Non
         children[0].kill()
         code, err = ended(process)
     assert (code, ran(folder)) == (1, []), err
-    assert "error: a process that tokenized was killed; memory may be short" in err
+    assert "error: a worker process was killed" in err
     assert "Traceback" not in err
     assert gone(children)

@@ -107,7 +107,7 @@ def test_a_result_that_was_recorded_and_not_sent_counts(file, few_pairs, undrawn
     future = pool.submit(job(file), Watch())
     submission = pool._queue.pop()
     submission.run_id = result.run_id
-    pool.retry(submission, "was ended by SIGKILL")
+    pool.retry(submission, "was killed by SIGKILL")
     assert future.result(0) == result
     assert not pool._queue
 

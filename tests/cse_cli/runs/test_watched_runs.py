@@ -16,6 +16,7 @@ import pytest
 
 from cse_cli.runs.index import read_run
 from cse_cli.runs.live import LiveRun, LiveRuns
+from cse_cli.runs.record import LOG, folder_of
 from tests.support.forked import Forked
 from tests.support.programs import CSE, ended, gone, ranks, running, until
 from tests.support.records import recorded
@@ -67,7 +68,7 @@ def test_a_run_is_watched_followed_and_stopped(file: Path, tmp_path: Path) -> No
     assert LiveRuns().read() == []
 
     with running(*CSE, "run", "--resume", short, "--device", "cpu", folder=tmp_path) as again:
-        until(lambda: the_run(past=run.step) is not None, again)
+        until(lambda: "resuming after step" in (folder_of(run.run_id) / LOG).read_text(), again)
         again.kill()
         again.wait(30)
         lost = the_run()

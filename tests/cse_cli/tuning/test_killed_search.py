@@ -141,7 +141,7 @@ def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     before = {trial.number: trial.value for trial in studies.settled(found())}
     code, _, said = ended(Forked(["cse_cli", *whole], tmp_path), 900)
     assert code == 0, said
-    assert driver.stderr.read().count("its process was ended by SIGKILL") in (1, 2)  # killed before it saw the second
+    assert driver.stderr.read().count("its process was killed by SIGKILL") in (1, 2)  # killed before it saw the second
     assert not [worker for worker in workers if worker.is_running()]
     assert before.items() <= outcome().scores.items()
     resumed = [line for line in said.splitlines() if "resuming interrupted trial" in line]

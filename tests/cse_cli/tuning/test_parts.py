@@ -146,7 +146,7 @@ def test_a_search_over_parts(tmp_path, capsys):
         ("dot_classification", True)
     }
     assert 1 <= len(invalid) == len({trial.values["queue"] for trial in invalid}) <= 2
-    assert all("no loss reads the queue" in trial.reason for trial in invalid)
+    assert all("no loss uses the queue" in trial.reason for trial in invalid)
     assert not any(name == "dot_classification" and queue for name, queue in seen)
     for trial in found:
         if trial.state == "complete":
