@@ -159,12 +159,12 @@ def test_a_search_over_parts(tmp_path, capsys):
     assert stored_config(study).parameters == parameters
     with TuneScreen() as screen:
         screen.trial_invalid(invalid[0])
-    assert "invalid: queue: no loss reads the queue" in " ".join(capsys.readouterr().err.split())
+    assert "invalid: queue: no loss uses the queue" in " ".join(capsys.readouterr().err.split())
     print_search(read_search(study))
     numbers = ", ".join(str(trial.number) for trial in invalid)
     shown = " ".join(capsys.readouterr().out.split())
     assert f"24 complete, {len(invalid)} invalid" in shown
-    assert re.search(rf"invalid: trials? {numbers}: queue: no loss reads the queue", shown)
+    assert re.search(rf"invalid: trials? {numbers}: queue: no loss uses the queue", shown)
     assert drive(asked.model_copy(update={"trials": 26}), score)[1].ran == 2
 
 
