@@ -174,10 +174,10 @@ def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> 
 
 
 def _check_length(name: str, encoder: Encoder, recipe: Recipe) -> None:
-    limit, wanted = encoder.max_length, recipe.data.max_length
-    if limit is not None and wanted > limit and recipe.train.steps != 0:
+    limit, length = encoder.max_length, recipe.data.max_length
+    if limit is not None and length > limit and recipe.train.steps != 0:
         raise CseError(
-            f"data.max_length = {wanted}, but encoder '{name}' supports at most {limit} tokens",
+            f"data.max_length = {length}, but encoder '{name}' supports at most {limit} tokens",
             f"use --set data.max_length={limit}, or another model",
             code="training.too_long_for_encoder",
         )
