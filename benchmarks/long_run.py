@@ -28,7 +28,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Measure the memory of a long run and the disk space of a finished run."
     )
-    parser.add_argument("recipes", nargs="*", default=["open/simcse_en", "open/ifcl_en"])
+    parser.add_argument("recipes", nargs="*", default=["mini/simcse_en", "mini/ifcl_en"])
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--evaluate-every", type=int, default=100)
     parser.add_argument(

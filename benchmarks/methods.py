@@ -1,9 +1,9 @@
 """Run every method on the project's small encoder with the same budget.
 
-    CSE_DATA=../shared/data CSE_MODELS=../shared/models python benchmarks/methods.py [--steps 60] [--only simcse ...]
+    python benchmarks/methods.py [--steps 60] [--only simcse ...]
 
-Runs each recipe in `recipes/mini/` that trains, with several seeds, on one text, and evaluates only on STS-B dev. After
-each seed, prints a Markdown table with score, gain, speed and collapse alarms. IFCL's recipes keep their own text,
+Runs each recipe in `recipes/mini/` that trains, with several seeds, on one text, and evaluates only on dev pairs.
+After each seed, prints a Markdown table with score, gain, speed and collapse alarms. IFCL's recipes keep their text,
 because they need a second language for each sentence. DeCLUTR's recipe also does, because it needs longer texts.
 """
 
@@ -26,14 +26,14 @@ from cse_cli.runs.events import read_history
 from cse_cli.runs.record import folder_of
 from registry import AUGMENTERS
 
-TEXT = "wiki_en"
+TEXT = "tatoeba_en_de"
 
 
 def recipes(only: list[str]) -> list[str]:
-    """Return the English recipes under mini/ that train, without the crossings of methods."""
+    """Return the recipes under mini/ that train, without the crossings of methods."""
     found = [name for name in all_recipes() if name.startswith("mini/") and any(part in name for part in only or [""])]
     found = [name for name in found if not name.startswith("mini/cross/")]
-    return [name for name in found if (r := load(name).recipe).train.steps != 0 and r.language == "en"]
+    return [name for name in found if load(name).recipe.train.steps != 0]
 
 
 def options(recipe: Recipe, steps: int, text: str) -> list[str]:

@@ -12,28 +12,51 @@ from typing import TYPE_CHECKING, Any
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
 from cse_cli.analysis.score_table import ScoreTable
+from cse_cli.arguments import with_arguments
 from cse_cli.core.console import Screen
 from cse_cli.core.results import Result
 from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
-from cse_cli.evaluation.model import Model, load_model
+from cse_cli.evaluation.model import Model
+from cse_cli.evaluation.model import load_model as open_model
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.jobs.launch import run_all
 from cse_cli.jobs.placement import choose_placement
 from cse_cli.jobs.request import RunRequest
-from cse_cli.publishing.push import push_model as push
+from cse_cli.publishing.push import push_model
 from cse_cli.recipe import load as recipes
 from cse_cli.recipe.keys import leaves
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.overrides import Override
+from cse_cli.recipe.study_schema import MOST_SEEDS
+from registry import plugins
 from registry.errors import CseError
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "push", "run", "to_frame"]
+__all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "plugin", "push", "run", "to_frame"]
+
+load_model = with_arguments(open_model)
+push = with_arguments(push_model)
 
 
+def plugin(file: str | Path) -> None:
+    """Register the components of a Python file, as `--plugin` does, also for the processes of parallel runs.
+
+    If you changed the file, call this again. A module that you import needs no call if all runs are in this process.
+
+    Args:
+        file: Path of the file. It is executed.
+
+    Raises:
+        CseError: If it does not exist, cannot be imported, or registers no component.
+    """
+    plugins.add(file)
+    plugins.load(Path(file).expanduser().absolute())
+
+
+@with_arguments
 def load_recipe(
     recipe: str | Path, settings: Mapping[str, Any] | None = None, remove: Sequence[str] = ()
 ) -> LoadedRecipe:
@@ -53,6 +76,7 @@ def load_recipe(
     return recipes.load(str(recipe), _overrides(settings), remove)
 
 
+@with_arguments
 def run(
     *names: str | Path,
     seeds: int | Sequence[int] | None = None,
@@ -79,25 +103,30 @@ def run(
         CseError: If a recipe is invalid or lacks data, before the first run starts. If a run fails, after the other
             runs have ended.
     """
+    several = _seeds(seeds)
+    if workers is not None and workers < 1:
+        raise CseError(f"workers = {workers} is less than 1", "use workers=1, or omit it", code="api.invalid_workers")
     request = RunRequest(
         recipes=[str(name) for name in names],
         overrides=_overrides(settings),
         unset=remove,
-        seed=seeds[0] if isinstance(seeds, Sequence) and len(seeds) == 1 else None,
-        seeds=_seeds(seeds),
+        seed=several[0] if len(several) == 1 else None,
+        seeds=",".join(map(str, several)) if len(several) > 1 else None,
         device=device,
         workers=workers,
         quiet=not progress,
         again=again,
+        yes=True,
     )
     jobs = request.jobs()
-    ends = run_all(jobs, choose_placement(jobs, request), quiet=request.quiet)
+    ends = run_all(jobs, choose_placement(jobs, request), request)
     for end in ends:
         if isinstance(end, CseError):
             raise end
     return [end for end in ends if isinstance(end, Result)]
 
 
+@with_arguments
 def evaluate(
     *models: str | Path,
     tasks: str = "sts",
@@ -124,14 +153,15 @@ def evaluate(
     Raises:
         CseError: If a model, a task or data is missing, before anything is scored.
     """
+    settings_of_all = scoring.Settings(pooling, max_length, None, device, template)
     assignments = [str(one) for one in _overrides(settings)]
     wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:
         scoring.fetch_needed(named, wanted, screen.downloading)
-        settings_of_all = scoring.Settings(pooling, max_length, None, device, template)
         return scoring.score_models(named, wanted, settings_of_all, screen.scoring)
 
 
+@with_arguments
 def leaderboard(
     paper: str | None = None,
     table: str | None = None,
@@ -163,7 +193,8 @@ def leaderboard(
 def to_frame(found: Sequence[Result] | Sequence[Scored] | Sequence[ScoreTable] | ScoreTable) -> DataFrame:
     """Return results of `run`, `evaluate` or `leaderboard` as a table.
 
-    Each row is a run, a model, or a row of a leaderboard. Scores of runs and models are in columns "evaluator.metric",
+    Each row is a run, a model, or a row of a leaderboard, where recipes with the same title differ in the columns
+    "recipe" and "settings". Scores of runs and models are in columns "evaluator.metric",
     and those before training in "untrained.evaluator.metric". Scores of a leaderboard are means, with columns
     "COLUMN std", "COLUMN p" and "COLUMN marks" if a cell has them.
     """
@@ -188,7 +219,10 @@ def _flat(scores: Mapping[str, Mapping[str, float]], prefix: str = "") -> dict[s
 
 def _lines(table: ScoreTable) -> Iterator[dict[str, Any]]:
     for row in table.rows:
-        line: dict[str, Any] = {"table": table.heading, "source": row.source, "name": row.name, "seeds": len(row.seeds)}
+        line: dict[str, Any] = {
+            "table": table.heading, "source": row.source, "name": row.name, "recipe": row.recipe,
+            "settings": ", ".join(row.settings) or None, "seeds": len(row.seeds),
+        }  # fmt: skip
         for column in table.columns:
             score = row.scores.get(column)
             line[column] = None if score is None else score.mean
@@ -198,11 +232,25 @@ def _lines(table: ScoreTable) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _seeds(seeds: int | Sequence[int] | None) -> str | None:
-    """Return a number of seeds, or several seeds, as in `--seeds`."""
-    if seeds is None or (isinstance(seeds, Sequence) and len(seeds) == 1):
-        return None
-    return str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds))
+def _seeds(seeds: int | Sequence[int] | None) -> list[int]:
+    """Return the seeds of an argument, or an empty list for the seed of each recipe.
+
+    Raises:
+        CseError: If it is not a number of seeds, or a sequence of different seeds.
+    """
+    if seeds is None:
+        return []
+    if isinstance(seeds, int) and not isinstance(seeds, bool) and 0 < seeds <= MOST_SEEDS:
+        return list(range(seeds))
+    if isinstance(seeds, Sequence) and not isinstance(seeds, str):
+        found = [seed for seed in seeds if isinstance(seed, int) and 0 <= seed < 2**32]
+        if found and len(set(found)) == len(seeds):
+            return found
+    raise CseError(
+        f"seeds = {seeds!r} is not a number from 1 to {MOST_SEEDS:,}, or a sequence of different seeds",
+        "use seeds=3 for seeds 0, 1 and 2, or seeds=[1, 5, 7]",
+        code="api.invalid_seeds",
+    )
 
 
 def _overrides(settings: Mapping[str, Any] | None) -> list[Override]:

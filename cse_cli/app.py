@@ -16,11 +16,13 @@ from cse_cli.analysis import command as analysis
 from cse_cli.core.terminal import make_usable
 from cse_cli.data import command as data
 from cse_cli.evaluation import command as evaluation
+from cse_cli.inspection import command as inspection
 from cse_cli.jobs import command as jobs
 from cse_cli.listing import command as listing
 from cse_cli.mirrors import command as mirrors
 from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
+from cse_cli.reproduce import command as reproduce
 from cse_cli.runs import command as runs
 from cse_cli.tuning import command as tuning
 
@@ -39,8 +41,10 @@ app.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
 app.command("evaluate", epilog=evaluation.EPILOG)(evaluation.evaluate)
 app.command("leaderboard", epilog=analysis.LEADERBOARD_EPILOG)(analysis.leaderboard)
 app.command("list", epilog=listing.EPILOG)(listing.list_)
+app.command("plan", epilog=jobs.PLAN_EPILOG)(jobs.plan)
 app.command("push", epilog=publishing.EPILOG)(publishing.push)
 app.command("report", epilog=analysis.REPORT_EPILOG)(analysis.report)
+app.command("reproduce", epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command("run", epilog=jobs.EPILOG)(jobs.run)
 app.command("schema", epilog=recipe.SCHEMA_EPILOG)(recipe.schema)
 app.command("show", epilog=recipe.SHOW_EPILOG)(recipe.show)
@@ -48,6 +52,7 @@ app.command("tune", epilog=tuning.EPILOG)(tuning.tune)
 app.command("ui", epilog=mirrors.UI_EPILOG)(mirrors.ui)
 runs.app.command("sync", epilog=mirrors.SYNC_EPILOG)(mirrors.sync)
 runs.app.command("pull", epilog=mirrors.PULL_EPILOG)(mirrors.pull)
+data.app.command("inspect", epilog=inspection.EPILOG)(inspection.inspect)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 
@@ -104,12 +109,20 @@ def _end(error: Exception) -> Never:
         _exit("stopped without changes", 1)
     if hasattr(error, "format_message"):  # an unknown option or an invalid value
         _exit(_usage(error), 2)
-    if isinstance(error, RuntimeError | MemoryError):
-        from cse_cli.core.devices import missing_memory
-
-        if (reason := missing_memory(error)) is not None:
-            _exit(f"{reason}\n  → lower the batch size or the maximum length of sentences", 1)
+    if "torch" in sys.modules:  # otherwise no component is loaded
+        _end_of_computation(error)
     raise error
+
+
+def _end_of_computation(error: Exception) -> None:
+    """Exit after a lack of memory, or after an exception in a component that is not part of the package."""
+    from cse_cli.core.devices import missing_memory
+    from cse_cli.core.part_errors import explain
+
+    if isinstance(error, RuntimeError | MemoryError) and (reason := missing_memory(error)) is not None:
+        _exit(f"{reason}\n  → lower the batch size or the maximum length of sentences", 1)
+    if (explained := explain(error)) is not None:
+        _exit(str(explained), explained.exit_code)
 
 
 def _exit(text: str, code: int) -> Never:

@@ -14,6 +14,8 @@ from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 MEASURED = Path(__file__).parent / "results" / "mini.md"
 """Page with the results of this project in its first table."""
 AVERAGE = "Avg"
+MAIN = "test"
+"""Column of that table with the score of the test pairs."""
 USUAL = "STS12"
 """Column of the tables with the seven English STS sets, which have only the encoder in their name."""
 REPRODUCTION = "reproduction by others"
@@ -113,27 +115,28 @@ def _counts(rows: Sequence[ScoreRow]) -> str:
 def _measured() -> tuple[str, str]:
     """Return the results of this project from their page."""
     header, *rows = _rows(MEASURED.read_text(encoding="utf-8"))
-    average = header.index(AVERAGE)
+    main = header.index(MAIN)
     spreads = {rows[place - 1][0]: row for place, row in enumerate(rows) if row[0] == "±"}
     shown = [
-        [f"`{row[0]}`" if "/" in row[0] else row[0], _with_spread(row, average, spreads), *_others(row, average)]
+        [f"`{row[0]}`" if "/" in row[0] else row[0], _with_spread(row, main, spreads), *_others(row, main)]
         for row in rows
         if row[0] != "±" and not row[0].startswith("to ")
     ]
     return _part(
         "mini_en (en), results of this project",
-        "The small encoder of the package, five seeds each: [method and conclusions](mini.md).",
-        table(["recipe", AVERAGE, *_others(header, average)], shown),
+        "The small encoder of the package on the pairs of `stsb_open`, five seeds each: "
+        "[method and conclusions](mini.md).",
+        table(["recipe", MAIN, *_others(header, main)], shown),
     )
 
 
-def _others(row: list[str], average: int) -> list[str]:
-    return [text for place, text in enumerate(row) if place not in (0, average)]
+def _others(row: list[str], main: int) -> list[str]:
+    return [text for place, text in enumerate(row) if place not in (0, main)]
 
 
-def _with_spread(row: list[str], average: int, spreads: dict[str, list[str]]) -> str:
+def _with_spread(row: list[str], main: int, spreads: dict[str, list[str]]) -> str:
     spread = spreads.get(row[0])
-    return f"{row[average]}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{spread[average]}" if spread else row[average]
+    return f"{row[main]}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{spread[main]}" if spread else row[main]
 
 
 def _rows(page: str) -> Iterator[list[str]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from registry import plugins
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
 from registry.validation import describe
 
@@ -122,6 +123,11 @@ class Registry(Generic[T]):
     _entries: dict[str, Entry[T]] = field(default_factory=dict)
     _disputed: dict[str, RegistrationError] = field(default_factory=dict)
     _scanned: bool = False
+
+    @property
+    def registered(self) -> Mapping[str, Entry[T]]:
+        """Name → entry of the components that are registered so far, without a search for others."""
+        return self._entries
 
     @property
     def singular(self) -> str:
@@ -232,9 +238,17 @@ class Registry(Generic[T]):
         return [entry.name for entry in self]
 
     def scan(self) -> None:
-        """Import all modules of `registry.<kind>` and the plug-ins of entry-point group `cse.<kind>`, once."""
-        if self._scanned:
-            return
+        """Import all modules of `registry.<kind>` and all plug-ins, once.
+
+        Raises:
+            CseError: If a plug-in file cannot be loaded.
+        """
+        if not self._scanned:
+            self._import_all()
+        plugins.load_new()
+
+    def _import_all(self) -> None:
+        """Import all modules of `registry.<kind>` and the plug-ins of entry-point group `cse.<kind>`."""
         package = importlib.import_module(f"registry.{self.kind}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"registry.{self.kind}.{module.name}")

@@ -43,6 +43,12 @@ class RunFailedError(CseError):
     exit_code = 1
 
 
+class PartError(RunFailedError):
+    """An exception in a component that is not part of the package, or a result that violates its contract."""
+
+    exit_code = 2
+
+
 class StopRequested(RunFailedError):  # noqa: N818 - a request, not an error
     """A stop request by `cse runs stop`. The run can be resumed."""
 

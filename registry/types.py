@@ -7,14 +7,16 @@ Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
+from registry.buffers import take_shape_from_checkpoint
 from registry.declarations import (
     AllDevices,
     Batch,
@@ -36,9 +38,10 @@ from registry.errors import CseError
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
 __all__ = [
-    "AllDevices", "Augmenter", "Batch", "Component", "DatasetName", "Encode", "Encoder", "Evaluator", "FileName",
-    "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource",
-    "Sentences", "Step", "Tune", "ViewName", "dropout_rate", "take_shape_from_checkpoint",
+    "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
+    "Evaluator", "FileName", "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue",
+    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName", "dropout_rate",
+    "take_shape_from_checkpoint",
 ]  # fmt: skip
 
 # --- kinds of components ----------------------------------------------------------------------------------------------
@@ -404,6 +407,9 @@ class Evaluator(Component):
         """
         return None
 
+    limit: int | None = None
+    """Maximum number of pairs or rows to read, which `evaluate.limit` sets. None reads all."""
+
     def shown_metrics(self) -> tuple[str, ...]:
         """Return the metrics for a table with only this evaluator."""
         return self.metrics
@@ -424,12 +430,20 @@ class Evaluator(Component):
         """Return "dataset/split" → digest of the data."""
         return {}
 
+    def word_overlap(self) -> dict[str, float]:
+        """Return metric → value with the word overlap of pairs instead of an encoder. Empty if this is not defined."""
+        return {}
+
 
 class Generator(Component):
-    """Base class of generators, which create a data set deterministically.
+    """Base class of generators, which make training text: the rows of a data set, or a column of one."""
+
+
+class RowGenerator(Generator):
+    """Base class of generators of the rows of a data set. The same parameters give the same rows.
 
     Example:
-        >>> class Counting(Generator):
+        >>> class Counting(RowGenerator):
         ...     '''Sentences with a number.'''
         ...
         ...     def rows(self, split):
@@ -443,18 +457,42 @@ class Generator(Component):
         raise NotImplementedError
 
 
-def take_shape_from_checkpoint(module: nn.Module, buffer: str, *, only_if_empty: bool) -> None:
-    """Resize a buffer to its shape in a checkpoint before the checkpoint is loaded.
+class ColumnGenerator(Generator):
+    """Base class of generators of a column from another one. Equal cells get equal results, in any order.
 
-    Args:
-        module: Module with the buffer.
-        buffer: Name of the buffer.
-        only_if_empty: Whether to resize only an empty buffer. For others, torch rejects a different shape.
+    Example:
+        >>> class Backwards(ColumnGenerator):
+        ...     '''The words of each sentence in reverse order.'''
+        ...
+        ...     def make(self, cells, count=None):
+        ...         return [" ".join(reversed(cell.split())) for cell in cells]
+        >>> Backwards().make(["a red house"])
+        ['house red a']
     """
 
-    def resize(owner: Any, state: Mapping[str, Tensor], prefix: str, *_: Any) -> None:
-        present, stored = getattr(owner, buffer), state.get(prefix + buffer)
-        if stored is not None and not (only_if_empty and present.numel()):
-            setattr(owner, buffer, present.new_zeros(stored.shape))
+    column: str = "text"
+    """Column that is read."""
+    warning: str = ""
+    """Warning for the user about the parameters, or ""."""
 
-    module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]
+    @property
+    def action(self) -> str:
+        """Description for the progress line, such as "translating text to de"."""
+        return f"reading {self.column}"
+
+    def identity(self) -> str | None:
+        """Return everything that decides a cell apart from the code, or None if that is only the parameters."""
+        return None
+
+    def use(self, device: torch.device, dtype: torch.dtype, batch_tokens: int | None = None) -> None:
+        """Move to a device.
+
+        Args:
+            device: Device.
+            dtype: Data type of weights and activations.
+            batch_tokens: Maximum number of tokens in a batch. None chooses a size for the device.
+        """
+
+    def make(self, cells: Sequence[str], count: Callable[[int], None] | None = None) -> list[str]:
+        """Return one cell for each cell, on one line. `count` gets the number of cells finished since then."""
+        raise NotImplementedError

@@ -222,7 +222,7 @@ def test_every_recipe_and_file_mentioned_exists(page):
     assert [file for file in files if not (ROOT / file).exists() and file not in PROPOSED] == []
 
 
-PROPOSED_RECIPES = {"ifcl_open", "studies/queue_open"}
+PROPOSED_RECIPES = {"studies/queue_short"}
 PROPOSED = {
     "registry/losses/uniformity.py",
     "tests/registry/losses/test_uniformity.py",

@@ -37,7 +37,7 @@ SOME = ("mini/ifcl_en", "mini/mocose_en", "mini/simcse_en_mlm")
 WAITS = {
     # Scores are computed at hidden places only, and how many there are is known on the device alone.
     **dict.fromkeys(
-        ("mini/simcse_en_mlm", "mini/pretrain_en", "mini/declutr_en", "mini/infocse_en", "mini/tsdae_en"), "nonzero"
+        ("mini/simcse_en_mlm", "pretrain_mini_en", "mini/declutr_en", "mini/infocse_en", "mini/tsdae_en"), "nonzero"
     ),
     # The template without its sentence goes through the encoder once for each length, not once for each row.
     **dict.fromkeys(("mini/promptbert_en", "mini/cot_bert_en"), "unique_dim"),
@@ -108,7 +108,7 @@ def test_what_is_told_is_true(parts: Small) -> None:
     """Reading a value and waiting copies are both found."""
     one = stepper("mini/simcse_en", parts)
     with pytest.raises(RuntimeError, match="meta"):
-        one.take(0, look=lambda loss, _: bool(torch.isfinite(loss)))
+        one.take(0, look=lambda loss, _losses, _step: bool(torch.isfinite(loss)))
     with Copies():
         assert copy_to_device(torch.ones(2), DEVICE).device == DEVICE
         with pytest.raises(AssertionError, match="a copy from the host"):

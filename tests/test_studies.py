@@ -46,8 +46,9 @@ def test_every_study_answers_something_and_is_found_by_it(name):
     assert name in [found.name for found in studies_of(key, identifier)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "studies/mocose_transfer"])
 def test_every_study_has_a_small_version(name):
+    """But for the transfer tasks, whose data sets cannot be part of the package."""
     small, own = study(name.replace("studies/", MINI))
     whole = {(cell.row, column) for cell in study(name)[1] for column in cell.columns or ("",)}
     assert {(cell.row, column) for cell in own for column in cell.columns or ("",)} <= whole

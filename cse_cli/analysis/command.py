@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cse_cli.core.formatting import counted
-from cse_cli.recipe.completion import complete_recipe, complete_study
+from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
 if TYPE_CHECKING:
     from cse_cli.analysis.leaderboard import LeaderboardQuery
@@ -58,8 +58,12 @@ def leaderboard(
     ] = Pool.EXPERIMENT,
     output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="Show all rows with all score columns.")] = False,
+    notes: Annotated[
+        bool, typer.Option("--notes", help="Show the notes on all rows, and what each of them requires.")
+    ] = False,
 ) -> None:
-    """Show finished runs and published results by encoder: mean ± std over seeds, and significance.
+    """Show finished runs and the best published results by encoder: mean ± std over seeds, and significance.
 
     Shows the configuration of each recipe with the best mean dev score. Test scores never select a configuration.
     Without finished runs, it shows the published results and the commands that reproduce them.
@@ -70,13 +74,14 @@ def leaderboard(
     query = LeaderboardQuery(paper, table, encoder, language, recipe, community, pool is Pool.SETTINGS)
     gc.disable()  # it takes a fifth of the time of reading thousands of results
     try:
-        _write_leaderboard(query, output, html)
+        _write_leaderboard(query, output, html, wide=wide, notes=notes)
     finally:
         gc.enable()
 
 
-def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None) -> None:
-    from cse_cli.analysis.leaderboard import read_finished_runs, score_tables
+def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None, *, wide: bool, notes: bool) -> None:
+    from cse_cli.analysis.compact_view import print_compact
+    from cse_cli.analysis.leaderboard import overview, read_finished_runs, score_tables
     from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
 
     runs = read_finished_runs()
@@ -87,8 +92,11 @@ def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | Non
         return
     if output in WRITERS:
         sys.stdout.write(WRITERS[output](tables) if tables or output in (Format.CSV, Format.JSON) else "")
-    elif tables:
+    elif tables and (wide or query.by_paper):
         print_tables(tables)
+    elif tables:
+        screen, others = overview(tables, query)
+        print_compact(screen, others, notes=notes)
     if not any(row.source == "measured" and row.scores for table in tables for row in table.rows):
         which = "no finished run matches" if runs.results else "no finished runs yet"
         shown = ": showing published results" if tables else ""
@@ -97,7 +105,7 @@ def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | Non
 
 
 COMPARE_EPILOG = (
-    "Examples:  cse compare mini/simcse_en mini/ifcl_en  ·  cse compare 3f2a 81c0 --metric stsb  ·  "
+    "Examples:  cse compare mini/simcse_en mini/ifcl_en  ·  cse compare 3f2a 81c0 --metric test  ·  "
     "cse compare mini/simcse_en mini/ifcl_en mini/mocose_en --pairwise  ·  cse compare simcse_en@1 ifcl_en@1 --json"
 )
 
@@ -150,9 +158,9 @@ def report(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="RUN|STUDY",
-            help="Run: ID, a prefix of it, or name. Study: name or file.",
-            autocompletion=complete_study,
+            metavar="RUN|RECIPE|STUDY",
+            help="Run: ID, a prefix of it, or name. Recipe (its newest run), recipe@seed or study: name or file.",
+            autocompletion=complete_recipe_or_study,
         ),
     ],
     output: Annotated[

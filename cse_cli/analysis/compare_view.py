@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
-from cse_cli.analysis.reproduce import changes_table
+from cse_cli.analysis.rerun import changes_table
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode

@@ -42,10 +42,7 @@ from registry.papers import AVERAGE, FieldRow
 DEV = "dev"
 """Heading of the score that selected states and configurations. No paper reports it."""
 SELECTED = "{}: {}. It selected the state of each run and, by its mean over seeds, the configuration of each recipe."
-ONE_SEED = "one seed: the standard deviation is unknown"
-STALE = "stale: the recipe's file now describes another experiment"
 NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
-TEST_SELECTED = "a test split selected the state: optimistic"
 COMMUNITY_LANGUAGE = "en"
 """Language of the list."""
 ROUNDED = 0.015
@@ -77,6 +74,7 @@ def encoder_table(
         encoder=encoder,
         language=language,
         columns=tuple(column.heading for column in columns),
+        ranking=layout.ranking,
         rows=(*_untrained(encoder, layout, columns, chosen), *_with_empty(ranked, open_recipes)),
         remarks=() if dev is None else (_remark(layout, dev),),
         command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
@@ -159,10 +157,7 @@ def measured_row(
     """Return the row of a configuration, the best of this number by mean dev score, with the marks of its cells."""
     latest = configuration.latest
     notes = {
-        ONE_SEED: len(configuration.seeds) == 1,
-        STALE: configuration.stale,
         NO_FILE: configuration.status == "missing",
-        TEST_SELECTED: configuration.test_selected,
         configuration.plan.text: configuration.plan.mode == "incomplete",
     }
     marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
@@ -306,6 +301,7 @@ def _community_table(
         encoder=model_name(encoder),
         language=COMMUNITY_LANGUAGE,
         columns=tuple(column.heading for column in layout.columns),
+        ranking=layout.ranking,
         rows=tuple(row for block in blocks for row in block),
     )
 

@@ -40,6 +40,11 @@ class LeaderboardQuery:
         """The papers' name of the encoder."""
         return None if self.encoder is None else model_name(self.encoder)
 
+    @property
+    def by_paper(self) -> bool:
+        """Whether the tables are those of papers."""
+        return self.paper is not None or self.table is not None
+
     def selects(self, result: Result) -> bool:
         """Return whether a run has the recipe and the language."""
         if self.recipe is not None and not is_of_recipe(result, self.recipe):
@@ -74,14 +79,13 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
 
 
 def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverage) -> list[ScoreTable]:
-    by_paper = query.paper is not None or query.table is not None
-    if query.community and by_paper:
+    if query.community and query.by_paper:
         raise CseError(
             "--community cannot be combined with --paper or --table",
             "omit one of them; --encoder and --recipe can be combined with both",
             code="leaderboard.conflicting_options",
         )
-    addresses = find_tables(query.paper, query.table) if by_paper else []
+    addresses = find_tables(query.paper, query.table) if query.by_paper else []
     _check_names(query, runs.results)
     selected = [result for result in runs.results if query.selects(result)]
     ran = configurations(selected, runs.status_of, runs.changes, pool=query.pool)
@@ -93,7 +97,7 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverag
         ran = [one for one in ran if known_as(one) == query.encoder_name]
     if query.community:
         return _with_community(ran, query, coverage)
-    if not by_paper:
+    if not query.by_paper:
         tables = encoder_tables(ran, every=query.recipe is not None)
         return tables if tables or query.recipe is not None else reported_tables(query)
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
@@ -190,6 +194,21 @@ def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
         for layout in layouts(language)
     )
     return [table for table in tables if table.rows]
+
+
+def overview(tables: Sequence[ScoreTable], query: LeaderboardQuery) -> tuple[Sequence[ScoreTable], list[str]]:
+    """Return the tables that fit on one screen, and the names of the other encoders with published rows.
+
+    A query that names an encoder, a language, a recipe or the community leaderboard shows all of its tables. Without
+    one, these are the tables of your runs, and the first table with published rows if no other has any.
+    """
+    if query.community or any(value is not None for value in (query.encoder, query.language, query.recipe)):
+        return tables, []
+    shown = [table for table in tables if any(row.source == "measured" and row.scores for row in table.rows)]
+    if not any(row.source == "paper" for table in shown for row in table.rows):
+        shown += reported_tables(query)[:1]
+    known = [row.encoder for row in reported_rows() if row.encoder]
+    return shown, list(dict.fromkeys(name for name in known if all(table.encoder != name for table in shown)))
 
 
 def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:

@@ -23,7 +23,17 @@ from cse_cli.analysis.score_table import (
 )
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, signed
-from cse_cli.core.tables import Cell, Row, Table, as_csv, as_latex, as_markdown, as_rich_parts, escape_markdown
+from cse_cli.core.tables import (
+    Cell,
+    Row,
+    Table,
+    as_csv,
+    as_latex,
+    as_markdown,
+    as_rich_parts,
+    escape_markdown,
+    numbered,
+)
 from registry.errors import CseError
 from registry.paths import write_atomically
 
@@ -45,15 +55,30 @@ SOURCES = {
 """Source of a row on the page, if it is not the name of the source."""
 
 
-def text_table(table: ScoreTable, *, wide: bool = True) -> Table:
-    """Return the text of a table. `wide` shows the sources of reported rows and all community scores."""
-    notes = tuple(dict.fromkeys(note for row in table.rows for note in row.notes))
+def notes_of(tables: Iterable[ScoreTable]) -> tuple[str, ...]:
+    """Return the notes on the rows of tables, each once. Their order is their numbering."""
+    return tuple(dict.fromkeys(note for table in tables for row in table.rows for note in row.notes))
+
+
+def note_numbers(row: ScoreRow, notes: Sequence[str]) -> str:
+    """Return the numbers of a row's notes for its label, such as " [1] [4]"."""
+    return "".join(f" [{notes.index(note) + 1}]" for note in row.notes)
+
+
+def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] | None = None) -> Table:
+    """Return the text of a table.
+
+    Args:
+        table: Table to show.
+        wide: Whether to show the sources of reported rows and all community scores.
+        notes: Numbered notes of several tables that are printed together. Default: those of this table.
+    """
+    notes = notes_of([table]) if notes is None else notes
     community = table.kind == "community"
     columns = table.columns if wide or not community else table.columns[-1:]
     rows: list[Row] = []
     for row in table.rows:
-        numbers = "".join(f" [{notes.index(note) + 1}]" for note in row.notes)
-        label = row_label(row, table, places=wide and not community) + numbers
+        label = row_label(row, table, places=wide and not community) + note_numbers(row, notes)
         after = (Cell(row.recipe or ""), Cell(_short_state(row))) if community else ()
         rows += _lines(row, label, columns, after)
     if not community:
@@ -86,13 +111,18 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     if row.source != "measured":
         named = places and row.source == "paper" and table.kind == "encoder" and row.reported_in
         return f"{row.name} · {', '.join(row.reported_in)}" if named else row.name
-    settings = f" [{', '.join(row.settings)}]" if row.settings else ""
-    best = f" (best of {row.configurations})" if row.configurations > 1 else ""
     if table.kind == "community":
-        return f"your runs{settings}{best}"
+        return f"your runs{configuration_text(row)}"
     if table.kind == "encoder":
-        return f"{row.recipes}{settings}{best}" if row.scores else f"cse run {row.recipe}"
+        return f"{row.recipes}{configuration_text(row)}" if row.scores else f"cse run {row.recipe}"
+    settings = f" [{', '.join(row.settings)}]" if row.settings else ""
     return f"your runs: {row.recipes}{settings}, {row.model}"
+
+
+def configuration_text(row: ScoreRow) -> str:
+    """Return the settings of a measured row, and of how many configurations it is the best one."""
+    settings = f" [{', '.join(row.settings)}]" if row.settings else ""
+    return settings + (f" (best of {row.configurations})" if row.configurations > 1 else "")
 
 
 def remarks(table: ScoreTable) -> list[str]:
@@ -166,17 +196,18 @@ def table_parts(table: ScoreTable) -> list[Table | Sequence[str]]:
 
 
 def print_tables(tables: Sequence[ScoreTable]) -> None:
-    """Print tables on stdout."""
+    """Print tables with all columns and rows on stdout, then the notes on their rows in one numbering."""
+    notes = notes_of(tables)
     with stdout_console() as console:
         for table in tables:
-            shown = text_table(table, wide=console.width >= WIDE)
+            shown = text_table(table, wide=console.width >= WIDE, notes=notes)
             console.print(f"[bold]{escape(table.heading)}[/bold]\n")
             for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
                 console.print(part)
-            for line in (*shown.numbered_notes, *remarks(table)):
+            for line in remarks(table):
                 console.print(escape(line))
             console.print()
-        for line in legend_lines(tables, "bold" if console.is_terminal else ""):
+        for line in (*numbered(notes), *legend_lines(tables, "bold" if console.is_terminal else "")):
             console.print(escape(line))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
@@ -12,7 +12,7 @@ from operator import mul
 from statistics import correlation, fmean
 from types import MappingProxyType
 
-from cse_cli.analysis.encoder_table import ONE_SEED, measured_row
+from cse_cli.analysis.encoder_table import measured_row
 from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
 from cse_cli.analysis.runs import last_finished
@@ -32,6 +32,7 @@ from cse_cli.recipe.study_schema import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
 
+OTHER_SCORE = "the measured scores are {}, the paper's are {}"
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
 
 
@@ -85,7 +86,7 @@ def _row_scores(
 ) -> dict[str, Score]:
     """Return the cells of one configuration, compared with a reported row.
 
-    `runs_of` returns the runs of another row, for columns of differences. A `study` gives metrics of other columns.
+    `runs_of` returns the runs of another row, for columns of differences. The scores of a `study` take precedence.
     """
     same_encoder = study is None or _same_encoder(configuration, reported)
     found = {}
@@ -93,10 +94,9 @@ def _row_scores(
         cell = row.scores.get(column.name)
         values: Sequence[float] = []
         if column.minus is None:
-            values = _column_values(configuration, column, reported.table, reported.name)
-            values = values or _study_values(study, column, configuration)
+            values = _column_values(configuration, column, reported.table, reported.name, study)
         elif cell is not None:
-            values = _differences(configuration, runs_of(column.minus), column, reported.table)
+            values = _differences(configuration, runs_of(column.minus), column, reported.table, study)
         if values:
             score = score_against_reported(values, cell if same_encoder else None, configuration.plan.mode)
             digits = 2 if cell is None else max(2, cell.digits)
@@ -110,20 +110,20 @@ def _reproducing(runs: Sequence[Configuration], reported: ReportedRow, name: str
 
 
 def _differences(
-    configuration: Configuration, others: Iterable[Configuration], column: Column, table: Table
+    configuration: Configuration, others: Iterable[Configuration], column: Column, table: Table, study: Study | None
 ) -> list[float]:
     """Return a column's score minus that of the first other runs with seeds in common, seed by seed."""
     of = next(one for one in table.columns if one.name == column.of)
-    own = _by_seed(configuration, of, table)
+    own = _by_seed(configuration, of, table, study)
     for other in others:
-        theirs = _by_seed(other, of, table)
+        theirs = _by_seed(other, of, table, study)
         if common := [seed for seed in own if seed in theirs]:
             return [own[seed] - theirs[seed] for seed in common]
     return []
 
 
-def _by_seed(configuration: Configuration, column: Column, table: Table) -> dict[int, float]:
-    values = _column_values(configuration, column, table)
+def _by_seed(configuration: Configuration, column: Column, table: Table, study: Study | None) -> dict[int, float]:
+    values = _column_values(configuration, column, table, study=study)
     return dict(zip(configuration.seeds, values, strict=True)) if values else {}
 
 
@@ -132,12 +132,17 @@ def _primary(table: Table) -> str:
     return next((column for column in table.columns if column.evaluator == AVERAGE), table.columns[0]).name
 
 
-def _column_values(configuration: Configuration, column: Column, table: Table, row: str | None = None) -> list[float]:
-    """Return a reported column's score of every seed. Empty if the runs do not have this score."""
-    if column.evaluator == AVERAGE:
+def _column_values(
+    configuration: Configuration, column: Column, table: Table, row: str | None = None, study: Study | None = None
+) -> list[float]:
+    """Return the score of a column of every seed, defined by the study or by the paper. Empty if the runs lack it."""
+    own = None if study is None else study.score_of(column.name)
+    evaluator, _, metric = (own or column.evaluator or "").partition(".")
+    metric = metric or table.score_of(column, row)
+    if evaluator == AVERAGE:
         others = [c.evaluator for c in table.columns if c.evaluator is not None and c.evaluator != AVERAGE]
-        return configuration.averages(others, table.score_of(column, row))
-    return [] if column.evaluator is None else configuration.values(column.evaluator, table.score_of(column, row))
+        return configuration.averages(others, metric)
+    return configuration.values(evaluator, metric) if evaluator else []
 
 
 @dataclass(frozen=True)
@@ -213,13 +218,14 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
     made = _score_table(key, identifier, rows)
+    table = papers.load(key).tables[identifier]
     update = {
         "kind": "study",
         "heading": f"{made.heading}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
         "encoder": ", ".join(encoders) or None,
         "study": runs.study.name,
-        "remarks": (*(OTHER_ENCODER.format(name) for name in others), *made.remarks),
-        "trends": tuple(_trends(rows, papers.load(key).tables[identifier])),
+        "remarks": (*(OTHER_ENCODER.format(name) for name in others), *_other_scores(runs.study, table), *made.remarks),
+        "trends": tuple(_trends(rows, table)),
         "missing": missing,
         "command": f"cse run {runs.study.name}" if missing else None,
     }
@@ -245,7 +251,7 @@ def _study_row(
     for (_, configuration), of_cell in zip(runs, compared, strict=True):
         made = measured_row(configuration, {column: corrected[column] for column in of_cell}, reported)
         scores |= made.scores
-        notes += [note for note in made.notes if made.scores and note != ONE_SEED]  # cells have a mark for it
+        notes += made.notes if made.scores else ()
     first = runs[0][1]
     return measured_row(first, {}, reported).model_copy(
         update={
@@ -259,13 +265,14 @@ def _study_row(
     )
 
 
-def _study_values(study: Study | None, column: Column, configuration: Configuration) -> Sequence[float]:
-    """Return the score of every seed by the study's metric for a column without an evaluator."""
-    if study is None or column.evaluator is not None:
-        return []
-    score = next((c.score for c in study.columns if column.name in c.names and c.score), study.score)
-    evaluator, _, metric = (score or "").partition(".")
-    return configuration.values(evaluator, metric) if score else []
+def _other_scores(study: Study, table: Table) -> Iterator[str]:
+    """Yield a remark for each score of the study that replaces another one of the paper."""
+    named = {name for column in study.columns for name in column.names}
+    shown = [column for column in table.columns if not named or column.name in named]
+    pairs = ((study.score_of(column.name), column.evaluator) for column in shown)
+    for own, theirs in dict.fromkeys(pairs):
+        if own is not None and theirs is not None and own.partition(".")[0] != theirs:
+            yield OTHER_SCORE.format(own, theirs)
 
 
 def _same_encoder(configuration: Configuration, reported: ReportedRow) -> bool:

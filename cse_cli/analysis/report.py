@@ -20,22 +20,23 @@ from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.report_study import study_report
-from cse_cli.analysis.reproduce import (
+from cse_cli.analysis.reproductions import compare_with_reproductions
+from cse_cli.analysis.rerun import (
     changes_table,
     commands,
     environment_facts,
     environment_settings,
     fingerprints,
     recipe_text,
-    reproduce,
+    rerun,
 )
-from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.analysis.runs import (
     Method,
     by_seed,
+    find_method,
     find_methods,
-    last_finished,
     mixed_environments,
+    names_recipe,
     names_run,
     read_resolved,
 )
@@ -62,7 +63,7 @@ def write_report(argument: str, output: Path | None, baseline: str | None, *, fo
     """Write the report of a run or a study and return its file.
 
     Args:
-        argument: Prefix of a run's ID, name of a run, or name or path of a study.
+        argument: Prefix of a run's ID, name of a run, name or path of a recipe or study, or `recipe@seed`.
         output: Path with the suffix .html or .md. None selects a name in the working directory.
         baseline: Recipe or run that the run is compared with.
         force: Whether existing files are overwritten.
@@ -114,22 +115,18 @@ def _check_target(path: Path, *, force: bool) -> None:
 
 
 def find_reported_run(argument: str, results: Sequence[Result]) -> str:
-    """Return the ID of the run with this ID prefix or name. For a recipe's name, the error contains its newest run."""
+    """Return the ID of the run with this ID prefix or name, or of the newest run that `cse compare` has of a recipe."""
     known = all_runs()
     if names_run(argument, known):
         return find_run(argument, known).run_id
-    if argument in all_recipes():
-        of_recipe = [result for result in results if result.recipe == argument]
-        newest = f"report its newest run: cse report {str(last_finished(of_recipe).run_id)[:8]}" if of_recipe else ""
-        raise CseError(
-            f"'{argument}' is a recipe. A report is about a run and all seeds of its experiment",
-            newest or f"run the recipe first: cse run {argument}",
-            code="report.is_recipe",
-        )
-    near = suggestion(argument, [*all_studies(), *(run.name for run in known), *(run.about.short for run in known)])
+    if names_recipe(argument, results):
+        return str(find_method("A", argument, results).latest.run_id)
+    near = suggestion(
+        argument, [*all_recipes(), *all_studies(), *(run.name for run in known), *(run.about.short for run in known)]
+    )
     raise UnknownNameError(
-        f"'{argument}' is neither a run nor a study.{near}",
-        "list them: cse runs ls, cse list studies",
+        f"'{argument}' is not a run, a recipe or a study.{near}",
+        "list them: cse runs ls, cse list recipes, cse list studies",
         code="report.unknown_run",
     )
 
@@ -202,8 +199,8 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
     other = None if baseline is None else _find_baseline(run, baseline, results)
     own = Method("B", f"{result.recipe} (this report)", run.seeds)
     comparison = [] if other is None else comparison_parts(compare([other, own]))
-    how = reproduce(result, run.resolved, [result.seed])
-    repeats = [how.command] if len(seeds) == 1 else [how.command, reproduce(result, run.resolved, seeds).command]
+    how = rerun(result, run.resolved, [result.seed])
+    repeats = [how.command] if len(seeds) == 1 else [how.command, rerun(result, run.resolved, seeds).command]
     settings = [f"{name}={shlex.quote(value)} " for name, value in environment_settings(run.environment).items()]
     noted = run.environment.get("settings") or {}
     drawn = [*_drawn_figures(run), *_curves_of_all_seeds(run, other), *_losses(run)]

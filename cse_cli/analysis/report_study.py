@@ -9,7 +9,7 @@ from typing import Any
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table
-from cse_cli.analysis.reproduce import commands, environment_facts, fingerprints, recipe_text
+from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text
 from cse_cli.core.formatting import mean_text
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table

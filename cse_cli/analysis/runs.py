@@ -174,7 +174,7 @@ def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method
             "name at least two: `cse compare mini/simcse_en mini/ifcl_en`",
             code="compare.wrong_count",
         )
-    methods = [_find_method(letter, name, results) for letter, name in zip(ascii_uppercase, names, strict=False)]
+    methods = [find_method(letter, name, results) for letter, name in zip(ascii_uppercase, names, strict=False)]
     count = Counter(method.name for method in methods)
     methods = [
         method if count[method.name] == 1 else replace(method, name=name)
@@ -192,7 +192,16 @@ def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method
     return methods
 
 
-def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
+def names_recipe(name: str, results: Iterable[Result]) -> bool:
+    """Return whether `name` is the path or name of a recipe, or `recipe@seed`."""
+    _, at, seed = name.rpartition("@")
+    if at and seed.isdecimal():
+        return True
+    return name.endswith(".toml") or name in all_recipes() or any(is_of_recipe(run, name) for run in results)
+
+
+def find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
+    """Return the runs of a recipe, of one seed of it (`recipe@seed`), or one run by its ID or name."""
     recipe, at, seed = name.rpartition("@")
     if at and seed.isdecimal():
         every = _method_of_recipe(letter, recipe, results)
@@ -203,7 +212,7 @@ def _find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
                 code="compare.no_finished_run",
             )
         return Method(letter, f"{every.name}@{int(seed)}", {int(seed): every.runs[int(seed)]}, every.notes)
-    if name.endswith(".toml") or name in all_recipes() or any(is_of_recipe(run, name) for run in results):
+    if names_recipe(name, results):
         return _method_of_recipe(letter, name, results)
     return _method_of_run(letter, name, results)
 

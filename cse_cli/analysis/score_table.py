@@ -224,6 +224,7 @@ class ScoreTable(BaseModel, frozen=True):
         kind: "encoder" for all scores of one encoder, "table" for a paper's table with the runs of its recipes, "study"
             for one with the runs of a study, "community" for the community leaderboard of one encoder.
         columns: Headings of the scores.
+        ranking: Heading of the column that ranks the rows. Empty if no column does.
         rows: Rows in the order in which they are shown.
         remarks: Remarks on the whole table.
         trends: Trends of a study's table.
@@ -239,6 +240,7 @@ class ScoreTable(BaseModel, frozen=True):
     table: str | None = None
     study: str | None = None
     columns: tuple[str, ...]
+    ranking: str = ""
     rows: tuple[ScoreRow, ...]
     remarks: tuple[str, ...] = ()
     trends: tuple[Trend, ...] = ()

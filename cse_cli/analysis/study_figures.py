@@ -366,14 +366,15 @@ class StudyPoints:
         return list(dict.fromkeys(self.score(heading) for cell in self.cells for heading in self._headings(cell)))
 
     def score(self, heading: str) -> str:
-        """Return "evaluator.metric" or "avg" of a reported column. Empty if it is unknown."""
-        of_study = next((column.score for column in self.study.columns if heading in column.names), None)
-        if self.figure.y or of_study:
-            return self.figure.y or of_study or ""
+        """Return "evaluator.metric" or "avg" of a reported column. Empty for differences, or if it is unknown."""
         columns = self.table.columns if self.table else ()
         column = next((column for column in columns if column.name == heading), None)
+        if column is not None and column.minus is not None:
+            return ""
+        if own := self.figure.y or self.study.score_of(heading):
+            return own
         if self.table is None or column is None or not column.evaluator:
-            return self.study.score or ""
+            return ""
         return AVERAGE if column.evaluator == AVERAGE else f"{column.evaluator}.{self.table.score_of(column)}"
 
     def _points(self, cell: Cell) -> Iterator[Point]:

@@ -133,6 +133,13 @@ class Evaluated(Event):
 
 
 @dataclass(frozen=True)
+class Halted(Event):
+    """End of the training before its last step, by `train.patience`."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
 class Warned(Event):
     """Warning for the user."""
 
@@ -217,7 +224,7 @@ class Screen(SilentObserver):
         self._preparing = ""
         self._last_line = 0.0
         self._dev = ""
-        self._first = (0, 0.0)
+        self._first: tuple[int, float] | None = None
         """Step and time at the start of the estimate of the time left."""
 
     def __enter__(self) -> Self:
@@ -290,11 +297,11 @@ class Screen(SilentObserver):
             self._task = self._bar.add_task("train", total=run.steps, completed=run.done, **fields)
             self._bar.start()
         self._last_line = time.monotonic()
-        self._first = (run.done, self._last_line)
+        self._first = None
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
         """Update the bar, or print a line every `PLAIN_EVERY` seconds."""
-        left = f"{duration(self.seconds_left(step))} left"
+        left = self._left(step)
         if self._bar is not None:
             fields: dict[str, Any] = {
                 "loss": f"{loss:.4f}",
@@ -307,7 +314,9 @@ class Screen(SilentObserver):
         now = time.monotonic()
         if now - self._last_line >= PLAIN_EVERY:
             self._last_line = now
-            self.write(f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}")
+            self.write(
+                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}".rstrip()
+            )
 
     def scoring(self, what: str, share: float) -> None:
         """Show the percentage next to the bar of the training, in a separate bar, or in lines."""
@@ -319,22 +328,29 @@ class Screen(SilentObserver):
             self._last_line = time.monotonic()
             self.write(f"[dim]{escape(what)} {share:.0%} …[/dim]")
 
-    def seconds_left(self, step: int) -> float:
-        """Return the estimated seconds of the steps after `step`."""
+    def _left(self, step: int) -> str:
+        """Return the estimated time of the steps after `step`, or an empty string at the first reported step.
+
+        The rate is measured from that step on, because the first steps of a process take several times as long.
+        """
+        if self._first is None or step <= self._first[0]:
+            self._first = step, time.monotonic()
+            return ""
         done, since = self._first
-        return (time.monotonic() - since) / max(1, step - done) * (self._total - step)
+        return f"{duration((time.monotonic() - since) / (step - done) * (self._total - step))} left"
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Print dev scores and mark the best so far."""
-        if step == 0:  # the estimate starts after the evaluation of the untrained state
-            self._first = (0, time.monotonic())
         shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
         self._dev = f"dev {next(iter(scores.values())):.2f}  "
         if self._bar is not None:
-            left = f"{duration(self.seconds_left(step))} left" if step else ""
-            self._bar.update(self._task, dev=self._dev, left=left)
+            self._bar.update(self._task, dev=self._dev, left=self._left(step) if step else "")
         label = "untrained" if step == 0 else f"step {step}"
         self.write(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}")
+
+    def halted(self, reason: str) -> None:
+        """Print why the training ended before its last step."""
+        self.write(f"  {escape(reason)}")
 
     def warned(self, text: str) -> None:
         """Print a warning."""
@@ -385,13 +401,13 @@ def file_console(file: io.TextIOBase) -> Console:
 
 
 @contextmanager
-def stdout_console() -> Iterator[Console]:
-    """Yield a console for stdout with the width of the terminal. Without a terminal, lines do not wrap.
+def stdout_console(piped_width: int = UNBOUND) -> Iterator[Console]:
+    """Yield a console for stdout with the width of the terminal, or `piped_width` without a terminal.
 
     The text is written at the end of the block, without trailing spaces. After an error it is not written.
     """
     terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else UNBOUND
+    width = shutil.get_terminal_size().columns if terminal else piped_width
     text = io.StringIO()
     yield Console(file=text, force_terminal=terminal, width=width, highlight=False)
     unfiltered(sys.stdout).write("".join(f"{line.rstrip()}\n" for line in text.getvalue().split("\n")[:-1]))

@@ -81,6 +81,29 @@ class Speed(BaseModel, frozen=True, protected_namespaces=()):
         return {part: seconds / total for part, seconds in self.seconds.items()} if total else {}
 
 
+class EarlyStop(BaseModel, frozen=True):
+    """End of a training before its last step, by `train.patience`.
+
+    Args:
+        step: Last step of the training.
+        best_step: Step of the best score, or None if every score was NaN.
+        evaluations: Number of evaluations without a better score.
+        metric: "evaluator.metric" of the scores.
+    """
+
+    step: int
+    best_step: int | None
+    evaluations: int
+    metric: str
+
+    @property
+    def text(self) -> str:
+        """Step and reason in one phrase."""
+        since = "" if self.best_step is None else f" since step {self.best_step}"
+        times = "1 evaluation" if self.evaluations == 1 else f"{self.evaluations} evaluations"
+        return f"stopped early at step {self.step}: no better {self.metric} in {times}{since}"
+
+
 class Result(Checked, frozen=True):
     """The outcome of one run of one recipe with one seed.
 
@@ -94,6 +117,7 @@ class Result(Checked, frozen=True):
         untrained: Evaluator → metric → value before the first step, for the evaluators that ran then.
         curve: Step → value of the selecting metric.
         selected_step: Step of the selected state.
+        early_stop: End before the last of `steps`, or None if all steps were trained.
         metric_for_best_model: "evaluator.metric" that selected the state. None if there was no selection.
         test_selected: Whether a test split selected the state. Such scores are optimistic.
         fingerprints: "dataset/split" → digest of its content.
@@ -123,6 +147,7 @@ class Result(Checked, frozen=True):
     metric_for_best_model: str | None = None
     test_selected: bool = False
     steps: int
+    early_stop: EarlyStop | None = None
     last_state: str | None = None
     fingerprints: dict[str, str] = Field(default_factory=dict)
     commits: dict[str, str] = Field(default_factory=dict)
@@ -155,6 +180,19 @@ class Result(Checked, frozen=True):
         metric = metric or next((name for values in self.scores.values() for name in values), "")
         names = [name for name in self.scores if name != selecting and not name.endswith("dev")]
         return [name for name in names if metric in self.scores[name]], metric
+
+    def __repr__(self) -> str:
+        """Return recipe, seed, average of the test scores, score of the selecting metric, and run ID."""
+        shown: dict[str, object] = {"recipe": self.recipe, "seed": self.seed}
+        if (average := self.average()) is not None:
+            shown["average"] = round(average, 2)
+        name, _, metric = (self.metric_for_best_model or "").rpartition(".")
+        if metric in self.scores.get(name, {}):
+            shown[f"{name}_{metric}"] = round(self.scores[name][metric], 2)
+        shown["run_id"] = self.run_id
+        return f"Result({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
+
+    __str__ = __repr__
 
     def average(self, *, untrained: bool = False) -> float | None:
         """Return the mean of the test scores, each rounded to two decimals, or None if one is missing.

@@ -95,13 +95,18 @@ class Table:
     @property
     def numbered_notes(self) -> list[str]:
         """Notes with their numbers, as labels refer to them."""
-        return [f"[{number}] {note}" for number, note in enumerate(self.notes, 1)]
+        return numbered(self.notes)
 
     @property
     def texts(self) -> list[list[str]]:
         """Texts of the headings and of each row, labels first."""
         lines = ([row.label, *(cell.text for cell in row.cells)] for row in self.rows)
         return [[self.label, *self.headings], *lines]
+
+
+def numbered(notes: Iterable[str]) -> list[str]:
+    """Return notes with their numbers, from 1."""
+    return [f"[{number}] {note}" for number, note in enumerate(notes, 1)]
 
 
 def plain_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, align: str = "", caption: str = "") -> Table:

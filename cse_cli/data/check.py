@@ -13,6 +13,7 @@ from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_
 from cse_cli.recipe.lint import lint, lint_study
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, merged_requirements
+from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study, load_study
 from registry.errors import CseError
 
@@ -49,6 +50,11 @@ def requirements_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) 
 
     `names` are paths, directories and names. `overrides` are values of `--set` for each recipe or cell.
     """
+    return merged_requirements(recipes_of(names, overrides))
+
+
+def recipes_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) -> list[Recipe]:
+    """Return recipes and the recipes of the cells of studies, as `requirements_of` takes them."""
     recipes = []
     for path in (path for name in names for path in _files(str(name))):
         if is_study(path):
@@ -56,7 +62,7 @@ def requirements_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) 
             recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study, overrides)]
         else:
             recipes.append(load(str(path), overrides).recipe)
-    return merged_requirements(recipes)
+    return recipes
 
 
 def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
@@ -72,8 +78,8 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
             warnings = list(lint_study(made, len(study.seed_list)))
             facts = {"cells": len(made), "seeds": list(study.seed_list), "warnings": warnings}
         else:
-            recipe = load(str(path), overrides).recipe
-            facts = {"hash": recipe.hash(), "warnings": list(lint(recipe))}
+            loaded = load(str(path), overrides)
+            facts = {"hash": loaded.recipe.hash(), "warnings": [*loaded.notes, *lint(loaded.recipe)]}
     except RecipeError as error:
         problems = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
     except CseError as error:

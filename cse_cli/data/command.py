@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cse_cli.recipe.command import Plugin
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 SCHEMA_VERSION = 2
@@ -110,22 +111,20 @@ def pack(
 ) -> None:
     """Write an archive of everything that recipes require, for a machine without internet."""
     from cse_cli.core.console import Screen
-    from cse_cli.data.check import requirements_of
+    from cse_cli.data.check import recipes_of
+    from cse_cli.data.columns import ColumnMaker
     from cse_cli.data.pack import archive_names, write_archive
     from cse_cli.data.requirements import fetch
     from cse_cli.data.view import print_packed
+    from cse_cli.recipe.requirements import merged_requirements
     from registry.paths import expand_user
-    from registry.resources.catalog.find import PACKAGE
 
     archive = expand_user(Path(output or f"{Path(recipes[0]).absolute().stem}.tar.gz"))
     with Screen() as screen:
-        paths: list[Path] = []
-        for one in fetch(requirements_of(recipes), screen.downloading):
-            name, command = one.requirement.name, one.requirement.command
-            if name.startswith(PACKAGE):
-                screen.warned(f"{name} is not packed: it is part of a Python package, install it there ({command})")
-            else:
-                paths += one.paths
+        loaded = recipes_of(recipes)
+        paths = [path for one in fetch(merged_requirements(loaded), screen.downloading) for path in one.paths]
+        for part in (part for recipe in loaded for part in recipe.data.columns.values()):
+            paths += ColumnMaker(part).files
         packed = write_archive(archive_names(paths), archive, screen.downloading)
     if json_:
         _write_json(asdict(packed))
@@ -185,19 +184,19 @@ def translate(
     To resume a stopped translation, run the same command again.
     """
     from cse_cli.core.console import Screen
+    from cse_cli.data.columns import Making
     from cse_cli.data.translate import TranslationRequest, parse_shard, translate_text
-    from cse_cli.data.translator import TranslationSettings
     from cse_cli.data.view import print_translation
 
-    settings = TranslationSettings(model, source_language, target_language, prefix, beams, max_length)
-    request = TranslationRequest(
-        source, settings, output, split, column, limit, parse_shard(shard), batch_tokens, device, workers
-    )
+    params = {
+        "model": model, "to": target_language, "source": source_language, "column": column, "prefix": prefix,
+        "beams": beams, "max_length": max_length,
+    }  # fmt: skip
+    request = TranslationRequest(source, params, output, split, limit, parse_shard(shard), device, workers)
     with Screen() as screen:
         try:
-            made = translate_text(
-                request, lambda done, rows: screen.preparing("translating", done, rows), screen.warned
-            )
+            making = Making(report=screen.preparing, warn=screen.warned, batch_tokens=batch_tokens)
+            made = translate_text(request, making)
         except KeyboardInterrupt:
             sys.stderr.write("stopped. To resume, run the same command again.\n")
             raise typer.Exit(130) from None
@@ -234,6 +233,7 @@ def check_recipes(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a value: dotted.key=value. Repeatable.")
     ] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: AsJson = False,
 ) -> None:
     """Validate names, types, ranges and references of recipes and of all cells of studies.
@@ -272,7 +272,7 @@ def _show_requirements(files: list[Path], overrides: Sequence[str], *, as_json: 
     return 3 if any(one.state == "missing" for one in found) else 0
 
 
-app = typer.Typer(help="List, check, download, translate and pack data sets.", no_args_is_help=True)
+app = typer.Typer(help="List, check, inspect, download, translate and pack data sets.", no_args_is_help=True)
 app.command("list", epilog=LIST_EPILOG)(list_datasets)
 app.command("check", epilog=CHECK_EPILOG)(check)
 app.command("download", epilog=DOWNLOAD_EPILOG)(download)

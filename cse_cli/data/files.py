@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from cse_cli.data.table_text import refuse_table
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
 from registry.resources.catalog import File, own_source
@@ -214,7 +215,7 @@ def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
     """Return files of the user, found by `find_files`. `column` is the name of the column that is read as `text`.
 
     Raises:
-        CseError: If the files differ in format or columns, or the column does not exist.
+        CseError: If the files differ in format or columns, the column does not exist, or a text is a table.
     """
     formats = {text_format(path): path for path in paths}
     if len(formats) > 1:
@@ -225,6 +226,8 @@ def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
             code="data.mixed_formats",
         )
     kind = text_format(paths[0]) or "text"
+    for path in paths if kind == "text" else ():
+        refuse_table(path)
     header = _names(paths[0], kind)
     for path in paths[1:] if kind in ("tsv", "csv") else ():
         if (other := _names(path, kind)) != header:

@@ -17,7 +17,7 @@ from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.requirements import availability
 from cse_cli.data.sources import text_fingerprint
 from cse_cli.data.stream import open_stream
-from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training
+from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, requirements
 from cse_cli.recipe.schema import Recipe
 from registry import AUGMENTERS, EVALUATORS
 from registry.code import code_digest, modules_digest
@@ -128,10 +128,14 @@ def columns_read(recipe: Recipe) -> set[str]:
 
 
 def _text(recipe: Recipe) -> str | None:
+    """Return the fingerprint of the training text, or None if it is not on this machine or a column is not made."""
     wanted = list(of_training(recipe))
     if not wanted:
         return ""
     if any(availability(one).state != "here" for one in wanted):
+        return None
+    made = [one for one in requirements(recipe) if one.wanted_by[0].startswith("data.columns.")]
+    if any(availability(one).state != "here" for one in made):
         return None
     if recipe.data.streaming:
         return open_stream(recipe.data, columns_read(recipe)).fingerprint

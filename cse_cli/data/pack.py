@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
+from cse_cli.data.columns import made_columns
 from registry.errors import CseError
 from registry.paths import downloads, make_folder, state_directory
 from registry.resources import hub, models
@@ -45,6 +46,7 @@ def archive_directories() -> dict[str, Path]:
         "data": data_folder() or state_directory() / "data",
         "models": models.own_folder(),
         "downloads": downloads(),
+        "columns": made_columns(),
     }
 
 

@@ -5,7 +5,7 @@ All missing requirements are reported together, with sizes and commands, before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,14 +13,15 @@ from typing import Literal
 from rich.filesize import decimal
 
 from cse_cli.data.files import find_files
-from cse_cli.data.languages import find_language
 from cse_cli.recipe.files import all_recipes
-from cse_cli.recipe.requirements import HUB, Requirement
+from cse_cli.recipe.requirements import HUB, Requirement, merged_requirements
+from cse_cli.recipe.schema import Recipe
 from registry.errors import CseError, MissingError, UnknownNameError
 from registry.resources import catalog, hub, models
 from registry.resources.catalog.find import own_file
 from registry.resources.catalog.hub_sets import HubSet
 from registry.resources.download import reporting
+from registry.resources.files import known_files
 
 DownloadProgress = Callable[[str, int, int | None], None]
 """Called with the name of a download, the bytes done and the total bytes, or None if the total is unknown."""
@@ -87,6 +88,11 @@ def availability(requirement: Requirement, *, ask_hub: bool = False) -> Availabi
         return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
 
 
+def availabilities(recipes: Iterable[Recipe]) -> list[Availability]:
+    """Return the availability of everything that recipes require, without the network."""
+    return [availability(one) for one in merged_requirements(recipes)]
+
+
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:
     state = models.model_state(requirement.name, ask_hub=ask_hub and models.known(requirement.name) is None)
     if state.path is not None:
@@ -130,6 +136,8 @@ def _file(requirement: Requirement, _: bool) -> Availability:
             paths = find_files([requirement.name])
         elif (path := own_file(requirement.name)) is not None:
             paths = (path,)
+        elif (known := known_files().get(requirement.name)) is not None:
+            return Availability(requirement, "fetchable", known.url, (), known.bytes, known.license)
         else:
             raise MissingError(
                 f"file '{requirement.name}' does not exist",
@@ -137,18 +145,8 @@ def _file(requirement: Requirement, _: bool) -> Availability:
                 code="data.missing_file",
             )
     except MissingError as error:
-        action = _explained(requirement.command) or error.next_action or ""
-        return Availability(requirement, "missing", problem=error.message, action=action)
+        return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
     return Availability(requirement, "here", str(paths[0].parent), paths, 0)
-
-
-def _explained(command: str) -> str:
-    """Return a command that creates or downloads a file, with an explanation, or "" if there is no command."""
-    words = command.split()
-    if "translate" not in words:
-        return command and f"download it: {command}"
-    target = find_language(words[words.index("--to") + 1]) if "--to" in words[:-1] else None
-    return f"create {f'the {target.name} translation' if target else 'it'}: {command}"
 
 
 def _location(model: Path) -> str:
@@ -195,6 +193,8 @@ def _download(requirement: Requirement, *, force: bool) -> None:
         models.locate(requirement.name, force=force)
     elif requirement.name.startswith(HUB):
         HubSet.parse(requirement.name).files(requirement.split)
+    elif requirement.kind == "file":
+        known_files()[requirement.name].fetch()
     elif requirement.kind == "dataset" and force:
         catalog.fetch(requirement.name, requirement.split, force=True)
     elif requirement.kind == "dataset":

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core import paths
-from cse_cli.data.cache import Facts, Progress, cached, noted_facts
-from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format, without_blanks
-from cse_cli.data.tokens import Column, tokenize, write_arrow
+from cse_cli.data.cache import Progress, noted_facts
+from cse_cli.data.columns import ColumnStep, Making, in_order
+from cse_cli.data.extended import Extension
+from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
+from cse_cli.data.stored import Content, RowReader, store
+from cse_cli.data.tokens import Column, shards_of, tokenize
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 from registry.resources import catalog
@@ -47,28 +50,6 @@ class Part:
     layout: str = ""
     source: Source | None = None
     files: TextFiles | None = None
-
-
-@dataclass(frozen=True)
-class Content:
-    """Digests and counts of the rows of a part.
-
-    Args:
-        digest: SHA-256 of the content as defined by `Source.digest`, blank rows included.
-        columns: Digest of the cells of each column, blank rows excluded.
-        blank: Number of blank rows, which are skipped.
-        rows: Number of other rows.
-    """
-
-    digest: str
-    columns: dict[str, str]
-    blank: int
-    rows: int
-
-    @classmethod
-    def from_facts(cls, facts: Facts) -> Content:
-        """Return the content that is noted with an Arrow file."""
-        return cls(facts["digest"], facts["columns"], facts["blank"], facts["rows"])
 
 
 @dataclass(frozen=True)
@@ -116,21 +97,42 @@ class Text:
                 done += used
         return Column(made)
 
+    def untokenized(self, column: str, vocabulary: Vocabulary, max_length: int) -> int:
+        """Return the number of rows of a column whose token ids are not in the cache."""
+        left, done = 0, 0
+        for _, content in self.parts:
+            used = min(self.rows - done, content.rows)
+            shards = shards_of(used, content.columns[column], vocabulary, max_length)
+            left += sum(len(shard.rows) for shard in shards if not shard.path.exists())
+            done += used
+        return left
+
     def sentences(self, column: str) -> Column[str]:
         """Return one column for access by row."""
         return Column([rows.select_columns([column]) for rows, _ in self.parts])
 
 
-def open_text(data: Data, columns: set[str]) -> Text:
+def open_text(data: Data, columns: set[str], making: Making | None = None) -> Text:
     """Return the training text of `[data]` with the columns that views and augmenters read, after a check of its rows.
 
+    Columns of `[data.columns]` are made if that was not done before.
+
+    Args:
+        data: Section of the recipe.
+        columns: Names of columns.
+        making: Devices and callbacks for columns. Default: the device of this process, without progress.
+
     Raises:
-        CseError: If rows are missing or malformed, or a column does not exist.
+        CseError: If rows are missing or malformed, a column does not exist, or one cannot be made.
         MissingError: If a data set is not on this machine and cannot be downloaded.
     """
     names = tuple(sorted(columns))
-    parts = _parts_with(data, names)
-    stored = [_read_part(part, names) for part in parts]
+    parts, stored = _parts_with(data, names), []
+    for part, extension in _extended(data, parts, names):
+        if extension is None:
+            stored.append(_read_part(part, names))
+        else:
+            stored.append(extension.read(_read_part(part, extension.reads)[0], making or Making()))
     available = sum(content.rows for _, content in stored)
     if available == 0:
         raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
@@ -143,12 +145,56 @@ def open_text(data: Data, columns: set[str]) -> Text:
     return Text(tuple(stored), names, min(available, data.limit or available), digests, tuple(notices))
 
 
-def text_fingerprint(data: Data, columns: set[str]) -> str:
-    """Return `open_text(data, columns).fingerprint`, with its errors. Text that was read before is not opened."""
+def text_fingerprint(data: Data, columns: set[str]) -> str | None:
+    """Return `open_text(data, columns).fingerprint`, with its errors, or None if a column is not made yet.
+
+    Text that was read before is not opened.
+    """
     names = tuple(sorted(columns))
-    contents = [_content(part, names) for part in _parts_with(data, names)]
+    contents = []
+    for part, extension in _extended(data, _parts_with(data, names), names):
+        content = _content(part, names) if extension is None else extension.known()
+        if content is None:
+            return None
+        contents.append(content)
     rows = sum(content.rows for content in contents)
     return _fingerprint([content.digest for content in contents], names, min(rows, data.limit or rows))
+
+
+def open_steps(data: Data, columns: set[str]) -> list[ColumnStep]:
+    """Return the columns to make for a training text, whose data and models are on this machine.
+
+    Raises:
+        CseError: If rows are missing or malformed, or a column does not exist.
+    """
+    names = tuple(sorted(columns))
+    steps = []
+    for part, extension in _extended(data, _parts_with(data, names), names):
+        if extension is not None and extension.known() is None:
+            steps += extension.steps(_read_part(part, extension.reads)[0])
+    return steps
+
+
+def _extended(data: Data, parts: Sequence[Part], columns: Sequence[str]) -> Iterator[tuple[Part, Extension | None]]:
+    """Yield each part with the columns that are made for it, or None without such columns.
+
+    Rows beyond `data.limit` are not made. If there is a limit, all parts have it, because the number of rows that are
+    not blank is unknown before.
+    """
+    made = {name: data.columns[name] for name in in_order(data.columns, {*columns})}
+    for part in parts:
+        if not made:
+            yield part, None
+            continue
+        extension = Extension(made, tuple(columns), data.limit)
+        check_columns(data, part, extension.reads)
+        if twice := made.keys() & {*part.columns}:
+            raise CseError(
+                f"'{part.name}' has the column '{min(twice)}', which [data.columns.{min(twice)}] makes, too",
+                f"use the column of the data: --unset data.columns.{min(twice)}",
+                code="data.column_twice",
+            )
+        yield part, extension.placed(_content(part, extension.reads))
 
 
 def _fingerprint(digests: Iterable[str], columns: tuple[str, ...], rows: int) -> str:
@@ -158,7 +204,7 @@ def _fingerprint(digests: Iterable[str], columns: tuple[str, ...], rows: int) ->
 def _parts_with(data: Data, columns: Sequence[str]) -> list[Part]:
     parts = find_parts(data)
     for part in parts:
-        check_columns(data, part, columns)
+        check_columns(data, part, [name for name in columns if name not in data.columns])
     return parts
 
 
@@ -194,7 +240,7 @@ def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
         return
     action = "use another column in the recipe's view, or add this one to the data"
     if missing == ["translation"]:
-        action = f"create it: cse data translate {part.name.removesuffix(f'/{data.split}')} --model MODEL"
+        action = "add [data.columns.translation] to the recipe, which makes it: cse show translate"
     elif missing == ["text"] and part.source is None:
         action = "set `data.column` to the column that contains the text"
     raise CseError(
@@ -268,17 +314,10 @@ def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
     import datasets
     import pyarrow as pa
 
-    reader, schema = _Reader(columns), pa.schema([(name, pa.string()) for name in columns])
-
-    def write(draft: Path) -> Facts:
-        write_arrow(draft, schema, reader.read(part.tables(columns)))
-        return reader.facts
-
     if part.paths:
-        path = _arrow_path(part, columns)
-        content = Content.from_facts(cached(path, write))
-        rows = datasets.Dataset.from_file(str(path))
+        rows, content = store(_arrow_path(part, columns), columns, lambda: part.tables(columns))
     else:  # generated again at every start, because a change of the generator would not be noticed
+        reader, schema = RowReader(columns), pa.schema([(name, pa.string()) for name in columns])
         rows = datasets.Dataset(pa.concat_tables([schema.empty_table(), *reader.read(part.tables(columns))]))
         content = Content.from_facts(reader.facts)
     if part.source is not None:
@@ -297,38 +336,3 @@ def _arrow_path(part: Part, columns: Sequence[str]) -> Path:
     stats = [(str(path.absolute()), s.st_size, s.st_mtime_ns, s.st_ino) for path in part.paths if (s := path.stat())]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
     return paths.cache() / "text" / f"{key}.arrow"
-
-
-class _Reader:
-    """Removes blank rows from tables and computes the digests of their content."""
-
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = [name for name in columns if name != "subset"]
-        self._whole = hashlib.sha256()
-        self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
-        self._blank = self._rows = 0
-
-    def read(self, tables: Iterable[Any]) -> Iterator[Any]:
-        """Yield the tables without their blank rows."""
-        import pyarrow.compute as pc
-
-        for table in tables:
-            cells = [table.column(name).to_pylist() for name in self._columns]
-            lines = cells[0] if len(cells) == 1 else map("\t".join, zip(*cells, strict=True))
-            self._whole.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
-            kept = without_blanks(table)
-            for name, (lengths, content) in self._each.items():  # independent of the size of the tables
-                sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
-                lengths.update(sizes.astype("<i4").tobytes())
-                content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
-            self._blank += len(table) - len(kept)
-            self._rows += len(kept)
-            yield kept
-
-    @property
-    def facts(self) -> Facts:
-        """Fields of `Content` for the rows read so far."""
-        columns = {}
-        for name, (lengths, content) in self._each.items():
-            columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
-        return {"digest": self._whole.hexdigest(), "columns": columns, "blank": self._blank, "rows": self._rows}

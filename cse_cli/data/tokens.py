@@ -87,17 +87,19 @@ def tokenize(
     """
     import datasets
 
-    key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
-    directory = paths.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    shards = []
-    for number, start in enumerate(range(0, rows, SHARD)):
-        part = range(start, min(start + SHARD, rows))
-        # Texts that are cut to different numbers of rows share their full shards.
-        shards.append(Piece(directory / f"{number:05}-{len(part)}.arrow", part))
+    shards = shards_of(rows, digest, vocabulary, max_length)
     tokenizer = _Tokenizer(text.select_columns([column]), vocabulary, max_length)
     processes = tokenizer_processes(len(shards))
     write_pieces(tokenizer, shards, rows, processes, "CSE_TOKENIZE_PROCESSES", progress)
     return [datasets.Dataset.from_file(str(shard.path)) for shard in shards]
+
+
+def shards_of(rows: int, digest: str, vocabulary: Vocabulary, max_length: int) -> list[Piece]:
+    """Return the files of a column's token ids. Texts that are cut to different numbers of rows share full shards."""
+    key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
+    directory = paths.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    parts = (range(start, min(start + SHARD, rows)) for start in range(0, rows, SHARD))
+    return [Piece(directory / f"{number:05}-{len(part)}.arrow", part) for number, part in enumerate(parts)]
 
 
 def tokenizer_processes(shards: int) -> int:

@@ -1,52 +1,46 @@
-"""Translation of a column into a `.tsv` with the columns `text` and `translation`, in blocks of 2,048 rows.
-
-Each block is a cached file. A killed process loses only the blocks that it was translating.
-"""
+"""Translation of a column into a `.tsv` by hand, with the generator `translate`."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from cse_cli.core import paths
-from cse_cli.core.devices import choose, limit_torch_threads, worker_devices
-from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, explained_cache_errors, write_pieces
+from cse_cli.core.devices import worker_devices
+from cse_cli.data.cache import explained_cache_errors
+from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making
 from cse_cli.data.sources import open_text
-from cse_cli.data.tokens import Column
-from cse_cli.data.translator import TranslationSettings, Translator
-from cse_cli.recipe.schema import Data
+from cse_cli.recipe.schema import Data, Part
 from registry.errors import CseError
 from registry.paths import expand_user
 from registry.resources import catalog
-
-BLOCK = 2048
-"""Rows that are sorted by length and written together."""
 
 _FILE = re.compile(r"[*?\[\]/]|\.(txt|tsv|csv|json|jsonl|parquet)(\.gz)?$")
 
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """Text to translate, translator and output, as in the options of `cse data translate`.
+    """Text to translate, parameters of the generator `translate`, and output, as in `cse data translate`.
 
     `shard` (i, n) selects the i-th of n equal parts of the rows, counted from 1.
     """
 
-    source: str
-    settings: TranslationSettings
+    text: str
+    params: Mapping[str, Any]
     output: str | None = None
     split: str = "train"
-    column: str = "text"
     limit: int | None = None
     shard: tuple[int, int] = (1, 1)
-    batch_tokens: int | None = None
     device: str = "auto"
     workers: int | None = None
+
+    @property
+    def column(self) -> str:
+        """Column that is translated."""
+        return str(self.params.get("column", "text"))
 
 
 @dataclass(frozen=True)
@@ -66,124 +60,44 @@ class Translation:
     file: str
 
 
-def translate_text(request: TranslationRequest, progress: Progress, warn: Callable[[str], None]) -> Translation:
-    """Translate a column of a text into a file. `warn` is called with a warning of the translator.
+def translate_text(request: TranslationRequest, making: Making) -> Translation:
+    """Translate a column of a text into a file.
 
     Raises:
         CseError: If the text, the model or a language cannot be used, or a file cannot be written.
     """
     output = output_path(request)
-    settings = replace(request.settings, source=request.settings.source or source_language(request))
-    devices = worker_devices(request.device, request.workers)
-    translator = Translator(settings, devices[0], request.batch_tokens)
-    if len(devices) == 1:
-        choose(devices[0])
-    limit_torch_threads()
-    if translator.instruction.warning:
-        warn(translator.instruction.warning)
-    column, rows = open_column(request)
-    made = write_translation(column, rows, translator, output, progress, devices)
+    params = {**request.params, "source": request.params.get("source") or source_language(request)}
+    maker = ColumnMaker(Part(name="translate", params=params))
+    making = replace(making, devices=worker_devices(request.device, request.workers))
+    made = write_translation(*open_column(request), maker, output, making)
     if request.shard[1] == 1:
         return made
     return replace(made, file=re.sub(r"\.\d+(-of-\d+\.tsv)$", r".*\1", str(output)))
 
 
 def write_translation(
-    column: Column[str],
-    rows: range,
-    translator: Translator,
-    output: Path,
-    progress: Progress | None = None,
-    devices: Sequence[str] = ("auto",),
+    column: Cells, rows: range, maker: ColumnMaker, output: Path, making: Making | None = None
 ) -> Translation:
     """Translate some rows of a column into a file, which is written atomically."""
-    blocks, sent = _make_blocks(column, rows, translator, devices, progress)
+    made = maker.make(column, rows, making or Making())
     draft = output.with_name(f"tmp-{output.name}")
     with explained_cache_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         try:
             with draft.open("w", encoding="utf-8", newline="") as file:
                 file.write("text\ttranslation\n")
-                for block in blocks:
-                    for sentence, line in zip(column.take(block.rows), _lines(block), strict=True):
-                        file.write(f"{_one_cell(sentence)}\t{_one_cell(line)}\n")
+                for row, line in zip(rows, made, strict=True):
+                    file.write(f"{_one_cell(column.take([row])[0])}\t{_one_cell(line)}\n")
             draft.replace(output)
         finally:
             draft.unlink(missing_ok=True)
-    return Translation(output, len(rows), len(rows) - sent, str(output))
-
-
-def translate(
-    column: Column[str],
-    rows: range,
-    translator: Translator,
-    devices: Sequence[str] = ("auto",),
-    progress: Progress | None = None,
-) -> Iterator[str]:
-    """Yield the translation of each row, and "" for a blank row. Blocks that were translated before are reused.
-
-    Several devices get one process each.
-    """
-    blocks, _ = _make_blocks(column, rows, translator, devices, progress)
-    for block in blocks:
-        yield from _lines(block)
+    return Translation(output, len(rows), len(rows) - made.made, str(output))
 
 
 def _one_cell(line: str) -> str:
     """Return a string without the characters that end a cell of a `.tsv`."""
     return re.sub(r"[\t\r\n]", " ", line)
-
-
-def _make_blocks(
-    column: Column[str],
-    rows: range,
-    translator: Translator,
-    devices: Sequence[str],
-    progress: Progress | None,
-) -> tuple[list[Piece], int]:
-    """Return the blocks of some rows, and the number of sentences that were translated for them now."""
-    blocks = list(_cut_blocks(column, rows, translator.identity))
-    writer = _BlockWriter(column, translator)
-    if len(devices) > 1:
-        writer.devices = get_context("spawn").SimpleQueue()
-        for device in devices:
-            writer.devices.put(device)
-    made = write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
-    return blocks, sum(facts["sent"] for facts in made)
-
-
-def _cut_blocks(column: Column[str], rows: range, identity: str) -> Iterator[Piece]:
-    """Yield the blocks of some rows. Their files are named after translator and sentences."""
-    directory = paths.cache() / "translations" / hashlib.sha256(identity.encode()).hexdigest()[:32]
-    for start in range(rows.start, rows.stop, BLOCK):
-        part = range(start, min(start + BLOCK, rows.stop))
-        key = hashlib.sha256(repr(column.take(part)).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        yield Piece(directory / f"{key}.txt", part)
-
-
-def _lines(block: Piece) -> list[str]:
-    """Return the translations of a block. Its file contains one per line."""
-    return block.path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
-@dataclass
-class _BlockWriter(PieceWriter):
-    """Writer of the files of blocks. Each process takes its device from the queue `devices`."""
-
-    column: Column[str]
-    translator: Translator
-    devices: Any = None
-
-    def write(self, rows: range, path: Path) -> Facts:
-        if self.devices is not None:
-            self.translator.device, self.devices = self.devices.get(), None
-        sentences = self.column.take(rows)
-        distinct = list(dict.fromkeys(sentence for sentence in sentences if sentence.strip()))
-        lines = dict(zip(distinct, self.translator.translate(distinct, self.count), strict=True))
-        path.write_text("".join(f"{lines.get(sentence, '')}\n" for sentence in sentences), encoding="utf-8")
-        if self.count is not None:
-            self.count(len(sentences) - len(distinct))
-        return {"sent": len(distinct)}
 
 
 def is_dataset_name(source: str) -> bool:
@@ -195,18 +109,18 @@ def is_dataset_name(source: str) -> bool:
 
 def source_language(request: TranslationRequest) -> str | None:
     """Return the language of the column according to the catalog, or None if the text is not in the catalog."""
-    if not is_dataset_name(request.source) or request.source.startswith("hf:"):
+    if not is_dataset_name(request.text) or request.text.startswith("hf:"):
         return None
-    languages = catalog.entry(request.source).language.split("-")  # "en-de" for `text` and `translation`
+    languages = catalog.entry(request.text).language.split("-")  # "en-de" for `text` and `translation`
     return languages[-1] if request.column == "translation" else languages[0]
 
 
-def open_column(request: TranslationRequest) -> tuple[Column[str], range]:
+def open_column(request: TranslationRequest) -> tuple[Cells, range]:
     """Return the column to translate, and the rows of the shard."""
-    if is_dataset_name(request.source):
-        data = Data(dataset=(request.source,), split=request.split, limit=request.limit)
+    if is_dataset_name(request.text):
+        data = Data(dataset=(request.text,), split=request.split, limit=request.limit)
     else:
-        data = Data(file=str(expand_user(Path(request.source)).absolute()), limit=request.limit)
+        data = Data(file=str(expand_user(Path(request.text)).absolute()), limit=request.limit)
     text = open_text(data, {request.column})
     number, shards = request.shard
     if text.rows < shards:
@@ -234,9 +148,9 @@ def parse_shard(value: str | None) -> tuple[int, int]:
 def output_path(request: TranslationRequest) -> Path:
     """Return the path of the output. A path given by the user must be new and end with .tsv."""
     if request.output is None:
-        parts = [_stem(request.source), "" if request.split == "train" else request.split]
-        parts += ["" if request.column == "text" else request.column, Path(request.settings.model).name]
-        parts += [request.settings.target or ""]
+        parts = [_stem(request.text), "" if request.split == "train" else request.split]
+        parts += ["" if request.column == "text" else request.column, Path(request.params["model"]).name]
+        parts += [request.params.get("to") or ""]
         name = ".".join(re.sub(r"[^\w.-]+", "-", part).strip("-") for part in parts if part)
         return _shard_path(paths.home() / "translations" / f"{name}.tsv", request.shard)
     given = expand_user(Path(request.output)).absolute()

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.recipe.command import Plugin
+
 EPILOG = (
     "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
     "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
@@ -45,6 +47,7 @@ def evaluate(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on CUDA.")
     ] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
@@ -57,16 +60,16 @@ def evaluate(
     from cse_cli.evaluation.tasks import parse_tasks
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
+    from cse_cli.evaluation.word_overlap import of_tasks
 
+    settings = Settings(pooling, max_length, batch_tokens, device, template)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         fetch_needed(models, parsed, screen.downloading)
-        scored = score_models(
-            models, parsed, Settings(pooling, max_length, batch_tokens, device, template), screen.scoring
-        )
-    tables = compare_with_papers(scored, parsed)
+        scored = score_models(models, parsed, settings, screen.scoring)
+    tables, overlaps = compare_with_papers(scored, parsed), of_tasks(parsed)
     if json_:
         reported = [table.model_dump(mode="json") for table in tables]
-        write_json({"models": [asdict(one) for one in scored], "papers": reported})
+        write_json({"models": [asdict(one) for one in scored], "word_overlap": overlaps, "papers": reported})
     else:
-        print_scores(scored, parsed, tables)
+        print_scores(scored, parsed, tables, overlaps)

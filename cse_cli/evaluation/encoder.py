@@ -16,6 +16,7 @@ from torch import Tensor
 from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
+from cse_cli.data.columns import OwnColumns
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
 from registry.errors import CseError, suggestion
@@ -46,6 +47,7 @@ class SentenceEncoder:
         max_length: Maximum number of tokens per sentence, limited by the encoder's own maximum.
         plans: View → its plan, for evaluators of views.
         through: Name of the view whose augmenters change every sentence, or None.
+        columns: Columns that a view reads and an evaluator does not have.
         cache_bytes: Size of the cache in bytes.
     """
 
@@ -57,6 +59,7 @@ class SentenceEncoder:
         max_length: int,
         plans: Mapping[str, ViewPlan] | None = None,
         through: str | None = None,
+        columns: OwnColumns | None = None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.encoder = encoder
@@ -65,6 +68,7 @@ class SentenceEncoder:
         self.max_length = min(max_length, encoder.max_length or max_length)
         self.plans = plans or {}
         self.through = through
+        self.columns = columns or OwnColumns()
         self.watch: Callable[[float], None] = lambda _: None
         """Callback after each batch with the share of encoded sentences."""
         self.cache_bytes = cache_bytes
@@ -130,9 +134,10 @@ class SentenceEncoder:
         if view not in self.plans:
             known = f"use {', '.join(self.plans)}" if self.plans else "evaluate in a recipe that has views"
             raise CseError(f"unknown view '{view}'.{suggestion(view, self.plans)}", known, code="evaluate.unknown_view")
+        plan = self.plans[view]
+        columns = self.columns.added(columns, {plan.column, *plan.side})
         with self.compute.autocast():
-            named = (view, self.plans[view])
-            vectors = encode_view(self.encoder, named, columns, VIEW_BATCH, self.max_length, training)
+            vectors = encode_view(self.encoder, (view, plan), columns, VIEW_BATCH, self.max_length, training)
         return vectors.float().cpu()
 
 

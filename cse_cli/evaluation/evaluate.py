@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from cse_cli.core.devices import Compute, choose, limit_torch_threads
 from cse_cli.core.distributed import run_on_rank0
 from cse_cli.core.results import Scores
 from cse_cli.data.batches import ViewPlan
-from cse_cli.data.requirements import DownloadProgress, fetch
+from cse_cli.data.columns import OwnColumns
+from cse_cli.data.requirements import DownloadProgress, availability, fetch
 from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
 from cse_cli.recipe.requirements import Requirement, of_part
@@ -19,7 +20,7 @@ from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.model import checked_model_of_run, model_of_run
 from registry import EVALUATORS
 from registry.distributed import world_size
-from registry.encoders.saved import open_encoder
+from registry.encoders.saved import check_pooling, open_encoder
 from registry.errors import CseError
 from registry.resources.models import locate
 from registry.types import Encoder, Evaluator
@@ -36,6 +37,7 @@ def evaluate(
     only: Iterable[str] = (),
     plans: Mapping[str, ViewPlan] | None = None,
     show: Show | None = None,
+    columns: OwnColumns | None = None,
 ) -> Scores:
     """Return the scores of `encoder` under the evaluators in `only`, or under all evaluators if it is empty.
 
@@ -44,7 +46,7 @@ def evaluate(
     first one computes the scores, and all of them receive the scores.
     """
     chosen = {name: evaluators[name] for name in list(only) or evaluators}
-    arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view
+    arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view, columns
     if world_size() == 1:
         return _scores(SentenceEncoder(*arguments), chosen, show)
     sharded = ShardedEncoder(*arguments)
@@ -109,6 +111,9 @@ class Settings:
         batch_tokens: Maximum number of tokens per batch, or None for the device's default.
         device: "auto", "cpu", "cuda" or "cuda:N".
         template: Text around every sentence, or None for the model's own.
+
+    Raises:
+        CseError: If there is no such pooling or device.
     """
 
     pooling: str | None
@@ -116,6 +121,11 @@ class Settings:
     batch_tokens: int | None
     device: str
     template: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the names, before anything is downloaded."""
+        check_pooling(self.pooling)
+        choose(self.device, "fp32")
 
 
 @dataclass(frozen=True)
@@ -151,10 +161,17 @@ def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: Dow
     Raises:
         MissingError: If some are not available. Raised before the first download, with all of them.
     """
-    needed = [Requirement("model", model_of_run(model) or model) for model in models]
+    fetch([*(Requirement("model", model_of_run(model) or model) for model in models), *_data_of(tasks)], progress)
+
+
+def has_data(tasks: Mapping[str, Task]) -> bool:
+    """Return whether the data sets of tasks are on this machine. Uses no network."""
+    return all(availability(needed).state == "here" for needed in _data_of(tasks))
+
+
+def _data_of(tasks: Mapping[str, Task]) -> Iterator[Requirement]:
     for name, task in tasks.items():
-        needed += of_part(f"tasks.{name}", EVALUATORS[task.component], task.params)
-    fetch(needed, progress)
+        yield from of_part(f"tasks.{name}", EVALUATORS[task.component], task.params)
 
 
 def score_models(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,10 +46,21 @@ class Model:
 
         Returns:
             (D,) float32 for one sentence, (N, D) for several.
+
+        Raises:
+            CseError: If something is not a string.
         """
+        several = list(sentences) if isinstance(sentences, Iterable) and not isinstance(sentences, str) else [sentences]
+        for place, sentence in enumerate(several):
+            if not isinstance(sentence, str):
+                raise CseError(
+                    f"sentences[{place}] = {sentence!r} is of type {type(sentence).__name__}, not a string",
+                    "remove it, or convert it with str()",
+                    code="model.not_a_string",
+                )
         device = next((str(weights.device) for weights in self.encoder.parameters()), "cpu")
         encode = SentenceEncoder(self.encoder, choose(device, "fp32"), batch_tokens, self.max_length)
-        vectors: np.ndarray = encode([sentences] if isinstance(sentences, str) else list(sentences)).numpy()
+        vectors: np.ndarray = encode(several).numpy()
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def to_sentence_transformers(self) -> SentenceTransformer:

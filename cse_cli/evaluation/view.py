@@ -11,29 +11,41 @@ from rich.text import Text
 from cse_cli.analysis.leaderboard_view import print_tables
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Console, stdout_console
+from cse_cli.core.results import Scores
 from cse_cli.core.tables import as_rich_parts, plain_table
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
+from cse_cli.evaluation.word_overlap import LABEL
 
 Columns = Mapping[str, list[str]]
 """Heading → cell of each model."""
 
 
-def print_scores(scored: Sequence[Scored], tasks: Mapping[str, Task], papers: Sequence[ScoreTable] = ()) -> None:
+def print_scores(
+    scored: Sequence[Scored],
+    tasks: Mapping[str, Task],
+    papers: Sequence[ScoreTable] = (),
+    overlaps: Scores | None = None,
+) -> None:
     """Print the models, then a table for each evaluator: models × tasks, or models × metrics of a single task.
 
     Args:
         scored: Models with their scores.
         tasks: Scored tasks.
         papers: Tables of the scores and of reported results.
+        overlaps: Task → metric → value of word overlap, the last line of a table if all of its tasks have one.
     """
     settings = [[one.model, _pooling(one), str(one.max_length), one.precision, f"{one.seconds:.1f}"] for one in scored]
     with stdout_console() as console:
         _print_table(console, ["model", "pooling", "max_length", "precision", "seconds"], settings, "pprrr")
         for _, names in groupby(tasks, key=lambda name: tasks[name].component):
-            heading, columns = _block(scored, tasks, list(names))
+            of_component = list(names)
+            lines = [(one.model, one.scores) for one in scored]
+            if overlaps and all(name in overlaps for name in of_component):
+                lines.append((LABEL, overlaps))
+            heading, columns = _block([scores for _, scores in lines], tasks, of_component)
             console.print(Text(f"\n{heading}", "bold"))
-            rows = [[one.model, *(of[place] for of in columns.values())] for place, one in enumerate(scored)]
+            rows = [[label, *(of[place] for of in columns.values())] for place, (label, _) in enumerate(lines)]
             _print_table(console, ["", *columns], rows, "p" + "r" * len(columns))
     if papers:
         sys.stdout.write("\n")
@@ -50,22 +62,22 @@ def _pooling(one: Scored) -> str:
     return one.pooling if one.template is None else f"{one.pooling} of {one.template}"
 
 
-def _block(scored: Sequence[Scored], tasks: Mapping[str, Task], names: list[str]) -> tuple[str, Columns]:
+def _block(scored: Sequence[Scores], tasks: Mapping[str, Task], names: list[str]) -> tuple[str, Columns]:
     """Return heading and scores: one metric of several tasks and its mean, or all metrics of one task."""
     first = tasks[names[0]]
     settings = _settings(tasks, names)
     if len(names) > 1:
         metric = first.evaluator.metric
-        values = {name: [one.scores[name][metric] for one in scored] for name in names}
+        values = {name: [one[name][metric] for one in scored] for name in names}
         decimals = _decimals([value for each in values.values() for value in each])
         # The mean of rounded values, as in papers and on the leaderboard.
         means = [sum(round(values[name][row], decimals) for name in names) / len(names) for row in range(len(scored))]
         columns = {name: _texts(each, decimals) for name, each in {**values, "avg": means}.items()}
         return f"{first.component}: {metric}{settings}", columns
     (name,) = names
-    values = {metric: [one.scores[name][metric] for one in scored] for metric in first.evaluator.shown_metrics()}
+    metrics = {metric: [one[name].get(metric) for one in scored] for metric in first.evaluator.shown_metrics()}
     heading = name if name == first.component else f"{first.component}: {name}"
-    return heading + settings, {metric: _texts(each, _decimals(each)) for metric, each in values.items()}
+    return heading + settings, {metric: _texts(each, _decimals(each)) for metric, each in metrics.items()}
 
 
 def _settings(tasks: Mapping[str, Task], names: Sequence[str]) -> str:
@@ -78,10 +90,10 @@ def _settings(tasks: Mapping[str, Task], names: Sequence[str]) -> str:
     return f" ({'; '.join(texts)})" if texts else ""
 
 
-def _decimals(values: Sequence[float]) -> int:
+def _decimals(values: Sequence[float | None]) -> int:
     """Return 2 for values such as percentages, 3 for small numbers."""
-    return 2 if any(abs(value) >= 10 for value in values) else 3
+    return 2 if any(abs(value or 0.0) >= 10 for value in values) else 3
 
 
-def _texts(values: Sequence[float], decimals: int) -> list[str]:
-    return [f"{value:.{decimals}f}" for value in values]
+def _texts(values: Sequence[float | None], decimals: int) -> list[str]:
+    return ["" if value is None else f"{value:.{decimals}f}" for value in values]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.recipe.command import Plugin
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
@@ -23,6 +24,14 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key to a TOML value. Repeatable."),
 ]
+FastDevRun = Annotated[
+    bool,
+    typer.Option(
+        "--fast-dev-run",
+        help="Try the whole way on 2,000 sentences, 20 steps and 256 pairs per evaluator. It is not a result.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start jobs of more than twelve hours without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Build everything, print one batch per view and exit.")]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per CUDA device.")
@@ -54,8 +63,11 @@ def run(
     seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
     set_: Set = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
     dry_run: DryRun = False,
+    fast_dev_run: FastDevRun = False,
+    yes: Yes = False,
     resume: Annotated[str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.")] = None,
     workers: Workers = None,
     processes: Processes = None,
@@ -93,16 +105,40 @@ def run(
         processes=processes,
         cluster=cluster,
         stall_timeout=parse_duration("--stall-timeout", stall_timeout),
-        dry_run=dry_run,
-        as_json=json_,
-        quiet=quiet,
+        dry_run=dry_run, fast_dev_run=fast_dev_run, yes=yes, as_json=json_, quiet=quiet,
         name=name,
         tags=tag or [],
         group=experiment,
         again=again,
         accept_changed=accept_changed,
-    )
+    )  # fmt: skip
     if here.world > 1:
         group.run_rank_and_exit(lambda: run_as_rank(request, here))
     is_study = any(find_study(name) for name in request.recipes)
     raise typer.Exit(run_studies(request) if is_study else run_jobs(request))
+
+
+PLAN_EPILOG = (
+    "Examples:  cse plan simcse_en  ·  cse plan simcse_en --seeds 5 --device cuda  ·  "
+    "cse plan studies/mini/ifcl_queue_length --workers 2"
+)
+
+
+def plan(
+    recipes: Recipes = None,
+    seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
+    set_: Set = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
+    workers: Workers = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Estimate time, disk and memory of runs before they start, from earlier runs or a few measured steps."""
+    from cse_cli.jobs import price
+    from cse_cli.jobs.request import RunRequest
+
+    request = RunRequest(
+        recipes=recipes or [], seeds=seeds, overrides=set_ or [], unset=unset or [], device=device, workers=workers,
+        as_json=json_,
+    )  # fmt: skip
+    raise typer.Exit(price.plan(request))

@@ -91,7 +91,9 @@ class SerialExecutor(Executor):
                 future.set_result(self._execute(job, observer))
             except CseError as error:
                 unusable = job.resume
-                is_specific_to_run = error.exit_code == CseError.exit_code and not isinstance(error, BusyError)
+                is_specific_to_run = error.exit_code == CseError.exit_code and not isinstance(
+                    error, BusyError | RunFailedError
+                )
                 if unusable is None or not job.may_restart or not is_specific_to_run:
                     raise
                 observer.observe(Warned(f"cannot resume run {unusable[:8]}, starting a new one: {error.message}"))
@@ -100,7 +102,7 @@ class SerialExecutor(Executor):
         except Exception as error:
             future.set_exception(error)
         finally:
-            _free_memory()
+            free_memory()
         return future
 
     def wait(self) -> None:
@@ -117,7 +119,8 @@ class SerialExecutor(Executor):
         return execute_in_processes(job, self._processes, observer)
 
 
-def _free_memory() -> None:
+def free_memory() -> None:
+    """Free the memory of the last run, as far as the allocators return it."""
     gc.collect()  # models are in reference cycles, and errors hold models
     torch.cuda.empty_cache()
     with suppress(OSError, AttributeError):  # only in glibc, which kept 2.2 GB of ten runs instead of 0.5 GB

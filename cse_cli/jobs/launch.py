@@ -7,15 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import sleep
 
 from cse_cli.core.console import Observer, Screen, SilentObserver, print_error, to_json, write_json
-from cse_cli.core.devices import choose
+from cse_cli.core.devices import choose, worker_devices
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined, run_on_rank0
 from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
-from cse_cli.data.identity import identify_known
+from cse_cli.data.columns import Making
+from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import fetch
+from cse_cli.data.sources import open_text
+from cse_cli.evaluation import word_overlap
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.price import announce, announce_downloads
+from cse_cli.jobs.request import RunRequest, options_of
 from cse_cli.jobs.screen import RunsScreen
 from cse_cli.jobs.study import (
     StudyOutcome,
@@ -27,22 +31,25 @@ from cse_cli.jobs.study import (
     write_outcomes,
     write_study_plans,
 )
-from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
+from cse_cli.jobs.tasks import Task, finished, make_tasks, run_tasks
 from cse_cli.jobs.view import (
     describe_run,
+    full_runs,
     next_steps,
     print_plans,
     print_results,
     shown_metrics,
 )
+from cse_cli.listing.inventory import small_version
 from cse_cli.recipe.lint import lint, lint_study
+from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
-from cse_cli.training.run import execute, prepare
+from cse_cli.training.run import execute, prepare, try_losses
 from registry.errors import CseError, DiskError, MissingError, TrackingError
 from registry.resources import hub
 
@@ -56,30 +63,30 @@ def run_jobs(request: RunRequest) -> int:
     placement = choose_placement(jobs, request)
     if request.dry_run:
         return _plan_jobs(jobs, placement, as_json=request.as_json)
-    ends = run_all(jobs, placement, quiet=request.quiet, accept_changed=request.accept_changed)
+    ends = run_all(jobs, placement, request)
     _show(jobs, [end for end in ends if isinstance(end, Result)], request)
     return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
 
 
-def run_all(
-    jobs: Sequence[Job], placement: Placement, *, quiet: bool = False, accept_changed: bool = False
-) -> list[Result | CseError]:
+def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> list[Result | CseError]:
     """Download what jobs need, execute those that are not finished, and return the result or error of each.
 
     Jobs with the same experiment and seed are one run, with one result. The error of an only job is raised, and those
     of a full disk or a state directory that cannot be written.
     """
     require_home()
-    tasks = _tasks(jobs, accept_changed=accept_changed)
-    with RunsScreen(several=len(tasks) > 1, quiet=quiet) as screen:
+    tasks = make_tasks(jobs, accept_changed=request.accept_changed)
+    with RunsScreen(several=len(tasks) > 1, command=request.command(), quiet=request.quiet) as screen:
+        _show_notes(jobs, screen)
         for warning in dict.fromkeys(line for job in jobs for line in lint(job.loaded.recipe)):
             screen.warned(warning)
-        _download([job.loaded.recipe for job in jobs], screen, jobs[0].resume)
+        _download([job.loaded for job in jobs], screen, jobs[0].resume)
         ends: dict[Task, Result | CseError] = {**finished(tasks, all_runs())}
         for task, result in ends.items():
             if isinstance(result, Result):
                 screen.skip(task.job.name, result)
         left = {task: task.job.name for task in tasks if task not in ends}
+        announce(list(left), placement, request, screen)
         ends |= _execute(left, placement, screen)[0]
     if len(tasks) == 1 and isinstance(error := ends[tasks[0]], CseError):
         raise error
@@ -96,6 +103,7 @@ def _execute(
     """
     if not labels:
         return {}, 0
+    _make_columns([task.job.loaded.recipe for task in labels], placement, screen)
     ends: dict[Task, Result | CseError] = {}
     begun: set[Task] = set()
     screen.expect(len(labels))
@@ -121,39 +129,60 @@ def _length(task: Task) -> float:
     return steps * recipe.train.batch_size * recipe.data.max_length
 
 
-def _tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
-    """Return one task per experiment and seed, with the plan of the seeds of its experiment."""
-    tasks: dict[tuple[str, int], Task] = {}
-    for job in jobs:
-        task = Task(job, identify_known(job.loaded.recipe), accept_changed)
-        tasks.setdefault(task.key, task)
-    return planned(list(tasks.values()))
-
-
-def _download(recipes: Iterable[Recipe], screen: Screen, resume: str | None = None) -> None:
+def _download(recipes: Iterable[LoadedRecipe], screen: Screen, resume: str | None = None) -> None:
     """Download what recipes need, before the first run starts. A resumed run uses the commits of its first start.
 
     If one of several recipes lacks something, only its runs fail. If all do, this raises `MissingError`.
     """
-    different = {to_json(recipe.resolved()): recipe for recipe in recipes}.values()
+    different = {to_json(loaded.recipe.resolved()): loaded for loaded in recipes}.values()
+    announce_downloads([loaded.recipe for loaded in different], screen)
     missing: list[MissingError] = []
-    for recipe in different:
+    for loaded in different:
         try:
             with hub.pinned(read_about(resume).commits if resume is not None else {}):
-                fetch(requirements(recipe), screen.downloading)
+                fetch(requirements(loaded.recipe), screen.downloading)
         except MissingError as error:
-            missing.append(error)
+            small = small_version(loaded.name)
+            action = error.next_action if small is None else f"{error.next_action}\n  → without them: cse run {small}"
+            missing.append(MissingError(error.message, action, code=error.code))
     if missing and len(missing) == len(different):
         raise missing[0]
+
+
+def _make_columns(recipes: Iterable[Recipe], placement: Placement, screen: Screen) -> None:
+    """Make the columns that recipes declare, with all devices, before the first run starts.
+
+    On a cluster, each run makes its own. If the columns of one of several recipes cannot be made, only its runs fail.
+    """
+    if placement.cluster is not None:
+        return
+    making = Making(worker_devices(placement.device, placement.workers), screen.preparing, screen.warned)
+    with_columns = [recipe for recipe in recipes if recipe.data.columns and recipe.train.steps != 0]
+    different = {to_json(recipe.resolved()["data"]): recipe for recipe in with_columns}.values()
+    failed: list[CseError] = []
+    for recipe in different:
+        try:
+            open_text(recipe.data, columns_read(recipe), making)
+        except CseError as error:
+            failed.append(error)
+    if failed and len(failed) == len(different):
+        raise failed[0]
+
+
+def _show_notes(jobs: Sequence[Job], screen: Screen) -> None:
+    screen.advise([f"note: {note}" for note in dict.fromkeys(note for job in jobs for note in job.loaded.notes)])
 
 
 def _plan_jobs(jobs: Sequence[Job], placement: Placement, *, as_json: bool) -> int:
     """Build and read everything that jobs need, print what would run and where, and return the exit code."""
     plans, code = [], 0
     with Screen() as screen:
+        _show_notes(jobs, screen)
         for job in jobs:
             try:
-                plans.append(describe_run(prepare(job, screen)))
+                prepared = prepare(job, screen)
+                plans.append(describe_run(prepared))
+                try_losses(prepared)
             except CseError as error:
                 if len(jobs) == 1:
                     raise
@@ -172,8 +201,11 @@ def _show(jobs: Sequence[Job], results: Sequence[Result], request: RunRequest) -
         write_json({"results": [result.model_dump(mode="json") for result in results]})
     elif results:
         recipes = [job.loaded.recipe for job in jobs]
-        print_results(results, {recipe.hash(): shown_metrics(recipe) for recipe in recipes})
-        Screen(quiet=request.quiet).advise(next_steps(results, request.settings()))
+        overlaps = {recipe.hash(): word_overlap.of_recipe(recipe) for recipe in recipes}
+        print_results(results, {recipe.hash(): shown_metrics(recipe) for recipe in recipes}, overlaps)
+        settings = request.settings() if request.resume is None else options_of(jobs[0].loaded.changes)
+        advice = full_runs(results) if request.fast_dev_run else next_steps(results, settings)
+        Screen(quiet=request.quiet).advise(advice)
 
 
 # Under torchrun: its processes share each run.
@@ -215,7 +247,7 @@ def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:
             )
     jobs = request.jobs()
     choose_placement(jobs, request)
-    tasks = _tasks(jobs, accept_changed=request.accept_changed)
+    tasks = make_tasks(jobs, accept_changed=request.accept_changed)
     done = finished((task for task in tasks if not task.known.unknown), all_runs())
     return [(task.job, done.get(task)) for task in tasks]
 
@@ -263,19 +295,21 @@ def run_studies(request: RunRequest) -> int:
     if request.as_json:
         write_outcomes(outcomes)
     else:
-        print_outcomes(outcomes, quiet=request.quiet)
+        print_outcomes(outcomes, quiet=request.quiet or request.fast_dev_run)
     return int(any(outcome.failures for outcome in outcomes))
 
 
 def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
     runs = {run.task: run for run in plan.open}
-    with RunsScreen(several=True, quiet=request.quiet) as screen:
+    with RunsScreen(several=True, command=request.command(), quiet=request.quiet) as screen:
         for line in plan_lines(plan):
             screen.write(line)
         for warning in lint_study(plan.cells, len(plan.seeds)):
             screen.warned(warning)
-        _download((task.job.loaded.recipe for task in runs), screen)
+        _download((task.job.loaded for task in runs), screen)
         labels = {task: run.label for task, run in runs.items()}
-        ends, ran = _execute(labels, place_runs(len(runs), request), screen)
+        placement = place_runs(len(runs), request)
+        announce(list(runs), placement, request, screen)
+        ends, ran = _execute(labels, placement, screen)
     failures = {runs[task]: end for task, end in ends.items() if isinstance(end, CseError)}
     return StudyOutcome(plan, plan.results(), ran, failures)

@@ -28,7 +28,7 @@ class Placement:
         processes: Number of processes that share each run.
         devices: Devices that execute one run each. Empty if one run follows the other.
         cluster: Address of a cluster, as `--cluster` takes it, or None for this machine.
-        workers: Number of parallel runs on the cluster. Default: one per free device.
+        workers: Number of parallel runs on the cluster, and of processes that make columns. Default: one per device.
         device: Device of the runs on the cluster.
         stall_timeout: Seconds without an event after which a run is restarted.
     """
@@ -98,11 +98,13 @@ def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
         )
     if processes is not None:
         _check_processes(jobs, device, processes)
-        return Placement(processes)
+        return Placement(processes, device=device)
     if len(jobs) == 1:  # the largest number of processes that divides the batch
         size = jobs[0].loaded.recipe.train.batch_size
         most = max(1, _cuda_devices(device))
-        return Placement(max(count for count in range(1, most + 1) if size % count == 0))
+        return Placement(
+            max(count for count in range(1, most + 1) if size % count == 0), workers=workers, device=device
+        )
     return place_runs(len(jobs), request)
 
 
@@ -112,7 +114,7 @@ def place_runs(count: int, request: RunRequest) -> Placement:
         return Placement(1, (), request.cluster, request.workers, request.device, request.stall_timeout)
     device = "auto" if request.device == "cuda" else request.device
     devices = tuple(worker_devices(device, request.workers)[:count])
-    return Placement(devices=devices if len(devices) > 1 else (), stall_timeout=request.stall_timeout)
+    return Placement(1, devices if len(devices) > 1 else (), None, request.workers, device, request.stall_timeout)
 
 
 def _cuda_devices(device: str) -> int:

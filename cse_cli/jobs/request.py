@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cse_cli.jobs.executor import STALL_SECONDS
+from cse_cli.jobs.fast_dev_run import TAGS, reductions
 from cse_cli.recipe.load import Override, load
 from cse_cli.recipe.study_schema import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
-from cse_cli.runs.record import RECIPE
+from cse_cli.runs.record import RECIPE, About
 from cse_cli.training.build import Job
+from registry import plugins
 from registry.errors import CseError
 
 RESERVED = ("recipe", "method", "encoder", "data", "seed", "avg")
@@ -42,28 +45,47 @@ class RunRequest:
     group: str | None = None
     again: bool = False
     accept_changed: bool = False
+    fast_dev_run: bool = False
+    yes: bool = False
 
     def settings(self) -> list[str]:
         """Return the options that change the recipes, as words of a command."""
         overrides = [word for text in self.overrides for word in ("--set", str(text))]
-        return overrides + [word for key in self.unset for word in ("--unset", key)]
+        removals = [word for key in self.unset for word in ("--unset", key)]
+        return overrides + removals + [word for file in plugins.named() for word in ("--plugin", file)]
+
+    def command(self) -> str:
+        """Return the command of this request, which skips finished runs and resumes interrupted ones."""
+        options = {"--seed": self.seed, "--seeds": self.seeds, "--name": self.name, "--experiment": self.group,
+                   "--workers": self.workers, "--processes": self.processes, "--cluster": self.cluster}  # fmt: skip
+        options |= {"--device": self.device} if self.device != "auto" else {}
+        words = ["cse", "run", *self.recipes, *self.settings()]
+        words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
+        words += [word for tag in self.tags for word in ("--tag", tag)]
+        flags = {"--accept-changed": self.accept_changed, "--fast-dev-run": self.fast_dev_run, "--yes": self.yes}
+        words += [flag for flag, given in flags.items() if given]
+        return shlex.join([*words, "--again"] if self.again else words)
 
     def jobs(self) -> list[Job]:
         """Return one job per recipe and seed."""
         if self.resume is not None:
             return [self.labeled(self._resumed(find_run(self.resume)), several=False)]
-        if not self.recipes:
+        return self.jobs_of(self.recipes)
+
+    def jobs_of(self, recipes: Sequence[str]) -> list[Job]:
+        """Return one job per seed of some recipes."""
+        if not recipes:
             raise CseError(
                 "no recipe given", "name one: cse run quickstart. List all: cse list recipes", code="jobs.no_recipe"
             )
         seeds: Sequence[int | None] = self.seed_list() or [None]
-        jobs = [self._job(recipe, seed) for recipe in self.recipes for seed in seeds]
+        jobs = [self._job(recipe, seed) for recipe in recipes for seed in seeds]
         return [self.labeled(job, several=len(jobs) > 1) for job in jobs]
 
     def labeled(self, job: Job, *, several: bool) -> Job:
         """Return a job with the requested name (a prefix of several jobs' names), tags and group."""
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
-        labels = {**job.tags, **parse_tags(self.tags)}
+        labels = {**job.tags, **parse_tags(self.tags), **(TAGS if self.fast_dev_run else {})}
         return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)
 
     def seed_list(self) -> list[int]:
@@ -81,7 +103,9 @@ class RunRequest:
     def _job(self, recipe: str, seed: int | None, first: Sequence[Override] = ()) -> Job:
         """Return a job. A seed of the command line replaces the recipe's own, so that the record repeats the run."""
         last = [] if seed is None else [Override.of("train.seed", seed)]
-        loaded = load(recipe, [*first, *self.overrides, *last], self.unset)
+        loaded = load(recipe, given := [*first, *self.overrides, *last], self.unset)
+        if self.fast_dev_run:
+            loaded = load(recipe, [*given, *reductions(loaded.recipe, given)], self.unset)
         return Job(loaded, loaded.recipe.train.seed, self.device)
 
     def _resumed(self, run: RecordedRun) -> Job:
@@ -96,11 +120,33 @@ class RunRequest:
                 f"start a new run: cse run {about.recipe}",
                 code="jobs.resume_pruned",
             )
+        _add_plugins_of(about)
         recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
         # The seed of the run comes first: a seed of the command line is a changed setting.
         job = self._job(recipe, self.seed, [Override.of("train.seed", about.seed)])
         loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)
         return replace(job, loaded=loaded, resume=run.run_id, group=about.group)
+
+
+def _add_plugins_of(about: About) -> None:
+    """Name the plug-in files of a run, except those that the command line replaces by a file of the same name."""
+    given = {Path(file).name for file in plugins.named()}
+    for file in () if about.pulled else about.plugins:
+        if Path(file).name in given:
+            continue
+        if not Path(file).is_file():
+            raise CseError(
+                f"run {about.short} needs the plug-in '{file}', which does not exist",
+                f"restore it, or name its new place: cse run --resume {about.short} --plugin {Path(file).name}",
+                code="jobs.missing_plugin",
+            )
+        plugins.add(file)
+
+
+def options_of(changes: Sequence[str]) -> list[str]:
+    """Return recorded changes, such as "train.steps=10" or "no queue", as words of a command."""
+    pairs = (("--unset", one.removeprefix("no ")) if one.startswith("no ") else ("--set", one) for one in changes)
+    return [word for pair in pairs for word in pair]
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -16,11 +16,18 @@ from registry.errors import CseError
 
 
 class RunsScreen(Screen):
-    """Screen of the runs of a command, with a line for each start and end if there are several. A context manager."""
+    """Screen of the runs of a command, with a line for each start and end if there are several. A context manager.
 
-    def __init__(self, *, several: bool, quiet: bool = False) -> None:
+    Args:
+        several: Whether there are several runs.
+        command: Command that continues after an interruption.
+        quiet: Whether only errors are printed.
+    """
+
+    def __init__(self, *, several: bool, command: str, quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
         self._several = several
+        self._command = command
         self._left_run = ""
         self._runs = self._begun = self._ended = 0
         self._since = monotonic()
@@ -68,7 +75,7 @@ class RunsScreen(Screen):
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._close()
         if self._several and isinstance(error, KeyboardInterrupt | Terminated):
-            self.write(f"stopped{self._left_run}. To resume, run the same command again")
+            self.write(f"stopped{self._left_run}. To run the rest: {escape(self._command)}")
 
 
 class RunLines(Screen):

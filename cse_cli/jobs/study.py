@@ -21,6 +21,7 @@ from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell as TableCell
 from cse_cli.core.tables import Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.data.identity import identify_known
+from cse_cli.jobs.fast_dev_run import reduced
 from cse_cli.jobs.request import RunRequest, parse_tags
 from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
@@ -112,6 +113,8 @@ def plan_study(name: str, request: RunRequest) -> StudyPlan:
     """
     study = load_study(name)
     made = cells(study, request.overrides, request.unset)
+    if request.fast_dev_run:
+        made = [reduced(cell, request.overrides) for cell in made]
     seeds = tuple(request.seed_list()) or study.seed_list
     different: dict[str, Cell] = {}
     for cell in made:

@@ -16,7 +16,7 @@ from time import sleep
 from cse_cli.core.console import Observer
 from cse_cli.core.identity import Difference, Plan
 from cse_cli.core.results import Result
-from cse_cli.data.identity import Known
+from cse_cli.data.identity import Known, identify_known
 from cse_cli.jobs.executor import Executor
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import RecordedRun, all_runs
@@ -72,6 +72,15 @@ class Task:
             if identity is not None and identity.settings == self.known.settings:
                 return self.known.differences(identity)
         return []
+
+
+def make_tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
+    """Return one task per experiment and seed, with the plan of the seeds of its experiment."""
+    tasks: dict[tuple[str, int], Task] = {}
+    for job in jobs:
+        task = Task(job, identify_known(job.loaded.recipe), accept_changed)
+        tasks.setdefault(task.key, task)
+    return planned(list(tasks.values()))
 
 
 def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Task, Result]:

@@ -6,6 +6,7 @@ import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from rich.text import Text
@@ -17,6 +18,9 @@ from cse_cli.core.formatting import counted, duration
 from cse_cli.core.paths import runs as run_folders
 from cse_cli.core.results import Result, Scores
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
+from cse_cli.evaluation import word_overlap
+from cse_cli.evaluation.evaluate import has_data
+from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import Recipe
 from cse_cli.training.build import Prepared
@@ -33,18 +37,29 @@ def shown_metrics(recipe: Recipe) -> dict[str, str]:
     return {key: EVALUATORS[part.name].cls.metric for key, part in recipe.evaluators.items()}
 
 
-def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, str]]) -> None:
-    """Print a table per experiment, with the untrained encoder, one row per seed, mean and standard deviation.
+def print_results(
+    results: Sequence[Result],
+    metrics: Mapping[str, Mapping[str, str]],
+    overlaps: Mapping[str, Scores] = MappingProxyType({}),
+) -> None:
+    """Print a table per experiment: untrained encoder, one row per seed, mean, standard deviation and word overlap.
 
-    `metrics` maps the hash of a recipe to evaluator → metric to show.
+    Args:
+        results: Results of runs.
+        metrics: Hash of a recipe → evaluator → metric to show.
+        overlaps: Hash of a recipe → scores of word overlap.
     """
     with stdout_console() as out:
         for experiment in dict.fromkeys(result.experiment for result in results):
             runs = [result for result in results if result.experiment == experiment]
             out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
-            table = _results_table(runs, metrics[runs[0].recipe_hash])
+            recipe = runs[0].recipe_hash
+            table = _results_table(runs, metrics[recipe], overlaps.get(recipe, {}))
             for part in as_rich_parts(table, out.width, gap=1):
                 out.print(part)
+            for run in runs:
+                if run.early_stop is not None:
+                    out.print(Text(f"seed {run.seed} {run.early_stop.text}"), soft_wrap=True)
             for line in below_untrained(runs):
                 out.print(Text(line, "yellow"), soft_wrap=True)
             for line in (*compare_with_reproductions(runs), *speed_line(runs)):
@@ -52,7 +67,7 @@ def print_results(results: Sequence[Result], metrics: Mapping[str, Mapping[str, 
             out.print()
 
 
-def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
+def _results_table(runs: Sequence[Result], shown: Mapping[str, str], overlap: Scores) -> Table:
     """Return the table of one recipe. The average of the seven STS sets comes first if all are scored."""
     columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
     if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
@@ -69,6 +84,8 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
         rows += _mean_rows("mean", [[value for value in values if value is not None] for values in scores])
     if before:
         rows += _mean_rows("gain", [_gains(runs, metric) for metric in metrics], "+")
+    if overlap:
+        rows.append(_row(word_overlap.LABEL, _scores(overlap, metrics), emphasis="untrained"))
     return Table("", (*columns, "step", "time"), tuple(rows), align="p" + "r" * (len(columns) + 2))
 
 
@@ -124,7 +141,7 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
     python = "from cse_cli import load_model", f'model = load_model("{run_id[:8]}")', f"model.encode({_SENTENCES})"
     lines = [f"model{which}: {folder}", *(f"  {line}" for line in python)] if folder.is_dir() else []
     recipes = list(dict.fromkeys(_argument(result) for result in results))
-    commands = {f"cse evaluate {run_id[:8]}": "score it on the papers' test sets"} if folder.is_dir() else {}
+    commands = _evaluate_command(best, run_id[:8]) if folder.is_dir() else {}
     commands["cse leaderboard"] = "compare with published results"
     if len(recipes) > 1:
         commands[shlex.join(["cse", "compare", *recipes])] = "test the difference"
@@ -132,6 +149,24 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
         commands[shlex.join(["cse", "run", *recipes, *settings, "--seeds", "3"])] = "add seeds"
     width = max(map(len, commands))
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
+
+
+def full_runs(results: Sequence[Result]) -> list[str]:
+    """Return the commands of the full runs after `--fast-dev-run`."""
+    recipes = list(dict.fromkeys(_argument(result) for result in results))
+    return [
+        "every part works; these scores are not results",
+        "next:",
+        f"  {shlex.join(['cse', 'plan', *recipes])}  estimate time, disk and memory of the full run",
+        f"  {shlex.join(['cse', 'run', *recipes])}   start it",
+    ]
+
+
+def _evaluate_command(result: Result, run: str) -> dict[str, str]:
+    """Return a command that scores the model with data on this machine, and what it does."""
+    if result.language == "en" and not has_data(parse_tasks("sts")):
+        return {f"cse evaluate {run} --tasks stsb_open": "score it on the test set of the package"}
+    return {f"cse evaluate {run}": "score it on the papers' test sets"}
 
 
 def speed_line(runs: Sequence[Result]) -> list[str]:

@@ -127,6 +127,14 @@ class Machine:
         return self._known[key]
 
 
+def small_version(name: str) -> str | None:
+    """Return the small version of a recipe if it is ready to run, or None. Uses no network."""
+    small = f"mini/{name}"
+    if (file := all_recipes().get(small)) is None:
+        return None
+    return small if _recipe_line(small, file, Machine()).state == "here" else None
+
+
 def _recipe_line(name: str, path: Path, here: Machine) -> RecipeLine:
     facts = recipe_facts(str(path))
     if facts.error:

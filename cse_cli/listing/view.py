@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.filesize import decimal
@@ -31,7 +31,8 @@ def print_overview(found: Listing) -> None:
     recipes, studies = found.recipes or [], found.studies or []
     with stdout_console() as console:
         console.print(Text(f"recipes ({len(recipes)}). Ready to run:", "bold"))
-        console.print(Text(", ".join(line.name for line in recipes if line.state == "here")))
+        for folder, names in _by_folder(line.name for line in recipes if line.state == "here"):
+            console.print(Text(f"{folder and f'{folder}/: '}{', '.join(names)}"))
         console.print(Text("all recipes and what they need: cse list recipes", "dim"))
         console.print(Text(f"\nstudies ({len(studies)}): the cells of papers' tables", "bold"))
         console.print(Text("all studies: cse list studies", "dim"))
@@ -39,6 +40,14 @@ def print_overview(found: Listing) -> None:
         rows = [(kind, ", ".join(line["name"] for line in lines)) for kind, lines in found.components.items()]
         console.print(as_rich(plain_table(("kind", "names"), rows, align="lp")))
         console.print(Text("summaries: cse list KIND. Details: cse show NAME. Data sets: cse data list.", "dim"))
+
+
+def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Return directory → names in it, sorted by directory."""
+    found: dict[str, list[str]] = {}
+    for folder, _, name in (name.rpartition("/") for name in names):
+        found.setdefault(folder, []).append(name)
+    return sorted(found.items())
 
 
 def print_listing(found: Listing, *, in_full: bool) -> None:
@@ -94,7 +103,7 @@ def needs(lacks: Sequence[Availability]) -> str:
     for one in lacks:
         name = one.requirement.name
         if one.state == "missing":
-            texts.append(f"{name} ({_missing(one)})")
+            texts.append(f"{name} ({'your file' if one.requirement.kind == 'file' else 'not published'})")
         else:
             sizes[one.requirement.kind, name] = sizes.get((one.requirement.kind, name), 0) + (one.bytes or 0)
     named = {key: size for key, size in sizes.items() if key[0] == "model" or size >= SMALL}
@@ -104,11 +113,6 @@ def needs(lacks: Sequence[Availability]) -> str:
         what = next(iter(small)) if len(small) == 1 else f"{len(small)} small data sets"
         texts.append(f"{what} ({_size(sum(small.values()))})")
     return ", ".join(dict.fromkeys(texts))
-
-
-def _missing(one: Availability) -> str:
-    command = one.requirement.command
-    return "file to create" if command.startswith("cse ") else "file to download" if command else "not published"
 
 
 def _size(count: int) -> str:

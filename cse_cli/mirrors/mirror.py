@@ -190,6 +190,7 @@ def about_tags(about: About) -> dict[str, str]:
         "cse.summary": about.summary,
         "cse.paper": about.paper,
         "cse.test_selected": "true" if about.test_selected else "",
+        "cse.limited": "true" if about.limited else "",
         "mlflow.note.content": about.note,
         "mlflow.source.name": "cse",
         "mlflow.source.type": "LOCAL",

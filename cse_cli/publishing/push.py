@@ -10,15 +10,19 @@ from pathlib import Path
 
 from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
+from cse_cli.recipe.requirements import HUB
 from cse_cli.runs.index import find_run, finished_results
 from cse_cli.runs.model import checked_model_of_run
 from registry import EVALUATORS
 from registry.encoders.export import MODULES
 from registry.errors import CseError, MissingError
+from registry.resources.models import PRETRAINED, known
 
 _REPOSITORY = re.compile(r"(?!.*(--|\.\.))(?![.-])[\w.-]*\w/(?![.-])[\w.-]*\w", re.ASCII)
 CARD, RECIPE, RESULT = "README.md", "recipe.toml", "result.json"
 """Files that are uploaded in addition to the model."""
+_LICENSES = ("apache-2.0", "mit", "cc-by-4.0", "cc-by-nc-4.0")
+"""Identifiers of the Hub for licenses of models in the catalog."""
 
 
 @dataclass(frozen=True)
@@ -127,19 +131,21 @@ def _metadata(upload: Upload, name: str) -> str:
     from huggingface_hub import EvalResult, ModelCardData
 
     result = upload.result
-    on_hub = (key.removeprefix("model ") for key in result.commits if key.startswith("model "))
     metadata = ModelCardData(
         language=result.language,
         library_name="sentence-transformers" if (upload.directory / MODULES).is_file() else "cse",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "feature-extraction", "cse"],
-        base_model=next((one for one in on_hub if one.endswith(result.model)), None),
+        base_model=_base_model(result),
+        license=_license(result.model),
+        datasets=sorted(key.removeprefix("dataset ") for key in result.commits if key.startswith("dataset ")) or None,
         model_name=name,
         eval_results=[
             EvalResult(
                 task_type="sentence-similarity",
-                dataset_type=evaluator,
-                dataset_name=evaluator,
+                dataset_type=_dataset(upload, evaluator)[0],
+                dataset_name=_data_text(upload, evaluator),
+                dataset_split=_dataset(upload, evaluator)[1] or None,
                 metric_type=metric,
                 metric_value=round(result.scores[evaluator][metric], 2),
             )
@@ -147,6 +153,36 @@ def _metadata(upload: Upload, name: str) -> str:
         ],
     )
     return str(metadata.to_yaml())
+
+
+def _base_model(result: Result) -> str | None:
+    """Return the Hub ID of the model that was trained, or None if the Hub does not have it."""
+    about = known(result.model)
+    if about is not None:
+        return about.id if about.published else None
+    return result.model if f"model {result.model}" in result.commits else None
+
+
+def _license(model: str) -> str | None:
+    """Return the Hub's identifier of the license of the trained model, or None if the owners name no such license."""
+    if (PRETRAINED / model).is_dir():
+        return "apache-2.0"  # as this package
+    about = known(model)
+    stated = "" if about is None else (about.license or "").lower()
+    return stated if stated in _LICENSES else None
+
+
+def _dataset(upload: Upload, evaluator: str) -> tuple[str, str]:
+    """Return data set, or file without its directory, and split. An evaluator without one data set has its own name."""
+    params = tomllib.loads(upload.recipe)["evaluators"][evaluator]
+    file = str(params.get("file", ""))
+    source = file.removeprefix(HUB) if file.startswith(HUB) else Path(file).name
+    return params.get("dataset") or source or evaluator, params.get("split", "")
+
+
+def _data_text(upload: Upload, evaluator: str) -> str:
+    """Return "stsb/test"."""
+    return "/".join(filter(None, _dataset(upload, evaluator)))
 
 
 def _score_lines(upload: Upload) -> Iterator[str]:
@@ -157,7 +193,7 @@ def _score_lines(upload: Upload) -> Iterator[str]:
         before = result.untrained.get(evaluator, {}).get(metric)
         untrained = "" if before is None else f"{before:.2f}"
         own = result.scores[evaluator][metric]
-        yield f"| {evaluator} | {metric} | {own:.2f} | {mean_text(values)} | {untrained} |"
+        yield f"| {_data_text(upload, evaluator)} | {metric} | {own:.2f} | {mean_text(values)} | {untrained} |"
 
 
 def _shown_metrics(upload: Upload) -> list[tuple[str, str]]:

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 from cse_cli._version import __version__
 from cse_cli.core import paths
 from cse_cli.recipe.completion import KINDS
+from registry import plugins
 from registry.paths import write_atomically
 
 _HERE = Path(__file__).resolve().parent
@@ -35,7 +36,8 @@ T = TypeVar("T")
 def cached(name: str, key: str, kind: Any, compute: Callable[[], T]) -> T:
     """Return a value from the cache, or compute it and write it to the cache.
 
-    It is not written if the installed code is not the loaded one, or if a plug-in is broken.
+    It is not written if the installed code is not the loaded one, or if a plug-in is broken. With plug-in files, the
+    cache is not used.
 
     Args:
         name: Name of the file in the cache.
@@ -43,6 +45,8 @@ def cached(name: str, key: str, kind: Any, compute: Callable[[], T]) -> T:
         kind: Type of the value.
         compute: Function that returns the value.
     """
+    if plugins.named():
+        return compute()
     file = paths.cache() / "catalog" / f"{name}.json"
     with suppress(OSError, ValueError):
         digest, content = file.read_bytes().split(b"\n", 1)

@@ -206,19 +206,18 @@ Score = tuple[str, Sequence[str]]
 
 
 def _scores(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result]) -> dict[str, Score]:
-    """Return column → score, defined by the column, the paper, the study, or `metric_for_best_model`."""
+    """Return column → score, defined by the column, the study, the paper, or `metric_for_best_model`."""
     columns = table.columns if table else ()
     reported: dict[str, str | None] = {}
     for column in columns:
         plain = column.evaluator in (None, AVERAGE)
         reported[column.name] = column.evaluator if plain else f"{column.evaluator}.{table.score_of(column)}"  # type: ignore[union-attr]
-    own = {name: column.score for column in study.columns for name in column.names}
-    fallback = study.score or (runs[0].metric_for_best_model if runs else None)
+    default = study.score or (runs[0].metric_for_best_model if runs else None)
     scored = tuple(name for name, score in reported.items() if score is not None)  # not "gain over SimCSE"
-    names = cell.columns or scored or ((fallback,) if fallback else ())
+    names = cell.columns or scored or ((default,) if default else ())
     averaged = [column.evaluator for column in columns if column.evaluator not in (None, AVERAGE)]
     average_of = [name for name in averaged if name is not None] or STS_TASKS
-    scores = {name: own.get(name) or reported.get(name) or fallback for name in names}
+    scores = {name: study.score_of(name) or reported.get(name) or default for name in names}
     return {name: (score, average_of) for name, score in scores.items() if score is not None}
 
 

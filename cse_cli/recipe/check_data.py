@@ -9,9 +9,11 @@ from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import PlacedPart, Recipe
+from registry import GENERATORS
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
 from registry.resources.catalog.hub_sets import HubSet
+from registry.types import ColumnGenerator
 
 _EITHER = "give either 'dataset' or 'file', not both"
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
@@ -22,6 +24,7 @@ def check_data(recipe: Recipe, tables: Mapping[str, Any], problems: Problems) ->
     written = tables.get("data", {})
     written = written if isinstance(written, Mapping) else {"dataset": None}  # a wrong value has its own problem
     _check_section(recipe, written, problems)
+    _check_made(recipe, problems)
     listed = isinstance(written.get("dataset"), list)
     for number, name in enumerate(recipe.data.dataset):
         keys: Keys = ("data", "dataset", number) if listed else ("data", "dataset")
@@ -51,12 +54,34 @@ def _check_section(recipe: Recipe, written: Mapping[str, Any], problems: Problem
     if data.streaming and data.limit is not None:
         message = "has no effect on streamed data. Set train.steps instead"
         problems.add("recipe.conflict", ("data", "limit"), message, at_key=True)
+    if data.streaming and data.columns:
+        message = "cannot be combined with columns that are made, because a stream is read only during training"
+        problems.add("recipe.conflict", ("data", "streaming"), message, at_key=True)
     if data.shuffle_buffer is not None and not data.streaming:
         message = "requires streaming = true"
         problems.add("recipe.conflict", ("data", "shuffle_buffer"), message, at_key=True)
     if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
         message = "has an effect only on 'file' and on 'hf:' data sets. Set the 'column' of a view instead"
         problems.add("recipe.conflict", ("data", "column"), message, at_key=True)
+
+
+def _check_made(recipe: Recipe, problems: Problems) -> None:
+    """Check that each generator of a column makes columns, that a view reads it, and that no column needs itself."""
+    made = recipe.data.columns
+    for name, part in made.items():
+        keys: Keys = ("data", "columns", name)
+        if part.name in GENERATORS and not issubclass(GENERATORS[part.name].cls, ColumnGenerator):
+            message = f"generator '{part.name}' makes the rows of a data set, not a column. `cse list generators`"
+            problems.add("recipe.invalid_value", keys, message, at_key=True)
+        above = [name]
+        while (source := made[above[-1]].params.get("column")) in made and source not in above:
+            above.append(str(source))
+        if source in above:
+            problems.add("recipe.conflict", (*keys, "column"), f"column '{name}' is made from itself")
+    read = {column for _, column in _columns_read(recipe)} | {part.params.get("column") for part in made.values()}
+    for name in made.keys() - read:
+        message = "no view or augmenter reads this column. Remove it"
+        problems.add("recipe.unused_column", ("data", "columns", name), message, at_key=True)
 
 
 def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problems) -> None:
@@ -94,15 +119,22 @@ def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: 
 
 def _check_columns(recipe: Recipe, name: str, problems: Problems) -> None:
     columns = catalog.entry(name).columns_of(recipe.data.split)
+    made = recipe.data.columns
+    for own in made.keys() & {*columns}:
+        message = f"dataset '{name}' has a column '{own}'. Give the made column another name"
+        problems.add("recipe.conflict", ("data", "columns", own), message, at_key=True)
     for keys, column in _columns_read(recipe):
-        if column not in columns:
-            more = " `cse data translate` creates one" if column == "translation" else ""
+        if column not in columns and column not in made:
+            more = " [data.columns.translation] makes one (`cse show translate`)" if column == "translation" else ""
             message = f"dataset '{name}' has no column '{column}'.{nearest(column, columns)}{more}"
             problems.add("recipe.unknown_column", keys, message)
 
 
 def _columns_read(recipe: Recipe) -> Iterator[tuple[Keys, str]]:
-    """Yield each column that a view, or the parameter `column` of an augmenter, reads."""
+    """Yield each column that a view, a generator, or the parameter `column` of an augmenter reads."""
+    for name, column in recipe.data.columns.items():
+        if isinstance(column.params.get("column"), str):
+            yield ("data", "columns", name, "column"), column.params["column"]
     for name, view in recipe.views.items():
         yield ("views", name, "column"), view.column
         for number, part in enumerate(view.augment):

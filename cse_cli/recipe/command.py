@@ -10,6 +10,26 @@ import typer
 
 from cse_cli.recipe.completion import complete_anything, complete_recipe
 
+
+def _load_plugins(files: list[str] | None) -> list[str] | None:
+    from registry import plugins
+
+    for file in files or ():
+        plugins.add(file)
+    return files
+
+
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="FILE",
+        callback=_load_plugins,
+        help="Python file with your components. It is executed. Repeatable.",
+    ),
+]
+"""Option of every command that looks up components."""
+
 SHOW_EPILOG = (
     "Examples:  cse show info_nce  ·  cse show ifcl_en  ·  cse show stsb_open  ·  "
     "cse show recipes/ifcl_en.toml --resolved  ·  cse show ifcl_en --resolved --set queue.length=512"
@@ -36,6 +56,7 @@ def show(
         list[str] | None,
         typer.Option("--unset", help="Remove a dotted key of the recipe. Repeatable. Implies --resolved."),
     ] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
 ) -> None:
     """Show a component's documentation and parameters, a recipe's text, or a data set's license and splits."""
@@ -70,6 +91,7 @@ COPY_EPILOG = (
 def copy(
     recipe: Annotated[str, typer.Argument(help="Name or path of a recipe.", autocompletion=complete_recipe)],
     target: Annotated[Path, typer.Argument(help="New file, which ends in .toml.")],
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
 ) -> None:
     """Copy a recipe, with everything it inherits, to a new file that you can edit."""
     from cse_cli.recipe.copy import write_copy

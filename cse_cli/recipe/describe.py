@@ -8,6 +8,7 @@ from typing import Any, get_args
 from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.fields import FieldInfo
 
+from cse_cli.recipe.paste import paste_block
 from registry import REGISTRIES
 from registry.core import Entry
 from registry.types import Augmenter, Tune
@@ -58,7 +59,7 @@ def full(entry: Entry[Any]) -> dict[str, Any]:
     metrics = getattr(entry.cls, "metrics", None)
     if metrics is not None:
         about |= {"metric": entry.cls.metric, "metrics": list(metrics)}
-    return {**about, "doc": entry.docstring}
+    return {**about, "toml": paste_block(entry), "doc": entry.docstring}
 
 
 def _parameter(entry: Entry[Any], name: str, field: FieldInfo, schema: dict[str, Any]) -> dict[str, Any]:

@@ -18,9 +18,13 @@ MOST_BYTES = 2**18
 
 def roots() -> list[Path]:
     """Return the directories whose recipes have a bare name, the current project's first."""
+    return [root for root in dict.fromkeys([Path.cwd() / "recipes", shipped()]) if root.is_dir()]
+
+
+def shipped() -> Path:
+    """Return the directory of the recipes of this installation, whose names are valid in every directory."""
     bundled = _PACKAGE / "_recipes"
-    shipped = bundled if bundled.is_dir() else _PACKAGE.parent / "recipes"
-    return [root for root in dict.fromkeys([Path.cwd() / "recipes", shipped]) if root.is_dir()]
+    return bundled if bundled.is_dir() else _PACKAGE.parent / "recipes"
 
 
 def read_limited(path: Path) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -20,10 +20,11 @@ from cse_cli.recipe.schema import (
     View,
     WeightSchedule,
 )
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.resources import catalog
 from registry.signature import documented
+from registry.types import ColumnGenerator
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _INHERITS_NAME = {"type": "object", "not": {"required": ["name"]}}
@@ -34,8 +35,8 @@ def json_schema() -> dict[str, Any]:
     """Return the schema of a recipe file. No key is required in a file that extends another."""
     definitions: dict[str, Any] = {}
 
-    def component(registry: Registry[Any], own: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Define the components of a registry, and return references to them for tables with a `name`."""
+    def component(registry: Iterable[Entry[Any]], own: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Define components, and return references to them for tables with a `name`."""
         definitions.update({_key(entry): _component(entry, own) for entry in registry})
         return [{**_reference(entry), "required": ["name"]} for entry in registry]
 
@@ -49,11 +50,13 @@ def json_schema() -> dict[str, Any]:
         return {"type": "object", "properties": keys, "additionalProperties": {"oneOf": [*named, _INHERITS_NAME]}}
 
     properties: dict[str, Any] = _section(Recipe)["properties"]
-    for name, model in (("paper", Paper), ("data", Data), ("train", Train), ("evaluate", Evaluate)):
-        properties[name] = _section(model)
+    sections: dict[str, type[BaseModel]] = {"paper": Paper, "data": Data, "train": Train, "evaluate": Evaluate}
+    properties |= {name: _section(model) for name, model in sections.items()}
     names = [{"enum": catalog.names()}, {"type": "string", "pattern": "^hf:"}]
     dataset = {"anyOf": [*names, {"type": "array", "items": {"anyOf": names}}]}
     properties["data"]["properties"]["dataset"] = {**dataset, "description": documented(Data)["dataset"]}
+    made = component([entry for entry in GENERATORS if issubclass(entry.cls, ColumnGenerator)], {})
+    properties["data"]["properties"]["columns"]["additionalProperties"] = {"oneOf": [*made, _INHERITS_NAME]}
     heads = {**keyed(HEADS, {}), "description": documented(EncoderPart)["heads"]}
     loss = _section(LossPart)["properties"]
     own = {key: loss[key] for key in LossPart.model_fields if key not in Part.model_fields}

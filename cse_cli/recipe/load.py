@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from cse_cli.core.formatting import setting_text
-from cse_cli.recipe.errors import Problem, RecipeError, nearest
+from cse_cli.recipe.errors import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
 from cse_cli.recipe.keys import Keys, dotted, parse_dotted
-from cse_cli.recipe.overrides import Override, apply_overrides, drop_parameters, parse_overrides
+from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, drop_replaced, parse_overrides
+from cse_cli.recipe.paths import is_ending, values
 from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.sources import Origins, Source, read_source
 from cse_cli.recipe.validate import validate
@@ -58,10 +60,12 @@ class LoadedRecipe(WrittenRecipe):
     Args:
         recipe: Complete recipe.
         changes: Overrides that differ from the files, as `key=value` or `no key`, without the seed and prose.
+        notes: Values of the files that an override of another key replaces.
     """
 
     recipe: Recipe
     changes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def load(name_or_path: str, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> LoadedRecipe:
@@ -105,7 +109,51 @@ def changed(
     origins = Origins(written.origins.sources, (*written.origins.overrides, *labels))
     before = written.changes if isinstance(written, LoadedRecipe) else ()
     made = (*before, *_changes(written.tables, paths, changes))
-    return LoadedRecipe(written.name, written.path, tables, origins, validate(tables, origins), made)
+    try:
+        recipe = validate(tables, origins)
+    except RecipeError as error:
+        raise RecipeError([_with_full_paths(problem, changes, written) for problem in error.problems]) from None
+    notes = tuple(_replaced(written, changes))
+    return LoadedRecipe(written.name, written.path, tables, origins, recipe, made, notes)
+
+
+def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: WrittenRecipe) -> Problem:
+    """Return the problem of an override with the paths of the recipe that end with its key, if there are some."""
+    override = next((one for one in overrides if one.label == problem.where and not one.unset), None)
+    if override is None:
+        return problem
+    try:
+        known = values(validate(written.tables, written.origins))
+    except RecipeError:  # the recipe has its own problems
+        return problem
+    similar = () if "Did you mean" in problem.message else _similar(override.keys[-1], known)
+    names = (override.path, override.keys[-1], *similar)
+    found = next(filter(None, ([path for path in known if is_ending(name, path)] for name in names)), [])
+    if override.path in known or not found:
+        return problem
+    more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
+    message = f"the recipe has no '{override.path}'. Did you mean {', '.join(found[:MOST_NAMES])}{more}?"
+    return replace(problem, message=message)
+
+
+def _similar(key: str, paths: Iterable[str]) -> list[str]:
+    return get_close_matches(key, {path.rpartition(".")[2] for path in paths}, n=1, cutoff=0.75)
+
+
+def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator[str]:
+    """Yield a note for each override of `steps` that replaces `epochs` of a file or an override, or vice versa."""
+    train, origins = written.tables.get("train", {}), written.origins
+    known = {key: f"{train[key]} ({origins.where(('train', key), at_key=True)})" for key in EXCLUSIVE if key in train}
+    for override in overrides:
+        table, key = override.keys[0], override.keys[-1]
+        if table != "train" or len(override.keys) != 2 or key not in EXCLUSIVE:
+            continue
+        if override.unset:
+            known.pop(key)
+            continue
+        if (value := known.pop(EXCLUSIVE[key], None)) is not None:
+            yield f"train.{key}={override.value} replaces train.{EXCLUSIVE[key]}={value}"
+        known[key] = f"{override.value} ({override.label})"
 
 
 def _changes(tables: dict[str, Any], paths: Sequence[Keys], overrides: Sequence[Override]) -> Iterator[str]:
@@ -181,7 +229,8 @@ def merge(sources: Sequence[Source]) -> dict[str, Any]:
     """Return the merged tables of a recipe's files. A file takes precedence over the files that it extends.
 
     `remove` is applied first. Then tables are merged key by key, and other values are replaced. The table of a
-    component that gets another `name` loses the inherited parameters.
+    component that gets another `name` loses the inherited parameters, and `train.steps` replaces inherited
+    `train.epochs`, and vice versa.
 
     Raises:
         RecipeError: If `remove` names something that is not inherited.
@@ -206,10 +255,10 @@ def merge(sources: Sequence[Source]) -> dict[str, Any]:
 
 def _merge_into(base: dict[str, Any], top: dict[str, Any], keys: Keys) -> None:
     for key, value in top.items():
+        drop_replaced(base, (*keys, key), value)
+    for key, value in top.items():
         inherited = base.get(key)
         if isinstance(inherited, dict) and isinstance(value, dict):
-            if "name" in value:
-                drop_parameters(inherited, (*keys, key), value["name"])
             _merge_into(inherited, value, (*keys, key))
         else:
             base[key] = copy.deepcopy(value)

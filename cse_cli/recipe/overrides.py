@@ -14,6 +14,8 @@ from cse_cli.recipe.keys import Keys, dotted, inline, parse_dotted
 _COMPONENT_SECTIONS = ("encoders", "losses", "evaluators")
 _OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
 """Keys of a component's table that belong to the recipe. They remain if the component changes."""
+EXCLUSIVE = {"steps": "epochs", "epochs": "steps"}
+"""Key of [train] → key that it replaces, because both set the length of the training."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,7 @@ def _apply(tables: dict[str, Any], override: Override) -> Keys:
             raise LookupError(f"'{dotted(path)}' is not set")
         del at[last]
     else:
-        if last == "name":
-            drop_parameters(at, path[:-1], override.value)
+        drop_replaced(at, path, override.value)
         at[last] = copy.deepcopy(override.value)
     return path
 
@@ -164,7 +165,15 @@ def _step(at: Any, key: str, path: Keys) -> str | int:
     raise LookupError(f"'{dotted(path)}' has no element '{key}'. Its length is {len(at)}, positions start at 0")
 
 
-def drop_parameters(table: dict[str, Any], keys: Keys, name: Any) -> None:
+def drop_replaced(table: dict[str, Any], path: Keys, value: Any) -> None:
+    """Remove the values that a new value at `path`, in this table, replaces in addition to the old one."""
+    if path[-1] == "name":
+        _drop_parameters(table, path[:-1], value)
+    elif path[:-1] == ("train",) and path[-1] in EXCLUSIVE:
+        table.pop(EXCLUSIVE[str(path[-1])], None)
+
+
+def _drop_parameters(table: dict[str, Any], keys: Keys, name: Any) -> None:
     """Remove the parameters from the table of a component that changes to another `name`."""
     in_section = len(keys) == 2 and keys[0] in _COMPONENT_SECTIONS
     in_list = len(keys) == 4 and (keys[0], keys[2]) in {("views", "augment"), ("encoders", "heads")}

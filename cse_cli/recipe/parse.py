@@ -19,7 +19,7 @@ from cse_cli.recipe.keys import Keys, leaves
 from cse_cli.recipe.problems import Problems, report
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from cse_cli.recipe.sources import Origins
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
 from registry.validation import shown_value
@@ -39,7 +39,7 @@ def parse_recipe(tables: Mapping[str, Any], origins: Origins, problems: Problems
         return {name: make(table, keys, problems) for name, keys, table in _named(tables, (section,), problems)}
 
     sections: dict[str, Any] = {
-        "data": check_section(Data, _data(tables.get("data", {}), origins), ("data",), problems),
+        "data": check_section(Data, _data(tables.get("data", {}), origins, problems), ("data",), problems),
         "train": check_section(Train, tables.get("train", {}), ("train",), problems),
         "evaluate": check_section(Evaluate, tables.get("evaluate", {}), ("evaluate",), problems),
         "encoders": each("encoders", _encoder),
@@ -78,11 +78,14 @@ def _odd(value: Any) -> str:
     return str(value) if is_odd else ""
 
 
-def _data(table: Any, origins: Origins) -> Any:
-    """Return the table with a single data set as a tuple of one, and with the paths of existing files."""
+def _data(table: Any, origins: Origins, problems: Problems) -> Any:
+    """Return the table with generators of columns, a single data set as a tuple, and the paths of existing files."""
     if not isinstance(table, Mapping):
         return table
     changed = dict(table)
+    if "columns" in changed:
+        named = _named(changed, ("data", "columns"), problems)
+        changed["columns"] = {name: _part(Part, GENERATORS, one, keys, problems) for name, keys, one in named}
     if isinstance(changed.get("dataset"), str):
         changed["dataset"] = (changed["dataset"],)
     directory = origins.directory(("data", "file"))
@@ -165,7 +168,7 @@ def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, proble
     if "name" in table:
         problems.add("recipe.unknown_component", (*keys, "name"), message)
     else:
-        message += f" Rename the table, or set its 'name' to a {registry.singular}"
+        message += f" Rename the table, set its 'name' to a {registry.singular}, or load your own with --plugin FILE"
         problems.add("recipe.unknown_component", keys, message, at_key=True)
     return None
 

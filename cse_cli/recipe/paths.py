@@ -27,6 +27,17 @@ def values(recipe: Recipe) -> dict[str, Any]:
     return found
 
 
+_PLAIN = str.maketrans(".-", "__")
+"""Makes dots, underscores and hyphens the same."""
+
+
+def is_ending(name: str, path: str) -> bool:
+    """Return whether a name is a dotted path or the end of one, such as "temperature" or "info_nce.temperature"."""
+    keys = path.split(".")
+    endings = (".".join(keys[start:]) for start in range(len(keys)))
+    return any(name.translate(_PLAIN) == ending.translate(_PLAIN) for ending in endings)
+
+
 def setting(recipe: Recipe, path: str) -> Any:
     """Return the value at a dotted path, which may be the name of a component, or None if it does not exist.
 

@@ -26,14 +26,12 @@ class Requirement:
 
     Args:
         wanted_by: Dotted paths in the recipe that contain the name.
-        command: Shell command that creates the file, if the recipe contains one.
     """
 
     kind: Kind
     name: str
     split: str = ""
     wanted_by: tuple[str, ...] = ()
-    command: str = ""
 
     @property
     def title(self) -> str:
@@ -44,8 +42,6 @@ class Requirement:
 def requirements(recipe: Recipe) -> list[Requirement]:
     """Return everything that a recipe requires, each once, in the order of the recipe."""
     wanted = [one for placed in recipe.parts() for one in of_part(placed.place, placed.entry, placed.part.params)]
-    if recipe.data.prepare_command and not recipe.data.files:
-        wanted = [replace(one, command=recipe.data.prepare_command) if one.kind == "file" else one for one in wanted]
     if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to complete data sets of the evaluators
         wanted = [_with_all_splits(one) for one in wanted if one.name != EVALUATED]
     return _merge(chain(of_training(recipe), wanted))
@@ -77,7 +73,7 @@ def of_training(recipe: Recipe) -> Iterator[Requirement]:
     for name in recipe.data.dataset:
         yield Requirement("dataset", name, recipe.data.split, ("data.dataset",))
     for file in recipe.data.files:
-        yield Requirement("file", file, "", ("data.file",), recipe.data.prepare_command or "")
+        yield Requirement("file", file, "", ("data.file",))
 
 
 def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:

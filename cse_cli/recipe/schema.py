@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from cse_cli.recipe.keys import Keys, dotted
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
@@ -157,8 +157,6 @@ class Data(Section):
             Several data sets are concatenated in this order.
         file: Your own data instead of `dataset`: paths, directories or glob patterns. Formats: .txt (one sentence per
             line), .tsv (with a header), .csv, .jsonl, .json (all also as .gz) and .parquet.
-        prepare_command: Shell command that creates `file`, or the file that a component names. It is shown if the file
-            does not exist.
         split: Split of the data sets.
         column: Column of `file` or of an `hf:` data set that contains the sentences. Default: "text".
         max_length: Maximum number of tokens per sentence, including special tokens. Longer sentences are truncated.
@@ -166,17 +164,19 @@ class Data(Section):
         streaming: Whether to read the data during training instead of tokenizing it before. Requires `train.steps`.
             Default: false.
         shuffle_buffer: Number of sentences in the shuffle buffer of streamed data. Default: 10,000.
+        columns: Name → generator of a column that the data does not contain, such as a translation of its sentences.
+            Views and augmenters read it like the columns of the data. A run makes it before it trains.
     """
 
     dataset: tuple[str, ...] = ()
     file: String | Annotated[tuple[String, ...], Field(min_length=1)] | None = None
-    prepare_command: String | None = None
     split: String = "train"
     column: String | None = None
     max_length: MaxLength = 32
     limit: PositiveInt | None = None
     streaming: StrictBool | None = None
     shuffle_buffer: Annotated[int, Field(ge=2, strict=True)] | None = None
+    columns: dict[str, Part] = Field(default_factory=dict)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -195,7 +195,7 @@ class Train(Section):
     Args:
         seed: Seed of initialization, dropout and the order of the data.
         steps: Number of optimizer steps. 0 disables training. Default: computed from `epochs`.
-        epochs: Number of passes over the data. Has no effect if `steps` is set.
+        epochs: Number of passes over the data. Cannot be combined with `steps`.
         batch_size: Number of sentences per step on all devices together.
         optimizer: "adamw", "adam", "rmsprop" or "sgd", with the defaults of torch. Default: "adamw".
         epsilon: Term in the denominator of the update, for all optimizers except "sgd". Default: 1e-8.
@@ -213,6 +213,8 @@ class Train(Section):
             penalty in the other optimizers.
         clip_norm: Maximum norm of the gradient. 0 disables clipping.
         evaluate_every: Number of steps between evaluations on the dev split. 0 evaluates only at the end.
+        patience: Number of evaluations in a row without a better `evaluate.metric_for_best_model` after which the
+            training stops. The schedule of the learning rate still counts all steps. Default: all steps are trained.
         checkpoint_every: Number of steps between checkpoints. 0 uses `evaluate_every`.
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on CUDA devices that support it, else fp32.
         compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
@@ -238,6 +240,7 @@ class Train(Section):
     weight_decay: NonNegativeNumber = 0.0
     clip_norm: NonNegativeNumber = 1.0
     evaluate_every: NonNegativeInt = 125
+    patience: PositiveInt | None = None
     checkpoint_every: NonNegativeInt = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     compile: Literal["auto", "on", "off"] | None = None
@@ -256,6 +259,8 @@ class Evaluate(Section):
             Default: no augmenters.
         batch_tokens: Maximum number of tokens per batch, including padding. Default: chosen for the device.
         max_length: Maximum number of tokens per sentence. The limit of the model also applies.
+        limit: Maximum number of pairs or rows per evaluator, evenly spaced in its data. Such scores are not comparable
+            with others, so leaderboards leave these runs out. Default: all.
         eval_on_start: Whether all evaluators score the untrained encoder. Default: only the one that selects does.
         allow_test_selection: Whether `metric_for_best_model` may use a test split. All results of such a run are
             marked.
@@ -266,6 +271,7 @@ class Evaluate(Section):
     view: str | None = None
     batch_tokens: PositiveInt | None = None
     max_length: MaxLength = 512
+    limit: Annotated[int, Field(ge=2, strict=True)] | None = None
     eval_on_start: StrictBool = False
     allow_test_selection: StrictBool = False
 
@@ -346,6 +352,7 @@ class Recipe(Section):
 
     def parts(self) -> Iterator[PlacedPart]:
         """Yield every component with its place."""
+        yield from (PlacedPart(("data", "columns", name), part, GENERATORS) for name, part in self.data.columns.items())
         for name, encoder in self.encoders.items():
             yield PlacedPart(("encoders", name), encoder, ENCODERS)
             for head, part in encoder.heads.items():
@@ -364,6 +371,11 @@ class Recipe(Section):
         """Return the recipe as tables for TOML, with every default and without `extends`."""
         components = ("encoders", "losses", "evaluators")
         plain = self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={*components, "views", "queue"})
+        del plain["data"]["columns"]
+        if self.data.columns:
+            plain["data"]["columns"] = {key: part.table() for key, part in self.data.columns.items()}
+        if self.train.steps is not None:
+            del plain["train"]["epochs"]
         plain["encoders"] = {key: part.table() for key, part in self.encoders.items()}
         plain["views"] = {
             key: {**view.model_dump(exclude_none=True), "augment": [part.table() for part in view.augment]}
@@ -383,7 +395,8 @@ class Recipe(Section):
         evaluators keep theirs, because no other part of the identity distinguishes them.
         """
         identity = {key: value for key, value in self.resolved().items() if key not in PROSE}
-        identity["train"] = {key: value for key, value in identity["train"].items() if key not in _SAME_RESULT}
+        train = {"epochs": self.train.epochs, **identity["train"]}
+        identity["train"] = {key: value for key, value in train.items() if key not in _SAME_RESULT}
         identity["data"] = data_identity(identity["data"])
         for placed in self.parts():
             if placed.registry is not EVALUATORS:
@@ -400,7 +413,7 @@ def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
 
     The result of a run contains a fingerprint of the data.
     """
-    kept = {key: value for key, value in table.items() if key not in ("prepare_command", "streaming")}
+    kept = {key: value for key, value in table.items() if key != "streaming"}
     if table.get("streaming"):
         kept["streaming"] = True
     if "file" in kept:
@@ -419,7 +432,7 @@ def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]
 
 
 def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
-    """Return the bare name of a path. Hub IDs `owner/name` and `package:name/path` are unchanged.
+    """Return the bare name of a path. Hub IDs `owner/name` are unchanged.
 
     A directory called `model`, as in every run, keeps the name of its parent.
     """
@@ -428,7 +441,7 @@ def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
     if not isinstance(value, str):
         return value
     if kind == "file":
-        is_path = not value.startswith(("package:", "hf:"))
+        is_path = not value.startswith("hf:")
     else:
         is_path = value.startswith((".", "/", "~")) or value.count("/") > 1
     if not is_path:

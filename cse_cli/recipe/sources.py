@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from cse_cli.recipe.errors import Problem, RecipeError
 from cse_cli.recipe.files import read_limited
 from cse_cli.recipe.keys import Keys, dotted
 from cse_cli.recipe.positions import Span, positions
+from cse_cli.recipe.toml_errors import explain
 from registry.errors import suggestion
 
 
@@ -87,16 +87,9 @@ def _reading_problem(path: Path, error: Exception) -> tuple[str, str, str]:
         case RecursionError():
             return "1:1", "recipe.not_toml", "not TOML: nested too deeply"
         case tomllib.TOMLDecodeError():
-            found = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(error), re.DOTALL)
-            words = found[1] if found else str(error)
-            place = f"{found[2]}:{found[3]}" if found and found[2] else _end_of(path)
-            return place, "recipe.not_toml", f"not TOML: {words[:1].lower()}{words[1:]}"
+            place, cause = explain(path.read_text(encoding="utf-8-sig"), error)
+            return f"{place.line}:{place.column}", "recipe.not_toml", f"not TOML: {cause}"
     return "1:1", "recipe.unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}"
-
-
-def _end_of(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
-    return f"{len(lines)}:{len(lines[-1]) + 1}"
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Column(Change):
 
     Args:
         names: Names of the columns that these runs fill.
-        score: "evaluator.metric" or "avg". Default: that of the paper's column, or of the study.
+        score: "evaluator.metric" or "avg". Default: that of the study, else of the paper's column.
     """
 
     names: Annotated[tuple[String, ...], Field(min_length=1)]
@@ -98,7 +98,7 @@ class StudyTable(Change):
         description: Further text.
         paper: "key/identifier" of the table or figure in `registry/papers/` that the study reproduces.
         seeds: Number of seeds (0, 1, …), or an array of seeds.
-        score: "evaluator.metric" or "avg" of the cells, if the paper's columns do not define it.
+        score: "evaluator.metric" or "avg" of the cells. Default: those of the paper's columns.
         rows: Rows of the table.
         columns: Columns that require separate runs.
         grid: Dotted path → values. Every combination is a row. Replaces `rows`.
@@ -119,6 +119,10 @@ class StudyTable(Change):
     def seed_list(self) -> tuple[int, ...]:
         """All seeds."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def score_of(self, column: str) -> str | None:
+        """Return the score that the study gives a column, or None if the paper's column defines it."""
+        return next((one.score for one in self.columns if column in one.names and one.score), self.score)
 
     def changes(self) -> Iterator[tuple[Keys, Change]]:
         """Yield the path and content of every table of changes: the study, its rows and its columns."""

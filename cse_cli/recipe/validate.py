@@ -33,6 +33,7 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     """
     problems = Problems(origins)
     recipe = parse_recipe(tables, origins, problems)
+    _check_length(tables.get("train"), origins, problems)
     _Rules(recipe, problems).check()
     check_data(recipe, tables, problems)
     problems.raise_if_any()
@@ -47,6 +48,14 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
 def is_test_split(params: Mapping[str, Any]) -> bool:
     """Return whether an evaluator with these parameters scores test data, or may do so."""
     return not str(params.get("split", "test")).startswith(_MAY_SELECT)
+
+
+def _check_length(train: Any, origins: Origins, problems: Problems) -> None:
+    """Report a file that sets the length of the training twice. In different layers, the later one has removed it."""
+    if isinstance(train, Mapping) and train.keys() >= {"steps", "epochs"}:
+        steps = origins.where(("train", "steps"), at_key=True)
+        message = f"cannot be combined with train.steps ({steps}). Remove one of them"
+        problems.add("recipe.conflict", ("train", "epochs"), message, at_key=True)
 
 
 def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...]]:
@@ -96,6 +105,7 @@ class _Rules:
                 self.problems.add("recipe.unused_view", ("views", name), message, at_key=True)
         self.order_of_references()
         self.train()
+        self.patience()
         self.optimizer(self.recipe.train)
         self.queue()
         self.evaluated_encoder()
@@ -173,6 +183,18 @@ class _Rules:
             if view.dropout is not None and self.recipe.train.mini_batch_size is not None:
                 message = "cannot be combined with train.mini_batch_size. Remove one of them"
                 self.problems.add("recipe.conflict", ("views", name, "dropout"), message, at_key=True)
+
+    def patience(self) -> None:
+        """Report a patience that no score can end."""
+        if self.recipe.train.patience is None:
+            return
+        message = ""
+        if self.recipe.evaluate.metric_for_best_model is None:
+            message = 'requires evaluate.metric_for_best_model. Set it to a dev score, such as "dev.spearman"'
+        elif self.recipe.train.evaluate_every == 0:
+            message = "requires evaluations during training. Set train.evaluate_every to a number of steps above 0"
+        if message:
+            self.problems.add("recipe.conflict", ("train", "patience"), message, at_key=True)
 
     def optimizer(self, train: Train) -> None:
         milestones, rates = train.milestones or (), train.learning_rates or ()

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.text import Text
 
-from cse_cli.core.console import stdout_console
+from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, plain_table
 
 
@@ -21,15 +21,21 @@ def print_component(about: Mapping[str, Any]) -> None:
         console.print(Text(f"\n{about['doc']}\n"))
         for line in _facts(about):
             console.print(Text(line))
-        if not about["parameters"]:
+        if about["parameters"]:
+            _print_parameters(console, about["parameters"])
+        else:
             console.print("no parameters")
-            return
-        headings = ("parameter", "type", "default", "bounds", "tune")
-        rows = [
-            (p["name"], p["type"], "required" if p["required"] else _toml(p["default"]), p.get("bounds", ""), _range(p))
-            for p in about["parameters"]
-        ]
-        console.print(as_rich(plain_table(headings, rows, align="lpppp")))
+        if about["toml"]:
+            console.print(Text(f"\nin a recipe:\n\n{about['toml']}"), soft_wrap=True)
+
+
+def _print_parameters(console: Console, parameters: Sequence[Mapping[str, Any]]) -> None:
+    headings = ("parameter", "type", "default", "bounds", "tune")
+    rows = [
+        (p["name"], p["type"], "required" if p["required"] else _toml(p["default"]), p.get("bounds", ""), _range(p))
+        for p in parameters
+    ]
+    console.print(as_rich(plain_table(headings, rows, align="lpppp")))
 
 
 def print_dataset(about: Mapping[str, Any]) -> None:

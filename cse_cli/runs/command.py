@@ -42,23 +42,30 @@ def ls(
         str, typer.Option(help="Order: started, avg, gain, dev or seconds (high to low), recipe, name or status.")
     ] = "started",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
+    trials: Annotated[bool, typer.Option("--trials", help="List the trials of searches, too.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Watch running runs until q or Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
-    """List runs, newest first. LOST means that the process was killed or its machine went down."""
+    """List runs, newest first, and each search in one line.
+
+    LOST means that the process was killed or its machine went down.
+    """
     if watch:
         _watch(limit, json_)
         return
-    from cse_cli.runs.listing import print_runs, select_runs, write_runs_json
+    from cse_cli.core.formatting import counted
+    from cse_cli.runs.listing import fold_trials, print_runs, select_runs, write_runs_json
 
-    runs = select_runs(
-        recipe=recipe, status=status, tags=tag or (), experiment=experiment, since=since, sort=sort, limit=limit
-    )
+    found = select_runs(recipe=recipe, status=status, tags=tag or (), experiment=experiment, since=since, sort=sort)
+    others, folded = fold_trials(found)
+    runs = (found if trials else others)[:limit]
     if json_:
         write_runs_json(runs)
     else:
-        print_runs(runs)
-    if not runs and any((recipe, status, tag, experiment, since)):
+        print_runs(runs, folded)
+    if folded and not trials:
+        sys.stderr.write(f"{counted(folded.total(), 'trial')} of searches not listed\n  → cse runs ls --trials\n")
+    elif not runs and any((recipe, status, tag, experiment, since)):
         sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
     elif not runs:
         sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")

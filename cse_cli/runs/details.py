@@ -89,6 +89,8 @@ def _print(run: RecordedRun, document: Mapping[str, Any]) -> None:
     facts += [f"{run.seconds:.1f} s"] if run.seconds is not None else []
     facts += [text for text in (run.host, note(run)) if text]
     console.print(escape(", ".join(facts)))
+    if run.result is not None and run.result.early_stop is not None:
+        console.print(escape(run.result.early_stop.text))
     scored = {"scores": run.result.scores, "before training": run.result.untrained} if run.result else {}
     for title, scores in scored.items():
         _section(console, title, [(name, _metrics(values)) for name, values in scores.items()])

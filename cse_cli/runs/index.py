@@ -114,6 +114,12 @@ class RecordedRun:
         result = self.result
         return None if result is None or result.selected_step is None else result.curve.get(result.selected_step)
 
+    @cached_property
+    def progress(self) -> tuple[int, int]:
+        """Last recorded step of the run, and its number of steps."""
+        history = read_history(self.about.path, without=("system",))
+        return history.step, int(history.starts[-1].data.get("steps", 0)) if history.starts else 0
+
     @property
     def seconds(self) -> float | None:
         """Training time of a finished run, otherwise the time between its start and its end."""
@@ -166,8 +172,8 @@ def all_runs() -> list[RecordedRun]:
 
 
 def finished_runs() -> list[RecordedRun]:
-    """Return all finished runs that count as results, newest first, with a warning for each unreadable result."""
-    known = [run for run in all_runs() if run.about.is_result]
+    """Return all finished runs with comparable results, newest first, with a warning for each unreadable result."""
+    known = [run for run in all_runs() if run.about.is_result and not run.about.limited]
     for run in known:
         why = run.unreadable
         if run.end is None and (run.about.path / RESULT).exists() and run.state == "LOST":

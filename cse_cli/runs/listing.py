@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any
 
 from rich.markup import escape
@@ -20,12 +22,14 @@ RUNS_SCHEMA = 3
 """Version of the JSON of `cse runs ls` and `show`."""
 _ORDERS = ("started", "avg", "gain", "dev", "seconds", "recipe", "name", "status")
 _HIGHEST_FIRST = ("started", "avg", "gain", "dev", "seconds")
+_NAME = "name, set"
+"""Column of the table with the name, the trial, the tags and the changed settings of a run."""
 _TABLE = {"recipe": "p", "seed": "r", "status": "l", "dev": "r", "test avg": "r", "started": "l", "seconds": "r"}
 """Columns of the table and their alignment."""
 _COLUMNS = ("run", *_TABLE, "note", "gain", "changed", "name", "group", "experiment")
 """Columns of the tab-separated lines."""
 _NARROW = 100
-"""In a terminal with fewer columns, the table shows changed settings instead of the training time."""
+"""In a terminal with fewer columns, the table shows names and changed settings instead of the training time."""
 _STYLES = {"FINISHED": "green", "FAILED": "red", "STOPPED": "yellow", "LOST": "yellow", "RUNNING": "cyan"}
 
 
@@ -63,6 +67,12 @@ def select_runs(
         and (status is None or run.state == status.upper())
     ]
     return sorted(found, key=lambda run: _sort_key(run, sort))[:limit]
+
+
+def fold_trials(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], Counter[str]]:
+    """Return the runs that are not trials, and search → number of its trials among `runs`."""
+    trials = {(run.about.search, run.about.trial) for run in runs if run.about.is_trial}
+    return [run for run in runs if not run.about.is_trial], Counter(search for search, _ in trials)
 
 
 def _has_tag(run: RecordedRun, tag: str) -> bool:
@@ -119,10 +129,11 @@ def to_document(run: RecordedRun) -> dict[str, Any]:
 
 def note(run: RecordedRun) -> str:
     """Return the facts that you need to interpret the scores of a run."""
-    return ", ".join(_notes(run))
+    return ", ".join([*_labels(run), *_remarks(run)])
 
 
-def _notes(run: RecordedRun) -> Iterator[str]:
+def _labels(run: RecordedRun) -> Iterator[str]:
+    """Yield the trial or the name of a run, and its tags."""
     about = run.about
     if about.search:
         yield f"search {about.search}" if about.trial is None else f"trial {about.trial}"
@@ -131,20 +142,36 @@ def _notes(run: RecordedRun) -> Iterator[str]:
     yield from (f"{key}={value}" if value else key for key, value in sorted(about.tags.items()))
     if about.confirms:
         yield f"confirms {about.confirms}"
+
+
+def _remarks(run: RecordedRun) -> Iterator[str]:
+    """Yield why a run has no scores or no usual ones, and the command that continues it."""
+    about = run.about
     if about.test_selected:
         yield "selected on test data"
+    if about.limited:
+        yield "scored on a part of the data"
     if about.pulled:
         yield f"from {about.pulled}"
-    yield from _problems(run)
-
-
-def _problems(run: RecordedRun) -> Iterator[str]:
     if run.end == "failed" and run.reason:
         yield run.reason
+    if run.state in ("STOPPED", "LOST"):
+        yield _interruption(run)
     if run.unreadable:
         yield run.unreadable
     if run.damaged:
         yield f"{counted(run.damaged, 'damaged line')} in events.jsonl"
+
+
+def _interruption(run: RecordedRun) -> str:
+    """Return the step at which a run was interrupted, and the command that resumes it."""
+    about, (step, steps), where = run.about, run.progress, run.state.lower()
+    if not about.summary:
+        where += f" at step {step} of {steps}" if step else " before the first step"
+    if about.is_trial or about.pulled:
+        return where
+    command = f"cse tune --resume {about.search}" if about.search else f"cse run --resume {about.short}"
+    return f"{where} (resume: {command})"
 
 
 def write_runs_json(runs: Sequence[RecordedRun]) -> None:
@@ -152,31 +179,40 @@ def write_runs_json(runs: Sequence[RecordedRun]) -> None:
     write_json({"runs": [to_document(run) for run in runs]}, RUNS_SCHEMA)
 
 
-def print_runs(runs: Sequence[RecordedRun]) -> None:
-    """Print one line for each run: a table in a terminal, tab-separated values in a pipe."""
+def print_runs(runs: Sequence[RecordedRun], folded: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Print one line for each run: a table in a terminal, tab-separated values in a pipe.
+
+    `folded` maps each search to the number of its trials that are not listed.
+    """
     if not sys.stdout.isatty():
         sys.stdout.write(as_tsv(plain_table(_COLUMNS, [list(_cells(run).values()) for run in runs])))
         return
     console = Console(highlight=False)
-    console.print(as_rich(_table(runs, console.width), gap=1))
+    console.print(as_rich(_table(runs, console.width, folded), gap=1))
     for run in runs:
-        if text := note(run):
+        for text in _remarks(run):
             console.print(f"{run.about.short}: {escape(text)}")
 
 
-def _table(runs: Sequence[RecordedRun], width: int) -> Table:
-    columns = _TABLE
-    if any(run.about.changes for run in runs):
-        columns = {"recipe": "p", "set": "p"} | _TABLE
+def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int] = MappingProxyType({})) -> Table:
+    columns, names = _TABLE, {run.run_id: _name_text(run, folded) for run in runs}
+    if any(names.values()):
+        columns = {"recipe": "p", _NAME: "p"} | _TABLE
         if width < _NARROW:
             columns.pop("seconds")
     rows = []
     for run in runs:
-        changes = ", ".join(map(_short, run.about.changes))
-        cells = _cells(run) | {"set": changes, "started": f"{run.about.created.astimezone():%m-%d %H:%M}"}
+        cells = _cells(run) | {_NAME: names[run.run_id], "started": f"{run.about.created.astimezone():%m-%d %H:%M}"}
         texts = (cells[heading] for heading in columns)
         rows.append(Row(run.about.short, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)))
     return Table("", tuple(columns), tuple(rows), label="run", align=f"l{''.join(columns.values())}")
+
+
+def _name_text(run: RecordedRun, folded: Mapping[str, int]) -> str:
+    """Return the labels and the changed settings of a run. The recipe column has the name of a search."""
+    about = run.about
+    labels = _labels(run) if about.summary != "tuning" else [f"search: {counted(folded.get(about.search, 0), 'trial')}"]
+    return ", ".join([*labels, *map(_short, about.changes)])
 
 
 def _short(change: str) -> str:

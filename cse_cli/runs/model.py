@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cse_cli.core.paths import runs
-from cse_cli.runs.record import MODEL, RECIPE
+from cse_cli.runs.record import MODEL, RECIPE, read_about
+from registry import plugins
 from registry.errors import CseError
 from registry.paths import write_atomically
 from registry.resources.model_files import sha256_of
@@ -31,9 +32,14 @@ def note_model_digests(folder: Path) -> str:
 def checked_model_of_run(run: str) -> str | None:
     """Return the same as `model_of_run`, after comparing the files with their digests, if there are any (1 s per GB).
 
-    `run` may also be the directory of a model.
+    `run` may also be the directory of a model. Plug-in files of the run are named, because the model may need them.
     """
     found = model_of_run(run)
+    if found is not None:
+        about = read_about(Path(found).parent.name)
+        for plugin in () if about.pulled else about.plugins:
+            if Path(plugin).is_file():
+                plugins.add(plugin)
     notes = Path(found or run).absolute().parent / MODEL_DIGESTS
     if Path(found or run).name == MODEL and notes.is_file():
         with notes.open(encoding="utf-8", errors="replace") as lines:

@@ -72,8 +72,10 @@ class About(BaseModel):
         data: Name of the training text.
         paper: Reported row that the recipe reproduces: "paper/table/row".
         test_selected: Whether a test split selects the state.
+        limited: Whether `evaluate.limit` reduces the evaluation data, so that the scores are not comparable.
         commits: Repository on the Hub → commit that the run uses.
         git: Commit of the recipe's repository. Empty if it is not in one.
+        plugins: Paths of the plug-in files that contain components of the recipe.
         identity: Identity of the experiment, or None for the record of a search.
         plan: Seeds that were planned together with this one, or None.
         pulled: Source of the record if it was pulled from a server or imported from an archive, otherwise empty.
@@ -103,8 +105,10 @@ class About(BaseModel):
     data: str = ""
     paper: str = ""
     test_selected: bool = False
+    limited: bool = False
     commits: dict[str, str] = Field(default_factory=dict)
     git: str = ""
+    plugins: tuple[str, ...] = ()
     identity: Identity | None = None
     plan: Plan | None = None
     pulled: str = ""
@@ -123,6 +127,11 @@ class About(BaseModel):
     def experiment(self) -> str:
         """ID of the experiment. Empty for the record of a search."""
         return "" if self.identity is None else self.identity.experiment
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether the run belongs to a trial of a search."""
+        return self.trial is not None
 
     @property
     def is_result(self) -> bool:

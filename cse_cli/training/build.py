@@ -9,15 +9,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from cse_cli.core.console import Observer, Preparing, Warned
 from cse_cli.core.devices import Compute
 from cse_cli.core.identity import Plan
 from cse_cli.data.batches import BatchSource, ViewPlan
+from cse_cli.data.columns import Making, OwnColumns
 from cse_cli.data.sources import Text
 from cse_cli.data.stream import StreamedText
 from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.recipe.schema import Recipe, View
+from cse_cli.recipe.schema import Part, Recipe, View
 from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
+from registry.distributed import world_size
 from registry.errors import CseError
 from registry.types import Encoder, Evaluator
 
@@ -115,12 +118,24 @@ class Prepared:
     batches: BatchSource[Any] | None
     steps: int
 
+    def own_columns(self, observer: Observer) -> OwnColumns:
+        """Return the columns that are made for the sentences of evaluators."""
+        return OwnColumns(self.experiment.recipe.data.columns, making(self.job, observer))
+
     @property
     def sentences(self) -> int:
         """Number of rows of the training text. For a stream, the number of rows that all steps read."""
         if self.text is None or self.batches is None:
             return 0
         return self.steps * self.batches.batch_size if self.text.rows is None else self.text.rows
+
+
+def making(job: Job, observer: Observer) -> Making:
+    """Return how a run makes columns that do not exist: on its device, with its progress."""
+    device = job.device if world_size() == 1 else "auto"
+    return Making(
+        (device,), lambda *count: observer.observe(Preparing(*count)), lambda text: observer.observe(Warned(text))
+    )
 
 
 def resolve(recipe: Recipe, seed: int) -> Experiment:
@@ -160,9 +175,16 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         method=Method(encoders, views, queue, losses, terms),
         plans={name: _plan(recipe.views[name], view, encoders) for name, view in views.items()},
         evaluators={
-            name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()
+            name: _evaluator(part, encoders, recipe.evaluate.limit) for name, part in recipe.evaluators.items()
         },
     )
+
+
+def _evaluator(part: Part, encoders: Mapping[str, Encoder], limit: int | None) -> Evaluator:
+    """Return an evaluator that reads at most `limit` rows, or as many as its own parameters say."""
+    evaluator = EVALUATORS[part.name].build(part.params, encoders)
+    evaluator.limit = min((one for one in (evaluator.limit, limit) if one is not None), default=None)
+    return evaluator
 
 
 def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:

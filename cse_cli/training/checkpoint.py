@@ -227,6 +227,11 @@ class Selection:
     before: int | None = None
 
     @property
+    def evaluations_since_best(self) -> int:
+        """Number of scores after the best one, without that of the untrained state."""
+        return sum(step > (self.step or 0) for step in self.curve)
+
+    @property
     def file(self) -> Path | None:
         """Path of the best state."""
         return None if self.step is None else self._file(self.step)

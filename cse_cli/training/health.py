@@ -81,6 +81,22 @@ def describe_views(views: Mapping[str, Tensor]) -> str:
     return "\n".join(lines)
 
 
+def describe_losses(losses: Mapping[str, float], before: Mapping[str, float], step: int) -> str:
+    """Return which unweighted losses are not finite, and a line for each loss: its value, and that at a step before.
+
+    Args:
+        losses: Label → value.
+        before: Label → value at `step`. Empty before the first step.
+        step: Step of the values before.
+    """
+    wrong = [f"'{label}'" for label, value in losses.items() if not math.isfinite(value)]
+    lines = [f"caused by {' and '.join(wrong)}" if wrong else "each loss is finite, but their weighted sum is not"]
+    for label, value in losses.items():
+        earlier = f", {before[label]:.4g} at step {step}" if label in before else ""
+        lines.append(f"  loss {label}: {value:.4g}{earlier}")
+    return "\n".join(lines)
+
+
 @dataclass
 class CollapseAlarm:
     """Alarm that reports once that nearly all embeddings are equal.

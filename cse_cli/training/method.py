@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, autocast, cat, nn
+from torch import Tensor, autocast, cat, is_grad_enabled, nn
 from torch.nn.functional import pad
 
+from cse_cli.core.part_errors import method_place
 from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.step import ProbeState, StepState
 from registry.core import Entry
 from registry.distributed import all_devices
+from registry.errors import PartError
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step, dropout_rate
 
@@ -60,6 +62,27 @@ class Term:
         """Return the views of an input, or an empty tuple for an omitted input."""
         found = self.views.get(name, ())
         return (found,) if isinstance(found, str) else found
+
+
+def check_scalar(label: str, term: Term, value: Any, *, first: bool) -> None:
+    """Check the value of a loss: a floating-point scalar, which at the first step has a gradient.
+
+    Raises:
+        PartError: If it is something else. The message names the loss and the place of its `forward`.
+    """
+    if not isinstance(value, Tensor):
+        wrong, action = f"returned {type(value).__name__}, not a tensor", "return a scalar tensor"
+    elif value.dim():
+        wrong, action = f"returned a tensor of shape {tuple(value.shape)}, not a scalar", "return its mean: loss.mean()"
+    elif not value.is_floating_point():
+        wrong, action = f"returned {value.dtype}, not a floating-point number", "return loss.float()"
+    elif first and is_grad_enabled() and not value.requires_grad:
+        wrong = "returned a value without a gradient, so that it trains nothing"
+        action = "compute it from the views, without .item(), .detach() and torch.no_grad()"
+    else:
+        return
+    named = f"loss '{label}'" if label == term.entry.name else f"loss '{label}' ({term.entry.name})"
+    raise PartError(f"{named} {wrong}: {method_place(term.entry.cls, 'forward')}", action, code="part.invalid_loss")
 
 
 class Method(nn.Module):
@@ -110,6 +133,7 @@ class Method(nn.Module):
         with autocast(next(iter(sentences.values())).device.type, enabled=False):
             for label, term in self.terms.items():
                 losses[label] = self.losses[label](**self._inputs(term, origins))
+                check_scalar(label, term, losses[label], first=step.index == 0)
         return losses
 
     def objective(self, losses: Mapping[str, Tensor], step: Step | None = None) -> Tensor:

@@ -20,7 +20,7 @@ from cse_cli.runs.model import MODEL_DIGESTS, note_model_digests
 from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.trainer import Trainer
-from registry import ENCODERS
+from registry import ENCODERS, plugins
 from registry.resources import hub
 from registry.types import Evaluator
 
@@ -54,8 +54,10 @@ def about_run(job: Job, identity: Identity) -> About:
         data=Path(recipe.data.named).name,
         paper="" if paper is None else f"{paper.key}/{paper.table}/{paper.row}",
         test_selected=_test_selected(recipe),
+        limited=recipe.evaluate.limit is not None,
         commits=hub.used(),
         git=git_commit(loaded.path) or "",
+        plugins=plugins.files_of((placed.registry.kind, placed.part.name) for placed in recipe.parts()),
         identity=identity,
         plan=job.plan,
     )
@@ -166,6 +168,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         metric_for_best_model=recipe.evaluate.metric_for_best_model,
         test_selected=about.test_selected,
         steps=prepared.steps,
+        early_stop=trainer.early_stop if trainer else None,
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
         commits=hub.used(),

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+import torch
+
 from cse_cli.core.console import Downloading, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stopped, Warned
 from cse_cli.core.devices import choose, limit_torch_threads, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.formatting import differences
 from cse_cli.core.identity import Identity
+from cse_cli.core.part_errors import part_errors
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
 from cse_cli.data.batches import Batches
@@ -18,6 +21,7 @@ from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
+from cse_cli.inspection.alarms import alarms_before_run
 from cse_cli.mirrors import configured, follow
 from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import PROSE
@@ -27,10 +31,12 @@ from cse_cli.runs.record import ENVIRONMENT, About, RunRecord, read_about, read_
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Job, Prepared, resolve
+from cse_cli.training.build import Job, Prepared, making, resolve
 from cse_cli.training.disk_space import check_disk_space, explain_full_disk, needed
 from cse_cli.training.recording import about_run, make_result, record_inputs, record_outcome
+from cse_cli.training.step import StepState
 from cse_cli.training.trainer import Trainer
+from registry.core import OWN
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
 from registry.resources import hub
@@ -39,11 +45,13 @@ SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
 
 
+@part_errors()
 def prepare(job: Job, observer: Observer) -> Prepared:
     """Build and read everything that a job needs, before a run exists.
 
     Raises:
         CseError: If a model or data set is missing, parts do not fit, or CSE_MIRRORS names an unknown mirror.
+        PartError: If a component that is not part of the package cannot be built.
     """
     configured()
     recipe = job.loaded.recipe
@@ -68,14 +76,35 @@ def prepare(job: Job, observer: Observer) -> Prepared:
         return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
 
     def read() -> tuple[Text, Batches]:
-        text = open_text(recipe.data, experiment.columns)
-        for notice in text.notices:
+        text = open_text(recipe.data, experiment.columns, making(job, observer))
+        vocabularies = {plan.column: plan.vocabulary for plan in experiment.plans.values()}
+        alarms = alarms_before_run(
+            text, recipe, vocabularies, lambda *count: observer.observe(Preparing("inspecting the text", *count))
+        )
+        for notice in (*text.notices, *alarms):
             observer.observe(Warned(notice))
         return text, Batches(text, *settings, lambda *count: observer.observe(Preparing("tokenizing", *count)))
 
     text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(job, compute, experiment, text, batches, steps)
+
+
+@part_errors()
+def try_losses(prepared: Prepared) -> None:
+    """Compute the losses of the first batch if one of them is not part of the package, without an update.
+
+    Raises:
+        PartError: If a loss fails, or returns something else than a scalar with a gradient.
+    """
+    method = prepared.experiment.method
+    if prepared.batches is None or all(term.entry.distribution == OWN for term in method.terms.values()):
+        return
+    compute, seed = prepared.compute, prepared.job.seed
+    method.to(compute.device).train()
+    batch = {view: tokens.to(compute.device) for view, tokens in prepared.batches.batch(0).items()}
+    with compute.autocast():
+        method(StepState(method, batch, 0, prepared.steps, torch.Generator().manual_seed(seed)))
 
 
 def execute(job: Job, observer: Observer) -> Result:
@@ -102,7 +131,7 @@ def execute(job: Job, observer: Observer) -> Result:
     sampling = sampled(record) if rank() == 0 else nullcontext()
     with (
         _mirrored(record), log, _messages(record, log), ending(record), sampling,
-        explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(),
+        explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(), part_errors(),
     ):  # fmt: skip
         trainer = _trainer(prepared, record, log)
         if trainer is not None:
@@ -112,7 +141,7 @@ def execute(job: Job, observer: Observer) -> Result:
         one, settings = prepared.experiment, job.loaded.recipe.evaluate
         scores = evaluate(
             one.scored, one.evaluators, settings, prepared.compute, plans=one.plans,
-            show=lambda _, share: log.observe(Scoring(SCORING, share)),
+            show=lambda _, share: log.observe(Scoring(SCORING, share)), columns=prepared.own_columns(log),
         )  # fmt: skip
 
         def finish() -> Result:

@@ -20,6 +20,9 @@ from cse_cli.training.step import StepState
 from cse_cli.training.timing import Stopwatch
 from registry.distributed import world_size
 
+Look = Callable[[Tensor, Mapping[str, Tensor], StepState], None]
+"""Receiver of the objective, the unweighted losses by label and the state of a step."""
+
 
 @dataclass(frozen=True)
 class StepOutput:
@@ -79,8 +82,8 @@ class TrainStep:
         self.data_state = batches.state()
         self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), warn)
 
-    def take(self, done: int, look: Callable[[Tensor, StepState], None] | None = None) -> StepOutput:
-        """Take the step after `done` others. `look` receives the objective before the update."""
+    def take(self, done: int, look: Look | None = None) -> StepOutput:
+        """Take the step after `done` others. `look` receives the objective and the losses before the update."""
         rate = learning_rate(self.settings, done, self.total)
         set_learning_rate(self.optimizer, rate)
         ready, clock = self.feed.take(done), self.watch.clock
@@ -95,7 +98,7 @@ class TrainStep:
             losses = self.forward(step)
         loss = self.method.objective(losses, step)
         if look is not None:
-            look(loss, step)
+            look(loss, losses, step)
         clock.mark("forward")
         torch.autograd.backward(self.scaler.scale(loss))
         clock.mark("backward")

@@ -12,16 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cse_cli.core.console import Collapsed, Evaluated, Observer, Scoring, Stepped, Warned
+from cse_cli.core.console import Collapsed, Evaluated, Halted, Observer, Scoring, Stepped, Warned
 from cse_cli.core.distributed import gather_objects, run_on_rank0
-from cse_cli.core.results import Scores
+from cse_cli.core.results import EarlyStop, Scores
 from cse_cli.evaluation.evaluate import evaluate, score
 from cse_cli.runs.record import RunRecord
 from cse_cli.runs.signals import stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
-from cse_cli.training.health import CollapseAlarm, agreement, describe_views, traceable_distance
+from cse_cli.training.health import CollapseAlarm, agreement, describe_losses, describe_views, traceable_distance
 from cse_cli.training.step import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
@@ -75,6 +75,7 @@ class Trainer:
         self.folder = folder
         self.record = record
         self.observer = observer
+        self.own_columns = prepared.own_columns(observer)
         self.method = self.experiment.method.to(compute.device)
         check_replicas_equal(self.method, 0)
         self.stepper = TrainStep(
@@ -84,11 +85,12 @@ class Trainer:
         self.selection = Selection(folder)
         self.alarm = CollapseAlarm(self.settings.collapse_cosine)
         self.saved = 0
-        self.unseen: list[Tensor] = []
+        self.unseen: list[StepOutput] = []
+        self.before: Mapping[str, Tensor] = {}
         self.last_state: str | None = None
 
     def run(self) -> None:
-        """Train from the current step to the last one.
+        """Train from the current step to the last one, or until `train.patience` is exhausted.
 
         Raises:
             RunFailedError: If the loss is NaN or infinite.
@@ -98,7 +100,7 @@ class Trainer:
             if not run_on_rank0(lambda: bool(checkpoint.saved(self.folder))):
                 self._begin()
             self.method.train()
-            while self.progress.step < self.total:
+            while self.progress.step < self.total and self.early_stop is None:
                 stop_if_asked()
                 began, done = time.perf_counter(), self.progress.step
                 logging = (done + 1) % LOG_EVERY == 0 or done == 0 or done + 1 == self.total
@@ -106,14 +108,27 @@ class Trainer:
                 look = self._check_loss if self.compute.device.type == "cpu" or logging else None
                 taken = self.stepper.take(done, look)
                 if look is None:
-                    self.unseen.append(taken.loss)
+                    self.unseen.append(taken)
+                else:
+                    self.before = taken.losses
                 self.progress.step += 1
                 self._count_time(began, stepping=True)
                 if logging:
                     self._record(taken)
                 self._evaluate_and_save()
+            if (end := self.early_stop) is not None:
+                run_on_rank0(lambda: self.observer.observe(Halted(end.text)))
         finally:
             self.stepper.close()
+
+    @property
+    def early_stop(self) -> EarlyStop | None:
+        """Early end of the training, or None. It follows from the curve in the checkpoint, equal on every process."""
+        patience, metric = self.settings.patience, self.experiment.recipe.evaluate.metric_for_best_model
+        waited = self.selection.evaluations_since_best
+        if patience is None or metric is None or waited < patience or self.progress.step == self.total:
+            return None
+        return EarlyStop(step=self.progress.step, best_step=self.selection.step, evaluations=waited, metric=metric)
 
     def finish(self) -> None:
         """Record the digest of the last weights, then restore the best state."""
@@ -203,7 +218,7 @@ class Trainer:
             self._check_unseen_losses()
         if self._is_due(self.settings.evaluate_every):
             self._evaluate()
-        if self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every):
+        if self.early_stop is not None or self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every):
             self.save()
 
     def _is_due(self, every: int) -> bool:
@@ -256,6 +271,7 @@ class Trainer:
         scores = evaluate(
             one.scored, one.evaluators, settings, self.compute, only, one.plans,
             show=lambda name, share: self.observer.observe(Scoring(f"scoring {name}", share)),
+            columns=self.own_columns,
         )  # fmt: skip
         if at == 0:
             self.progress.untrained = scores
@@ -285,24 +301,34 @@ class Trainer:
         """Check the losses that were not read yet: on a GPU, those since the last logged metrics."""
         if not self.unseen:
             return
-        losses, self.unseen = self.unseen, []
-        values = mean_devices(torch.stack(losses)).tolist()
+        unseen, self.unseen = self.unseen, []
+        values = mean_devices(torch.stack([taken.loss for taken in unseen])).tolist()
         wrong = next((place for place, value in enumerate(values) if not math.isfinite(value)), None)
         if wrong is not None:
-            at = self.progress.step - len(losses) + wrong + 1
-            raise self._failure(f"the loss is {values[wrong]} at step {at}")
+            at = self.progress.step - len(unseen) + wrong + 1
+            self.before = unseen[wrong - 1].losses if wrong else self.before
+            raise self._failure(values[wrong], at, unseen[wrong].losses)
+        self.before = unseen[-1].losses
 
-    def _check_loss(self, loss: Tensor, step: StepState) -> None:
+    def _check_loss(self, loss: Tensor, losses: Mapping[str, Tensor], step: StepState) -> None:
         self._check_unseen_losses()
         whole = mean_devices(loss)  # equal on all processes, so that all stop
         if torch.isfinite(whole):
             return
         vectors = {name: step.sentences(name) for name in step.views}
-        raise self._failure(f"the loss is {whole.item()} at step {self.progress.step + 1}\n{describe_views(vectors)}")
+        raise self._failure(whole.item(), self.progress.step + 1, losses, describe_views(vectors))
 
-    def _failure(self, what: str) -> RunFailedError:
+    def _failure(self, total: float, at: int, losses: Mapping[str, Tensor], views: str = "") -> RunFailedError:
+        """Return the error for an objective that is not finite at a step, with each of its losses."""
+        now = {label: mean_devices(loss.detach()).item() for label, loss in losses.items()}
+        before = {label: mean_devices(loss.detach()).item() for label, loss in self.before.items()}
+        lines = [
+            f"the loss is {total} at step {at}: {describe_losses(now, before, at - 1)}",
+            *filter(None, [views]),
+            f"  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}",
+        ]
         return RunFailedError(
-            f"{what}\n  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}",
+            "\n".join(lines),
             "lower train.learning_rate, raise the temperature, or use precision = 'fp32'",
             code="training.loss_not_finite",
         )

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cse_cli.recipe.command import Plugin
 from cse_cli.recipe.completion import complete_recipe
+from registry import plugins
 from registry.errors import CseError
 
 EPILOG = (
@@ -85,6 +87,7 @@ def tune(
     steps: Steps = None,
     set_: Set = None,
     unset: Unset = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     trials: Trials = None,
     timeout: Timeout = None,
     sampler: Sampler = None,
@@ -121,7 +124,7 @@ def tune(
         "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
         "tags": parse_tags(tag or ()), "experiment": experiment, "accept_changed": accept_changed,
         "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
-        "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
+        "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip
     config = SearchConfig(**{key: value for key, value in given.items() if value})
     with storage_errors(storage, best or config.name):

@@ -12,7 +12,7 @@ from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.tuning.parameter import Parameter
-from registry import EVALUATORS
+from registry import EVALUATORS, plugins
 from registry.errors import CseError
 
 TRIALS = 20
@@ -27,6 +27,7 @@ class SearchConfig(BaseModel):
         parameters: Search space.
         overrides: `--set` strings of every trial.
         unset: `--unset` keys of every trial.
+        plugins: Plug-in files of the components.
         trials: Total number of trials. None keeps the budget of an existing search.
         sampler: One of `samplers.SAMPLERS`.
         pruner: One of `samplers.PRUNERS`.
@@ -50,6 +51,7 @@ class SearchConfig(BaseModel):
     parameters: tuple[Parameter, ...] = ()
     overrides: tuple[str, ...] = ()
     unset: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     trials: int | None = None
     sampler: str = "tpe"
     pruner: str = "auto"
@@ -78,6 +80,8 @@ class SearchConfig(BaseModel):
 
     def load_base(self) -> LoadedRecipe:
         """Return the recipe with the settings that all trials share."""
+        for file in self.plugins:
+            plugins.add(file)
         loaded = load(self.recipe, self.trial_overrides, self.unset)
         dev_metric(loaded.recipe)
         return loaded

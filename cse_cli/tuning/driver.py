@@ -34,8 +34,21 @@ from cse_cli.tuning.owner import Owner
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.parts import reason_of, with_parts
 from cse_cli.tuning.results import is_best_so_far, read_trial
-from cse_cli.tuning.storage import address, storage_errors
-from cse_cli.tuning.study import BEGUN, OWN, REASON, RUNS, SAME_AS, budget, counts, settled, state, values_of
+from cse_cli.tuning.storage import address, resume_command, storage_errors
+from cse_cli.tuning.study import (
+    BEGUN,
+    NUMBER,
+    OWN,
+    REASON,
+    RUNS,
+    SAME_AS,
+    budget,
+    counts,
+    number_of,
+    settled,
+    state,
+    values_of,
+)
 from cse_cli.tuning.trial import TrialRuns
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 
@@ -92,7 +105,8 @@ class Driver:
         if (self._parent.path / STOP).exists():
             name = self.config.name
             message = f"search '{name}' was stopped by `cse runs stop`"
-            raise StopRequested(message, f"continue it: cse tune --resume {name}", code="tune.stopped")
+            command = resume_command(self.config.storage, name)
+            raise StopRequested(message, f"continue it: {command}", code="tune.stopped")
 
     def _begin_trials(self) -> Ending | None:
         """Start trials while slots are free. Return why none is left, or None if other processes may leave some."""
@@ -103,7 +117,7 @@ class Driver:
                 trial, ending = self._choose()
             if trial is None:
                 return ending
-            self._screen.trial_began(trial.number, trial.params)
+            self._screen.trial_began(number_of(trial), trial.params)
             self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
             self._continue(runs)
         return None
@@ -163,7 +177,7 @@ class Driver:
 
     def _take_over(self, left: FrozenTrial) -> Trial:
         """Return a trial that another process left."""
-        self._screen.resumed(left.number)
+        self._screen.resumed(number_of(left))
         self.study.sampler = samplers.make_sampler(self.config, self._space, left.number)
         trial = Trial(self.study, left._trial_id)
         self._owner.sign(trial)
@@ -177,12 +191,16 @@ class Driver:
         reason = None if own else self._incompatible(trial)
         if reason is None:
             self._suggest(trial, [one for one in self.config.parameters if not one.part], own=own)
-        for other in self.study.get_trials(deepcopy=False):
+        others = self.study.get_trials(deepcopy=False)
+        for other in others:
             begun = other.state == TrialState.RUNNING and other.number < trial.number
             counted = begun or (state(other) is not None and other.number != trial.number)
             if counted and (OWN in other.user_attrs or not own) and samplers.is_same_point(other.params, trial.params):
                 trial.set_user_attr(SAME_AS, other.number)
                 return False
+        if NUMBER not in trial.user_attrs:
+            before = [other for other in others if other.number < trial.number]
+            trial.set_user_attr(NUMBER, sum(SAME_AS not in other.user_attrs for other in before))
         if reason is not None:
             trial.set_user_attr(REASON, reason)
         return reason is None
@@ -221,7 +239,7 @@ class Driver:
             if job is None:
                 self._settle(runs, TrialState.COMPLETE, "finished")
             else:
-                inner = self._screen.observer_of(f"trial {runs.trial.number}", alone=self._executor.one_by_one)
+                inner = self._screen.observer_of(f"trial {number_of(runs.trial)}", alone=self._executor.one_by_one)
                 self._running[self._executor.submit(job, runs.observer(job.seed, inner))] = runs
 
     def _settle(self, runs: TrialRuns, became: TrialState, kind: End, reason: str = "") -> None:

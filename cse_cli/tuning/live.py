@@ -18,7 +18,7 @@ from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.ranges import Value, show_value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import all_points, pruner_name
-from cse_cli.tuning.storage import address
+from cse_cli.tuning.storage import address, resume_command
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial without a terminal."""
@@ -58,6 +58,11 @@ class TuneScreen(Screen):
         why = f" ({escape(reason)})" if reason else ""
         self._line(f"tuning [bold]{escape(recipe)}[/bold]{why}")
 
+    def unfinished(self, name: str, trials: str, command: str) -> None:
+        """Print another search that was stopped, and how to continue it."""
+        self._line(f"  stopped earlier: search [bold]{escape(name)}[/bold], {trials}")
+        self._line(f"    to continue that one instead: {escape(command)}")
+
     def planned(self, config: SearchConfig, loaded: LoadedRecipe) -> None:
         """Print the settings of the search."""
         self._metric = dev_metric(loaded.recipe)
@@ -79,7 +84,8 @@ class TuneScreen(Screen):
         self._line(f"  search [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
         self._line(f"  {escape(place)} · storage {escape(address(config.storage, config.name).shown)}")
         if done < budget:
-            self._line("[dim]  to stop, press Ctrl-C. The same command continues the search[/dim]")
+            command = escape(resume_command(config.storage, config.name))
+            self._line(f"[dim]  to stop, press Ctrl-C. To continue: {command}[/dim]")
 
     def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
         """Keep the description of the trial for its bar."""
@@ -117,9 +123,9 @@ class TuneScreen(Screen):
         self._close()
         self._line(f"stopped. To continue: {escape(command)}")
 
-    def ended(self, name: str, done: int, ran: int, ending: Ending) -> None:
+    def ended(self, config: SearchConfig, done: int, ran: int, ending: Ending) -> None:
         """Print why the search ended, unless its budget is spent."""
-        again = f"cse tune --resume {escape(name)}"
+        again = escape(resume_command(config.storage, config.name))
         if ending == "timeout":
             self._line(f"timeout after {done} of {self._budget} trials. To continue: {again}")
         elif ending == "exhausted":

@@ -6,11 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from cse_cli.recipe.files import find
+from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.runs.index import all_runs
 from cse_cli.tuning.config import SearchConfig, dev_metric
@@ -18,7 +17,8 @@ from cse_cli.tuning.samplers import check_names
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import identity, load_study, stored_config
-from registry.errors import CseError, UnknownNameError
+from registry import plugins
+from registry.errors import CseError
 
 SHIPPED = "quickstart"
 """Recipe that needs neither a network nor your own files."""
@@ -49,6 +49,8 @@ def resolve(
     elif not given.recipe:
         recipe, reason = default_recipe()
         config = given.model_copy(update={"recipe": recipe})
+    for file in config.plugins:
+        plugins.add(file)
     chosen(config.recipe, reason)
     loaded = _load(config, metric)
     update: dict[str, object] = {"recipe": reference(loaded.name, loaded.path)}
@@ -98,8 +100,5 @@ def default_recipe() -> tuple[str, str]:
 
 
 def reference(name: str, file: Path) -> str:
-    """Return the name of a recipe if it means this file from any directory, else the whole path."""
-    with suppress(UnknownNameError):
-        if find(name).resolve() == file.resolve():
-            return name
-    return str(file.absolute())
+    """Return the name of a recipe of this installation, which is valid in every directory, else the whole path."""
+    return name if real_path(file).is_relative_to(real_path(shipped())) else str(file.absolute())

@@ -31,6 +31,7 @@ from cse_cli.tuning.study import (
     Study,
     load_study,
     metric,
+    number_of,
     state,
     stored_config,
 )
@@ -230,7 +231,7 @@ def read_trials(study: Study, storage: str | None = None) -> list[Trial]:
 def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
     """Return a trial as plain data. `unfinished` is the state of one that has not ended."""
     if (became := state(trial)) is None:
-        return Trial(number=trial.number, state=unfinished, values=dict(trial.params))
+        return Trial(number=number_of(trial), state=unfinished, values=dict(trial.params))
     score = trial.value if became == "complete" else None
     if score is None and trial.last_step is not None:
         score = trial.intermediate_values[trial.last_step]
@@ -239,7 +240,7 @@ def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
         begun = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
         seconds = trial.datetime_complete.timestamp() - begun
     return Trial(
-        number=trial.number,
+        number=number_of(trial),
         values=dict(trial.params),
         state=became,
         score=score,

@@ -126,7 +126,8 @@ def _changed_tables(tuned: TunedRecipe) -> dict[str, Any]:
         *tail, last = _keys_to_array(path)
         for key in tail:
             value, target = value[key], target.setdefault(key, {})
-        target[last] = value[last]
+        if last in value:  # `train.steps` replaces an earlier `train.epochs`
+            target[last] = value[last]
     if "file" in changed.get("data", {}):
         file = tuned.load().recipe.data.file  # relative to this directory, not to that of the new file
         changed["data"]["file"] = list(file) if isinstance(file, tuple) else file

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext, suppress
 from datetime import datetime
 
 from cse_cli.core.devices import choose
@@ -14,6 +14,7 @@ from cse_cli.jobs.placement import place_runs
 from cse_cli.mirrors import follow
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
+from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import STOP, RunRecord, last_end
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.config import SearchConfig
@@ -30,11 +31,11 @@ from cse_cli.tuning.record import (
 from cse_cli.tuning.resolve import resolve
 from cse_cli.tuning.results import VERIFICATION, read_search, read_searches
 from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
-from cse_cli.tuning.storage import address, directory
-from cse_cli.tuning.study import Study, budget, find_study, load_study, open_study, settled
+from cse_cli.tuning.storage import address, directory, resume_command
+from cse_cli.tuning.study import Study, budget, find_study, load_study, open_study, settled, stored_config
 from cse_cli.tuning.verify import verify
 from cse_cli.tuning.view import print_search, print_searches, print_verification, write_search, write_searches
-from registry.errors import StopRequested
+from registry.errors import CseError, StopRequested
 
 
 def search(
@@ -46,12 +47,27 @@ def search(
         config, loaded = resolve(given, params, ranges, choices, metric, screen.chosen)
         if config.save_best is not None:
             check_file(config.save_best, config.name)
+        if not given.recipe:
+            for name, trials in stopped_searches(config):
+                screen.unfinished(name, trials, resume_command(config.storage, name))
         screen.planned(config, loaded)
         ran, why = run_search(config, screen)
         study = load_study(config.storage, config.name)
-        screen.ended(config.name, len(settled(study.get_trials(deepcopy=False))), ran, why)
+        screen.ended(config, len(settled(study.get_trials(deepcopy=False))), ran, why)
     read_search(study, config.storage).require_best()
     _show(study, config)
+
+
+def stopped_searches(config: SearchConfig) -> Iterator[tuple[str, str]]:
+    """Yield name and trials of every other search of the same parameters that was stopped, the newest first."""
+    searched = {parameter.name for parameter in config.parameters}
+    for run in all_runs():
+        if run.about.summary == "tuning" and run.state in ("STOPPED", "LOST") and run.about.search != config.name:
+            with suppress(CseError):  # in another storage
+                study = load_study(config.storage, run.about.search)
+                if {parameter.name for parameter in stored_config(study).parameters} == searched:
+                    done = len(settled(study.get_trials(deepcopy=False)))
+                    yield run.about.search, f"{done} of {budget(study)} trials"
 
 
 def show_search(name: str, config: SearchConfig) -> None:
@@ -123,7 +139,7 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
     try:
         return _drive(study, config, base, screen)
     except (KeyboardInterrupt, Terminated, StopRequested):
-        screen.interrupted(f"cse tune --resume {config.name}")
+        screen.interrupted(resume_command(config.storage, config.name))
         raise
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.recipe.paths import values
+from cse_cli.recipe.paths import is_ending, values
 from cse_cli.recipe.schema import Recipe, TuneRange
 from cse_cli.tuning.parameter import Parameter
 from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
@@ -36,8 +36,6 @@ _FIXED = {
     "train.seed": "a lucky seed is not a better recipe. To average over seeds, use --seeds",
 }
 """Path → reason why nothing below it is searched."""
-_PLAIN = str.maketrans(".-", "__")
-"""Makes dots, underscores and hyphens the same."""
 _LISTED = 5
 
 
@@ -104,7 +102,7 @@ class _Finder:
             own, table = find_parameter(recipe, self.known, name)
             return [Candidate(own, table, self.loaded, self.known)]
         inside = {one.path for one in self.inside.values()}
-        paths = table.paths or [path for path in self.known if _is_ending(name, path)]
+        paths = table.paths or [path for path in self.known if is_ending(name, path)]
         others = [path for path in paths if path not in inside and not _why_fixed(path)]
         if others or len({one.part for one in found}) > 1:
             raise _ambiguous(name, [*(one.name for one in found), *others])
@@ -114,7 +112,7 @@ class _Finder:
 
     @staticmethod
     def _is_named(one: Candidate, name: str, table: TuneRange) -> bool:
-        return one.path in table.paths if table.paths else _is_ending(name, one.path) or _is_ending(name, one.name)
+        return one.path in table.paths if table.paths else is_ending(name, one.path) or is_ending(name, one.name)
 
 
 def _given_ranges(
@@ -215,7 +213,7 @@ def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str,
     if inside := [path for path in searchable if path.startswith(f"{name}.")]:
         action = f"name one of its values: {shorten(inside)}"
         raise CseError(f"--param: '{name}' is a table, not a value", action, code="tune.not_a_value")
-    matching = [path for path in known if _is_ending(name, path)]
+    matching = [path for path in known if is_ending(name, path)]
     allowed = [path for path in searchable if path in matching]
     if len(allowed) > 1:
         raise _ambiguous(name, allowed)
@@ -254,12 +252,6 @@ def _at_path(recipe: Recipe, path: str) -> tuple[str, TuneRange]:
 def _why_fixed(path: str) -> str | None:
     """Return why a path is not searched, or None if it can be."""
     return next((reason for start, reason in _FIXED.items() if f"{path}.".startswith(f"{start}.")), None)
-
-
-def _is_ending(name: str, path: str) -> bool:
-    keys = path.split(".")
-    endings = (".".join(keys[start:]) for start in range(len(keys)))
-    return any(name.translate(_PLAIN) == ending.translate(_PLAIN) for ending in endings)
 
 
 def tunable(recipe: Recipe, known: Declarations) -> list[str]:

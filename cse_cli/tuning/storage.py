@@ -121,6 +121,12 @@ def address(storage: str | None, name: str) -> Address:
     return Address(url.set(database=str(expand_user(Path(url.database)).absolute())))
 
 
+def resume_command(storage: str | None, name: str) -> str:
+    """Return the command that continues a search from any directory. `storage` is the value of `--storage`."""
+    option = "" if storage is None else f" --storage {address(storage, name).shown}"
+    return f"cse tune --resume {name}{option}"
+
+
 @contextmanager
 def storage_errors(storage: str | None, name: str) -> Iterator[None]:
     """Turn the errors of a storage that stops responding into one message."""

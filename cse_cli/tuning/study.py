@@ -39,7 +39,9 @@ OWN: Final = "own"
 REASON: Final = "reason"
 """Why it failed, or why its parts are not compatible."""
 SAME_AS: Final = "same_as"
-"""Number of the trial that already had the same values. This one was not run."""
+"""Number of the trial that already had the same values. This one was not run, and no list shows it."""
+NUMBER: Final = "number"
+"""Number of the trial in lists, which counts from 0 without repetitions. Optuna numbers repetitions, too."""
 RUNS: Final = "runs"
 """Seed → ID of its run."""
 SCORES: Final = "scores"
@@ -218,6 +220,11 @@ def state(trial: FrozenTrial) -> State | None:
     if trial.state == TrialState.PRUNED:
         return "invalid" if REASON in trial.user_attrs else "pruned"
     return "complete" if trial.state == TrialState.COMPLETE else None
+
+
+def number_of(trial: FrozenTrial | optuna.Trial) -> int:
+    """Return the number of a trial in lists. A process that was killed may not have chosen one."""
+    return int(trial.user_attrs.get(NUMBER, trial.number))
 
 
 def settled(trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:

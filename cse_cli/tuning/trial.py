@@ -21,7 +21,7 @@ from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.record import take_record
 from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.study import OWN, REASON, RUN, RUNS, SCORES
+from cse_cli.tuning.study import OWN, REASON, RUN, RUNS, SCORES, number_of
 from registry.errors import RunFailedError
 
 
@@ -37,7 +37,7 @@ class TrialRuns:
         self._config = config
         self._parent = parent
         self._several = len(config.seeds) > 1
-        self._name = f"trial {trial.number} of {config.name}"  # lists of runs show the beginning of a name
+        self._name = f"trial {number_of(trial)} of {config.name}"  # lists of runs show the beginning of a name
         self._scores: dict[str, float] = dict(trial.user_attrs.get(SCORES, {}))
         self._summary: RunRecord | None = None
 
@@ -115,7 +115,7 @@ class TrialRuns:
         resume = begun if begun is not None and _is_unfinished(begun) else None
         return Job(
             loaded, seed, config.request.device, resume=resume, may_restart=True, search=config.name,
-            trial=self.trial.number, parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group,
+            trial=number_of(self.trial), parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group,
             scores_only=True,
         )  # fmt: skip
 

@@ -62,6 +62,17 @@ class _Saved:
     convolutions: tuple[Path, str] | None = None
 
 
+def check_pooling(pooling: str | None) -> None:
+    """Raise an error for a name that is not a pooling. None is the pooling of the model."""
+    if pooling is not None and pooling not in ALL_POOLINGS:
+        hint = suggestion(pooling, ALL_POOLINGS)
+        raise CseError(
+            f"'{pooling}' is not a pooling.{hint}",
+            f"use, for example, {', '.join(ALL_POOLINGS[:4])} or weighted_mean",
+            code="encoders.unknown_pooling",
+        )
+
+
 def open_encoder(model: str, pooling: str | None = None, template: str | None = None) -> tuple[Encoder, int]:
     """Return a saved encoder in eval mode and its maximum number of tokens.
 
@@ -74,13 +85,7 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         CseError: If the model has settings or modules that cse does not support.
         MissingError: If the model is not on this machine and cannot be downloaded.
     """
-    if pooling is not None and pooling not in ALL_POOLINGS:
-        hint = suggestion(pooling, ALL_POOLINGS)
-        raise CseError(
-            f"'{pooling}' is not a pooling.{hint}",
-            f"use, for example, {', '.join(ALL_POOLINGS[:4])} or weighted_mean",
-            code="encoders.unknown_pooling",
-        )
+    check_pooling(pooling)
     folder = locate(model)
     action = "use a complete directory, or download it again"
     with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):

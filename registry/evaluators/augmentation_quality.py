@@ -39,9 +39,9 @@ class AugmentationQuality(PairEvaluator):
         view: View of the recipe whose augmenters are evaluated. The losses do not have to use it.
         split: Split of the data set. "all" joins its splits.
         sides: Sentences of each pair that are augmented.
-        translations: `.tsv` file with a header, as written by `cse data translate`, for augmenters that read a second
-            column: the sentences of the pairs in column `text`, and their translations in `column`. A relative path is
-            resolved against the current directory, then against $CSE_DATA.
+        translations: `.tsv` file with a header, for augmenters that read a second column: the sentences of the pairs in
+            column `text`, and their translations in `column`. A relative path is resolved against the current
+            directory, then against $CSE_DATA. Default: the generator of `[data.columns]` makes them.
         column: Name of the second column in the view's augmenters.
         aggregate: Aggregate of the subsets, as in `sts`.
 
@@ -50,7 +50,6 @@ class AugmentationQuality(PairEvaluator):
         name = "augmentation_quality"
         dataset = "stsb"
         view = "fraternal"
-        translations = "stsb_test_de.tsv"
     """
 
     metric: ClassVar[str] = "spearman"
@@ -108,7 +107,7 @@ class AugmentationQuality(PairEvaluator):
         except MissingError as error:
             raise CseError(
                 f"augmentation_quality on '{self.dataset}/{self.split}': {error.message}",
-                "translate the sentences with `cse data translate`, and set `translations` to its output",
+                "add [data.columns.translation] to the recipe, which translates them: cse show translate",
                 code="evaluators.no_translations",
             ) from error
 

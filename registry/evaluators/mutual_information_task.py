@@ -7,7 +7,7 @@ from typing import Any
 from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.mutual_information import MutualInformationBound, mutual_information, prefix_errors
-from registry.evaluators.pairs import PairEvaluator, one_line
+from registry.evaluators.pairs import PairEvaluator, evenly_spaced, one_line
 from registry.types import DatasetName, Encode, ViewName
 
 
@@ -61,8 +61,8 @@ class MutualInformationTask(PairEvaluator, MutualInformationBound):
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the mutual information and its bound."""
         where = f"mutual_information_task, {self.dataset}/{self.split}"
-        pairs = self.pairs()
-        equal = [pair for pair in pairs if pair.score == self.gold]
+        pairs = self.all_pairs()
+        equal = evenly_spaced([pair for pair in pairs if pair.score == self.gold], self.limit)
         if not equal:
             best = max(pair.score for pair in pairs)
             raise CseError(

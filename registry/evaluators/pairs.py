@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from registry.resources import catalog
 from registry.resources.catalog import PAIR_COLUMNS, Pair, PairFile
 from registry.types import Encode, Evaluator
 
+T = TypeVar("T")
 Counted = Literal["occurrences", "distinct"]
 """Counting of repeated sentences: each occurrence, or each distinct sentence once."""
 
@@ -29,12 +30,17 @@ class PairEvaluator(Evaluator):
     own: PairFile | None = None
 
     def pairs(self) -> Sequence[Pair]:
-        """Return the scored pairs."""
+        """Return the scored pairs, at most `limit` of them."""
+        return evenly_spaced(self.all_pairs(), self.limit)
+
+    def all_pairs(self) -> Sequence[Pair]:
+        """Return all scored pairs."""
         return catalog.read_pairs(self.dataset, self.split) if self.own is None else self.own.pairs
 
     def texts(self) -> Sequence[str]:
         """Return every distinct sentence of the file, or of all splits of the data set with pairs."""
-        pairs = self.own.pairs if self.own is not None else self._pairs_of_all_splits()
+        found = self.own.pairs if self.own is not None else self._pairs_of_all_splits()
+        pairs = evenly_spaced(found, self.limit)
         return list(dict.fromkeys(one_line(text) for pair in pairs for text in (pair.first, pair.second)))
 
     def fingerprints(self) -> dict[str, str]:
@@ -47,6 +53,13 @@ class PairEvaluator(Evaluator):
         about = catalog.entry(self.dataset)
         splits = ["all"] if about.joinable else [s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS]
         return [pair for split in splits for pair in catalog.read_pairs(self.dataset, split)]
+
+
+def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:
+    """Return at most `most` rows at equal distances, so that they represent all subsets. None returns all rows."""
+    if most is None or len(rows) <= most:
+        return rows
+    return [rows[place * len(rows) // most] for place in range(most)]
 
 
 def one_line(sentence: str) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from registry.errors import CseError
-from registry.evaluators.pairs import one_line
+from registry.evaluators.pairs import evenly_spaced, one_line
 from registry.resources import catalog
 from registry.types import Encode
 
@@ -55,8 +55,10 @@ class Labeled:
         return torch.cat([(left - right).abs(), left * right], dim=1)
 
 
-def read_labeled(name: str) -> Labeled:
+def read_labeled(name: str, limit: int | None = None) -> Labeled:
     """Return every split of a labeled data set, sorted by number of words and label, because folds depend on the order.
+
+    With `limit`, each split has about this many rows, the same number of each label.
 
     Raises:
         CseError: If a split has fewer than two labels.
@@ -65,13 +67,17 @@ def read_labeled(name: str) -> Labeled:
     splits, labels, texts, start = {}, [], [], 0
     for split in catalog.entry(name).splits:
         rows = sorted(_rows(name, split), key=lambda row: ([len(text.split()) for text in row[1]], row[0]))
-        if len({label for label, _ in rows}) < 2:
+        found_labels = {label for label, _ in rows}
+        if len(found_labels) < 2:
             found = f"all {len(rows)} rows have the label '{rows[0][0]}'" if rows else "no rows"
             raise CseError(
                 f"data set '{name}/{split}' is incomplete: {found}",
                 f"run `cse data download {name} --force`",
                 code="evaluators.too_few_rows",
             )
+        if limit is not None:
+            of_label = ([row for row in rows if row[0] == label] for label in sorted(found_labels))
+            rows = [row for same in of_label for row in evenly_spaced(same, -(-limit // len(found_labels)))]
         splits[split] = np.arange(start, start + len(rows))
         labels += [label for label, _ in rows]
         texts += [text for _, text in rows]

@@ -99,7 +99,7 @@ class RetrievalAtK(PairEvaluator):
         asked = self._questions()
         return list(dict.fromkeys([*asked.candidates, *asked.queries]))
 
-    def pairs(self) -> Sequence[Pair]:
+    def all_pairs(self) -> Sequence[Pair]:
         """Return the pairs of the selected columns."""
         if self.own is not None:
             return self.own.pairs

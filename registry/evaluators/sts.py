@@ -10,10 +10,11 @@ from pydantic import Field
 from registry import EVALUATORS
 from registry.evaluators.pairs import PairEvaluator, similarities
 from registry.resources import catalog
-from registry.resources.catalog import Column, PairFile, names_a_file
+from registry.resources.catalog import Column, Pair, PairFile, names_a_file
 from registry.resources.catalog.pairs import HUB
 from registry.statistics import AGGREGATES, aggregates, spearman_interval
 from registry.types import DatasetName, Encode, FileName
+from registry.words import word_overlap
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The seven English data sets of the papers' tables, in order."""
@@ -109,13 +110,21 @@ class Sts(PairEvaluator):
         subsets, gold = [pair.subset for pair in pairs], [pair.score for pair in pairs]
         predicted = similarities(pairs, encode)
         self._series = {"gold": gold, "cosine": predicted}
-        values = aggregates(subsets, gold, predicted)
-        shown = {name: values[f"{name}_{self.aggregate}"] for name in ("spearman", "pearson")}
-        low = high = shown["spearman"]
+        values = self._correlations(pairs, predicted)
+        low = high = values["spearman"]
         if self.bootstrap:
             scores = (gold, predicted)
             low, high = spearman_interval(subsets, scores, self.aggregate, self.bootstrap, self.level)
-        return {**shown, **values, "spearman_low": low, "spearman_high": high}
+        return {**values, "spearman_low": low, "spearman_high": high}
+
+    def word_overlap(self) -> dict[str, float]:
+        """Return the correlations of the pairs' `registry.words.word_overlap` in every aggregate."""
+        pairs = self.pairs()
+        return self._correlations(pairs, [word_overlap(pair.first, pair.second) for pair in pairs])
+
+    def _correlations(self, pairs: Sequence[Pair], predicted: Sequence[float]) -> dict[str, float]:
+        values = aggregates([pair.subset for pair in pairs], [pair.score for pair in pairs], predicted)
+        return {**{name: values[f"{name}_{self.aggregate}"] for name in ("spearman", "pearson")}, **values}
 
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return "gold" and "cosine" of every pair."""

@@ -49,7 +49,18 @@ class StsAverage(Evaluator):
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the means of Spearman's and Pearson's correlations."""
-        found = [part(encode) for part in self.parts]
+        return self._mean([part(encode) for part in self._limited()])
+
+    def word_overlap(self) -> dict[str, float]:
+        """Return the means of the correlations of word overlap."""
+        return self._mean([part.word_overlap() for part in self._limited()])
+
+    def _limited(self) -> Sequence[Sts]:
+        for part in self.parts:
+            part.limit = self.limit
+        return self.parts
+
+    def _mean(self, found: Sequence[dict[str, float]]) -> dict[str, float]:
         return {name: sum(one[name] for one in found) / len(found) for name in self.metrics}
 
     def texts(self) -> Sequence[str]:

@@ -111,14 +111,14 @@ class Transfer(Evaluator):
     @torch.no_grad()
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the accuracy on test rows and on held-out rows."""
-        data = read_labeled(self.task)
+        data = read_labeled(self.task, self.limit)
         features = data.features(encode).to(self.device)
         found = LinearProbe(data, features, self.classifier, self.l2, self.folds, self.seed).accuracies()
         return {"accuracy": found.test, "dev_accuracy": found.dev}
 
     def texts(self) -> Sequence[str]:
         """Return every distinct sentence of all splits of the data set."""
-        return list(dict.fromkeys(text for row in read_labeled(self.task).texts for text in row))
+        return list(dict.fromkeys(text for row in read_labeled(self.task, self.limit).texts for text in row))
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest for every split."""

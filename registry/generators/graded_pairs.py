@@ -14,14 +14,14 @@ from pydantic import Field
 from registry import GENERATORS
 from registry.errors import UnknownNameError
 from registry.generators.graded_meaning import SLOTS, Meaning, Participant, change, draw_meaning, omit, score
-from registry.types import Generator
+from registry.types import RowGenerator
 
 _CHANGES = {"one_change": 1, "two_changes": 2, "three_changes": 3}
 KINDS = ("paraphrase", "omission", *_CHANGES, "negation", "role_swap", "unrelated")
 
 
 @GENERATORS.register("graded_pairs")
-class GradedPairs(Generator):
+class GradedPairs(RowGenerator):
     """Generate sentence pairs whose similarity is known by construction.
 
     A random meaning (who did what to whom, where and when, or did not) is expressed in one of eight constructions with

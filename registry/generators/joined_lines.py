@@ -11,11 +11,11 @@ from pydantic import Field
 from registry import GENERATORS
 from registry.resources.catalog import open_text
 from registry.resources.catalog.entries import dataset_and_split
-from registry.types import Generator
+from registry.types import RowGenerator
 
 
 @GENERATORS.register("joined_lines")
-class JoinedLines(Generator):
+class JoinedLines(RowGenerator):
     """Join every n consecutive lines of other data sets with spaces.
 
     If a data set has its sentences in the order of its documents, the lines of a text have the same subject. They are

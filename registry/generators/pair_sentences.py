@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from registry import GENERATORS
 from registry.resources.catalog import read_pairs
 from registry.resources.catalog.entries import dataset_and_split
-from registry.types import Generator
+from registry.types import RowGenerator
 
 
 @GENERATORS.register("pair_sentences")
-class PairSentences(Generator):
+class PairSentences(RowGenerator):
     """Yield both sentences of all pairs of other data sets as training text.
 
     The pairs keep their order, with the first sentence before the second, and repeated sentences stay. Scores are

@@ -107,6 +107,8 @@ class Row(PaperModel):
     Args:
         cells: Reported values in the order of the columns, "-" for an empty cell.
         std: Reported standard deviations in the same form. Empty if the paper reports none.
+        runs: Number of runs behind each cell. 1 also if the paper does not state it.
+        best: Whether the cells are the best of these runs instead of their mean.
         bold: Headings of the cells in bold.
         encoder: Encoder of the row.
         language: Language of the scores, if it differs from that of the table.
@@ -122,6 +124,8 @@ class Row(PaperModel):
 
     cells: Printed
     std: Printed = ()
+    runs: int = Field(1, ge=1)
+    best: bool = False
     bold: tuple[str, ...] = ()
     encoder: str = ""
     language: str | None = None

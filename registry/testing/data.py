@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from registry.core import Entry
 from registry.testing.materials import Materials, PlainEncode, draw, require
-from registry.types import Evaluator, Generator
+from registry.types import ColumnGenerator, Evaluator, Generator, RowGenerator
 
 PAIR = {"subset", "score", "sentence1", "sentence2"}
 MANY = 50
@@ -58,12 +58,34 @@ def _sum_of_words(sentences: Sequence[str]) -> Tensor:
 
 
 def check_generator(entry: Entry[Generator], materials: Materials) -> None:
-    """Check the first rows of each split."""
+    """Check the first rows of each split, or the cells of a column."""
+    if issubclass(entry.cls, ColumnGenerator):
+        _check_column(entry, materials)
+        return
+    require(entry, issubclass(entry.cls, RowGenerator), "extends RowGenerator or ColumnGenerator")
     for split in ("train", "dev", "test"):
-        first, second = (list(islice(materials.build(entry).rows(split), MANY)) for _ in range(2))
+        first, second = (list(islice(_rows(materials.build(entry), split), MANY)) for _ in range(2))
         require(entry, bool(first) and first == second, f"returns the same rows of '{split}' in each call")
         columns = {frozenset(row) for row in first}
         require(entry, len(columns) == 1, f"returns the same columns for all rows of '{split}'")
         require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"returns texts or scored pairs in '{split}'")
         cells = [cell for row in first for cell in row.values()]
         require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"returns one-line cells in '{split}'")
+
+
+def _rows(generator: Generator, split: str) -> Iterator[dict[str, str]]:
+    assert isinstance(generator, RowGenerator)
+    return generator.rows(split)
+
+
+def _check_column(entry: Entry[Generator], materials: Materials) -> None:
+    generator = materials.build(entry)
+    assert isinstance(generator, ColumnGenerator)
+    cells = ["the cat sleeps", "a man sees the red house", "two dogs run", "the cat sleeps"]
+    made = generator.make(cells)
+    require(
+        entry, len(made) == len(cells) and made[0] == made[3], "makes one cell for each cell, equal for equal cells"
+    )
+    require(entry, all(isinstance(c, str) and "\n" not in c for c in made), "makes one-line cells")
+    require(entry, generator.make(cells[::-1]) == made[::-1], "makes the same cells in any order")
+    require(entry, generator.identity() == materials.build(entry).identity(), "has the same identity when built again")

@@ -10,6 +10,7 @@ import torch
 
 import cse_cli
 from cse_cli import api
+from cse_cli.arguments import with_arguments
 from registry.errors import CseError
 from tests.support.errors import refuses
 from tests.support.shrunken import Small, recipe
@@ -86,3 +87,71 @@ def test_names_are_imported_lazily() -> None:
     assert set(cse_cli.__all__) - {"__version__"} == set(api.__all__)
     with pytest.raises(AttributeError, match="has no attribute 'trains'"):
         cse_cli.trains  # noqa: B018
+
+
+@pytest.mark.parametrize("seeds", ["0,1", "3", [0, 0], [], 0, -1, True, [1, "2"], [-1], 2.5])
+def test_wrong_seeds_are_named_as_the_argument(file: Path, seeds: object) -> None:
+    with refuses("api.invalid_seeds", f"seeds = {seeds!r}", "seeds=[1, 5, 7]") as caught:
+        cse_cli.run(file, seeds=seeds, device="cpu", progress=False)  # type: ignore[arg-type]
+    assert "--" not in str(caught.value)
+
+
+def test_errors_name_arguments_instead_of_options(file: Path) -> None:
+    with refuses("recipe.unknown_key", "settings['train.sead']: ", "'seed'"):
+        cse_cli.load_recipe(file, {"train.sead": 1})
+    with refuses("recipe.unknown_path", "remove=['quue']: "):
+        cse_cli.load_recipe(file, remove=["quue"])
+    with refuses("api.invalid_workers", "workers = 0"):
+        cse_cli.run(file, workers=0, progress=False)
+    with refuses("core.no_device", "use device='auto'"):
+        cse_cli.run(file, device="cuda:77", progress=False)
+    with refuses("evaluate.bad_parameter", "set them with settings={'stsb.parameter': value}", "cse show sts"):
+        cse_cli.evaluate("mini_en", tasks="stsb", settings={"stsb.x": 1}, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("use --set data.max_length=64, or another model", "use settings={'data.max_length': 64}, or another model"),
+        ("--set train.sead: unknown", "settings['train.sead']: unknown"),
+        ("use --device cpu. Or: cse run x --set train.steps=3", "use device='cpu'. Or: cse run x --set train.steps=3"),
+        ("--tasks a: unknown\nuse --seeds 3", "tasks='a': unknown\nuse seeds='3'"),
+        ("a -- b, --max-length 3", "a -- b, max_length 3"),
+    ],
+)
+def test_an_option_becomes_an_argument(text: str, expected: str) -> None:
+    @with_arguments
+    def fails() -> None:
+        raise CseError(text, text, code="x")
+
+    with pytest.raises(CseError) as caught:
+        fails()
+    assert (caught.value.message, caught.value.next_action) == (expected, expected)
+
+
+def test_the_text_of_a_result_is_one_short_line(file: Path) -> None:
+    (result,) = cse_cli.run(file, seeds=[4], device="cpu", progress=False)
+    text = repr(result)
+    assert len(text) < 200
+    assert f"{result.scores['dev']['spearman']:.2f}".rstrip("0") in text
+    assert "seed=4, " in text
+    assert str(result.run_id) in str(result)
+
+
+def test_encode_refuses_what_is_not_a_string(file: Path) -> None:
+    model = cse_cli.load_model("mini_en")
+    with refuses("model.not_a_string", "sentences[1] = None", "NoneType"):
+        model.encode(["a cat", None])  # type: ignore[list-item]
+    with refuses("model.not_a_string", "sentences[0] = 3"):
+        model.encode(3)  # type: ignore[arg-type]
+
+
+def test_recipes_with_one_title_differ_in_the_frame(file: Path) -> None:
+    other = file.with_name("other.toml")
+    other.write_text(file.read_text().replace("[train]", "[train]\nweight_decay = 0.1", 1))
+    cse_cli.run(file, other, device="cpu", progress=False)
+    cse_cli.run(file, settings={"train.learning_rate": 1e-3}, device="cpu", progress=False)
+    frame = cse_cli.to_frame(next(t for t in cse_cli.leaderboard() if any(r.source == "measured" for r in t.rows)))
+    measured = frame[frame["source"] == "measured"]
+    assert len(set(measured["name"])) == 1
+    assert {file.stem, other.stem} <= set(measured["recipe"])

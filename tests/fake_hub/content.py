@@ -233,7 +233,9 @@ class Models:
         self.roberta("princeton-nlp/unsup-simcse-roberta-large", LARGE, weights="bin")
         self.t5("google-t5/t5-base")
         self.t5("google-t5/t5-small")
-        self.marian("Helsinki-NLP/opus-mt-en-de")
+        self.marian("Helsinki-NLP/opus-mt-en-de", "en", "de")
+        self.marian("Helsinki-NLP/opus-mt-de-en", "de", "en")
+        self.nllb("facebook/nllb-200-distilled-600M")
         torch.random.set_rng_state(state)
 
     def copy(
@@ -391,7 +393,10 @@ class Models:
             eos_token_id=1,
         )
         model = T5ForConditionalGeneration(config)
-        model.generation_config = GenerationConfig(decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+        model.generation_config = GenerationConfig(  # a random model would repeat one token, or none, to the end
+            decoder_start_token_id=0, pad_token_id=0, eos_token_id=1, suppress_tokens=[0, 2], min_new_tokens=2,
+            repetition_penalty=5.0, exponential_decay_length_penalty=(4, 1.5),
+        )  # fmt: skip
         folder = self.save(model, theirs)
         fast.save_pretrained(folder)
         languages = {"de": "German", "fr": "French", "ro": "Romanian"}
@@ -406,7 +411,7 @@ class Models:
         }
         self.change(theirs, task_specific_params=prefixes)
 
-    def marian(self, theirs: str) -> None:
+    def marian(self, theirs: str, source: str, target: str) -> None:
         """A random Marian: source.spm, target.spm, vocab.json, pytorch_model.bin; no tokenizer.json."""
         import sentencepiece
         import torch
@@ -414,7 +419,8 @@ class Models:
 
         folder = self.folder(theirs)
         pieces: dict[str, None] = {"</s>": None, "<unk>": None}
-        for side, name in enumerate(("source", "target")):
+        sides = {"en": 0, "de": 1}
+        for side, name in ((sides[source], "source"), (sides[target], "target")):
             made = io.BytesIO()
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(pair[side] for pair in self.pairs),
@@ -427,7 +433,7 @@ class Models:
             pieces |= dict.fromkeys(model.id_to_piece(number) for number in range(model.get_piece_size()))
         vocabulary = {piece: number for number, piece in enumerate([*pieces, "<pad>"])}
         (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
-        (folder / "tokenizer_config.json").write_text('{"target_lang": "de", "source_lang": "en"}')
+        (folder / "tokenizer_config.json").write_text(json.dumps({"target_lang": target, "source_lang": source}))
         pad = vocabulary["<pad>"]
         config = MarianConfig(
             vocab_size=len(vocabulary),
@@ -453,9 +459,32 @@ class Models:
             "decoder_start_token_id": pad,
             "eos_token_id": 0,
             "pad_token_id": pad,
+            "suppress_tokens": [1, pad],
+            "min_new_tokens": 2,
+            "repetition_penalty": 5.0,
+            "exponential_decay_length_penalty": [4, 1.5],
         }
         (folder / "generation_config.json").write_text(json.dumps(generation))
         torch.save(MarianMTModel(config).state_dict(), folder / "pytorch_model.bin")
+
+    def nllb(self, theirs: str) -> None:
+        """A random M2M100 with NLLB's languages, and a vocabulary of Chinese characters."""
+        from transformers import GenerationConfig, M2M100Config, M2M100ForConditionalGeneration, NllbTokenizer
+
+        characters = sorted({chr(code) for code in range(0x4E00, 0x4F00)})
+        vocabulary = {token: i for i, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", "▁", *characters])}
+        tokenizer = NllbTokenizer(vocab=vocabulary, merges=[], src_lang="eng_Latn")
+        config = M2M100Config(
+            vocab_size=len(tokenizer), d_model=32, encoder_layers=1, decoder_layers=1, encoder_attention_heads=4,
+            decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=512,
+            pad_token_id=1, eos_token_id=2, decoder_start_token_id=2,
+        )  # fmt: skip
+        model = M2M100ForConditionalGeneration(config)
+        model.generation_config = GenerationConfig(
+            decoder_start_token_id=2, pad_token_id=1, eos_token_id=2, suppress_tokens=[0, 1, 3], min_new_tokens=3,
+            repetition_penalty=5.0, exponential_decay_length_penalty=(4, 1.5),
+        )  # fmt: skip
+        tokenizer.save_pretrained(self.save(model, theirs))
 
     def folder(self, name: str) -> Path:
         """Return the folder of a repository, made."""

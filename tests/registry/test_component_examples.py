@@ -11,7 +11,7 @@ import pytest
 from cse_cli.recipe.load import load
 from registry import HEADS, LOSSES, QUEUES
 
-BASE = "open/simcse_en"
+BASE = "mini/simcse_en"
 """Recipe that a TOML example extends if it has no `extends` of its own."""
 
 EXAMPLES = {

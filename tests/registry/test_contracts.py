@@ -8,6 +8,7 @@ import pytest
 from registry import REGISTRIES
 from registry.testing import CHECKS, Materials, check
 from tests.support import labeled, mteb_task
+from tests.support.seq2seq import tiny_t5
 from tests.support.tiny import tiny_bert, word_vectors
 
 HERE = Path(__file__).parent
@@ -98,8 +99,12 @@ NO_IDENTITY: set[str] = {
 @pytest.fixture(scope="module")
 def materials(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
-    vectors = {"encoders/word_vectors": {"file": str(word_vectors(folder / "vectors.txt"))}}
-    return Materials(model=tiny_bert(folder), values=VALUES | vectors, identity=IDENTITY)
+    made = {
+        "encoders/word_vectors": {"file": str(word_vectors(folder / "vectors.txt"))},
+        "generators/translate": {"model": str(tiny_t5(folder)), "prefix": "", "max_length": 12},
+        "generators/long_texts": {"tokens": 4},
+    }
+    return Materials(model=tiny_bert(folder), values=VALUES | made, identity=IDENTITY)
 
 
 @pytest.fixture(autouse=True)

@@ -15,14 +15,23 @@ from registry.queues.fifo import Fifo
 from registry.queues.noise import Noise
 from registry.testing import ContractError, Materials, check
 from registry.tokens import Encoded
-from registry.types import Augmenter, Encoder, Evaluator, Generator, Loss, Negatives, Queue, Sentences
+from registry.types import (
+    Augmenter,
+    Encoder,
+    Evaluator,
+    Loss,
+    Negatives,
+    Queue,
+    RowGenerator,
+    Sentences,
+)
 from tests.support.tiny import tiny_bert
 
 BASES = {
     "augmenters": Augmenter,
     "encoders": Encoder,
     "evaluators": Evaluator,
-    "generators": Generator,
+    "generators": RowGenerator,
     "losses": Loss,
     "queues": Queue,
 }
@@ -390,7 +399,7 @@ def test_evaluators(changes, promise):
     refused(entry_of("evaluators", type("Bad", (Counts,), changes)), promise)
 
 
-class Rows(Generator):
+class Rows(RowGenerator):
     made = ({"text": "a"}, {"text": "b"})
 
     def rows(self, split: str) -> Iterator[dict[str, str]]:

@@ -20,17 +20,32 @@ def test_pairs_are_of_the_files_that_are_free_to_copy():
     }
 
 
-def test_no_training_sentence_is_scored():
+@pytest.mark.parametrize("name", ["tatoeba_en_de", "tatoeba_open", "wiki1m_prefix"])
+def test_no_training_sentence_is_scored(name):
     scored = {
         plain(sentence)
         for split in ("dev", "test")
         for pair in catalog.read_pairs("stsb_open", split)
         for sentence in (pair.first, pair.second)
     }
-    rows = list(catalog.open_text("tatoeba_open"))
-    assert len(rows) == selection.PAIRS
-    assert all(row["text"] and row["translation"] for row in rows)
+    rows = list(catalog.open_text(name))
+    assert len(rows) == catalog.entry(name).split("train").rows
+    assert all(cell for row in rows for cell in row.values())
     assert not scored & {plain(row["text"]) for row in rows}
+
+
+@pytest.mark.parametrize("name", ["tatoeba_en_de", "tatoeba_open", "wiki1m_prefix", "stsb_open"])
+def test_rows_are_those_of_the_digest(name):
+    entry = catalog.entry(name)
+    for split, about in entry.splits.items():
+        origin, source = catalog.find(name, split)
+        assert (origin, source.digest) == ("package", about.sha256)
+
+
+def test_the_text_of_the_quickstart_is_a_part_of_the_whole():
+    rows = {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_open")}
+    assert len(rows) <= selection.PAIRS == catalog.entry("tatoeba_open").split("train").rows
+    assert rows <= {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_en_de")}
 
 
 def test_what_is_shipped_goes_before_a_file_of_the_same_name(tmp_path, monkeypatch):
@@ -45,7 +60,14 @@ def test_what_is_shipped_goes_before_a_file_of_the_same_name(tmp_path, monkeypat
 
 def test_the_readme_names_the_sources():
     said = (SHIPPED / "README.md").read_text(encoding="utf-8")
-    for words in ("tatoeba.org", "www.manythings.org/anki", "CC BY 2.0 France", "CC BY-SA 4.0", "Stack Exchange"):
+    for words in (
+        "tatoeba.org",
+        "www.manythings.org/anki",
+        "CC BY 2.0 France",
+        "CC BY-SA 4.0",
+        "Stack Exchange",
+        "CC BY-SA 3.0",
+    ):
         assert words in said
     assert {path.name for path in SHIPPED.iterdir() if path.suffix in (".tsv", ".gz")} == {
         split.shipped for name in catalog.names() for split in catalog.entry(name).splits.values() if split.shipped

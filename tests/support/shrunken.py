@@ -51,6 +51,11 @@ class Small:
             changed.append(f"data.max_length={LONGEST}")
         if tables["data"].get("dataset"):
             dropped.append("data.dataset")
+        if tables["data"].get("columns"):  # the file has the translations
+            dropped.append("data.columns")
+            read = {name: view["column"] for name, view in tables["views"].items()}
+            others = tables["data"]["columns"].keys() - {"translation"}
+            changed += [f"views.{name}.column=text" for name, column in read.items() if column in others]
         for path, part in _components(tables):
             if not path.startswith("evaluators.") or path in kept:
                 changed += [f"{path}.{name}={value}" for name, value in self._smaller(part)]
@@ -73,6 +78,8 @@ class Small:
                 yield name, min(value, AT_MOST[name])
             elif name == "layers" and isinstance(value, list):
                 yield name, [layer for layer in value if layer < BLOCKS] or list(range(BLOCKS))
+        if part["name"] == "augmentation_quality":
+            yield "translations", self.translations
         if part.get("fit_on", "target") != "target":
             yield from (("fit_on", "graded_pairs"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
 

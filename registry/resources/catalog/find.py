@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +15,7 @@ from registry.resources.catalog.entries import ALL, DatasetEntry, Generated, Lay
 from registry.resources.catalog.readers import File, Rows, Table, member_of
 from registry.resources.catalog.sources import Source
 from registry.resources.download import Download
+from registry.resources.files import known_files
 
 Origin = Literal["package", "CSE_DATA", "cache", "generated"]
 
@@ -253,8 +253,11 @@ def _source(about: DatasetEntry, split: str, *tables: Table, remedy: str = Sourc
 def _generated(about: DatasetEntry, generator: Generated, split: str) -> Source:
     def make(_columns: Sequence[str]) -> Iterable[Mapping[str, str]]:
         from registry import GENERATORS
+        from registry.types import RowGenerator
 
-        return GENERATORS[generator.name].build(generator.params).rows(split)
+        made = GENERATORS[generator.name].build(generator.params)
+        assert isinstance(made, RowGenerator)  # the entries of the catalog are tested
+        return made.rows(split)
 
     return _source(about, split, Rows(f"generator '{generator.name}'", make, about.columns_of(split)))
 
@@ -282,27 +285,18 @@ def data_folder() -> Path | None:
     return unpacked if unpacked.is_dir() else None
 
 
-PACKAGE = "package:"
-"""Prefix of files in an installed Python package: "package:name/path"."""
-
-
 def own_file(file: str) -> Path | None:
-    """Return a user's file from the current directory or `$CSE_DATA`, or None.
-
-    "package:name/path" is a file of an installed Python package, which is not imported.
-    """
-    if file.startswith(PACKAGE):
-        package, _, inside = file.removeprefix(PACKAGE).partition("/")
-        found = find_spec(package) if package.isidentifier() else None
-        folders = [] if found is None else found.submodule_search_locations or []
-        return next((path for each in folders if paths.is_file(path := Path(each, inside))), None)
+    """Return a file from the current directory, `$CSE_DATA` or the cache of known files, or None."""
     path, folder = paths.expand_user(Path(file)), data_folder()
     places = [path] if folder is None else [path, folder / path]
-    return next((place.absolute() for place in places if paths.is_file(place)), None)
+    if found := next((place.absolute() for place in places if paths.is_file(place)), None):
+        return found
+    known = known_files().get(file)
+    return None if known is None else known.cached()
 
 
 def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
-    """Return a user's file, as `own_file` does.
+    """Return a file, as `own_file` does.
 
     Args:
         file: Path in the recipe.
@@ -315,12 +309,6 @@ def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
     """
     if (found := own_file(file)) is not None:
         return found
-    if file.startswith(PACKAGE):
-        raise MissingError(
-            f"no {what} at {file}: the Python package is not installed, or has no such file",
-            action,
-            code="data.missing_file",
-        )
     folder = data_folder()
     searched = " in this directory" if folder is None else f" in this directory or in CSE_DATA ({folder})"
     if paths.expand_user(Path(file)).is_absolute():

@@ -15,7 +15,7 @@ from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
 from tests.support.records import recorded
 
-A, B, C = "mini/simcse_en", "mini/ifcl_en", "mini/mocose_en"
+A, B, C = "simcse_en", "ifcl_en", "mocose_en"
 MADE = datetime(2026, 11, 21, tzinfo=UTC)
 
 
@@ -116,7 +116,7 @@ def test_only_what_differs_in_the_recipes(capsys):
     first = record(A, 0)
     second = record(A, 0, overrides=["train.learning_rate=1e-4", 'title="Other"'])
     found = document(capsys, first, second)
-    assert found["changes"] == [{"key": "train.learning_rate", "values": [2e-4, 1e-4]}]
+    assert found["changes"] == [{"key": "train.learning_rate", "values": [3e-5, 1e-4]}]
     assert found["circumstances"] == []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.analysis.reproduce import short_setting
+from cse_cli.analysis.rerun import short_setting
 from cse_cli.analysis.runs import recipe_changes
 from cse_cli.recipe.load import load
 

@@ -82,7 +82,8 @@ def test_omitted_columns_belong_to_the_papers_study():
     english, chinese = next(row for row in table.rows if row.name == "M=416").coverage
     assert (english.columns, english.text) == (("STS-B",), "finished: 1 of 3 seeds")
     assert chinese.columns == ("C-STS-B",)
-    assert chinese.text.startswith("requires weights: bert-base-chinese")
+    assert chinese.text.startswith("requires weights: ")
+    assert "bert-base-chinese" in chinese.text
 
 
 def test_reasons_settings_and_numbers_of_data():

@@ -81,7 +81,7 @@ def test_different_hashes_are_different_rows():
     lines = rows(
         [result(0), result(1, recipe_hash="b" * 16)], lambda r: "current" if r.recipe_hash[0] == "a" else "changed"
     )
-    stale = [any("stale" in note for note in row.notes) for row in ours(lines)]
+    stale = [any("stale" in score.marks for score in row.scores.values()) for row in ours(lines)]
     assert sorted(stale) == [False, True]
 
 
@@ -150,17 +150,18 @@ LOW = [result(seed, 20.0 + seed / 100) for seed in range(3)]
 
 
 @pytest.mark.parametrize(
-    ("results", "status", "note"),
+    ("results", "status", "mark"),
     [
-        (LOW[:1], "current", "one seed"),
+        (LOW[:1], "current", "single seed"),
         (LOW, "changed", "stale"),
-        ([one.model_copy(update={"test_selected": True}) for one in LOW], "current", "test split"),
+        ([one.model_copy(update={"test_selected": True}) for one in LOW], "current", "test-selected"),
     ],
     ids=["one seed", "changed recipe", "selected by test"],
 )
-def test_a_doubt_is_noted_and_never_significant(results, status, note):
+def test_a_doubt_is_marked_once_and_never_significant(results, status, mark):
     (row,) = ours(rows(results, lambda _: status))
-    assert any(note in one for one in row.notes)
+    assert all(mark in score.marks for score in row.scores.values())
+    assert not row.notes  # the legend explains the mark
     assert row.scores["STS12"].difference < -50
     assert not any(score.significant for score in row.scores.values())
 

@@ -42,7 +42,7 @@ def ours(done):
 
 
 def test_without_runs_reported_rows_have_their_commands(run):
-    done = run()
+    done = run("--wide")
     assert done.exit_code == 0
     assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
     lines = [line.split() for line in done.stdout.split("\n")]
@@ -117,9 +117,10 @@ def test_the_rows_of_one_encoder_in_a_papers_table(run):
 
 
 def test_piped_output_is_the_table(run):
-    done = run(results=[result()])
+    done = run("--wide", results=[result()])
     assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
     assert "IFCL-BERT base · IFCL Table 1" in done.stdout
+    assert max(map(len, run(results=[result()]).stdout.split("\n"))) <= 80
 
 
 def test_a_page_is_written_and_nothing_else(run, tmp_path):

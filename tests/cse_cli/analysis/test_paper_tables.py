@@ -33,10 +33,15 @@ def english(cells_of, number):
 
 def filled(asked_for, name, model, scores):
     return [
-        run(english(asked_for[name], number), seed, score + seed / 10, model=model)
+        run(english(asked_for[name], number), seed, score + seed / 10, model=model, **small(name, score + seed / 10))
         for number, score in scores.items()
         for seed in range(3)
     ]
+
+
+def small(name, score):
+    """Return the scores of a small recipe, which has its own evaluators."""
+    return {"scores": {"dev": {"spearman": 0.0}, "test": {"spearman": score}}} if name == MINI else {}
 
 
 SCORES = {320: 78.0, 384: 79.0, 416: 80.0, 448: 79.5, 512: 77.0}
@@ -86,6 +91,22 @@ def test_a_small_encoder_has_a_trend_and_no_difference(asked_for):
     assert all(score.difference is None for scores in ours(block).values() for score in scores.values())
     assert block.trends[0].rho == pytest.approx(1.0)
     assert any("not the paper's encoder" in remark for remark in block.remarks)
+    assert "the measured scores are test.spearman, the paper's are stsb" in block.remarks
+    assert ours(block)["M=320"]["STS-B"].mean == pytest.approx(78.1)
+
+
+def test_a_studys_own_score_fills_averages_and_differences():
+    cells_of = {cell.row: cell for cell in cells(load_study("studies/mini/conisi_ablation"))}
+    scores = {"SimCSE-BERT-base": 40.0, "ConIsI-s-BERT-base": 43.0, "w/o fine-grained classification loss": 41.5}
+    ran = [run(cells_of[row], 0, 0.0, model="mini_en", **small(MINI, score)) for row, score in scores.items()]
+    (block,) = shown(ran, table="conisi/5")
+    found = {row: {name: round(score.mean, 2) for name, score in of_row.items()} for row, of_row in ours(block).items()}
+    assert {row: of_row["Avg"] for row, of_row in found.items()} == scores
+    assert found["w/o fine-grained classification loss"]["to SimCSE"] == 1.5
+    assert found["w/o fine-grained classification loss"]["to ConIsI"] == -1.5
+    assert block.remarks.count("the measured scores are test.spearman, the paper's are avg") == 1
+    (full,) = shown([run(cell, 0, 0.0) for cell in cells(load_study("studies/conisi_ablation"))], table="conisi/5")
+    assert not [remark for remark in full.remarks if "the measured scores" in remark]
 
 
 def test_both_variants_have_a_table_the_papers_encoder_first(asked_for):

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.analysis.report import find_reported_run
+from cse_cli.analysis.runs import find_method
 from cse_cli.core.results import STS_TASKS, PaperRow
+from cse_cli.recipe.files import all_recipes
+from cse_cli.runs.index import finished_results
 from cse_cli.runs.record import folder_of
 from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.analysis.report_runs import Seen
@@ -173,7 +177,8 @@ def test_nothing_is_overwritten_without_force(capsys, folder):
         (("mini/simcse_em seed 0",), "report.unknown_run", "'mini/simcse_en seed 0'"),
         (("studies/mini/ifcl_queue_lenght",), "", "'studies/mini/ifcl_queue_length'"),
         (("studies/mini/ifcl_queue_length",), "report.no_finished_run", "cse run studies/mini/ifcl_queue_length"),
-        ((B,), "report.is_recipe", "cse run mini/ifcl_en"),
+        ((B,), "compare.no_finished_run", "cse run mini/ifcl_en"),
+        ((f"{A}@7",), "compare.no_finished_run", "only with 0, 1"),
         (("mini/simcse_en seed 0", "--output", "dir.md"), "report.is_directory", "dir.md/report.html"),
         (("mini/simcse_en seed 0", "--baseline", A), "", "share run"),
         (("mini/simcse_en seed 0", "--baseline", "mini/simcse_en seed 1"), "report.same_experiment", "'"),
@@ -190,6 +195,16 @@ def test_errors_name_the_next_step(folder, arguments, code, value):
     assert [path.name for path in folder.iterdir()] == ["dir.md"]
 
 
+def test_a_recipe_is_named_as_in_compare():
+    first, second = record(A, 0), record(A, 1)
+    record(A, 5, overrides=["train.steps=3"])  # not the current settings
+    results = finished_results()
+    file = str(all_recipes()[A])
+    for argument, run_id in ((A, second), (f"{A}@0", first), (file, second), (first[:8], first)):
+        assert find_reported_run(argument, results) == run_id
+        assert run_id in {run.run_id for run in find_method("A", argument, results).runs.values()}
+
+
 def test_a_run_without_scores():
     recorded(name="broken", end="failed", recipe=A)
     error = refused("report", "broken")
@@ -200,7 +215,7 @@ def test_a_run_without_scores():
 def test_a_study_beside_its_paper(capsys, folder):
     for length, noise in ((320, 2.0), (384, 1.5), (416, 1.0)):
         for seed in range(2):
-            record(B, seed, noise=noise, overrides=[f"queue.length={length}"])
+            record(B, seed, noise=noise, overrides=[f"queue.length={length}"], evaluators=("dev", "test"))
     page = report(capsys, "studies/mini/ifcl_queue_length", "--output", "study.md")
     assert headings(page) == [
         "What was run", "Comparison with the paper", "Figure", "Cells", "Environment", "Data", "Reproduce"
@@ -215,11 +230,11 @@ def test_a_study_beside_its_paper(capsys, folder):
 
 def test_a_free_study(capsys, folder):
     (folder / "mine.toml").write_text(
-        '[study]\ntitle = "Mine"\nrecipe = "mini/ifcl_en"\nseeds = 2\nscore = "stsb.spearman"\n'
+        '[study]\ntitle = "Mine"\nrecipe = "mini/ifcl_en"\nseeds = 2\nscore = "test.spearman"\n'
         '[study.grid]\n"queue.length" = [320, 384]\n'
     )
     for seed, score in enumerate((50.0, 52.0)):
-        record(B, seed, overrides=["queue.length=320"], scores={"stsb": {"spearman": score}})
+        record(B, seed, overrides=["queue.length=320"], scores={"test": {"spearman": score}})
     page = report(capsys, "mine.toml")
     assert (folder / "report-mine.html").exists()
     shown = " ".join("".join(Seen(page).text).split())

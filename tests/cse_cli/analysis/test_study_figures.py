@@ -20,7 +20,7 @@ REPORTED = [78.76, 79.15, 80.27, 79.79, 78.13]
 
 
 def result(recipe_hash: str, seed: int = 0, score: float = 65.0, **changed) -> Result:
-    scores = {name: {"spearman": score} for name in (*STS_TASKS, "cstsb")}
+    scores = {name: {"spearman": score} for name in (*STS_TASKS, "cstsb", "test")}
     return ran(seed, recipe_hash=recipe_hash, **{"scores": scores, "model": "mini_en", "paper": None, **changed})
 
 
@@ -158,9 +158,9 @@ def test_curves_tell_when_each_seed_was_best():
             made[0].hash,
             seed,
             curve=curve,
-            metric_for_best_model="stsb_dev.spearman",
+            metric_for_best_model="dev.spearman",
             selected_step=10,
-            untrained={"stsb_dev": {"spearman": 60.5}},
+            untrained={"dev": {"spearman": 60.5}},
         )
         for seed, curve in enumerate((rising, falling))
     ]
@@ -200,7 +200,7 @@ def test_nothing_to_draw_writes_nothing(tmp_path):
 @pytest.mark.parametrize("name", ["mocose_fig8", "mocose_fig45_collapse", "mocose_queue", "ifcl_ablation"])
 def test_every_kind_of_figure_fits_its_page(name):
     curve = {20: 60.0, 40: 59.0}
-    figure = drawn(findings(f"studies/mini/{name}", 60.0, 61.0, curve=curve, metric_for_best_model="stsb_dev.spearman"))
+    figure = drawn(findings(f"studies/mini/{name}", 60.0, 61.0, curve=curve, metric_for_best_model="dev.spearman"))
     inside = figure.get_tightbbox()
     assert inside.x0 >= -0.02
     assert inside.x1 <= figure.get_figwidth() + 0.02

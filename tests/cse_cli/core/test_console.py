@@ -100,16 +100,33 @@ def test_the_bar_shows_step_loss_score_and_rate():
         assert part in written.getvalue()
 
 
-def test_the_time_left_is_told_from_the_first_step_on(clock):
+def test_the_slow_first_step_is_not_in_the_time_left(clock):
     shown, written = screen(terminal=True, width=120)
     with shown:
         shown.started(STARTED)
-        clock[0] += 2.0
+        clock[0] += 5.0  # five times as long as the others
         shown.stepped(1, 1.25, 64.0)
         assert shown._bar is not None
         shown._bar.refresh()
-    assert "198 s left" not in written.getvalue()
-    assert "3 min left" in written.getvalue()
+        assert " left" not in written.getvalue()
+        clock[0] += 9.0
+        shown.stepped(10, 1.25, 64.0)
+        shown._bar.refresh()
+    assert "90 s left" in written.getvalue()
+
+
+def test_evaluations_count_in_the_time_left(clock):
+    shown, written = screen(terminal=True, width=120)
+    with shown:
+        shown.started(STARTED)
+        shown.stepped(1, 1.25, 64.0)
+        clock[0] += 9.0
+        shown.stepped(10, 1.25, 64.0)
+        clock[0] += 9.0
+        shown.evaluated(10, {"dev.spearman": 40.0}, True)
+        assert shown._bar is not None
+        shown._bar.refresh()
+    assert "3 min left" in written.getvalue()  # 90 steps of two seconds
 
 
 def test_scoring_during_and_after_the_steps():

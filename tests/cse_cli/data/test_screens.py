@@ -25,7 +25,7 @@ def screen(tmp_path, monkeypatch, capsys, snapshot):
     return compare
 
 
-@pytest.mark.parametrize("command", ["", "list", "check", "download", "pack", "unpack", "translate"])
+@pytest.mark.parametrize("command", ["", "list", "check", "inspect", "download", "pack", "unpack", "translate"])
 def test_help_of_data(screen, command):
     screen("data", *command.split(), "--help")
 
@@ -35,12 +35,17 @@ def test_help_of_check(screen):
 
 
 def test_requirements(screen):
-    screen("check", "--data", "open/simcse_en")
-    screen("check", "--data", "mini/simcse_en", "--set", "data.dataset=tatoeba_open", "--set", "train.steps=0")
+    screen("check", "--data", "mini/simcse_en")
+    settings = ("data.dataset=tatoeba_open", "encoders.online.model=mini_en", "train.steps=0")
+    screen("check", "--data", "simcse_en", *(word for one in settings for word in ("--set", one)))
 
 
 def test_verified_data_sets(screen):
     screen("data", "check", "stsb_open")
+
+
+def test_an_inspected_text(screen):
+    screen("data", "inspect", "quickstart", "--set", "data.limit=500")
 
 
 def test_errors(screen, tmp_path):

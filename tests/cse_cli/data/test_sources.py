@@ -195,7 +195,7 @@ def test_builders_read_what_the_catalog_reads(name):
 
 def test_a_missing_translation_explains_how_to_create_it(tmp_path):
     path = write(tmp_path, "t.txt", ["a"])
-    with refuses("data.unknown_column", path, "'translation'", f"cse data translate {path} --model MODEL"):
+    with refuses("data.unknown_column", path, "'translation'", "[data.columns.translation]"):
         open_text(Data(file=path), {"text", "translation"})
     with refuses("data.unknown_column", "'graded_pairs/dev'", "'text'"):
         open_text(Data(dataset=("graded_pairs",), split="dev"), {"text"})

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 
 import pyarrow
 import pytest
@@ -6,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from cse_cli.data import translate as module
+from cse_cli.data import columns as module
+from cse_cli.data import translate as by_hand
+from cse_cli.data.columns import ColumnMaker, Making
 from cse_cli.data.sources import open_text
 from cse_cli.data.translate import (
     TranslationRequest,
@@ -15,32 +18,34 @@ from cse_cli.data.translate import (
     output_path,
     parse_shard,
     source_language,
-    translate,
     write_translation,
 )
-from cse_cli.data.translator import TranslationSettings
-from cse_cli.recipe.schema import Data
+from cse_cli.recipe.schema import Data, Part
 from registry.errors import MissingError
+from registry.types import ColumnGenerator
 from tests.support.errors import refuses
 
 ROWS = 2503
 
 
-class Upper:
-    """Translates into capitals, a hundred sentences per batch, and stops after `patience` batches."""
+class Upper(ColumnGenerator):
+    """Makes capitals, a hundred sentences per batch, and stops after `patience` batches."""
 
     def __init__(self, patience=999, identity="upper"):
-        self.patience, self.identity, self.seen = patience, identity, []
+        self.patience, self.named, self.seen = patience, identity, []
 
-    def translate(self, sentences, count=None):
-        for start in range(0, len(sentences), 100):
+    def identity(self):
+        return self.named
+
+    def make(self, cells, count=None):
+        for start in range(0, len(cells), 100):
             if self.patience == 0:
                 raise KeyboardInterrupt
             self.patience -= 1
-            self.seen += sentences[start : start + 100]
+            self.seen += cells[start : start + 100]
             if count is not None:
-                count(len(sentences[start : start + 100]))
-        return [sentence.upper() for sentence in sentences]
+                count(len(cells[start : start + 100]))
+        return [cell.upper() for cell in cells]
 
 
 class Lines:
@@ -53,12 +58,30 @@ class Lines:
         return [self.lines[index] for index in indices]
 
 
-def request(source, **more):
-    return TranslationRequest(str(source), TranslationSettings("m"), **more)
+def request(text, **more):
+    params = {"model": "m", **({"column": more.pop("column")} if "column" in more else {})}
+    return TranslationRequest(str(text), params, **more)
 
 
-def written(lines, translator, output, **more):
-    return write_translation(Lines(*lines), range(len(lines)), translator, output, **more)
+@pytest.fixture(autouse=True)
+def built(monkeypatch):
+    """Parts whose name is a generator stand for it, so that tests can look into it."""
+    monkeypatch.setattr(module, "build", lambda part: part.name)
+    monkeypatch.setattr(
+        ColumnMaker, "key", property(lambda maker: hashlib.sha256(maker.generator.named.encode()).hexdigest())
+    )
+
+
+def maker(generator):
+    return ColumnMaker(Part.model_construct(name=generator, params={}))
+
+
+def write(column, rows, generator, output, report=None):
+    return write_translation(column, rows, maker(generator), output, Making(report=report))
+
+
+def written(lines, generator, output, **more):
+    return write(Lines(*lines), range(len(lines)), generator, output, **more)
 
 
 def pairs(path):
@@ -70,6 +93,7 @@ def pairs(path):
 @pytest.fixture
 def blocks_of_100(monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 100)
+    monkeypatch.setattr(by_hand, "BLOCK", 100)
 
 
 @pytest.fixture
@@ -85,13 +109,14 @@ def rows(source):
 
 
 def test_line_i_translates_row_i(rows, source, tmp_path):
-    made = write_translation(*rows, Upper(), tmp_path / "out" / "t.tsv")
+    made = write(*rows, Upper(), tmp_path / "out" / "t.tsv")
     assert (made.rows, made.reused) == (ROWS, 0)
     parallel = open_text(Data(file=str(made.output)), {"text", "translation"})
     lines = source.read_text().splitlines()
     assert list(parallel.cells("text")) == lines
     assert list(parallel.cells("translation")) == [line.upper() for line in lines]
-    assert list(translate(*rows, Upper(patience=0))) == [line.upper() for line in lines]
+    column, chosen = rows
+    assert list(maker(Upper(patience=0)).make(column, chosen, Making())) == [line.upper() for line in lines]
 
 
 @pytest.mark.usefixtures("blocks_of_100")
@@ -99,33 +124,33 @@ def test_a_stopped_translation_resumes_at_its_block(rows, tmp_path):
     output = tmp_path / "t.tsv"
     first = Upper(patience=7)
     with pytest.raises(KeyboardInterrupt):
-        write_translation(*rows, first, output)
+        write(*rows, first, output)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cse-home", "t.txt"]
     second = Upper()
-    made = write_translation(*rows, second, output)
+    made = write(*rows, second, output)
     assert len(first.seen) == made.reused == 700
     assert len(second.seen) == ROWS - 700
-    unbroken = write_translation(*rows, Upper(identity="the same without a stop"), tmp_path / "u.tsv")
+    unbroken = write(*rows, Upper(identity="the same without a stop"), tmp_path / "u.tsv")
     assert output.read_bytes() == unbroken.output.read_bytes()
 
 
 @pytest.mark.usefixtures("blocks_of_100")
 def test_another_text_shares_its_equal_blocks(source, tmp_path):
-    write_translation(*open_column(request(source)), Upper(), tmp_path / "a.tsv")
+    write(*open_column(request(source)), Upper(), tmp_path / "a.tsv")
     with gzip.open(tmp_path / "o.txt.gz", "wt") as file:
         file.writelines(f"line {i}\n" for i in range(150))
     second = Upper()
-    made = write_translation(*open_column(request(tmp_path / "o.txt.gz")), second, tmp_path / "b.tsv")
+    made = write(*open_column(request(tmp_path / "o.txt.gz")), second, tmp_path / "b.tsv")
     assert second.seen == [f"line {i}" for i in range(100, 150)]
     assert (made.rows, made.reused) == (150, 100)
 
 
 def test_a_finished_translation_is_not_repeated(rows, tmp_path):
-    write_translation(*rows, Upper(), tmp_path / "a.tsv")
-    made = write_translation(*rows, Upper(patience=0), tmp_path / "b.tsv")
+    write(*rows, Upper(), tmp_path / "a.tsv")
+    made = write(*rows, Upper(patience=0), tmp_path / "b.tsv")
     assert made.reused == made.rows
     other = Upper(identity="another model")
-    write_translation(*rows, other, tmp_path / "c.tsv")
+    write(*rows, other, tmp_path / "c.tsv")
     assert len(other.seen) == ROWS
 
 
@@ -143,14 +168,14 @@ def test_tabs_and_line_ends_become_spaces(tmp_path):
 
 
 class Plain(Upper):
-    def translate(self, sentences, count=None):
-        return ["x"] * len(sentences)
+    def make(self, cells, count=None):
+        return ["x"] * len(cells)
 
 
 @pytest.mark.usefixtures("blocks_of_100")
 def test_progress_counts_rows(rows, tmp_path):
     seen = []
-    write_translation(*rows, Upper(), tmp_path / "t.tsv", lambda done, total: seen.append((done, total)))
+    write(*rows, Upper(), tmp_path / "t.tsv", lambda _, done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
     assert len({done for done, _ in seen}) == 26
     assert seen[-1] == (ROWS, ROWS)
@@ -182,13 +207,13 @@ def test_no_row_gets_the_translation_of_another(calls, tmp_path_factory):
 def test_a_file_that_cannot_be_written_is_an_error(rows, tmp_path):
     (tmp_path / "file").write_text("")
     with refuses("data.cache_not_writable", "file"):
-        write_translation(*rows, Upper(), tmp_path / "file" / "t.tsv")
+        write(*rows, Upper(), tmp_path / "file" / "t.tsv")
 
 
 def test_a_damaged_block_is_translated_again_with_a_warning(tmp_path, home):
     lines = [f"the cat number {number} sleeps" for number in range(40)]
     written(lines, Upper(), tmp_path / "first.tsv")
-    (block,) = (home / "cache" / "translations").rglob("*.txt")
+    (block,) = (home / "cache" / "columns").rglob("*.txt")
     whole = block.read_bytes()
     for number, byte in ((3, 0x01), (17, 0x80)):  # another letter, and invalid UTF-8
         content = bytearray(whole)
@@ -214,10 +239,10 @@ def test_shards_are_sorted_in_a_glob_and_reused_for_the_whole(source, tmp_path):
     paths = []
     for i in range(1, 12):
         asked = request(source, shard=(i, 11), output=str(tmp_path / "t.tsv"))
-        paths.append(write_translation(*open_column(asked), Upper(), output_path(asked)).output)
+        paths.append(write(*open_column(asked), Upper(), output_path(asked)).output)
     assert sorted(tmp_path.glob("t.*-of-11.tsv")) == paths
     assert paths[0].name == "t.01-of-11.tsv"
-    whole = write_translation(*open_column(request(source)), Upper(patience=0), tmp_path / "t.tsv")
+    whole = write(*open_column(request(source)), Upper(patience=0), tmp_path / "t.tsv")
     assert pairs(whole.output) == [pair for path in paths for pair in pairs(path)]
 
 
@@ -248,7 +273,7 @@ def test_the_source_is_a_data_set_or_files(tmp_path, monkeypatch):
 def test_another_column_is_translated(tmp_path):
     (tmp_path / "p.tsv").write_text("text\ttitle\na\tb\nc\td\n")
     column = open_column(request(tmp_path / "p.tsv", column="title"))
-    assert pairs(write_translation(*column, Upper(), tmp_path / "t.tsv").output) == [("b", "B"), ("d", "D")]
+    assert pairs(write(*column, Upper(), tmp_path / "t.tsv").output) == [("b", "B"), ("d", "D")]
     with refuses("data.unknown_column", "'caption'", "text, title"):
         open_column(request(tmp_path / "p.tsv", column="caption"))
 
@@ -262,9 +287,9 @@ def test_every_text_of_a_recipe_can_be_translated(tmp_path):
     expected = [("a", "A"), ("b", "B"), ("c d", "C D")]
     for number, source in enumerate([folder, folder / "*.parquet"]):
         column = open_column(request(source, column="caption"))
-        assert pairs(write_translation(*column, Upper(), tmp_path / f"{number}.tsv").output) == expected
+        assert pairs(write(*column, Upper(), tmp_path / f"{number}.tsv").output) == expected
     column = open_column(request(tmp_path / "j.jsonl", column="caption"))
-    assert pairs(write_translation(*column, Upper(), tmp_path / "j.tsv").output) == [("e", "E"), ("fg", "FG")]
+    assert pairs(write(*column, Upper(), tmp_path / "j.tsv").output) == [("e", "E"), ("fg", "FG")]
 
 
 def test_the_source_language_is_that_of_the_catalog():
@@ -286,7 +311,8 @@ def test_the_source_language_is_that_of_the_catalog():
     ("w.txt", "t5", {"target": "de"}, "w.t5.de"),
 ])  # fmt: skip
 def test_the_default_output_is_in_the_state_directory(home, source, model, more, name):
-    asked = TranslationRequest(source, TranslationSettings(model, target=more.pop("target", None)), **more)
+    params = {"model": model, "to": more.pop("target", None), "column": more.pop("column", "text")}
+    asked = TranslationRequest(source, params, **more)
     assert output_path(asked) == home / "translations" / f"{name}.tsv"
 
 

@@ -127,6 +127,14 @@ def test_evaluate_refuses(options, values, parts, capsys):
     assert "Traceback" not in err
 
 
+def test_the_pooling_is_checked_before_data_is_searched(capsys):
+    code, out, err = cse(
+        "evaluate", "mini_en", "--pooling", "avg", capsys=capsys
+    )  # the STS sets are not on this machine
+    assert (code, out) == (2, "")
+    assert err.startswith("error: 'avg' is not a pooling.")
+
+
 def test_evaluate_an_unknown_model(capsys):
     code, out, err = evaluate("mini_enn", capsys=capsys)
     assert (code, out) == (3, "")

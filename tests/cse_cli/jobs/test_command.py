@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 
+from cse_cli.listing.inventory import small_version
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import read_recipe
 from cse_cli.training.train_step import StepOutput, TrainStep
@@ -361,3 +363,28 @@ def test_an_unknown_run_id(stopped, run):
     assert f"'{wrong}'" in err
     assert f"Did you mean '{stopped[:8]}'?" in err
     assert "cse runs ls" in err
+
+
+def test_a_recipe_that_lacks_data_names_its_small_version(home):
+    error = refused("run", "simcse_en")
+    assert error.exit_code == 3
+    assert str(error).endswith("\n  → without them: cse run mini/simcse_en")
+
+
+def test_only_a_small_version_that_is_ready_is_named(home, monkeypatch):
+    assert small_version("no_such_recipe") is None
+    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
+    assert small_version("simcse_en") == "mini/simcse_en"
+
+
+def test_patience_ends_a_training_that_no_longer_improves(file, run):
+    """With a learning rate near 0 all scores are equal, so the first one stays the best."""
+    settings = ["train.steps=8", "train.evaluate_every=1", "train.learning_rate=1e-30", "train.patience=2"]
+    code, out, err = run(file, *(word for text in settings for word in ("--set", text)))
+    (stop,) = [line for line in out.splitlines() if "stopped early" in line]
+    assert code == 0
+    assert re.fullmatch(r"seed \d+ stopped early at step 3: no better \w+\.\w+ in 2 evaluations since step 1", stop)
+    assert stop.partition(" stopped")[2] in err
+    found = only_run().result
+    assert found is not None
+    assert (found.steps, found.early_stop.step, sorted(found.curve)) == (8, 3, [0, 1, 2, 3])

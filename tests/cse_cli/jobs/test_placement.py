@@ -63,14 +63,17 @@ def torchrun(monkeypatch: pytest.MonkeyPatch, **changed: str) -> None:
 )
 def test_one_run_takes_all_devices(devices, device, processes, job, cuda):
     cuda(devices)
-    assert placement([job], device, None, None) == Placement(processes)
+    assert placement([job], device, None, None) == Placement(processes, device=device)
+    assert placement([job], device, None, 3) == Placement(processes, workers=3, device=device)  # of data steps
 
 
 def test_several_runs_take_a_device_each(job, cuda):
     cuda(2)
     assert placement([job] * 5, "auto", None, None) == Placement(devices=("cuda:0", "cuda:1"))
     assert placement([job] * 5, "cuda", None, None) == Placement(devices=("cuda:0", "cuda:1"))
-    assert placement([job] * 5, "auto", None, 4) == Placement(devices=("cuda:0", "cuda:1", "cuda:0", "cuda:1"))
+    assert placement([job] * 5, "auto", None, 4) == Placement(
+        devices=("cuda:0", "cuda:1", "cuda:0", "cuda:1"), workers=4
+    )
     assert placement([job] * 5, "auto", 2, None) == Placement(2)
     assert placement([job] * 5, "auto", 1, None) == Placement(1)
     cuda(4)
@@ -80,8 +83,8 @@ def test_several_runs_take_a_device_each(job, cuda):
 def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
     cuda(0)
     assert placement([job] * 5, "auto", None, None) == Placement()
-    assert placement([job] * 5, "auto", None, 2) == Placement(devices=("auto", "auto"))
-    assert placement([job] * 2, "cpu", None, 1) == Placement()
+    assert placement([job] * 5, "auto", None, 2) == Placement(devices=("auto", "auto"), workers=2)
+    assert placement([job] * 2, "cpu", None, 1) == Placement(workers=1, device="cpu")
 
 
 @pytest.mark.parametrize(

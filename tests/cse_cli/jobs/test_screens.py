@@ -37,7 +37,7 @@ def test_table_and_next_commands(snapshot, capsys, home):
 def interrupted_runs() -> None:
     """Begin two parallel runs, of which one fails and one is interrupted."""
     run = RunInfo("small", "Small", 1, "cpu", "fp32", "ab" * 16, "/state", 20, 10, 100)
-    with RunsScreen(several=True) as screen:
+    with RunsScreen(several=True, command="cse run small --seeds 1,2") as screen:
         screen.expect(2)
         first = screen.begin("small seed 1", alone=False)
         for event in (Started(run), Evaluated(20, {"dev.spearman": 51.5}, True), Warned("a warning")):

@@ -169,7 +169,7 @@ def test_an_unfinished_run_is_taken_up(folder, run, monkeypatch):
     code, out, err = run("tiny.toml")
     assert (code, out) == (130, "")
     assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
-    assert err.rstrip().endswith("To resume, run the same command again")
+    assert "To run the rest: cse run tiny.toml" in err.rstrip().split("\n")[-1]
     assert [one[2] for one in runs()] == ["STOPPED"]
 
     monkeypatch.setattr(TrainStep, "take", take)

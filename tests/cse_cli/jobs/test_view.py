@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
-from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.request import RunRequest, options_of
 from cse_cli.jobs.screen import end_line
 from cse_cli.jobs.view import next_steps, print_results, shown_metrics
 from cse_cli.recipe.load import load
@@ -95,6 +97,43 @@ def test_a_run_below_its_untrained_encoder_says_so(one, told, capsys):
     assert f"seed 1 scores lower than its untrained encoder: {told}\n" in capsys.readouterr().out
 
 
+def test_the_next_command_scores_what_is_on_this_machine(home, monkeypatch):
+    english, chinese = scored(1, 60.0, run_id="a" * 32), scored(2, 60.0, run_id="b" * 32, language="zh")
+    for one in (english, chinese):
+        (runs() / str(one.run_id) / "model").mkdir(parents=True)
+    offline = "  cse evaluate aaaaaaaa --tasks stsb_open  score it on the test set of the package"
+    assert offline in next_steps([english])
+    assert any(line.startswith("  cse evaluate bbbbbbbb  ") for line in next_steps([chinese]))
+    monkeypatch.setattr("cse_cli.jobs.view.has_data", lambda _: True)
+    assert any(line.startswith("  cse evaluate aaaaaaaa  ") for line in next_steps([english]))
+
+
+def test_a_command_repeats_its_request():
+    asked = RunRequest(
+        recipes=["quickstart"], overrides=["title='a b'"], unset=["queue"], seeds="11,12,13", device="cpu", workers=2,
+        name="n", tags=["for=paper"], group="g", accept_changed=True,
+    )  # fmt: skip
+    assert shlex.split(asked.command()) == [
+        "cse", "run", "quickstart", "--set", "title='a b'", "--unset", "queue", "--seeds", "11,12,13", "--name", "n",
+        "--experiment", "g", "--workers", "2", "--device", "cpu", "--tag", "for=paper", "--accept-changed",
+    ]  # fmt: skip
+    assert RunRequest(recipes=["quickstart"]).command() == "cse run quickstart"
+
+
+def test_recorded_changes_become_options():
+    changes = load(
+        "quickstart", ["train.steps=5", "losses.identical.temperature=0.1"], ["losses.fraternal.queue"]
+    ).changes
+    words = options_of(changes)
+    overrides = [word for option, word in zip(words[::2], words[1::2], strict=True) if option == "--set"]
+    unset = [word for option, word in zip(words[::2], words[1::2], strict=True) if option == "--unset"]
+    again = load("quickstart", overrides, unset).recipe
+    assert (
+        again
+        == load("quickstart", ["train.steps=5", "losses.identical.temperature=0.1"], ["losses.fraternal.queue"]).recipe
+    )
+
+
 def test_what_to_do_next(home):
     bad, good = scored(1, 60.0, run_id="a" * 32, curve={250: 60.0}), scored(2, 70.0, run_id="b" * 32, curve={250: 70.0})
     folder = runs() / ("b" * 32) / "model"
@@ -105,7 +144,7 @@ def test_what_to_do_next(home):
         '  model = load_model("bbbbbbbb")',
         '  model.encode(["A man is singing.", "Someone sings."])',
     ]
-    assert [line.split("  ")[1] for line in lines[5:]] == ["cse evaluate bbbbbbbb", "cse leaderboard"]
+    assert [line.split("  ")[1] for line in lines[5:]] == ["cse evaluate bbbbbbbb --tasks stsb_open", "cse leaderboard"]
     other = good.model_copy(update={"recipe": "mini/ifcl_en"})
     assert "  cse compare mini/simcse_en mini/ifcl_en  test the difference" in next_steps([bad, other])
     assert next_steps([bad]) == [

@@ -19,7 +19,8 @@ from tests.support.command import cse, refused
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
 COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
-OPEN = ["conisi_s_en", "focal_infonce_en", "ifcl_en", "mocose_en", "simcse_en"]
+SMALL = sorted(path.stem for path in (RECIPES / "mini").glob("*.toml"))
+CROSS = sorted(path.stem for path in (RECIPES / "mini" / "cross").glob("*.toml"))
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +32,7 @@ def test_one_screen_names_what_runs_here_and_every_component(capsys):
     code, out, err = cse("list", capsys=capsys)
     assert (code, err) == (0, "")
     assert f"recipes ({COUNT}). Ready to run:\n" in out
-    assert f"\n{', '.join(f'open/{name}' for name in OPEN)}, quickstart\n" in out
+    assert f":\nquickstart\nmini/: {', '.join(SMALL)}\nmini/cross/: {', '.join(CROSS)}\n" in out
     assert f"studies ({STUDIES})" in out
     assert all(entry.name in out for registry in REGISTRIES for entry in registry)
     assert out.count("\n") < 25
@@ -54,9 +55,10 @@ def test_recipes_by_state_with_what_they_need(capsys):
     rows = dict(re.findall(r"^(\S+) {2,}(.*)$", out, re.MULTILINE))
     assert rows["quickstart"] == "Quickstart: IFCL, English, mini_en"
     assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB)"
-    assert rows["mini/bert_avg_en"] == "7 small data sets (788 kB)"
-    assert rows["ifcl_en"].startswith("wiki1m_en_de.tsv (file to create), bert-base-uncased (441 MB)")
-    assert rows["mini/ifcl_en"].startswith("tatoeba_en_de (not published)")
+    assert rows["mini/bert_avg_en"] == "First-last average, English, mini_en"
+    assert rows["mini/ifcl_en"] == "IFCL, English, mini_en"
+    assert rows["ifcl_en"].startswith("wiki1m (120 MB), google-t5/t5-base (894 MB), bert-base-uncased (441 MB)")
+    assert rows["pretrain_mini_en"].startswith("wiki_en_1m (not published)")
     headings = re.findall(r"^([a-z ]+) \(\d+\): ", out, re.MULTILINE)
     assert headings == ["recipes ready to run", "recipes that need a download", "recipes that need your data"]
     assert "info_nce" not in out
@@ -95,19 +97,20 @@ def test_list_as_json(capsys):
         "kind": "model", "name": "bert-base-uncased", "split": "", "state": "fetchable", "bytes": 441147956,
         "problem": "", "action": "",
     }  # fmt: skip
-    file = recipes["ifcl_en"]["needs"][0]
-    assert (recipes["ifcl_en"]["state"], file["state"]) == ("missing", "missing")
-    assert "cse data translate wiki1m" in file["action"]
+    assert recipes["ifcl_en"]["state"] == "fetchable"
+    assert "google-t5/t5-base" in [need["name"] for need in recipes["ifcl_en"]["needs"]]
+    text = next(need for need in recipes["ifcl_zh"]["needs"] if need["name"] == "wiki_zh")
+    assert (recipes["ifcl_zh"]["state"], text["state"]) == ("missing", "missing")
 
 
 def test_what_is_here_is_not_needed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    files = {"ifcl_en": all_recipes()["ifcl_en"]}
-    assert "wiki1m_en_de.tsv" in [one.requirement.name for one in recipe_lines(files)[0].lacks]
-    (tmp_path / "wiki1m_en_de.tsv").write_text("text\ttranslation\na\tb\n")
+    files = {"glove_en": all_recipes()["glove_en"]}
+    assert "glove.840B.300d.txt" in [one.requirement.name for one in recipe_lines(files)[0].lacks]
+    (tmp_path / "glove.840B.300d.txt").write_text("a 1 2\n")
     (line,) = recipe_lines(files)
     assert line.state == "fetchable"
-    assert "wiki1m_en_de.tsv" not in [one.requirement.name for one in line.lacks]
+    assert "glove.840B.300d.txt" not in [one.requirement.name for one in line.lacks]
 
 
 def test_list_of_an_unknown_kind():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,9 +12,12 @@ import yaml
 
 import cse_cli
 from cse_cli.core.results import Result
+from cse_cli.publishing import push
+from cse_cli.runs.record import folder_of
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
 from tests.support.command import cse, refused
+from tests.support.records import result
 from tests.support.shrunken import Small, recipe
 
 pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
@@ -59,11 +63,41 @@ def test_the_card_has_scores_command_and_metadata(results: list[Result], capsys:
     metadata = yaml.safe_load(card.split("---\n")[1])
     score = results[0].scores["dev"]["spearman"]
     shown = {one["dataset"]["name"]: one["metrics"][0]["value"] for one in metadata["model-index"][0]["results"]}
-    assert shown["dev"] == round(score, 2)
+    params = tomllib.loads((folder_of(str(results[0].run_id)) / "recipe.toml").read_text())["evaluators"]["dev"]
+    data = f"{Path(params['file']).name}/{params['split']}"
+    assert shown[data] == round(score, 2)
     both = [result.scores["dev"]["spearman"] for result in results]
     mean, spread = sum(both) / 2, abs(both[0] - both[1]) / 2**0.5
-    assert f"| dev | spearman | {score:.2f} | {mean:.2f} ± {spread:.2f} |" in card
+    assert f"| {data} | spearman | {score:.2f} | {mean:.2f} ± {spread:.2f} |" in card
     assert "cse run recipe.toml --seed 0" in card
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "license"),
+    [
+        ("bert-base-uncased", "google-bert/bert-base-uncased", "apache-2.0"),
+        ("roberta-base", "FacebookAI/roberta-base", "mit"),
+        ("mini_en", None, "apache-2.0"),  # part of the package, not on the Hub
+        ("me/unlisted", "me/unlisted", None),
+        ("princeton-nlp/unsup-simcse-bert-base-uncased", "princeton-nlp/unsup-simcse-bert-base-uncased", None),
+        ("/home/me/my_bert", None, None),
+    ],
+)
+def test_base_model_license_and_data_sets_of_the_card(
+    monkeypatch: pytest.MonkeyPatch, model: str, base: str | None, license: str | None
+) -> None:
+    commits = {f"model {model}": "a" * 40, "dataset C-MTEB/STSB": "b" * 40} if base else {}
+    made = result(model=model, commits=commits, scores={"test": {"spearman": 61.0}, "space": {"uniformity": -2.0}})
+    parts = '[evaluators.test]\nname = "sts"\ndataset = "cstsb"\nsplit = "dev"\n'
+    parts += '[evaluators.space]\nname = "alignment_uniformity"\ndataset = "stsb"\nsplit = "dev"\n'
+    monkeypatch.setattr(push, "_find", lambda _: push.Upload(Path(), made, parts, [made]))
+    card = push.model_card("a run", "me/tiny")
+    metadata = yaml.safe_load(card.split("---\n")[1])
+    assert (metadata.get("base_model"), metadata.get("license")) == (base, license)
+    assert metadata.get("datasets") == (["C-MTEB/STSB"] if base else None)
+    first, _ = metadata["model-index"][0]["results"]
+    assert first["dataset"] == {"name": "cstsb/dev", "type": "cstsb", "split": "dev"}
+    assert "| cstsb/dev | spearman | 61.00 |" in card
 
 
 @pytest.mark.exhaustive

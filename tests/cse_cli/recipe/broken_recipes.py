@@ -35,10 +35,10 @@ def whole(name: str, text: str, place: str, code: str, *values: str) -> Broken:
 BROKEN = [
     # not TOML
     whole("syntax", "title = \n", "1:9", "recipe.not_toml"),
-    whole("unclosed_string", 'title = "a\n', "1:11", "recipe.not_toml"),
+    whole("unclosed_string", 'title = "a\n', "1:9", "recipe.not_toml", "not closed"),
     whole("unclosed_table", "[train\nseed = 1\n", "1:7", "recipe.not_toml"),
-    whole("duplicate_key", "[train]\nseed = 1\nseed = 2\n", "3:9", "recipe.not_toml"),
-    whole("duplicate_table", "[train]\n[train]\n", "2:7", "recipe.not_toml"),
+    whole("duplicate_key", "[train]\nseed = 1\nseed = 2\n", "3:1", "recipe.not_toml", "first in line 2"),
+    whole("duplicate_table", "[train]\n[train]\n", "2:2", "recipe.not_toml", "first in line 1"),
     whole("nested_too_deep", f"a = {'[' * 5000}", "1:1", "recipe.not_toml"),
     # extends, remove
     whole("unknown_parent", 'extends = "simcse_enn"\n', "1:11",
@@ -57,6 +57,11 @@ BROKEN = [
     child("milestones_without_rates", "[train]\nmilestones = [5]", "3:14", "recipe.conflict"),
     child("rates_without_milestones", "[train]\nlearning_rates = [1e-5]", "3:18", "recipe.conflict"),
     child("milestones_of_linear", "[train]\nmilestones = [5]\nlearning_rates = [1e-5]", "3:1", "recipe.conflict"),
+    child("patience_without_metric", 'remove = ["evaluate.metric_for_best_model"]\n[train]\npatience = 2', "4:1",
+          "recipe.conflict", "evaluate.metric_for_best_model"),
+    child("patience_without_evaluations", "[train]\npatience = 2\nevaluate_every = 0", "3:1",
+          "recipe.conflict", "train.evaluate_every"),
+    child("patience_of_zero", "[train]\npatience = 0", "3:12", "recipe.invalid_value"),
     child("milestones_descend",
           '[train]\nschedule = "constant"\nmilestones = [5, 3]\nlearning_rates = [1e-5, 1e-6]', "4:14",
           "recipe.invalid_value"),

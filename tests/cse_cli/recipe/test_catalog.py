@@ -113,11 +113,11 @@ def test_a_nearer_parent_of_the_same_name_is_noticed(own):
 
 
 def test_text_that_appears_is_found(own, folder):
-    path = own("r.toml", 'extends = "ifcl_en"\n')
+    path = own("r.toml", 'extends = "simcse_en"\nremove = ["data.dataset"]\n[data]\nfile = "mine.txt"\n')
     missing = recipe_facts(path).requirements[0]
-    own("wiki1m_en_de.tsv", "text\ttranslation\na\tb\n")
-    assert missing.name == "wiki1m_en_de.tsv"
-    assert recipe_facts(path).requirements[0].name == str(folder / "wiki1m_en_de.tsv")
+    own("mine.txt", "a\n")
+    assert missing.name == "mine.txt"
+    assert recipe_facts(path).requirements[0].name == str(folder / "mine.txt")
 
 
 def test_two_recipes_of_one_name_in_two_folders(own, served):

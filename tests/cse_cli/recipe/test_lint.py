@@ -40,7 +40,7 @@ def test_a_rate_is_checked_in_recipes_and_studies(tmp_path: Path, capsys: pytest
         ("train.warmup_steps=999", "train.warmup_steps = 999 is not below train.steps = 60"),
         ("losses.info_nce.weight=1e9", "losses.info_nce.weight = 1e+09 is far from the usual 0.0001 to 10"),
         ("losses.more={ name = 'info_nce' }", "losses.more is the same as losses.info_nce"),
-        ("evaluators.more={ name = 'sts', dataset = 'stsb' }", "evaluators.more is the same as evaluators.stsb"),
+        ("evaluators.more={ name = 'sts', dataset = 'stsb_open' }", "evaluators.more is the same as evaluators.test"),
     ],
 )
 def test_implausible_and_repeated_parts(setting: str, warning: str) -> None:

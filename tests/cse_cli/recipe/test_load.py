@@ -53,6 +53,14 @@ def test_resolved_text_loads_to_the_same_recipe(written):
     assert again.hash() == recipe.hash()
 
 
+def test_a_resolved_recipe_sets_the_length_of_the_training_once(written):
+    for name in ("ifcl_en", "mini/simcse_en"):
+        recipe = load(name).recipe
+        train = recipe.resolved()["train"]
+        assert ("epochs" in train) == (recipe.train.steps is None)
+        assert load(written(to_toml(recipe.resolved()), "resolved.toml")).recipe.hash() == recipe.hash()
+
+
 def test_hash_excludes_prose(written):
     path = written(MINIMAL)
     plain = load(path).recipe.hash()
@@ -103,7 +111,7 @@ def test_several_data_sets_are_named_in_order(written):
 def test_the_data_must_have_the_columns_that_are_read(written):
     augment = "[[views.positive.augment]]\nname = 'fuse_embeddings'\nmodel = 'm'\n"
     text = MINIMAL.replace("[views.positive]\n", augment)
-    with refuses("recipe.unknown_column", "r.toml:8:18: ", "'translation'", "cse data translate"):
+    with refuses("recipe.unknown_column", "r.toml:8:18: ", "'translation'", "[data.columns.translation]"):
         load(written(text))
     assert load(written(text.replace("wiki1m", "tatoeba_en_de"))).recipe.views["positive"].augment
 

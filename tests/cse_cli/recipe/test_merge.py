@@ -86,3 +86,17 @@ def test_a_recipe_of_the_same_name_extends_the_shipped_one(write):
 def test_a_shipped_recipe_extends_shipped_ones_only(write):
     write("recipes/simcse_en.toml", "extends = 'simcse_en'\n[train]\nseed = 7\n")
     assert load("simcse_en_large").recipe.train.seed == 42
+
+
+def test_steps_replace_inherited_epochs_and_vice_versa(write):
+    write("a.toml", "[train]\nepochs = 3\nseed = 1\n")
+    write("b.toml", "extends = 'a.toml'\n[train]\nsteps = 2\n")
+    path = write("c.toml", "extends = 'b.toml'\n[train]\nepochs = 4\n")
+    assert merge(read_chain(write("d.toml", "extends = 'b.toml'\n")))["train"] == {"seed": 1, "steps": 2}
+    assert merge(read_chain(path))["train"] == {"seed": 1, "epochs": 4}
+
+
+def test_steps_and_epochs_in_one_file_are_refused_with_both_places(write):
+    path = write("own.toml", "extends = 'mini/simcse_en'\ntitle = 'x'\n[train]\nsteps = 4\nepochs = 2\n")
+    with refuses("recipe.conflict", "own.toml:5:1: train.epochs: ", "train.steps (own.toml:4:1)"):
+        load(str(path))

@@ -74,6 +74,10 @@ def test_unset():
         ("views.fraternal.augment.1.rate=1", "recipe.unknown_path", "'views.fraternal.augment' has no element '1'"),
         ("views.fraternal.augment.0.rate=2", "recipe.invalid_value", "views.fraternal.augment.0.rate: "),
         ("losses.mine.weight=1", "recipe.unknown_component", "--set losses.mine.weight: losses.mine: "),
+        ("temperature=0.1", "recipe.unknown_key", "losses.identical.temperature, losses.fraternal.temperature?"),
+        ("identical.temperature=0.1", "recipe.unknown_key", "Did you mean losses.identical.temperature?"),
+        ("train.temprature=1", "recipe.unknown_key", "losses.identical.temperature, losses.fraternal.temperature?"),
+        ("learning-rate=1", "recipe.unknown_key", "Did you mean train.learning_rate?"),
         ("data.dataset=wiki", "recipe.unknown_dataset", "--set data.dataset: unknown dataset 'wiki'"),
         ("train.steps=1979-05-27", "recipe.invalid_value", "1979-05-27"),
     ],
@@ -111,3 +115,26 @@ def test_changing_one_value_of_a_loaded_recipe():
     assert other.recipe.train.seed == 3
     assert other.recipe.hash() != loaded.recipe.hash()
     assert changed(other, [Override.of("queue.length", 416)]).recipe == loaded.recipe
+
+
+def test_the_later_of_steps_and_epochs_wins_and_says_so():
+    loaded = load("mini/simcse_en", ["train.epochs=2"])
+    assert (loaded.recipe.train.steps, loaded.recipe.train.epochs) == (None, 2)
+    assert loaded.changes == ("train.epochs=2",)
+    (note,) = loaded.notes
+    assert note.startswith("train.epochs=2 replaces train.steps=60 (")
+    assert "mini/simcse_en.toml:" in note
+    loaded = load("simcse_en", ["train.steps=5"])
+    assert (loaded.recipe.train.steps, loaded.recipe.train.epochs) == (5, 1)
+    assert loaded.notes[0].startswith("train.steps=5 replaces train.epochs=1 (")
+    assert load("mini/simcse_en", ["train.steps=5"]).notes == ()
+    both = load("simcse_en", ["train.steps=5", "train.epochs=3"])
+    assert (both.recipe.train.steps, both.recipe.train.epochs) == (None, 3)
+    assert both.notes[1] == "train.epochs=3 replaces train.steps=5 (--set train.steps)"
+    assert load("mini/simcse_en", ["train.epochs=2"], ["train.steps"]).notes == ()
+    assert load("simcse_en").notes == ()
+
+
+def test_a_table_with_steps_and_epochs_is_refused():
+    with refuses("recipe.conflict", "--set train: train.epochs: "):
+        load("simcse_en", ["train={ steps = 1, epochs = 2 }"])

@@ -69,6 +69,13 @@ def test_show_prints_everything_about_a_run(runs: Runs, run: RunRecord) -> None:
     assert "mlflow fedc at sqlite:///m.db" in named
 
 
+def test_show_prints_an_early_stop(runs: Runs) -> None:
+    stop = {"step": 50, "best_step": 30, "evaluations": 2, "metric": "dev.spearman"}
+    record = recorded(result(early_stop=stop))
+    out = runs("show", record.run_id)[1]
+    assert "stopped early at step 50: no better dev.spearman in 2 evaluations since step 30" in out.splitlines()
+
+
 def test_show_as_json_is_strict_and_complete(runs: Runs, run: RunRecord) -> None:
     def refuse(constant: str) -> None:
         pytest.fail(f"{constant} is not JSON")

@@ -102,6 +102,48 @@ def test_a_failed_run_shows_why_and_a_damaged_one_what() -> None:
     assert listing.note(last).endswith("1 damaged line in events.jsonl")
 
 
+def stopped_at(step: int, end: str | None = "stopped", **about: object) -> RecordedRun:
+    record = recorded(end=None, **{"recipe": "r", "seed": 0, **about})
+    if step:
+        record.metrics({"train/loss": 1.0}, step)
+    if end is None:
+        record.close()
+    else:
+        record.end(end)
+    return read_run(record.run_id)
+
+
+@pytest.mark.parametrize(("end", "word"), [("stopped", "stopped"), (None, "lost")])
+def test_an_interrupted_run_has_its_step_and_the_command_that_resumes_it(end: str | None, word: str) -> None:
+    run = stopped_at(37, end)
+    assert listing.note(run) == f"{word} at step 37 of 100 (resume: cse run --resume {run.about.short})"
+    assert listing.note(stopped_at(0, end, seed=1)).startswith(f"{word} before the first step (resume: cse run ")
+
+
+def test_a_search_resumes_its_trials() -> None:
+    assert listing.note(stopped_at(5, search="s", trial=2)) == "trial 2, stopped at step 5 of 100"
+    assert (
+        listing.note(stopped_at(0, search="s", summary="tuning")) == "search s, stopped (resume: cse tune --resume s)"
+    )
+
+
+def test_a_run_of_another_machine_is_not_resumed() -> None:
+    assert listing.note(stopped_at(5, pulled="archive a.zip")) == "from archive a.zip, stopped at step 5 of 100"
+
+
+def test_trials_are_folded_into_the_line_of_their_search() -> None:
+    recorded(recipe="", name="s", search="s", summary="tuning")
+    for trial, seeds in ((0, 1), (1, 3)):
+        for seed in range(seeds):
+            recorded(recipe="r", seed=seed, search="s", trial=trial)
+    recorded(recipe="r", seed=0)
+    others, folded = listing.fold_trials(select_runs())
+    assert [run.about.search for run in others] == ["", "s"]
+    assert folded == {"s": 2}
+    texts = [[cell.text for cell in row.cells][:2] for row in listing._table(others, 80, folded).rows]
+    assert texts == [["r", ""], ["s", "search: 2 trials"]]
+
+
 def test_the_line_of_a_run_has_its_scores() -> None:
     recorded(result(untrained={"stsb": {"spearman": 60.0}, "sickr": {"spearman": 60.0}}))
     line = listing.to_document(all_runs()[0])
@@ -131,6 +173,12 @@ def test_a_terminal_of_80_columns_cuts_nothing(changed: tuple[str, ...]) -> None
     for text in ("FINISHED", "70.00", "62.00"):
         assert text in written.getvalue()
     assert ("set" in lines[0].split()) == bool(changed)
+
+
+def test_names_tags_and_settings_are_a_column() -> None:
+    recorded(recipe="r", seed=0, name="short queue", tags={"for": "paper"}, changes=("queue.length=64",))
+    (row,) = listing._table(select_runs(), 80).rows
+    assert row.cells[1].text == "'short queue', for=paper, length=64"
 
 
 def test_the_average_is_over_seven_sets_or_over_all_test_sets() -> None:

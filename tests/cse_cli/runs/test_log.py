@@ -88,7 +88,7 @@ def test_the_log_has_the_plain_lines_of_a_run(folder, clock, monkeypatch):
         "  100 steps over 58,763 sentences · cpu (2 threads) · fp32",
         "  run abc123def456 · state in /home/[me]/cse",
         "     untrained  dev[a].spearman 31.50",
-        "  step 10/100  loss 1.2500  dev 31.50  340 sentences/s  3 min left",
+        "  step 10/100  loss 1.2500  dev 31.50  340 sentences/s",
         "       step 10  dev[a].spearman 40.13  best",
         "warning: [b]near[/b]",
         "warning: step 10: all alike",

@@ -5,7 +5,14 @@ import math
 import pytest
 import torch
 
-from cse_cli.training.health import PATIENCE, CollapseAlarm, effective_rank, mean_cosine, traceable_distance
+from cse_cli.training.health import (
+    PATIENCE,
+    CollapseAlarm,
+    describe_losses,
+    effective_rank,
+    mean_cosine,
+    traceable_distance,
+)
 from registry.encoders.ema import Ema
 from registry.queues.fifo import Fifo
 from registry.types import Queue
@@ -55,3 +62,12 @@ def test_traceable_distance_without_momentum() -> None:
     assert traceable_distance(FakeEncoder(), Fifo("anchor", length=416), 64) == 6.5
     assert traceable_distance(Ema(FakeEncoder(), decay=1.0, share=[]), Fifo("key"), 64) is None
     assert traceable_distance(FakeEncoder(), Queue(), 64) is None
+
+
+def test_losses_that_are_not_finite_are_named_with_the_values_before():
+    before = {"a": 1.5, "b": 0.25}
+    assert describe_losses({"a": math.nan, "b": 0.5}, before, 7).split("\n") == [
+        "caused by 'a'", "  loss a: nan, 1.5 at step 7", "  loss b: 0.5, 0.25 at step 7",
+    ]  # fmt: skip
+    assert describe_losses({"a": math.inf, "b": math.nan}, {}, 0).startswith("caused by 'a' and 'b'\n  loss a: inf\n")
+    assert describe_losses({"a": 1e38, "b": 3e38}, {}, 0).startswith("each loss is finite, but their weighted sum")

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cse_cli.jobs.executor import SerialExecutor
+from cse_cli.recipe.files import find
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results
 from cse_cli.runs.record import folder_of
-from cse_cli.tuning.resolve import default_recipe
+from cse_cli.tuning.resolve import default_recipe, reference
 from cse_cli.tuning.results import Search
 from tests.support.command import cse, refused
 from tests.support.records import recorded
@@ -202,6 +203,34 @@ def test_errors_of_other_modules_name_the_option(option, value, file):
 
 
 # The recipe of `cse tune --param X` without a recipe.
+
+
+def test_the_first_line_names_the_recipe_and_why(home, tune):
+    code, _, err = tune("--param", "no_such_parameter")
+    assert code == 2
+    assert err.split("\n")[0] == "tuning quickstart (the default, because there are no runs yet)"
+    last = recorded(recipe="mini/simcse_en", source=str(Path("recipes/mini/simcse_en.toml").absolute()))
+    _, _, err = tune("--param", "no_such_parameter")
+    assert err.split("\n")[0] == f"tuning mini/simcse_en (the recipe of the last run, {last.about.short})"
+
+
+def test_a_recipe_of_a_project_is_stored_with_its_path(tmp_path, monkeypatch):
+    own = tmp_path / "project/recipes/mine.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text('extends = "quickstart"\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "project")
+    assert find("mine") == own
+    assert reference("mine", own) == str(own)  # the name is valid only in this directory
+    assert reference("quickstart", find("quickstart")) == "quickstart"
+
+
+def test_a_search_continues_in_any_directory(file, folder, tmp_path, tune, monkeypatch):
+    assert tune(file, "--param", "temperature", "--trials", 1, "--name", "s")[0] == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, _, err = tune("--resume", "s", "--trials", 2)
+    assert code == 0, err
+    assert "    2/2  trial 1 " in err
 
 
 def test_the_shipped_recipe_without_runs(home):

@@ -18,7 +18,9 @@ from cse_cli.tuning import driver as drivers
 from cse_cli.tuning import results, samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.record import take_search_record
 from cse_cli.tuning.results import read_search, read_trials
+from cse_cli.tuning.search import stopped_searches
 from cse_cli.tuning.storage import address
 from cse_cli.tuning.study import budget, load_study, open_study, stored_config
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
@@ -373,3 +375,26 @@ def test_a_lost_storage_is_one_message(form, tmp_path, monkeypatch, capsys):
     assert err.startswith("error: --storage: ")
     assert "no longer responds: (builtins.OSError) the server closed the connection" in " ".join(err.split())
     assert "run the same command again to continue the search" in err
+
+
+def test_a_stopped_search_of_the_same_parameters_is_named(tmp_path):
+    for name, end in (("stopped", "stopped"), ("done", "finished")):
+        asked = config(tmp_path, name=name, trials=2)
+        drive(asked)
+        study = load_study(None, name)
+        record = take_search_record(study, asked, asked.load_base())[1]
+        record.started()
+        record.end(end)
+    assert list(stopped_searches(config(tmp_path, name="new"))) == [("stopped", "2 of 2 trials")]
+    assert not list(stopped_searches(config(tmp_path, name="stopped")))
+    assert not list(stopped_searches(config(tmp_path, name="new", parameters=(BATCHES,))))
+
+
+def test_trials_count_from_0_without_repetitions(tmp_path):
+    """A random search over two batch sizes repeats values often."""
+    few = parameter("train.batch_size", low=8.0, high=16.0, log=False, step=8.0, whole=True, default=16)
+    asked = config(tmp_path, trials=4, sampler="random", parameters=(few, SCHEDULES))
+    drive(asked)
+    study = load_study(None, asked.name)
+    assert len(study.trials) > 4  # Optuna's numbers have gaps
+    assert [trial.number for trial in read_search(study).trials] == [0, 1, 2, 3]

@@ -54,7 +54,7 @@ def test_four_processes_try_the_same_values_as_one(tmp_path, sampler, parameters
         asked = config(tmp_path, trials=budget, sampler=sampler, parameters=parameters, storage=storage)
         did = together(asked, count, slow)
         found = trials(asked)
-        assert did == [trial.number for trial in studies.settled(found)]
+        assert did == [studies.number_of(trial) for trial in studies.settled(found)] == list(range(len(did)))
         assert all(trial.state.is_finished() for trial in found)
         both.append([(trial.number, trial.params, trial.value) for trial in found])
     assert both[0] == both[1]

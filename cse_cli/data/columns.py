@@ -1,0 +1,321 @@
+"""Columns that generators make, such as translations, in blocks of 2,048 rows.
+
+Each block is a cached file, named after its cells, the generator's code and everything else that decides the result. A
+killed process loses only the blocks that it was making, and every text with the same sentences uses them again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from multiprocessing import get_context
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Protocol
+
+import torch
+
+from cse_cli.core import paths
+from cse_cli.core.devices import choose, limit_torch_threads
+from cse_cli.data.cache import Facts, Piece, PieceWriter, write_pieces
+from cse_cli.recipe.schema import Part
+from registry import GENERATORS
+from registry.code import code_digest, modules_digest
+from registry.core import OWN
+from registry.types import ColumnGenerator
+
+BLOCK = 2048
+"""Rows that are made together. A generator can sort them by length."""
+
+Report = Callable[[str, int, int], None]
+"""Called with what is done, the number of finished rows and the total number of rows."""
+
+
+class Cells(Protocol):
+    """A column of text with access by row."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+
+    def take(self, indices: Sequence[int]) -> list[str]:
+        """Return the cells of some rows in the given order."""
+
+
+@dataclass(frozen=True)
+class Making:
+    """Devices and callbacks for making columns.
+
+    Args:
+        devices: Device of each process.
+        report: Called while rows are made.
+        warn: Called with each warning of a generator.
+        batch_tokens: Size of a batch, or None for the device's default.
+    """
+
+    devices: Sequence[str] = ("auto",)
+    report: Report | None = None
+    warn: Callable[[str], None] | None = None
+    batch_tokens: int | None = None
+
+
+class MadeColumn:
+    """Column in the files of its blocks.
+
+    Args:
+        blocks: Blocks in order. All except the last have the same number of rows.
+        made: Number of cells that were computed for it now. The others existed, were blank or repeated.
+    """
+
+    def __init__(self, blocks: Sequence[Piece], made: int = 0) -> None:
+        self.blocks, self.made = blocks, made
+        self.rows = sum(len(block.rows) for block in blocks)
+        self._open: tuple[Path, list[str]] = (Path(), [])
+
+    def take(self, indices: Sequence[int]) -> list[str]:
+        """Return the cells of some rows in the given order."""
+        return [self._lines(self.blocks[row // BLOCK])[row % BLOCK] for row in indices]
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self.blocks:
+            yield from self._lines(block)
+
+    def _lines(self, block: Piece) -> list[str]:
+        if self._open[0] != block.path:
+            self._open = block.path, block.path.read_text(encoding="utf-8").split("\n")[:-1]
+        return self._open[1]
+
+
+def made_columns() -> Path:
+    """Return the directory of all columns that were made on this machine."""
+    return paths.cache() / "columns"
+
+
+class ColumnMaker:
+    """A generator of a column, with the files that it writes.
+
+    Args:
+        part: Name and parameters of the generator.
+
+    Raises:
+        CseError: If the generator cannot be built, for example because a model does not support a language.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.generator = build(part)
+        self.source = self.generator.column
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of everything that decides a cell, apart from the cell that is read.
+
+        Of a generator of cse, only its own module counts: hours of translation are not repeated because of a change
+        elsewhere.
+        """
+        entry = GENERATORS[self.part.name]
+        own = entry.distribution == OWN
+        code = modules_digest([entry.cls.__module__]) if own else code_digest(entry.cls)
+        decides = self.generator.identity() or repr(sorted(self.part.params.items()))
+        return hashlib.sha256(repr((self.part.name, code, decides)).encode()).hexdigest()[:32]
+
+    @property
+    def folder(self) -> Path:
+        """Directory of the files, of all texts."""
+        return made_columns() / self.key
+
+    @property
+    def files(self) -> list[Path]:
+        """Blocks of all texts and their notes."""
+        every = (*self.folder.glob("*.txt"), *self.folder.glob("*.json"))
+        return sorted(path for path in every if not path.name.startswith("tmp-"))
+
+    def blocks(self, column: Cells, rows: range) -> list[Piece]:
+        """Return the blocks of some rows. Their files may not exist."""
+        found = []
+        for start in range(rows.start, rows.stop, BLOCK):
+            part = range(start, min(start + BLOCK, rows.stop))
+            cells = repr(column.take(part)).encode("utf-8", "surrogatepass")
+            found.append(Piece(self.folder / f"{hashlib.sha256(cells).hexdigest()[:32]}.txt", part))
+        return found
+
+    def make(self, column: Cells, rows: range, making: Making) -> MadeColumn:
+        """Return the made column of some rows, after the blocks that do not exist are made.
+
+        Several devices get one process each. Blank cells stay blank.
+
+        Raises:
+            CseError: If the cache cannot be written, or the generator fails.
+            RunFailedError: If a process is killed.
+        """
+        blocks = self.blocks(column, rows)
+        devices = making.devices
+        if self.generator.warning and making.warn is not None:
+            making.warn(self.generator.warning)
+        place = choose(devices[0]).device
+        limit_torch_threads()
+        writer = _BlockWriter(column, self.part, devices[0], making.batch_tokens)
+        if len(devices) > 1:
+            writer.queue = get_context("spawn").SimpleQueue()
+            for device in devices:
+                writer.queue.put(device)
+        action, report = self.generator.action, making.report
+        progress = None if report is None else lambda done, total: report(action, done, total)
+        own = [place] if place.type == "cuda" else []
+        with torch.random.fork_rng(devices=own):  # loading a model must not change the training
+            facts = write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
+        return MadeColumn(blocks, sum(fact["made"] for fact in facts))
+
+
+@dataclass
+class _BlockWriter(PieceWriter):
+    """Writer of the files of blocks. Each process takes its device from `queue`, and builds its own generator."""
+
+    column: Cells
+    part: Part
+    device: str
+    batch_tokens: int | None
+    queue: Any = None
+    generator: ColumnGenerator | None = field(default=None, init=False)
+
+    def write(self, rows: range, path: Path) -> Facts:
+        if self.generator is None:
+            self.generator = build(self.part)
+            place(self.generator, self.queue.get() if self.queue is not None else self.device, self.batch_tokens)
+            self.queue = None
+        cells = self.column.take(rows)
+        distinct = list(dict.fromkeys(cell for cell in cells if cell.strip()))
+        lines = dict(zip(distinct, self.generator.make(distinct, self.count), strict=True))
+        path.write_text("".join(f"{lines.get(cell, '')}\n" for cell in cells), encoding="utf-8")
+        if self.count is not None:
+            self.count(len(cells) - len(distinct))
+        return {"made": len(distinct)}
+
+
+def build(part: Part) -> ColumnGenerator:
+    """Return the generator of a column."""
+    generator = GENERATORS[part.name].build(part.params)
+    assert isinstance(generator, ColumnGenerator)  # the recipe was validated
+    return generator
+
+
+def place(generator: ColumnGenerator, device: str, batch_tokens: int | None = None) -> None:
+    """Move a generator to a device, in bf16 on CUDA devices that support it."""
+    compute = choose(device)
+    generator.use(compute.device, torch.bfloat16 if compute.precision == "bf16" else torch.float32, batch_tokens)
+
+
+def in_order(columns: Mapping[str, Part], required: set[str]) -> list[str]:
+    """Return the columns to make for the required ones, each after the column that it is made from."""
+    found: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        if name in columns and name not in found:
+            add(str(columns[name].params.get("column", "text")))
+            found[name] = None
+
+    for name in sorted(required):
+        add(name)
+    return list(found)
+
+
+@dataclass(frozen=True)
+class OwnColumns:
+    """Columns of a recipe for sentences that are not its training text, such as those of an evaluator.
+
+    Args:
+        parts: Column → its generator.
+        making: Devices and callbacks.
+    """
+
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    making: Making = field(default_factory=Making)
+
+    def added(self, cells: Mapping[str, Sequence[str]], required: set[str]) -> dict[str, Sequence[str]]:
+        """Return columns with those that are required, missing and can be made. Each distinct cell is made once."""
+        found = dict(cells)
+        for name in in_order(self.parts, required - cells.keys()):
+            maker = ColumnMaker(self.parts[name])
+            distinct = _Lines(tuple(dict.fromkeys(found[maker.source])))
+            made = dict(zip(distinct.lines, maker.make(distinct, range(distinct.rows), self.making), strict=True))
+            found[name] = [made[cell] for cell in found[maker.source]]
+        return found
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Cells in memory."""
+
+    lines: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        return len(self.lines)
+
+    def take(self, indices: Sequence[int]) -> list[str]:
+        return [self.lines[index] for index in indices]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Column of a step that is not finished, of which only some cells are made, to measure the next step."""
+
+    source: Cells
+    maker: ColumnMaker
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return self.source.rows
+
+    def take(self, indices: Sequence[int]) -> list[str]:
+        """Make the cells of some rows."""
+        generator = build(self.maker.part)
+        place(generator, "auto")
+        return generator.make(self.source.take(indices))
+
+
+@dataclass(frozen=True)
+class ColumnStep:
+    """A column of the training text that a run makes before it trains.
+
+    Args:
+        column: Name of the column.
+        maker: Its generator.
+        source: Cells that are read.
+        rows: Number of rows.
+        done: Number of rows whose blocks exist.
+    """
+
+    column: str
+    maker: ColumnMaker
+    source: Cells
+    rows: int
+    done: int
+
+    @property
+    def title(self) -> str:
+        """Name of the step for messages."""
+        model = self.maker.part.params.get("model")
+        return f"{self.maker.generator.action}{f' with {model}' if model else ''}"
+
+    def measure(self, device: str, seconds: float) -> float:
+        """Return the number of rows per second on a device. Nothing is stored.
+
+        Args:
+            device: Device as `choose` takes it.
+            seconds: Approximate duration of the measurement.
+        """
+        generator = build(self.maker.part)
+        place(generator, device)
+        sample = [int((index + 0.5) * self.rows / min(256, self.rows)) for index in range(min(256, self.rows))]
+        cells = [cell for cell in self.source.take(sample) if cell.strip()]
+        generator.make(cells[:2])  # loads the model
+        size, began, made = 8, perf_counter(), 0
+        while made < len(cells) and (made == 0 or perf_counter() - began < seconds):
+            made += len(generator.make(cells[made : made + size]))
+            size *= 2
+        return made / (perf_counter() - began) if made else math.inf

@@ -1,0 +1,69 @@
+"""Detection of tables in files of plain text, whose separators a training would read as words."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+from itertools import islice
+from pathlib import Path
+
+from registry.errors import CseError
+
+LINES = 100
+"""Number of first lines to look at."""
+FEWEST = 3
+"""Minimum number of lines of a table, with its header."""
+_NAME = re.compile(r"\w[\w.-]*(?: \w[\w.-]*)?")
+"""Name of a column: one or two words. In prose, a space follows the comma before the next part of a sentence."""
+
+
+def refuse_table(path: Path) -> None:
+    """Refuse a `.txt` file that contains a table with tabs, or with commas and a header.
+
+    Every one of the first lines has the same number of tabs, or the first line consists of different names without a
+    space after the commas, and every other one has the same number of cells.
+
+    Raises:
+        CseError: If the file contains a table. The message names the first line and its columns.
+    """
+    lines = _first_lines(path)
+    if len(lines) < FEWEST:
+        return
+    if "\t" in lines[0] and len({line.count("\t") for line in lines}) == 1:
+        header, what, suffix = lines[0].split("\t"), "TABs", ".tsv"
+    elif _has_header(lines[0]) and _have_equal_cells(lines):
+        header, what, suffix = lines[0].split(","), "commas", ".csv"
+    else:
+        return
+    name = path.name.replace(".txt", suffix)
+    raise CseError(
+        f"{path}:1: the first {len(lines)} lines have {len(header)} cells each, separated by {what}: {lines[0][:60]}",
+        f"if it is a table, rename it to {name} and set data.column to the column with the sentences. If it is text, "
+        + ("replace the TABs by spaces" if suffix == ".tsv" else "remove the first line"),
+        code="data.table_in_text",
+    )
+
+
+def _first_lines(path: Path) -> list[str]:
+    """Return the first lines that are not blank, or nothing if the file cannot be read. Its reader reports that."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
+            return [line for line in (raw.rstrip("\r\n") for raw in islice(file, LINES)) if line.strip()]
+    except (OSError, ValueError, EOFError):
+        return []
+
+
+def _has_header(line: str) -> bool:
+    names = [name.strip('"') for name in line.split(",")]
+    return len(names) > 1 and len(set(names)) == len(names) and all(map(_NAME.fullmatch, names))
+
+
+def _have_equal_cells(lines: list[str]) -> bool:
+    """Return whether all rows have the same number of cells. Only the last row may be cut inside quotes."""
+    try:
+        rows = list(csv.reader([f"{line}\n" for line in lines]))
+    except csv.Error:
+        return False
+    whole = rows if len(rows) == len(lines) else rows[:-1]
+    return len(whole) >= FEWEST and len({len(row) for row in whole}) == 1

@@ -1,0 +1,1 @@
+"""`cse plan`: time, disk and memory of runs before they start."""

@@ -1,0 +1,83 @@
+"""How to run something again: the command leads to the very experiment, or says what is missing."""
+
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+
+import pytest
+
+from cse_cli.analysis.rerun import fingerprints, rerun, without_directories
+from cse_cli.core.identity import Identity
+from cse_cli.recipe.load import load
+from tests.support.records import result
+
+
+def made(recipe: str, overrides=(), unset=(), asked=None):
+    loaded = load(recipe, [*overrides, "train.seed=4"], unset).recipe
+    return result(recipe=asked or recipe, recipe_hash=loaded.hash(), seed=4), loaded.resolved()
+
+
+def hash_of(command: str) -> str:
+    """Return the hash of the recipe that a command runs."""
+    words = shlex.split(command)
+    assert words[:2] == ["cse", "run"]
+    options = list(zip(words[3::2], words[4::2], strict=True))
+    sets = [value for name, value in options if name == "--set"]
+    unset = [value for name, value in options if name == "--unset"]
+    return load(words[2], sets, unset).recipe.hash()
+
+
+def test_the_recipe_as_it_stands():
+    run, resolved = made("mini/ifcl_en")
+    how = rerun(run, resolved, [4])
+    assert (how.changes, how.command) == ((), "cse run mini/ifcl_en --seed 4")
+    assert rerun(run, resolved, [0, 4]).command == "cse run mini/ifcl_en --seeds 0,4"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "unset"),
+    [
+        (["queue.length=320"], []),
+        (["train.precision=bf16", "encoders.online.freeze=[]"], []),
+        (["views.fraternal.augment.fuse_embeddings.rate=0.5"], []),
+        (["train.steps=20"], ["queue", "tune.queue_length"]),
+        (["losses.extra={ name = 'info_nce', views = { positive = 'identical' } }"], []),
+    ],
+)
+def test_changed_settings_become_options(overrides, unset):
+    run, resolved = made("mini/ifcl_en", overrides, unset)
+    how = rerun(run, resolved, [4])
+    assert hash_of(how.command) == run.recipe_hash
+    assert how.changes
+    assert how.obstacle == ""
+
+
+def test_a_recipe_that_is_not_found_is_to_be_saved():
+    run, resolved = made("mini/ifcl_en", asked="gone")
+    how = rerun(run, resolved, [4])
+    assert (how.changes, how.command) == (None, "cse run recipe.toml --seed 4")
+    assert "save the recipe above as recipe.toml" in how.obstacle
+
+
+def test_what_no_settings_lead_to_is_to_be_saved():
+    run, resolved = made("mini/ifcl_en")
+    how = rerun(run.model_copy(update={"identity": Identity(settings="0" * 16)}), resolved, [4])
+    assert how.command == "cse run recipe.toml --seed 4"
+
+
+def test_what_ran_may_not_be_known():
+    run, _ = made("mini/ifcl_en", ["queue.length=320"])
+    how = rerun(run, None, [4])
+    assert how.changes is None
+    assert "unknown" in how.obstacle
+
+
+def test_directories_are_left_out():
+    plain = {"data": {"file": "/home/me/secret/text.tsv", "max": 3}, "models": ["/a/b", "bert-base"]}
+    assert without_directories(plain) == {"data": {"file": "text.tsv", "max": 3}, "models": ["b", "bert-base"]}
+
+
+def test_different_data_under_one_name_are_listed():
+    runs = [SimpleNamespace(fingerprints={"stsb/dev": digest, "training": "t"}) for digest in ("d", "e", "")]
+    assert fingerprints(runs) == {"stsb/dev": "d, e", "training": "t"}

@@ -1,0 +1,239 @@
+"""Columns that generators make of a training text: rows, limits, chains, blanks, identity, and several processes."""
+
+import multiprocessing
+import os
+import signal
+from typing import ClassVar
+
+import pytest
+import torch
+
+from cse_cli.data import columns as module
+from cse_cli.data.columns import ColumnMaker, Making, OwnColumns, in_order
+from cse_cli.data.sources import open_steps, open_text, text_fingerprint
+from cse_cli.recipe.schema import Data, Part
+from registry import GENERATORS
+from registry.core import Entry
+from registry.types import ColumnGenerator
+from tests.support.errors import refuses
+from tests.support.programs import until
+from tests.support.seq2seq import SENTENCES, tiny_t5
+
+MANY = [f"{a} and {b} {i}" for a in SENTENCES for b in SENTENCES for i in range(4)]
+
+
+class Shout(ColumnGenerator):
+    """Capitals, and nothing for the word `mute`."""
+
+    made: ClassVar[list[str]] = []
+
+    def __init__(self, column: str = "text", mark: str = "!") -> None:
+        self.column, self.mark = column, mark
+
+    def make(self, cells, count=None):
+        self.made.extend(cells)
+        if count is not None:
+            count(len(cells))
+        return ["" if cell == "mute" else cell.upper() + self.mark for cell in cells]
+
+
+@pytest.fixture
+def shout(monkeypatch):
+    """Register `Shout` for one test, and return the list of the cells that it made."""
+    monkeypatch.setattr(Shout, "made", [])
+    monkeypatch.setitem(GENERATORS._entries, "shout", entry_of_shout())
+    return Shout.made
+
+
+def entry_of_shout():
+    GENERATORS.scan()
+    described: Entry = GENERATORS._describe("shout", Shout)
+    return described
+
+
+def shouted(**params):
+    return Part(name="shout", params={"column": "text", "mark": "!", **params})
+
+
+def data(path, limit=None, **columns):
+    return Data(file=str(path), limit=limit, columns=columns)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text("one\n\ntwo\nmute\nthree\none\n")
+    return path
+
+
+def test_a_made_column_stands_beside_its_rows(text, shout):
+    opened = open_text(data(text, loud=shouted()), {"text", "loud"})
+    assert list(opened.cells("text")) == ["one", "two", "three", "one"]
+    assert list(opened.cells("loud")) == ["ONE!", "TWO!", "THREE!", "ONE!"]
+    assert opened.notices == (f"{text}: 2 blank rows skipped",)  # the blank line, and the cell made of "mute"
+    assert shout == ["one", "two", "mute", "three"]  # repeated sentences once
+
+
+def test_a_text_is_the_same_as_its_file_with_both_columns(text, tmp_path, shout):
+    made = open_text(data(text, translation=shouted()), {"text", "translation"})
+    file = tmp_path / "both.tsv"
+    pairs = zip(made.cells("text"), made.cells("translation"), strict=True)
+    file.write_text("text\ttranslation\n" + "".join(f"{a}\t{b}\n" for a, b in pairs))
+    read = open_text(Data(file=str(file)), {"text", "translation"})
+    assert made.parts[0][1].columns == read.parts[0][1].columns
+
+
+def test_nothing_is_made_again(text, shout):
+    recipe = data(text, loud=shouted())
+    first = open_text(recipe, {"text", "loud"}).fingerprint
+    shout.clear()
+    assert open_text(recipe, {"text", "loud"}).fingerprint == first
+    longer = text.with_name("longer.txt")
+    longer.write_text(text.read_text() + "four\n")
+    open_text(data(text, limit=2, loud=shouted()), {"text", "loud"})
+    assert shout == ["one", "two"]  # another block: its cells differ
+    shout.clear()
+    copied = text.with_name("copied.txt")
+    copied.write_bytes(text.read_bytes())
+    open_text(data(copied, loud=shouted()), {"text", "loud"})
+    assert shout == []
+    open_text(data(text, loud=shouted(mark="?")), {"text", "loud"})
+    assert shout == ["one", "two", "mute", "three"]
+
+
+def test_rows_beyond_the_limit_are_not_made(text, shout):
+    opened = open_text(data(text, limit=2, loud=shouted()), {"text", "loud"})
+    assert (opened.rows, list(opened.cells("loud"))) == (2, ["ONE!", "TWO!"])
+    assert shout == ["one", "two"]
+
+
+def test_columns_are_made_of_columns(text, shout):
+    columns = {"twice": shouted(column="loud", mark="?"), "loud": shouted()}
+    assert in_order(columns, {"twice"}) == ["loud", "twice"]
+    opened = open_text(data(text, **columns), {"text", "twice"})
+    assert list(opened.cells("twice")) == ["ONE!?", "TWO!?", "THREE!?", "ONE!?"]
+    assert opened.columns == ("text", "twice")
+
+
+def test_several_files_are_one_text(text, shout):
+    files = text.with_name("more")
+    files.mkdir()
+    for name in ("a.txt", "b.txt"):
+        (files / name).write_text(f"{name}\n")
+    opened = open_text(data(files, loud=shouted()), {"text", "loud"})
+    assert list(opened.cells("loud")) == ["A.TXT!", "B.TXT!"]
+
+
+def test_the_identity_is_unknown_until_the_column_is_made(text, shout):
+    recipe = data(text, loud=shouted())
+    assert text_fingerprint(recipe, {"text", "loud"}) is None
+    assert shout == []
+    opened = open_text(recipe, {"text", "loud"})
+    assert text_fingerprint(recipe, {"text", "loud"}) == opened.fingerprint
+    assert text_fingerprint(data(text, loud=shouted(mark="?")), {"text", "loud"}) is None
+
+
+def test_steps_tell_what_is_left(tmp_path, shout, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 2)
+    path = tmp_path / "t.txt"
+    path.write_text("a\nb\nc\nd\ne\n")
+    columns = {"loud": shouted(), "twice": shouted(column="loud")}
+    first, second = open_steps(data(path, **columns), {"text", "loud", "twice"})
+    assert [(step.column, step.rows, step.done) for step in (first, second)] == [("loud", 5, 0), ("twice", 5, 0)]
+    assert first.title == "reading text"
+    assert first.measure("cpu", 0.01) > 0
+    assert second.measure("cpu", 0.01) > 0  # of a sample that the first step makes
+    open_text(data(path, limit=2, **columns), {"text", "loud", "twice"})
+    left = open_steps(data(path, **columns), {"text", "loud", "twice"})
+    assert [step.done for step in left] == [2, 0]  # the blocks of the second are unknown
+    open_text(data(path, **columns), {"text", "loud", "twice"})
+    assert open_steps(data(path, **columns), {"text", "loud", "twice"}) == []
+
+
+def test_sentences_of_evaluators_get_their_columns(shout):
+    own = OwnColumns({"loud": shouted(), "twice": shouted(column="loud", mark="?")})
+    cells = own.added({"text": ["a", "b", "a"]}, {"text", "twice", "unknown"})
+    assert cells["twice"] == ["A!?", "B!?", "A!?"]
+    assert shout == ["a", "b", "A!", "B!"]
+    assert own.added({"text": ["a"], "loud": ["x"]}, {"loud"}) == {"text": ["a"], "loud": ["x"]}
+
+
+def test_making_a_column_leaves_the_random_state(text, shout, monkeypatch):
+    monkeypatch.setattr(Shout, "make", lambda self, cells, count=None: [str(torch.rand(1).numel()) for _ in cells])
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+    open_text(data(text, loud=shouted()), {"text", "loud"})
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_column_of_the_data_is_not_made_again(tmp_path, shout):
+    path = tmp_path / "t.tsv"
+    path.write_text("text\tloud\na\tA\n")
+    with refuses("data.column_twice", path, "'loud'", "--unset data.columns.loud"):
+        open_text(data(path, loud=shouted()), {"text", "loud"})
+
+
+def test_a_data_set_that_has_no_such_source_column_is_refused(text, shout):
+    with refuses("data.unknown_column", "'title'"):
+        open_text(data(text, loud=shouted(column="title")), {"text", "loud"})
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """A column in memory."""
+
+    def __init__(self, *lines):
+        self.lines, self.rows = lines, len(lines)
+
+    def take(self, indices):
+        return [self.lines[index] for index in indices]
+
+
+@pytest.fixture
+def two_workers(tmp_path, monkeypatch):
+    """A function that translates `MANY` with two workers, and the expected lines."""
+    monkeypatch.setattr(module, "BLOCK", 25)
+    maker = ColumnMaker(
+        Part(name="translate", params={"model": str(tiny_t5(tmp_path)), "prefix": "", "max_length": 32})
+    )
+
+    def call(report=None):
+        return maker.make(Lines(*MANY), range(len(MANY)), Making(("cpu", "cpu"), report, batch_tokens=24))
+
+    return call, maker.generator.make(MANY)
+
+
+@pytest.mark.process
+def test_workers_translate_the_same_as_one_process(two_workers):
+    call, expected = two_workers
+    made = call()
+    assert [made.take([row])[0] for row in range(len(MANY))] == expected
+    assert made.made == len(MANY)
+    until(lambda: not multiprocessing.active_children())  # the executor's thread joins them, too
+
+
+@pytest.mark.process
+def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers):
+    call, expected = two_workers
+    killed = []
+
+    def kill(_, done, total):
+        if not killed:
+            killed.append(done)
+            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+    with refuses("data.worker_killed", "--workers"):
+        call(kill)
+    made = call()
+    assert list(made) == expected
+    assert len(MANY) - made.made >= killed[0] > 0
+
+
+@pytest.mark.process
+def test_an_error_of_a_worker_is_raised(tmp_path, two_workers):
+    call, _ = two_workers
+    (tmp_path / "t5" / "model.safetensors").write_bytes(b"broken")
+    with pytest.raises(Exception, match="cannot be loaded"):
+        call()

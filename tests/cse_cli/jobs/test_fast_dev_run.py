@@ -1,0 +1,111 @@
+"""`cse run --fast-dev-run`: short, marked, and never a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cse_cli.jobs.fast_dev_run import PAIRS, reductions
+from cse_cli.jobs.request import RunRequest
+from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.load import load
+from cse_cli.runs.index import all_runs, finished_runs
+from cse_cli.runs.listing import note
+from cse_cli.runs.record import read_recipe
+from tests.cse_cli.recipe.tiny_study import grid
+from tests.support.command import cse
+from tests.support.records import only_run
+from tests.support.shrunken import recipe
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+def short(name: str, *given: str) -> dict[str, object]:
+    return {one.path: one.value for one in reductions(load(name, given).recipe, given)}
+
+
+def test_settings_of_a_long_recipe():
+    assert short("quickstart") == {
+        "evaluate.limit": 256,
+        "train.steps": 20,
+        "train.evaluate_every": 10,
+        "data.limit": 2000,
+    }
+
+
+def test_your_own_settings_stay():
+    assert short("quickstart", "train.steps=40", "data.limit=100") == {
+        "evaluate.limit": 256,
+        "train.evaluate_every": 10,
+    }
+
+
+def test_a_short_recipe_does_not_become_longer(tmp_path, parts):
+    path = recipe(tmp_path, parts, steps=3, evaluate_every=2)
+    text = path.read_text().replace("[evaluators.dev]", "limit = 7\n[evaluators.dev]")
+    path.write_text(text.replace("[encoders.online]", "limit = 12\n[encoders.online]"))
+    assert short(str(path)) == {
+        "evaluate.limit": 7,
+        "train.steps": 3,
+        "train.evaluate_every": 2,
+        "data.limit": 12,
+    }
+
+
+def test_recipes_without_training_and_streams_keep_their_data():
+    assert short("bert_mean_en") == {"evaluate.limit": PAIRS}
+    streamed = short("quickstart", "data.streaming=true")
+    assert "data.limit" not in streamed
+    assert streamed["train.steps"] == 20
+
+
+def test_a_large_batch_has_enough_sentences():
+    assert short("quickstart", "train.batch_size=4096")["data.limit"] == 4096
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", all_recipes())
+def test_every_recipe_is_valid_when_short(name):
+    (job,) = RunRequest(recipes=[name], fast_dev_run=True).jobs()
+    assert job.loaded.recipe.evaluate.limit is not None
+
+
+def test_the_run_is_marked_and_not_a_result(file, run, capsys):
+    code, _, err = run(file, "--fast-dev-run", "--set", "evaluate.limit=5")
+    assert code == 0
+    found = only_run()
+    assert (found.about.tags, found.about.limited) == ({"fast_dev_run": "true"}, True)
+    assert "fast_dev_run=true, scored on a part of the data" in note(found)
+    assert finished_runs() == []
+    assert read_recipe(found.run_id)["evaluate"]["limit"] == 5
+    assert "these scores are not results" in err
+    assert f"cse plan {Path(file).absolute()}" in err.replace("\n", " ")
+    assert "add seeds" not in err
+    code, out, _ = cse("leaderboard", capsys=capsys)
+    assert code == 0
+    assert "Small" not in out
+
+
+def test_a_full_run_is_another_experiment(file, run):
+    run(file, "--fast-dev-run")
+    code, _, err = run(file)
+    assert code == 0
+    assert "finished:" not in err
+    assert [one.is_result for one in finished_runs()] == [True]
+    assert len({one.about.experiment for one in all_runs()}) == 2
+
+
+def test_every_cell_of_a_study_is_short(folder, parts, run):
+    recipe(folder, parts, steps=30)
+    code, _, err = run(grid(folder, "[0.05, 0.1]"), "--fast-dev-run", "--set", "train.evaluate_every=0")
+    assert code == 0
+    assert "leaderboard" not in err
+    found = all_runs()
+    assert len(found) == 2
+    for one in found:
+        written = read_recipe(one.run_id)
+        assert (written["train"]["steps"], written["train"]["evaluate_every"]) == (20, 0)
+        assert written["evaluate"]["limit"] == PAIRS
+        assert one.about.tags == {"fast_dev_run": "true"}
+    assert finished_runs() == []

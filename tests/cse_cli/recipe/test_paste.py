@@ -1,0 +1,51 @@
+"""The tables that `cse show COMPONENT` prints for a recipe."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.recipe.paste import paste_block
+from registry import LOSSES, QUEUES, REGISTRIES
+from registry.core import Entry
+from tests.support.command import cse
+
+ENTRIES = [entry for registry in REGISTRIES if registry.kind != "generators" for entry in registry]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.kind}/{entry.name}")
+def test_the_table_of_every_component_is_valid_in_a_recipe(
+    entry: Entry[Any], write: Callable[[str, str], Path]
+) -> None:
+    block = paste_block(entry)
+    path = write("own.toml", f"extends = 'mini/simcse_en'\ntitle = 'x'\n\n{block}\n")
+    is_other_encoder = entry.kind == "encoders" and "online" not in tomllib.loads(block)["encoders"]
+    recipe = load(str(path), [f"evaluate.encoder={entry.name}"] if is_other_encoder else []).recipe
+    placed = [one for one in recipe.parts() if one.part.name == entry.name and one.registry.kind == entry.kind]
+    assert placed
+    table: Any = tomllib.loads(block)
+    while table and isinstance(table, dict) and all(isinstance(value, dict | list) for value in table.values()):
+        table = next(iter(table.values()))
+    table = table[0] if isinstance(table, list) else table
+    fields = entry.parameters.model_fields
+    for name, field in fields.items():
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        assert name in table or default is None
+        if name in table and default is not None:
+            assert entry.parameters.model_validate({**table_of(table, fields)}).model_dump()[name] == default
+
+
+def table_of(table: dict[str, Any], fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in table.items() if key in fields}
+
+
+def test_the_screen_ends_with_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    out = cse("show", "fifo", capsys=capsys)[1]
+    assert out.endswith(f"in a recipe:\n\n{paste_block(QUEUES['fifo'])}\n")
+    assert 'view = "anchor"  # required' in out
+    assert paste_block(LOSSES["info_nce"]).startswith("[losses.info_nce]\nweight = 1.0\n")

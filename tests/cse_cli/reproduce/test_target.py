@@ -1,0 +1,132 @@
+"""The recipe and the reported number that an address means."""
+
+from __future__ import annotations
+
+import pytest
+
+from cse_cli.recipe.load import load
+from cse_cli.reproduce.target import find_target
+from registry import papers
+from registry.papers import Row
+from tests.support.errors import refuses
+from tests.support.records import result
+
+
+def test_a_row_by_number_and_by_identifier():
+    for address in ("ifcl/1/IFCL-BERT base", "ifcl/sts_en/IFCL-BERT base", "ifcl/1/ifcl-bert BASE"):
+        found = find_target(address)
+        assert (found.loaded.name, found.reference.name) == ("ifcl_en", "IFCL, Table 1, IFCL-BERT base")
+        assert (found.reference.judged, found.reference.claim.value) == ("Avg", 77.80)
+        assert found.reference.scores["STS-B"] == 80.27
+        assert (found.reference.claim.runs, found.reference.others) == (1, None)
+
+
+def test_a_recipe_names_the_row_of_its_paper_and_the_runs_of_others():
+    found = find_target("simcse_en")
+    assert (found.reference.name, found.reference.claim.value) == ("IFCL, Table 1, SimCSE-BERT base", 76.25)
+    published = papers.distribution("simcse_en")
+    assert published is not None
+    assert (found.reference.others.n, found.reference.others.std) == (50, published.std)
+
+
+def test_one_recipe_reproduces_rows_of_several_papers():
+    # The paper prints 75.68. The mean of the row is 75.69.
+    assert find_target("focal_infonce/sts/SimCSE-BERT-base").reference.claim.value == 75.69
+    assert find_target("focal_infonce/sts/SimCSE-BERT-base").loaded.name == "simcse_en"
+
+
+def test_a_changed_recipe_keeps_its_row():
+    found = find_target("simcse_en", ["losses.info_nce.temperature=0.1"])
+    assert found.reference.claim.value == 76.25
+    assert found.loaded.changes == ("losses.info_nce.temperature=0.1",)
+
+
+def test_values_are_averaged_as_in_papers():
+    """Scores of tasks are rounded before they are averaged."""
+    tasks = ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
+    scores = {name: {"spearman": 60.004 + place} for place, name in enumerate(tasks)}
+    values = find_target("simcse_en").values(result(scores=scores))
+    assert values["Avg"] == pytest.approx(63.0)
+    assert values["STS13"] == 61.004
+
+
+def test_a_recipe_without_training():
+    found = find_target("bert_avg_en")
+    assert not found.trained
+    assert find_target("simcse_en").trained
+
+
+def test_a_small_recipe_has_a_measured_result():
+    found, row = find_target("quickstart"), papers.measured_rows()["quickstart"]
+    assert (found.reference.judged, found.reference.claim.runs) == ("test", len(row.seeds))
+    assert found.reference.claim.value == row.mean("test")
+    assert (found.reference.others.n, found.reference.tolerance) == (12, row.tolerance)
+    assert found.values(result(scores={"dev": {"spearman": 50.0}, "test": {"spearman": 40.0}})) == {
+        "dev": 50.0, "test": 40.0,
+    }  # fmt: skip
+
+
+def test_measured_results_belong_to_the_current_recipes():
+    for name, row in papers.measured_rows().items():
+        recipe = load(name).recipe
+        assert recipe.hash() == row.settings, f"measure {name} again: {row.command}"
+        assert len(row.seeds) >= 10
+        assert not {0, 1, 2, 3, 4} & {*row.seeds}, "your seeds must be independent of those measured"
+
+
+def test_measured_results_are_no_paper():
+    assert "measured" not in papers.names()
+
+
+@pytest.mark.parametrize(
+    ("argument", "code", "values"),
+    [
+        ("ifcl/1/IFCL-BERT bas", "reproduce.unknown_row", ["Did you mean 'IFCL-BERT base'"]),
+        ("ifcl/1", "reproduce.unknown_row", ["is a table", "cse leaderboard --table ifcl/1"]),
+        ("ifcl/99/x", "reproduce.unknown_table", ["'99'", "cse leaderboard --paper ifcl"]),
+        ("mini/ifcl_en", "reproduce.no_row", ["cse run mini/ifcl_en", "quickstart"]),
+        ("ifcl_enn", "recipe.unknown_recipe", ["ifcl_enn", "ifcl_en"]),
+        ("ifcl/queue_length/M=416", "reproduce.study", ["cse run studies/ifcl_queue_length"]),
+    ],
+)
+def test_refused_addresses(argument, code, values):
+    with refuses(code, *values):
+        find_target(argument)
+
+
+def test_a_row_that_no_recipe_reproduces():
+    row = next(
+        f"{key}/{identifier}/{name}"
+        for key in papers.names()
+        for identifier, table in papers.load(key).tables.items()
+        for name, row in table.rows.items()
+        if table.kind == "scores" and row.not_reproduced_because
+    )
+    key, identifier, name = row.split("/", 2)
+    with refuses("reproduce.no_recipe", papers.load(key).tables[identifier].rows[name].not_reproduced_because):
+        find_target(row)
+
+
+def test_a_quantity_that_the_recipe_does_not_score():
+    with refuses("reproduce.not_comparable", "quickstart", "test"):
+        find_target("quickstart", unset=["evaluators.test"])
+
+
+@pytest.mark.exhaustive
+def test_every_recipe_with_a_paper_has_a_number_or_a_reason():
+    codes = set()
+    for key in papers.names():
+        for identifier, table in papers.load(key).tables.items():
+            for name in table.rows:
+                try:
+                    found = find_target(f"{key}/{identifier}/{name}")
+                except Exception as error:
+                    codes.add(getattr(error, "code", repr(error)))
+                else:
+                    assert found.reference.judged in found.columns
+    assert codes <= {"reproduce.study", "reproduce.no_recipe", "reproduce.not_comparable"}
+
+
+def test_a_row_states_the_runs_behind_its_numbers():
+    row = Row(cells="1.0 2.0", recipe="simcse_en")
+    assert (row.runs, row.best) == (1, False)

@@ -1,0 +1,182 @@
+"""The verdict: its interval, its error rates, its power, and the seeds that are missing."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from cse_cli.core.stats import MOST_SEEDS
+from cse_cli.reproduce.verdict import Claim, Spread, judge
+
+SIMCSE = 0.84
+"""Standard deviation of simple-simcse's 50 seeds."""
+VALUES = [75.0, 75.8, 74.6, 75.4, 75.1]
+
+
+def others(n: int = 50, std: float = SIMCSE) -> Spread:
+    return Spread(n=n, std=std, source="published")
+
+
+# The interval, computed with scipy's distributions instead of its special functions.
+
+
+def test_interval_of_seeds_without_published_runs():
+    found = judge(VALUES, Claim(value=75.5))
+    spread, mean = np.std(VALUES, ddof=1), np.mean(VALUES)
+    low, high = stats.t.interval(0.95, 4, loc=mean, scale=spread * math.sqrt(1 + 1 / 5))
+    assert (found.low, found.high) == pytest.approx((low - 0.01, high + 0.01))
+    assert found.precision == pytest.approx(stats.t.ppf(0.975, 4) * spread / math.sqrt(5))
+    assert (found.outcome, found.freedom, found.pooled) == ("reproduced", 4, False)
+
+
+def test_published_runs_are_pooled_by_their_variance():
+    found = judge(VALUES[:3], Claim(value=75.5), others(12, 0.9))
+    pooled = math.sqrt((2 * np.var(VALUES[:3], ddof=1) + 11 * 0.9**2) / 13)
+    low, high = stats.t.interval(0.95, 13, loc=np.mean(VALUES[:3]), scale=pooled * math.sqrt(1 + 1 / 3))
+    assert (found.sigma, found.freedom, found.pooled) == (pytest.approx(pooled), 13, True)
+    assert found.precision == pytest.approx(stats.t.ppf(0.975, 13) * pooled / math.sqrt(3))
+    assert found.precision > found.tolerance
+    low, high = stats.t.interval(0.99, 13, loc=np.mean(VALUES[:3]), scale=pooled * math.sqrt(1 + 1 / 3))
+    assert (found.low, found.high) == pytest.approx((low - 0.01, high + 0.01))
+
+
+@pytest.mark.parametrize(("runs", "best"), [(12, False), (5, True)])
+def test_interval_of_a_mean_and_of_the_best(runs, best):
+    found = judge(VALUES, Claim(value=75.5, digits=1, runs=runs, best=best))
+    scale = np.std(VALUES, ddof=1) * math.sqrt((1 if best else 1 / runs) + 1 / 5)
+    low = np.mean(VALUES) - stats.t.ppf(0.975, 4) * scale - 0.1
+    high = np.mean(VALUES) + stats.t.ppf(1 - 0.025 / (runs if best else 1), 4) * scale + 0.1
+    assert (found.low, found.high) == pytest.approx((low, high))
+
+
+@pytest.mark.parametrize(
+    ("difference", "outcome"), [(0.0, "reproduced"), (2.3, "lower"), (-2.3, "higher"), (1.3, "reproduced")]
+)
+def test_lower_means_that_your_scores_are_below_the_reported_number(difference, outcome):
+    assert judge(VALUES, Claim(value=fmean(VALUES) + difference), others()).outcome == outcome
+
+
+def test_a_reported_number_is_rounded():
+    """The end of the interval moves by one unit of the last reported decimal."""
+    whole, two = (judge(VALUES, Claim(value=75.0, digits=digits)) for digits in (0, 2))
+    assert whole.high - two.high == pytest.approx(0.99)
+    assert two.low - whole.low == pytest.approx(0.99)
+
+
+# Too few seeds.
+
+
+def test_one_seed_without_published_runs_is_not_decided():
+    found = judge([75.0], Claim(value=10.0))
+    assert (found.outcome, found.sigma, found.low, found.more_seeds) == ("undecided", None, None, 4)
+
+
+def test_one_seed_with_published_runs_decides_only_a_large_difference():
+    assert judge([75.0], Claim(value=76.25), others()).outcome == "undecided"
+    reach = stats.t.ppf(0.995, 49) * SIMCSE * math.sqrt(2)
+    assert judge([75.0], Claim(value=75.0 + reach + 0.02), others()).outcome == "lower"
+    assert judge([75.0], Claim(value=75.0 + reach), others()).outcome == "undecided"
+
+
+def test_fewer_than_five_seeds_decide_only_at_the_smaller_level():
+    found = judge([75.0, 75.01, 75.02], Claim(value=75.01))
+    assert (found.outcome, found.level, found.more_seeds) == ("undecided", 0.01, 2)
+    assert judge([75.0, 75.01, 75.02], Claim(value=79.0)).outcome == "lower"
+
+
+@pytest.mark.parametrize("published", [None, others()])
+def test_the_seeds_that_are_missing_follow_from_the_t_distribution(published):
+    values = [74.0, 76.0]
+    found = judge(values, Claim(value=75.5), published)
+    freedom = 1 if published is None else 50
+    first = next(
+        n
+        for n in range(3, 1000)
+        if freedom + n - 2 >= 4 and stats.t.ppf(0.975, freedom + n - 2) * found.sigma / math.sqrt(n) <= 1
+    )
+    assert (found.outcome, found.more_seeds) == ("undecided", first - 2)
+
+
+def test_seeds_that_can_never_suffice():
+    found = judge([0.0, 1000.0], Claim(value=500.0))
+    assert found.more_seeds == MOST_SEEDS + 1
+
+
+# Published runs that do not fit, and recipes without training.
+
+
+@pytest.mark.parametrize(("scale", "pooled"), [(1.0, True), (12.0, False), (0.01, False)])
+def test_published_runs_with_another_variance_are_not_pooled(scale, pooled):
+    values = [75 + scale * (value - 75) for value in VALUES]
+    found = judge(values, Claim(value=75.0), others(50, 0.5))
+    ratio = np.var(values, ddof=1) / 0.25
+    p = 2 * min(stats.f.cdf(ratio, 4, 49), stats.f.sf(ratio, 4, 49))
+    assert bool(p >= 0.01) == pooled
+    assert found.pooled is pooled
+    assert found.freedom == (53 if pooled else 4)
+
+
+@pytest.mark.parametrize(("value", "outcome"), [(56.70, "reproduced"), (56.71, "reproduced"), (56.72, "lower")])
+def test_without_training_only_rounding_differs(value, outcome):
+    found = judge([56.703], Claim(value=value), trained=False)
+    assert (found.outcome, found.more_seeds, found.freedom) == (outcome, 0, None)
+
+
+# Error rates and power.
+
+
+def outcomes(
+    draws: int, seeds: int, published: int, difference: float, *, sigma: float = SIMCSE, runs: int = 1,
+    tolerance: float = 1.0, best: bool = False, until_decided: bool = False,
+) -> Counter[str]:  # fmt: skip
+    """Return how often each verdict occurs if the reported runs score `difference` more than yours."""
+    rng = random.Random(f"{seeds} {published} {difference}")
+    found: Counter[str] = Counter()
+    for _ in range(draws):
+        spread = others(published, stdev(rng.gauss(0, sigma) for _ in range(published))) if published else None
+        reported = [rng.gauss(difference, sigma) for _ in range(runs)]
+        claim = Claim(value=max(reported) if best else fmean(reported), runs=runs, best=best)
+        values = [rng.gauss(0, sigma) for _ in range(seeds)]
+        verdict = judge(values, claim, spread, tolerance=tolerance)
+        while until_decided and verdict.outcome == "undecided":
+            values += [rng.gauss(0, sigma) for _ in range(verdict.more_seeds)]
+            verdict = judge(values, claim, spread, tolerance=tolerance)
+        found[verdict.outcome] += 1
+    return found
+
+
+@pytest.mark.parametrize(("seeds", "published"), [(5, 0), (3, 50), (5, 50)])
+def test_a_number_of_the_same_distribution_is_reproduced(seeds, published):
+    """You add the seeds that the verdict names until it is decided."""
+    found = outcomes(4000, seeds, published, 0.0, until_decided=True)
+    assert found["reproduced"] / 4000 >= 0.94, found
+    assert found["undecided"] == 0
+
+
+def test_a_mean_and_the_best_of_the_same_distribution_are_reproduced():
+    mean = outcomes(1000, 3, 12, 0.0, runs=12, tolerance=2.1, until_decided=True)
+    best = outcomes(1000, 5, 50, 0.0, runs=5, best=True, until_decided=True)
+    assert min(mean["reproduced"], best["reproduced"]) / 1000 >= 0.94, (mean, best)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "published", "difference", "least"),
+    [(5, 50, 2.0, 0.50), (5, 50, 3.0, 0.85), (5, 50, 4.0, 0.97), (10, 0, 3.0, 0.80), (10, 0, 4.0, 0.95)],
+)
+def test_power_against_a_number_that_is_higher(seeds, published, difference, least):
+    found = outcomes(500, seeds, published, difference)
+    assert found["lower"] / 500 >= least, found
+    assert found["higher"] == 0
+    assert outcomes(500, seeds, published, -difference)["higher"] / 500 >= least
+
+
+def test_power_against_the_mean_of_twelve_runs():
+    """The small recipes: three seeds find a difference of two points."""
+    found = outcomes(500, 3, 12, 2.0, sigma=0.93, runs=12, tolerance=2.1)
+    assert found["lower"] / 500 >= 0.8, found

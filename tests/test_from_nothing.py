@@ -1,0 +1,111 @@
+"""From an empty machine to a score with one command, for the recipes that make their own data, with and without kills.
+
+A fake hub serves tiny models under the names in the recipes. The texts are those of the catalog.
+"""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from cse_cli.data.columns import BLOCK
+from tests.fake_hub.content import SHARED, SIMCSE
+from tests.fake_hub.fixture import use
+from tests.fake_hub.server import FakeHub
+from tests.support.programs import CSE, running, until
+
+pytestmark = [pytest.mark.process, pytest.mark.data, pytest.mark.timeout(1800)]
+
+RECIPES = ("ifcl_en", "ifcl_zh", "bsl_en", "contrastive_bt_en", "augmentation_quality_en")
+SMALL = ["--set", "train.precision=fp32", "--set", "evaluate.limit=64"]
+TRAINS = ["data.limit=60", "train.steps=4", "train.batch_size=8", "train.evaluate_every=2", "train.warmup_steps=0"]
+
+
+@pytest.fixture(scope="module")
+def content(hub_content, tmp_path_factory):
+    """Return the content of the fake hub with all lines of wiki1m."""
+    folder = tmp_path_factory.mktemp("content") / "hub"
+    shutil.copytree(hub_content, folder, copy_function=os.link)
+    text = folder / SIMCSE / "wiki1m_for_simcse.txt"
+    text.unlink()
+    with gzip.open(SHARED / "data/train/wiki_en_1m.txt.gz", "rb") as file, text.open("wb") as made:
+        made.writelines(itertools.islice(file, 1_000_000))
+    return folder
+
+
+@pytest.fixture
+def machine(content, tmp_path, monkeypatch):
+    """Run the fake hub for a machine with nothing on it, and return the hub."""
+    with FakeHub(content) as hub:
+        use(hub, tmp_path / "hf", monkeypatch)
+        if (SHARED / "data/sts_zh").is_dir():  # wiki_zh and simclue are not published
+            monkeypatch.setenv("CSE_DATA", str(SHARED / "data"))
+        yield hub
+
+
+def command(recipe, *settings):
+    trains = [] if recipe.startswith("augmentation") else TRAINS
+    changed = [word for setting in (*trains, *settings) for word in ("--set", setting)]
+    return [*CSE, "run", recipe, *SMALL, *changed, "--json"]
+
+
+def result(recipe, folder, home, *settings, kill=None):
+    """Run a recipe to its end, or until `kill` holds, and return its result, or None if it was killed."""
+    with running(*command(recipe, *settings), folder=folder, CSE_HOME=str(home)) as process:
+        if kill is not None:
+            until(kill, process, seconds=600)
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    (found,) = json.loads(out)["results"]
+    return {key: found[key] for key in ("scores", "selected_step", "last_state", "curve") if key in found}
+
+
+def blocks(home):
+    return sorted(file.name for file in (home / "cache" / "columns").rglob("[!t]*.txt"))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_one_command_makes_the_data_trains_and_scores(recipe, machine, tmp_path):
+    home = tmp_path / "one"
+    first = result(recipe, tmp_path, home)
+    made = blocks(home)
+    assert first["scores"]
+    assert made
+    machine.log.clear()
+    again = result(recipe, tmp_path, home, "train.seed=7")  # a second run makes nothing, and asks nobody
+    assert again["scores"].keys() == first["scores"].keys()
+    assert blocks(home) == made
+    assert [line for line in machine.log if "/resolve/" in str(line)] == []
+
+
+def test_kills_change_no_digit(machine, tmp_path):
+    settings = (f"data.limit={BLOCK + 40}", "train.steps=40")
+    whole = result("ifcl_en", tmp_path, tmp_path / "whole", *settings)
+    home = tmp_path / "killed"
+    result("ifcl_en", tmp_path, home, *settings, kill=lambda: len(blocks(home)) == 1)
+    assert len(blocks(home)) == 1  # of two
+    assert not list((home / "runs").glob("*/checkpoint.pt"))
+    result("ifcl_en", tmp_path, home, *settings, kill=lambda: bool(list((home / "runs").glob("*/checkpoint.pt"))))
+    assert result("ifcl_en", tmp_path, home, *settings) == whole
+    assert blocks(home) == blocks(tmp_path / "whole")
+
+
+def test_another_recipe_on_the_same_text_makes_nothing_and_needs_no_network(machine, tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    result("ifcl_en", tmp_path, home)
+    made = {path: path.stat().st_mtime_ns for path in Path(home / "cache" / "columns").rglob("*.txt")}
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    result("ifcl_en", tmp_path, home, "train.seed=3")
+    result("ifcl_en_no_tl", tmp_path, home)
+    assert {path: path.stat().st_mtime_ns for path in Path(home / "cache" / "columns").rglob("*.txt")} == made
