@@ -26,7 +26,7 @@ from pyarrow import parquet
 
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.errors import CseError
-from tests.cse_cli.data.test_translate import Upper, written
+from tests.cse_cli.data.test_translate import Upper, build_by_name, written
 from tests.support.command import cse
 from tests.support.damage import WAYS, put_back
 from tests.support.shrunken import Small, recipe
@@ -186,10 +186,13 @@ def test_none_is_computed_with_and_none_is_a_traceback(
     assert outcomes["refused"] > 90
 
 
-def test_damaged_translations_are_made_again_or_refused(tmp_path: Path, home: Path) -> None:
+def test_damaged_translations_are_made_again_or_refused(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_by_name(monkeypatch)
     lines = [f"the cat number {number} sleeps" for number in range(40)]
     written(lines, Upper(), tmp_path / "whole.tsv")
-    (block,) = (home / "cache" / "translations").rglob("*.txt")
+    (block,) = (home / "cache" / "columns").rglob("[!t]*.txt")
     content, outcomes = block.read_bytes(), Counter[str]()
     for way, damage in WAYS.items():
         for turn in range(3):

@@ -10,7 +10,9 @@ import itertools
 import json
 import os
 import shutil
-import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,6 @@ from cse_cli.data.columns import BLOCK
 from tests.fake_hub.content import SHARED, SIMCSE
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
-from tests.support.programs import CSE, running, until
 
 pytestmark = [pytest.mark.process, pytest.mark.data, pytest.mark.timeout(1800)]
 
@@ -53,18 +54,27 @@ def machine(content, tmp_path, monkeypatch):
 def command(recipe, *settings):
     trains = [] if recipe.startswith("augmentation") else TRAINS
     changed = [word for setting in (*trains, *settings) for word in ("--set", setting)]
-    return [*CSE, "run", recipe, *SMALL, *changed, "--json"]
+    return [sys.executable, "-m", "cse_cli", "run", recipe, *SMALL, *changed, "--json"]
 
 
 def result(recipe, folder, home, *settings, kill=None):
     """Run a recipe to its end, or until `kill` holds, and return its result, or None if it was killed."""
-    with running(*command(recipe, *settings), folder=folder, CSE_HOME=str(home)) as process:
-        if kill is not None:
-            until(kill, process, seconds=600)
-            os.kill(process.pid, signal.SIGKILL)
-            process.communicate()
-            return None
+    # A real program: a forked one has read the Hub's address before.
+    with subprocess.Popen(
+        command(recipe, *settings),
+        cwd=folder,
+        env={**os.environ, "CSE_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while kill is not None and process.poll() is None:
+            if kill():
+                process.kill()
+                return None
+            time.sleep(0.05)
         out, err = process.communicate()
+    assert kill is None, "it ended before the kill"
     assert process.returncode == 0, err
     (found,) = json.loads(out)["results"]
     return {key: found[key] for key in ("scores", "selected_step", "last_state", "curve") if key in found}

@@ -115,6 +115,7 @@ def _shipped(setting: Setting, recipe: str, common: tuple[str, ...]) -> LoadedRe
     changed = [f"data.file={setting.parallel if second else setting.text}"]
     changed += [f"{place}={setting.model}" for place in _models(tables)]
     dropped = [f"evaluators.{name}" for name in tables["evaluators"]]
+    dropped += [f"data.columns.{name}" for name in tables["data"].get("columns", {})]
     dropped += ["data.dataset"] if tables["data"].get("dataset") else []
     dropped += ["evaluate.metric_for_best_model"] if "metric_for_best_model" in tables["evaluate"] else []
     return load(recipe, [*changed, *common], dropped)

@@ -13,7 +13,6 @@ from registry import GENERATORS
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
 from registry.resources.catalog.hub_sets import HubSet
-from registry.types import ColumnGenerator
 
 _EITHER = "give either 'dataset' or 'file', not both"
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
@@ -68,6 +67,10 @@ def _check_section(recipe: Recipe, written: Mapping[str, Any], problems: Problem
 def _check_made(recipe: Recipe, problems: Problems) -> None:
     """Check that each generator of a column makes columns, that a view reads it, and that no column needs itself."""
     made = recipe.data.columns
+    if not made:
+        return
+    from registry.types import ColumnGenerator  # imports torch
+
     for name, part in made.items():
         keys: Keys = ("data", "columns", name)
         if part.name in GENERATORS and not issubclass(GENERATORS[part.name].cls, ColumnGenerator):

@@ -120,7 +120,7 @@ def changed(
 def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: WrittenRecipe) -> Problem:
     """Return the problem of an override with the paths of the recipe that end with its key, if there are some."""
     override = next((one for one in overrides if one.label == problem.where and not one.unset), None)
-    if override is None:
+    if override is None or problem.code != "recipe.unknown_key":
         return problem
     try:
         known = values(validate(written.tables, written.origins))

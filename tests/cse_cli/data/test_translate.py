@@ -63,13 +63,17 @@ def request(text, **more):
     return TranslationRequest(str(text), params, **more)
 
 
-@pytest.fixture(autouse=True)
-def built(monkeypatch):
-    """Parts whose name is a generator stand for it, so that tests can look into it."""
+def build_by_name(monkeypatch):
+    """Let parts whose name is a generator stand for it, so that tests can look into it."""
     monkeypatch.setattr(module, "build", lambda part: part.name)
     monkeypatch.setattr(
         ColumnMaker, "key", property(lambda maker: hashlib.sha256(maker.generator.named.encode()).hexdigest())
     )
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch):
+    build_by_name(monkeypatch)
 
 
 def maker(generator):
