@@ -174,8 +174,9 @@ def test_untrained_scores_of_every_evaluator(parts, home):
     without = run("simcse_en", parts, *other)
     result = run("simcse_en", parts, *other, "evaluate.eval_on_start=true")
     assert set(without.untrained) == {"stsb_dev"}
-    assert set(result.untrained) == {"stsb_dev", "extra"}
+    assert set(result.untrained) == set(result.word_overlap) == {"stsb_dev", "extra"}
     assert result.untrained["stsb_dev"] == without.untrained["stsb_dev"]
+    assert set(result.word_overlap) == {"stsb_dev", "extra"}
     assert result.scores == without.scores
 
 

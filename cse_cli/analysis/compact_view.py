@@ -27,9 +27,9 @@ class Line:
     """A published row, your runs of one configuration, or both.
 
     Args:
-        rank: Place among all published rows and your runs. None for an untrained encoder, and without an average.
+        rank: Place among all published rows and your runs. None for other rows, and without an average.
         published: Published row that the runs reproduce, or None.
-        own: Row of your runs or of their untrained encoder, or None.
+        own: Row of your runs, of their untrained encoder or of word overlap, or None.
     """
 
     rank: int | None
@@ -48,7 +48,7 @@ def shown_column(table: ScoreTable) -> str:
 
 
 def shown_lines(table: ScoreTable) -> list[Line]:
-    """Return the untrained encoder, then your runs and the best published rows by rank."""
+    """Return the untrained encoder, then your runs and the best published rows by rank, then word overlap."""
     column = shown_column(table)
     published = [row for row in table.rows if row.source in PUBLISHED and column in row.scores]
     runs = [row for row in table.rows if row.source == "measured" and row.scores]
@@ -67,7 +67,8 @@ def shown_lines(table: ScoreTable) -> list[Line]:
         lines += [Line(ranked, row, run) for run in mine]
         if not mine and places[id(row)] <= BEST:
             lines.append(Line(ranked, row, None))
-    return lines
+    overlap = (row for row in table.rows if row.source == "baseline" and column in row.scores)
+    return [*lines, *(Line(None, None, row) for row in overlap)]
 
 
 def _reproduced(run: ScoreRow, published: Sequence[ScoreRow], column: str) -> ScoreRow | None:
@@ -105,7 +106,7 @@ def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]
 
 def _method(line: Line) -> str:
     """Return the published name with the settings of your runs, or the recipe of your runs."""
-    name = line.own.name if line.own is not None and line.own.source == "untrained" else ""
+    name = line.own.name if line.own is not None and line.own.source != "measured" else ""
     name = name or (line.published.name if line.published is not None else line.own.recipes if line.own else "")
     return name if line.own is None else name + configuration_text(line.own)
 
@@ -127,7 +128,7 @@ def _own_cell(own: ScoreRow | None, column: str) -> Cell:
 
 def _gain_cell(own: ScoreRow, column: str) -> Cell:
     """Return the difference to the published row or to the untrained encoder, and the number of seeds."""
-    if own.source == "untrained":
+    if own.source != "measured":
         return Cell()
     score, seeds = own.scores.get(column), counted(len(own.seeds), "seed")
     gain = "" if score is None else score.difference_text()

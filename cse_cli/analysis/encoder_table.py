@@ -34,6 +34,7 @@ from cse_cli.analysis.score_table import (
     score_against_reported,
     score_against_untrained,
     score_alone,
+    word_overlap_rows,
 )
 from cse_cli.core.results import STS_TASKS
 from registry import papers
@@ -75,7 +76,11 @@ def encoder_table(
         language=language,
         columns=tuple(column.heading for column in columns),
         ranking=layout.ranking,
-        rows=(*_untrained(encoder, layout, columns, chosen), *_with_empty(ranked, open_recipes)),
+        rows=(
+            *_untrained(encoder, layout, columns, chosen),
+            *_with_empty(ranked, open_recipes),
+            *_word_overlap(layout, columns, chosen),
+        ),
         remarks=() if dev is None else (_remark(layout, dev),),
         command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
     )
@@ -121,7 +126,7 @@ def _untrained(
     found: dict[tuple[tuple[str, str], ...], list[tuple[Configuration, dict[str, Score]]]] = {}
     for configuration, _ in chosen:
         if configuration.latest.paper is None:
-            values = {column.heading: layout.values(configuration, column, untrained=True) for column in columns}
+            values = {column.heading: layout.values(configuration, column, of="untrained") for column in columns}
             scores = {heading: score_alone(of_seeds) for heading, of_seeds in values.items() if of_seeds}
             key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
             found.setdefault(key, []).append((configuration, scores))
@@ -137,6 +142,15 @@ def _untrained(
             seeds=first.seeds,
             scores=scores,
         )
+
+
+def _word_overlap(layout: ScoreLayout, columns: Sequence[LayoutColumn], chosen: Chosen) -> tuple[ScoreRow, ...]:
+    """Return the row of word overlap, of the first runs that have it in a column."""
+    found: dict[str, list[float]] = {}
+    for configuration, _ in chosen:
+        for column in columns:
+            found[column.heading] = found.get(column.heading) or layout.values(configuration, column, of="word_overlap")
+    return word_overlap_rows(found)
 
 
 def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
@@ -203,7 +217,7 @@ def layout_scores(
         values = layout.values(configuration, column)
         if not values:
             continue
-        before = layout.values(configuration, column, untrained=True) if reported is None else []
+        before = layout.values(configuration, column, of="untrained") if reported is None else []
         if before:
             score = score_against_untrained(values, before, mode)
         else:
@@ -302,7 +316,7 @@ def _community_table(
         language=COMMUNITY_LANGUAGE,
         columns=tuple(column.heading for column in layout.columns),
         ranking=layout.ranking,
-        rows=tuple(row for block in blocks for row in block),
+        rows=(*(row for block in blocks for row in block), *_word_overlap(layout, layout.columns, chosen)),
     )
 
 

@@ -25,7 +25,7 @@ from cse_cli.analysis.runs import (
 from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.paths import cache
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import STS_TASKS, PaperRow, Result, paper_average
+from cse_cli.core.results import STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.recipe.catalog import RecipeFacts
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.runs.index import RecordedRun
@@ -117,25 +117,25 @@ class Configuration:
         selecting = (self.latest.metric_for_best_model or "").rpartition(".")[0]
         return evaluator != selecting and not evaluator.endswith("dev")
 
-    def values(self, evaluator: str, metric: str | None = None, *, untrained: bool = False) -> list[float]:
+    def values(self, evaluator: str, metric: str | None = None, *, of: State = "scores") -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
         `evaluator` can be `avg` for the average of the seven English sets. The default metric is the main one.
         """
         if evaluator == AVERAGE:
-            return self.averages(STS_TASKS, metric or "spearman", untrained=untrained)
+            return self.averages(STS_TASKS, metric or "spearman", of=of)
         found: list[float] = []
         for result in self.results:
-            metrics = (result.untrained if untrained else result.scores).get(evaluator, {})
+            metrics = getattr(result, of).get(evaluator, {})
             name = metric or next(iter(metrics), "")  # evaluators report their main metric first
             if name not in metrics:
                 return []
             found.append(metrics[name])
         return found
 
-    def averages(self, evaluators: Sequence[str], metric: str, *, untrained: bool = False) -> list[float]:
+    def averages(self, evaluators: Sequence[str], metric: str, *, of: State = "scores") -> list[float]:
         """Return the papers' average of every seed. Empty if one seed lacks a score."""
-        scores = [result.untrained if untrained else result.scores for result in self.results]
+        scores = [getattr(result, of) for result in self.results]
         found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []

@@ -24,8 +24,9 @@ from cse_cli.analysis.score_table import (
     Trend,
     correct_row,
     score_against_reported,
+    word_overlap_rows,
 )
-from cse_cli.core.results import Result
+from cse_cli.core.results import Result, State
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study_schema import Study
@@ -42,14 +43,26 @@ def paper_table(
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
     rows: list[ScoreRow] = []
+    own: list[Configuration] = []
     for reported in rows_of_table(key, identifier):
         row = reported.score_row()
         rows.append(row)
         for configuration in shown:
             if _reproduces(configuration, reported):
+                own.append(configuration)
                 scores = _row_scores(configuration, reported, row, partial(_reproducing, shown, reported))
                 rows.append(measured_row(configuration, correct_row(scores, _primary(reported.table)), reported))
-    return _score_table(key, identifier, rows), len(rows) > len(papers.load(key).tables[identifier].rows)
+    return _score_table(key, identifier, [*rows, *_word_overlap(papers.load(key).tables[identifier], own)]), bool(own)
+
+
+def _word_overlap(table: Table, runs: Iterable[Configuration], study: Study | None = None) -> tuple[ScoreRow, ...]:
+    """Return the row of word overlap, of the first runs that have it in a column."""
+    found: dict[str, list[float]] = {}
+    for configuration in runs:
+        for column in table.columns:
+            if column.minus is None and not found.get(column.name):
+                found[column.name] = _column_values(configuration, column, table, study=study, of="word_overlap")
+    return word_overlap_rows(found)
 
 
 def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
@@ -133,7 +146,12 @@ def _primary(table: Table) -> str:
 
 
 def _column_values(
-    configuration: Configuration, column: Column, table: Table, row: str | None = None, study: Study | None = None
+    configuration: Configuration,
+    column: Column,
+    table: Table,
+    row: str | None = None,
+    study: Study | None = None,
+    of: State = "scores",
 ) -> list[float]:
     """Return the score of a column of every seed, defined by the study or by the paper. Empty if the runs lack it."""
     own = None if study is None else study.score_of(column.name)
@@ -141,8 +159,8 @@ def _column_values(
     metric = metric or table.score_of(column, row)
     if evaluator == AVERAGE:
         others = [c.evaluator for c in table.columns if c.evaluator is not None and c.evaluator != AVERAGE]
-        return configuration.averages(others, metric)
-    return configuration.values(evaluator, metric) if evaluator else []
+        return configuration.averages(others, metric, of=of)
+    return configuration.values(evaluator, metric, of=of) if evaluator else []
 
 
 @dataclass(frozen=True)
@@ -217,8 +235,9 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
-    made = _score_table(key, identifier, rows)
     table = papers.load(key).tables[identifier]
+    overlap = _word_overlap(table, (of_cell for _, of_cell in runs.cells if of_cell is not None), runs.study)
+    made = _score_table(key, identifier, [*rows, *overlap])
     update = {
         "kind": "study",
         "heading": f"{made.heading}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.score_table import Score, ScoreRow
+from cse_cli.core.results import State
 from registry import papers
 from registry.papers import AVERAGE, PaperTables, Reproduction, Table
 
@@ -173,14 +174,14 @@ class ScoreLayout:
         own = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
         return {(column.evaluator, column.metric) for column in own}
 
-    def values(self, configuration: Configuration, column: LayoutColumn, *, untrained: bool = False) -> list[float]:
+    def values(self, configuration: Configuration, column: LayoutColumn, *, of: State = "scores") -> list[float]:
         """Return a column's score of every seed. Empty if a seed lacks it or the average has a score that selects."""
         if column.evaluator == AVERAGE:
             averaged = self.averaged or self.evaluators
             if not configuration.test_selected and not all(map(configuration.judges, averaged)):
                 return []
-            return configuration.averages(averaged, column.metric or "", untrained=untrained)
-        return configuration.values(column.evaluator, column.metric, untrained=untrained)
+            return configuration.averages(averaged, column.metric or "", of=of)
+        return configuration.values(column.evaluator, column.metric, of=of)
 
     def reported_scores(self, row: ReportedRow) -> dict[str, Score]:
         """Return the cells of a reported row under the headings of this layout."""

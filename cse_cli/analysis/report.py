@@ -41,7 +41,7 @@ from cse_cli.analysis.runs import (
     read_resolved,
 )
 from cse_cli.core.formatting import mean_text, signed
-from cse_cli.core.results import Result
+from cse_cli.core.results import WORD_OVERLAP, Result
 from cse_cli.core.tables import Cell, Row, Table, plain_table
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.study import find_study
@@ -253,7 +253,7 @@ def _scores_table(run: ReportedRun) -> Table:
     runs, several = run.configuration, len(run.seeds) > 1
     every = {name: runs.values(name) for name in (*runs.latest.scores, AVERAGE)}
     scores = {name: values for name, values in every.items() if values}
-    before = {name: runs.values(name, untrained=True) for name in scores}
+    before = {name: runs.values(name, of="untrained") for name in scores}
     rows: list[Row] = []
     if any(before.values()):
         rows.append(_row("before training", [f"{fmean(of):.2f}" if of else "" for of in before.values()]))
@@ -269,6 +269,9 @@ def _scores_table(run: ReportedRun) -> Table:
     if any(before.values()):
         gains = [signed(fmean(scores[name]) - fmean(of)) if of else "" for name, of in before.items()]
         rows.append(_row("gain over before training", gains))
+    if runs.latest.word_overlap:
+        overlaps = [runs.values(name, of="word_overlap") for name in scores]
+        rows.append(_row(WORD_OVERLAP, [f"{of[0]:.2f}" if of else "" for of in overlaps]))
     return Table("Scores of every seed", tuple(scores), tuple(rows))
 
 

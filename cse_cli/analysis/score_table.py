@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named
+from cse_cli.core.results import WORD_OVERLAP
 from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
 
 SCHEMA_VERSION = 4
@@ -135,7 +136,8 @@ class ScoreRow(BaseModel, frozen=True):
 
     Args:
         source: "paper" for a reported row, "measured" for the seeds of one configuration, "untrained" for their encoder
-            before training, "reproduction" for runs of others, "community" for a row of the community leaderboard.
+            before training, "baseline" for word overlap, "reproduction" for runs of others, "community" for a row of
+            the community leaderboard.
         name: Name of the reported row, or title of the recipe.
         paper: Key of the paper whose table has the row. None if the row is in no paper's table.
         table: Identifier of this table.
@@ -153,7 +155,7 @@ class ScoreRow(BaseModel, frozen=True):
         coverage: Coverage of the cells of a reported row.
     """
 
-    source: Literal["paper", "measured", "untrained", "reproduction", "community"]
+    source: Literal["paper", "measured", "untrained", "baseline", "reproduction", "community"]
     name: str
     paper: str | None = None
     table: str | None = None
@@ -291,3 +293,9 @@ def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:
     """Return the cells of one row with p-values corrected together. The primary column is tested first."""
     corrected = correct_named({name: score.p for name, score in scores.items()}, primary)
     return {name: score.with_p(corrected[name]) for name, score in scores.items()}
+
+
+def word_overlap_rows(values: Mapping[str, Sequence[float]]) -> tuple[ScoreRow, ...]:
+    """Return the last row of a table, from column → word overlap of each run. Without any value, there is no row."""
+    scores = {column: score_alone(of_runs[:1]) for column, of_runs in values.items() if of_runs}
+    return (ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores),) if scores else ()

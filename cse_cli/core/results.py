@@ -28,6 +28,12 @@ RANKED = "spearman"
 Scores = dict[str, dict[str, float]]
 """Evaluator → metric → value."""
 
+State = Literal["scores", "untrained", "word_overlap"]
+"""Whose scores of a result: of the selected state, of the encoder before the first step, or of word overlap."""
+
+WORD_OVERLAP = "word overlap"
+"""Label of the last line of tables of STS scores."""
+
 
 class Versions(BaseModel, frozen=True):
     """Versions of the software of a run.
@@ -115,6 +121,7 @@ class Result(Checked, frozen=True):
         started: Time at which the run was created.
         scores: Evaluator → metric → value, of the selected state.
         untrained: Evaluator → metric → value before the first step, for the evaluators that ran then.
+        word_overlap: Evaluator → metric → value of `Evaluator.word_overlap`, the baseline without an encoder.
         curve: Step → value of the selecting metric.
         selected_step: Step of the selected state.
         early_stop: End before the last of `steps`, or None if all steps were trained.
@@ -142,6 +149,7 @@ class Result(Checked, frozen=True):
     model: str
     scores: Scores
     untrained: Scores = Field(default_factory=dict)
+    word_overlap: Scores = Field(default_factory=dict)
     curve: dict[int, float] = Field(default_factory=dict)
     selected_step: int | None = None
     metric_for_best_model: str | None = None

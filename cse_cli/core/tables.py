@@ -21,6 +21,7 @@ from cse_cli.core.terminal import printable
 EMPHASIS = {
     "measured": "cyan",
     "untrained": "dim",
+    "baseline": "dim",
     "reproduction": "magenta",
     "community": "dim",
     "best": "green",

@@ -56,18 +56,18 @@ def evaluate(
     from dataclasses import asdict
 
     from cse_cli.core.console import Screen, write_json
-    from cse_cli.evaluation.evaluate import Settings, fetch_needed, score_models
+    from cse_cli.evaluation.evaluate import Settings, fetch_needed, score_models, word_overlaps
     from cse_cli.evaluation.tasks import parse_tasks
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
-    from cse_cli.evaluation.word_overlap import of_tasks
 
     settings = Settings(pooling, max_length, batch_tokens, device, template)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         fetch_needed(models, parsed, screen.downloading)
         scored = score_models(models, parsed, settings, screen.scoring)
-    tables, overlaps = compare_with_papers(scored, parsed), of_tasks(parsed)
+    tables = compare_with_papers(scored, parsed)
+    overlaps = word_overlaps({name: task.evaluator for name, task in parsed.items()})
     if json_:
         reported = [table.model_dump(mode="json") for table in tables]
         write_json({"models": [asdict(one) for one in scored], "word_overlap": overlaps, "papers": reported})

@@ -58,6 +58,12 @@ def evaluate(
     return run_on_rank0(lead, meanwhile=sharded.follow)
 
 
+def word_overlaps(evaluators: Mapping[str, Evaluator]) -> Scores:
+    """Return the values of `Evaluator.word_overlap` of the evaluators that have some."""
+    found = {name: evaluator.word_overlap() for name, evaluator in evaluators.items()}
+    return {name: values for name, values in found.items() if values}
+
+
 def _scores(encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: Show | None) -> Scores:
     encoder = encode.encoder
     if encoder.fits == "once":

@@ -11,11 +11,10 @@ from rich.text import Text
 from cse_cli.analysis.leaderboard_view import print_tables
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.core.console import Console, stdout_console
-from cse_cli.core.results import Scores
+from cse_cli.core.results import WORD_OVERLAP, Scores
 from cse_cli.core.tables import as_rich_parts, plain_table
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import Task
-from cse_cli.evaluation.word_overlap import LABEL
 
 Columns = Mapping[str, list[str]]
 """Heading → cell of each model."""
@@ -42,7 +41,7 @@ def print_scores(
             of_component = list(names)
             lines = [(one.model, one.scores) for one in scored]
             if overlaps and all(name in overlaps for name in of_component):
-                lines.append((LABEL, overlaps))
+                lines.append((WORD_OVERLAP, overlaps))
             heading, columns = _block([scores for _, scores in lines], tasks, of_component)
             console.print(Text(f"\n{heading}", "bold"))
             rows = [[label, *(of[place] for of in columns.values())] for place, (label, _) in enumerate(lines)]

@@ -16,7 +16,6 @@ from cse_cli.data.columns import Making
 from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import open_text
-from cse_cli.evaluation import word_overlap
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.price import announce, announce_downloads
 from cse_cli.jobs.request import RunRequest, options_of
@@ -201,8 +200,7 @@ def _show(jobs: Sequence[Job], results: Sequence[Result], request: RunRequest) -
         write_json({"results": [result.model_dump(mode="json") for result in results]})
     elif results:
         recipes = [job.loaded.recipe for job in jobs]
-        overlaps = {recipe.hash(): word_overlap.of_recipe(recipe) for recipe in recipes}
-        print_results(results, {recipe.hash(): shown_metrics(recipe) for recipe in recipes}, overlaps)
+        print_results(results, {recipe.hash(): shown_metrics(recipe) for recipe in recipes})
         settings = request.settings() if request.resume is None else options_of(jobs[0].loaded.changes)
         advice = full_runs(results) if request.fast_dev_run else next_steps(results, settings)
         Screen(quiet=request.quiet).advise(advice)

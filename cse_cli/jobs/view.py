@@ -6,7 +6,6 @@ import shlex
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from rich.text import Text
@@ -16,9 +15,8 @@ from cse_cli.analysis.reproductions import compare_with_reproductions
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, duration
 from cse_cli.core.paths import runs as run_folders
-from cse_cli.core.results import Result, Scores
+from cse_cli.core.results import WORD_OVERLAP, Result, Scores
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
-from cse_cli.evaluation import word_overlap
 from cse_cli.evaluation.evaluate import has_data
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.recipe.files import bare_name
@@ -40,21 +38,19 @@ def shown_metrics(recipe: Recipe) -> dict[str, str]:
 def print_results(
     results: Sequence[Result],
     metrics: Mapping[str, Mapping[str, str]],
-    overlaps: Mapping[str, Scores] = MappingProxyType({}),
 ) -> None:
     """Print a table per experiment: untrained encoder, one row per seed, mean, standard deviation and word overlap.
 
     Args:
         results: Results of runs.
         metrics: Hash of a recipe → evaluator → metric to show.
-        overlaps: Hash of a recipe → scores of word overlap.
     """
     with stdout_console() as out:
         for experiment in dict.fromkeys(result.experiment for result in results):
             runs = [result for result in results if result.experiment == experiment]
             out.print(Text.assemble((runs[0].recipe, "bold"), f" · {runs[0].title}"), soft_wrap=True)
             recipe = runs[0].recipe_hash
-            table = _results_table(runs, metrics[recipe], overlaps.get(recipe, {}))
+            table = _results_table(runs, metrics[recipe])
             for part in as_rich_parts(table, out.width, gap=1):
                 out.print(part)
             for run in runs:
@@ -67,7 +63,7 @@ def print_results(
             out.print()
 
 
-def _results_table(runs: Sequence[Result], shown: Mapping[str, str], overlap: Scores) -> Table:
+def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
     """Return the table of one recipe. The average of the seven STS sets comes first if all are scored."""
     columns = {name: f"{name}.{metric}" for name, metric in shown.items()}
     if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
@@ -84,8 +80,8 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str], overlap: Sc
         rows += _mean_rows("mean", [[value for value in values if value is not None] for values in scores])
     if before:
         rows += _mean_rows("gain", [_gains(runs, metric) for metric in metrics], "+")
-    if overlap:
-        rows.append(_row(word_overlap.LABEL, _scores(overlap, metrics), emphasis="untrained"))
+    if overlap := runs[0].word_overlap:
+        rows.append(_row(WORD_OVERLAP, _scores(overlap, metrics), emphasis="baseline"))
     return Table("", (*columns, "step", "time"), tuple(rows), align="p" + "r" * (len(columns) + 2))
 
 

@@ -14,6 +14,7 @@ from rich.markup import escape
 from cse_cli.core.console import Console, write_json
 from cse_cli.core.formatting import date_and_time, seed_list
 from cse_cli.core.identity import SHORT
+from cse_cli.core.results import WORD_OVERLAP, Scores
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, read_run
 from cse_cli.runs.listing import RUNS_SCHEMA, note, to_document
@@ -91,7 +92,10 @@ def _print(run: RecordedRun, document: Mapping[str, Any]) -> None:
     console.print(escape(", ".join(facts)))
     if run.result is not None and run.result.early_stop is not None:
         console.print(escape(run.result.early_stop.text))
-    scored = {"scores": run.result.scores, "before training": run.result.untrained} if run.result else {}
+    scored: dict[str, Scores] = {}
+    if run.result is not None:
+        scored = {"scores": run.result.scores, "before training": run.result.untrained}
+        scored |= {WORD_OVERLAP: run.result.word_overlap}
     for title, scores in scored.items():
         _section(console, title, [(name, _metrics(values)) for name, values in scores.items()])
     curves = document["curves"]

@@ -14,6 +14,7 @@ from cse_cli.core.environment import environment, git_commit
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
 from cse_cli.data.identity import engine_digest
+from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.model import MODEL_DIGESTS, note_model_digests
@@ -163,6 +164,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         model=_model(recipe, recipe.evaluate.encoder),
         scores=scores,
         untrained=trainer.progress.untrained if trainer else {},
+        word_overlap=word_overlaps(prepared.experiment.evaluators),
         curve=trainer.selection.curve if trainer else {},
         selected_step=trainer.selection.step if trainer else None,
         metric_for_best_model=recipe.evaluate.metric_for_best_model,

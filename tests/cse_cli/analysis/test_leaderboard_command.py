@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from cse_cli.analysis import command
 from cse_cli.analysis.leaderboard import FinishedRuns
 from cse_cli.core.identity import Identity
+from cse_cli.core.results import STS_TASKS
 from registry.errors import UnknownNameError
 from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
 from tests.support.errors import refuses
@@ -183,3 +184,14 @@ def test_pooled_settings_are_asked_for(run):
 
 def shown_rows(done):
     return [row for table in shown(done) for row in table["rows"] if row["source"] == "measured"]
+
+
+@pytest.mark.parametrize("options", [(), ("--wide",), ("--community",), ("--table", "ifcl/1", "--wide")])
+def test_the_last_row_is_word_overlap(run, options):
+    overlap = {name: {"spearman": 50.0 + place} for place, name in enumerate(STS_TASKS)}
+    done = run(*options, "--format", "json", results=[result(word_overlap=overlap)])
+    rows = [table["rows"][-1] for table in shown(done) if {row["source"] for row in table["rows"]} & {"measured"}]
+    means = [[score["mean"] for score in row["scores"].values()] for row in rows if row["source"] == "baseline"]
+    assert means == [[50, 51, 52, 53, 54, 55, 56, 53]]
+    lines = run(*options, results=[result(word_overlap=overlap)]).stdout.splitlines()
+    assert len([line for line in lines if line.strip().startswith("word overlap") and "53.00" in line]) == 1

@@ -62,7 +62,8 @@ def test_evaluate_prints_a_table_for_each_evaluator(parts, capsys):
     assert rows[3:5] == [["sts:", "spearman"], ["stsb", "sickr/all", "avg"]]
     assert rows[5][0] == model
     assert rows[5][1] == rows[5][2] == rows[5][3]
-    assert rows[7:9] == [["singular_values"], ["effective_rank", "largest_share"]]
+    assert rows[6][:2] == ["word", "overlap"]
+    assert rows[8:10] == [["singular_values"], ["effective_rank", "largest_share"]]
 
 
 def test_evaluate_in_a_template(parts, capsys):
