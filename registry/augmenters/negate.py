@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import takewhile
 from random import Random
+from string import punctuation
 from typing import Literal
 
 from registry import AUGMENTERS
@@ -30,6 +31,8 @@ NEAR = 2
 class Negate(Augmenter):
     """Negate each sentence by the first of five rules that applies.
 
+    A sentence that does not end in ASCII punctuation, such as a heading, is negated by rule 5, as in the authors' code.
+
     1. If the sentence contains "not" or "cannot", the first "not" is removed. 2., 3. After the first auxiliary, modal
     verb or form of be, "not" is inserted. Forms of have and do are auxiliaries if one of the next two words is a
     participle or a verb, without a determiner before it. 4. A finite verb is replaced by do, does or did, "not" and its
@@ -42,8 +45,13 @@ class Negate(Augmenter):
     Shapes: (B,) sentences → (B,) sentences. The run records the share of sentences for rule 1 (`removed`), 2 or 3
     (`auxiliary`), 4 (`verb`) and 5 (`front`).
 
-    Source: SNCSE (Wang et al. 2022) and its code, which parses with spaCy. Doubtful and settled in methods/sncse.md:
-    removal of "not" (SN5), spacing (SN6), differences between word lists and a parser (SN8).
+    Args:
+        rules_for_all: Whether rules 1 to 4 also apply to sentences that do not end in ASCII punctuation.
+
+    Source: SNCSE (Wang et al. 2022) and its code (Sense-GVT/SNCSE @faa013e generate_soft_negative_samples.py:9-54 and
+    SNCSE/train_SNCSE.py:511-514), which parses with spaCy. Doubtful and settled in methods/sncse.md: removal of "not"
+    (SN5), spacing (SN6), differences between word lists and a parser (SN8), sentences without final punctuation (SN10,
+    `rules_for_all`).
 
     Example:
         [views.negated]
@@ -51,7 +59,8 @@ class Negate(Augmenter):
         augment = [{ name = "negate" }]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules_for_all: bool = False) -> None:
+        self.rules_for_all = rules_for_all
         self.verbs = shipped()
         self.seen: Counter[Rule] = Counter()
 
@@ -71,6 +80,10 @@ class Negate(Augmenter):
 
     def negated(self, text: str) -> tuple[str, Rule]:
         """Return the negation of a sentence, and the rule that was applied."""
+        by_rules = self.rules_for_all or text.strip()[-1:] in punctuation
+        return self._by_rules(text) if by_rules else (f"Not {text}", "front")
+
+    def _by_rules(self, text: str) -> tuple[str, Rule]:
         spans = [(found.start(), found.end()) for found in WORD.finditer(text)]
         words = [text[start:end] for start, end in spans]
         lower = [word.lower() for word in words]
