@@ -38,9 +38,9 @@ class Negate(Augmenter):
     A sentence that does not end in ASCII punctuation, such as a heading, is negated by rule 5, as in the authors' code.
 
     1. If the sentence contains "not" or "cannot", the first "not" is removed. 2., 3. After the first auxiliary, modal
-    verb or form of be, "not" is inserted, unless a finite verb stands before it and a word that begins a clause, such
-    as "and" or "that", between them. Forms of have and do are auxiliaries if one of the next two words is a
-    participle or a verb, without a determiner before it. 4. A finite verb is replaced by do, does or did, "not" and its
+    verb or form of be, "not" is inserted, unless it follows a finite verb and, between them, a word that begins a
+    clause, such as "and" or "that". Forms of have and do are auxiliaries if one of the next two words is a participle
+    or a verb, without a determiner before it. 4. A finite verb is replaced by do, does or did, "not" and its
     base form. 5. "Not" is inserted at the beginning. Other spaces do not change.
 
     Words are looked up in lists, without a parser. The verb of rule 4 is the first lower-case word after the first word

@@ -33,8 +33,9 @@ def test_the_authors_settings(name, values):
     assert (train.batch_size, train.learning_rate, margin.weight) == values
     assert margin.params == {"alpha": 0.1, "beta": 0.3}
     assert (train.epochs, train.evaluate_every) == (1, 125)
-    views = recipe.views
-    assert recipe.encoders["online"].params["template"] == 'This sentence : " {text} " means {mask} .'
+    views, encoder = recipe.views, recipe.encoders["online"].params
+    assert (encoder["end_with"], encoder["end_in_training"]) == ("spaced_stop", True)
+    assert encoder["template"] == 'This sentence : " {text} " means {mask} .'
     assert views["positive"].template == views["soft_negative"].template == 'This sentence of " {text} " means {mask} .'
     assert [part.name for part in views["soft_negative"].augment] == ["negate"]
 
