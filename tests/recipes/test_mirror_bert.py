@@ -38,7 +38,7 @@ def test_the_authors_scripts(name, rates):
     assert (train.steps, train.batch_size, train.learning_rate, train.weight_decay) == (50, 200, 2e-5, 0.01)
     assert (train.schedule, train.warmup_steps, train.clip_norm, train.evaluate_every) == ("constant", 0, 0, 0)
     assert (encoder["dropout"], encoder.get("drophead"), encoder["pooling"]) == (*rates, "mean")
-    assert recipe.data.max_length == 50
+    assert (recipe.data.max_length, recipe.evaluate.max_length) == (50, 64)
     assert recipe.losses["nt_xent"].params == {"temperature": 0.04, "reduction": "mean"}
     assert recipe.views["anchor"].augment == ()
     assert catalog.entry("stsb_train_text").splits["train"].rows >= train.steps * train.batch_size
