@@ -14,7 +14,7 @@ from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.step import StepState
 from tests.support.shrunken import Small
 
-MILESTONES = (500, 1000, 1500, 2000)
+MILESTONES = (501, 1001, 1501, 2001)
 
 
 def experiment(parts: Small, *more: str) -> Experiment:
