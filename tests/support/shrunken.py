@@ -77,7 +77,10 @@ class Small:
             elif name in AT_MOST and isinstance(value, int):
                 yield name, min(value, AT_MOST[name])
             elif name == "layers" and isinstance(value, list):
-                yield name, [layer for layer in value if layer < BLOCKS] or list(range(BLOCKS))
+                if any(isinstance(layer, list) for layer in value):
+                    yield name, [[block] for block in range(BLOCKS)]
+                else:
+                    yield name, [layer for layer in value if layer < BLOCKS] or list(range(BLOCKS))
         if part["name"] == "augmentation_quality":
             yield "translations", self.translations
         if part.get("fit_on", "target") != "target":
