@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -44,25 +45,21 @@ def literal(first, second, groups, samples, read=None):
     """
     rows, heads, length, _ = first[groups[0][0]].shape
     values, shared, places = [], 0, 0
-    for group in groups:
-        for row in range(rows):
-            for head in range(heads):
-                pairs, count = [], 0
-                for block in group:
-                    for query in range(length):
-                        for key in range(length):
-                            here, there = (weights[block][row, head, query, key] for weights in (first, second))
-                            if here > 0 and there > 0:
-                                count += 1
-                                if read is None or read[block][row, head, query, key]:
-                                    pairs.append((torch.log(here), torch.log(there)))
-                if count < samples:
-                    continue
-                x, y = (torch.stack(side) for side in zip(*pairs, strict=True))
-                x, y = x - x.mean(), y - y.mean()
-                rho = (x * y).sum() / (x.square().sum().sqrt() * y.square().sum().sqrt())
-                values.append(-0.5 * torch.log(1 - rho**2))
-                shared, places = shared + count, places + len(group) * length * length
+    for group, row, head in product(groups, range(rows), range(heads)):
+        pairs, count = [], 0
+        for block, query, key in product(group, range(length), range(length)):
+            place = row, head, query, key
+            here, there = first[block][place], second[block][place]
+            if min(here, there) > 0:
+                count += 1
+                pairs += [(torch.log(here), torch.log(there))] if read is None or read[block][place] else []
+        if count < samples:
+            continue
+        x, y = (torch.stack(side) for side in zip(*pairs, strict=True))
+        x, y = x - x.mean(), y - y.mean()
+        rho = (x * y).sum() / (x.square().sum().sqrt() * y.square().sum().sqrt())
+        values.append(-0.5 * torch.log(1 - rho**2))
+        shared, places = shared + count, places + len(group) * length * length
     return -torch.stack(values).mean() * ((shared / places) ** 2 + 1e-6)
 
 
