@@ -255,6 +255,8 @@ class Evaluate(Section):
         metric_for_best_model: "evaluator.metric" on a dev split. It selects the best checkpoint, and `cse tune`
             maximizes it. Default: the last state is the result.
         encoder: Name of the encoder that is scored and saved.
+        selection_encoder: Name of the encoder whose `metric_for_best_model` selects the best checkpoint.
+            Default: `encoder`.
         view: View whose augmenters are also applied to the sentences that are scored, as in the code of MoCoSE.
             Default: no augmenters.
         batch_tokens: Maximum number of tokens per batch, including padding. Default: chosen for the device.
@@ -268,6 +270,7 @@ class Evaluate(Section):
 
     metric_for_best_model: str | None = None
     encoder: str = "online"
+    selection_encoder: str | None = None
     view: str | None = None
     batch_tokens: PositiveInt | None = None
     max_length: MaxLength = 512

@@ -229,6 +229,8 @@ class _Rules:
         scored, through = self.recipe.evaluate.encoder, self.recipe.evaluate.view
         if self.recipe.encoders:
             self.problems.known("encoder", scored, self.recipe.encoders, ("evaluate", "encoder"))
+            if (selecting := self.recipe.evaluate.selection_encoder) is not None:
+                self.problems.known("encoder", selecting, self.recipe.encoders, ("evaluate", "selection_encoder"))
         keys: Keys = ("evaluate", "view")
         if through is None or not self.problems.known("view", through, self.recipe.views, keys):
             return
@@ -238,7 +240,8 @@ class _Rules:
             self.problems.add("recipe.conflict", keys, message)
 
     def unused_encoders(self) -> None:
-        used = {self.recipe.evaluate.encoder, *(view.encoder for view in self.recipe.views.values())}
+        evaluated = self.recipe.evaluate
+        used = {evaluated.encoder, evaluated.selection_encoder, *(view.encoder for view in self.recipe.views.values())}
         used |= self.referenced("encoder")
         for name in self.recipe.encoders:
             if name not in used and self.all_known:
