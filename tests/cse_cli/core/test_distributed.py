@@ -33,9 +33,9 @@ CHANGED = {
     "mini/vascl_en": ["losses.virtual_neighbors.epsilon=0.0"],
 }
 """Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 moves nothing; SG-OPT's
-temperature of 0.01 makes 1e-5 of what single precision leaves of a cosine; VaSCL's directions, DenoSent's noise and SCD's
-second dropout are drawn by each process for its own rows, as dropout is; between views that are alike ArcCSE's angle of
-0 has no gradient."""
+temperature of 0.01 makes 1e-5 of what single precision leaves of a cosine; VaSCL's directions, DenoSent's noise and
+SCD's second dropout are drawn by each process for its own rows, as dropout is; between views that are alike ArcCSE's
+angle of 0 has no gradient."""
 REENCODED = ["queue.name=reencoded", "queue.view=anchor", "queue.length=6", "queue.initial=2", "queue.chunk=3"]
 
 
