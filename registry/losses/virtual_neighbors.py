@@ -99,7 +99,7 @@ class VirtualNeighbors(Loss):
         return self._encoder[0].project(vectors)
 
     def _contrast(self, rows: Tensor, positives: Tensor, others: Sequence[Tensor], near: Tensor) -> Tensor:
-        """Return the mean over i of ℓ(rows, positives; others)ᵢ, with `near` (N, k) the neighbors."""
+        """Return the mean over the rows of ℓ, with `near` (N, k) their neighbors in each of `others`."""
         logits = [cosine_rows(rows, positives).unsqueeze(1)]
         logits += [cosine_matrix(rows, other).gather(1, near) for other in others]
         chosen = torch.cat(logits, dim=1) / self.temperature
