@@ -24,6 +24,8 @@ def test_the_authors_script(name):
     assert loss["start"] == "uniform"
     assert recipe.losses["nt_xent"].params == {"temperature": 0.05, "reduction": "mean"}
     assert recipe.encoders["online"].params["pooling"] == "mean"
+    head = recipe.encoders["online"].heads["feed_forward"].params
+    assert (head["width"], head["activation"], head["bias"], head["initial"]) == (128, "relu", False, "normal")
     assert (recipe.data.max_length, recipe.evaluate.max_length) == (32, 64)
 
 
