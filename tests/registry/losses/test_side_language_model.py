@@ -100,7 +100,7 @@ def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
 
 
 @pytest.mark.parametrize("drops", [True, False])
-def test_the_frozen_layers_drop_out_as_in_the_script_of_the_large_model(tmp_path, drops):
+def test_the_frozen_layers_drop_out_in_the_large_model(tmp_path, drops):
     """IN7: transformers' own layers in training mode, or in evaluation mode with `--mlm_eval`."""
     encoder, loss = parts(tmp_path, dropout=0.2, frozen_dropout=drops)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(1, 3), 32))
