@@ -93,7 +93,8 @@ class VirtualNeighbors(Loss):
             first.requires_grad_()
             moved = self._projected(e + self.epsilon * first)
             (gradient,) = torch.autograd.grad(self._contrast(moved, clean, (clean,), near), first)
-        return gradient / (gradient.norm(dim=1, keepdim=True) + 1e-8)
+        direction: Tensor = gradient / (gradient.norm(dim=1, keepdim=True) + 1e-8)
+        return direction
 
     def _projected(self, vectors: Tensor) -> Tensor:
         return self._encoder[0].project(vectors)
