@@ -276,7 +276,7 @@ class TransformerEncoder(Encoder):
         order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
         alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
-            vectors = self.dropout(split.embed_layer(self.backbone, alone))
+            vectors = self.dropout(self.layer_vectors(alone, None))
             states = self.block_states(vectors, mask, needs_all_states(self.pooling))
             return self._pooled(self.pooling, self.token_features(states, mask), alone)[places]
 
