@@ -8,6 +8,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from cse_cli.recipe.load import load
 from registry.encoders.auto_model import AutoModelEncoder
+from registry.vocabulary import HubVocabulary, in_evaluation
 from tests.support.tiny import sentences, tiny_llama
 
 EXAMPLE = (
@@ -18,6 +19,19 @@ KNOWING = (
     "The essence of a sentence is often captured by its main subjects and actions, while descriptive terms provide "
     'additional but less central details. With this in mind , this sentence : "*sent_0*" means in one word:"'
 )
+
+
+TEXTS = ["a man sings", "the dog runs.", 'a "red" cat', "the house is big?", "sees the dog!", 'not a "cat?"', "a 'b'"]
+
+
+def changed(s):
+    """The same three lines in all four codes: scaling_sentemb @8567aa0, evaluation.py:198-200."""
+    if len(s) > 0 and s[-1] not in ".?\"'":
+        s += "."
+    s = s.replace('"', "'")
+    if len(s) > 0 and s[-1] == "?":
+        s = s[:-1] + "."
+    return s
 
 
 @pytest.mark.parametrize(
@@ -35,8 +49,8 @@ def test_one_prompt_as_in_the_authors_code(tmp_path, name, template, place):
     encoder = AutoModelEncoder(**{**params, "model": folder})
     tokenizer, network = AutoTokenizer.from_pretrained(folder, padding_side="left"), AutoModel.from_pretrained(folder)
     tokenizer.pad_token_id = 0
-    texts = sentences(3)
-    filled = [template.replace("_", " ").replace("*sent 0*", text).strip() for text in texts]
+    filled = [template.replace("_", " ").replace("*sent 0*", changed(text)).strip() for text in TEXTS]
+    texts = in_evaluation(encoder.vocabulary, TEXTS)
     assert encoder.templates == [template.replace("_", " ").replace("*sent 0*", "{text}")]
     with torch.no_grad():
         states = network(**tokenizer(filled, return_tensors="pt", padding=True), output_hidden_states=True)
@@ -55,7 +69,8 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
     given = {**params, "model": folder, "placeholder": "_"}
     encoder = AutoModelEncoder(**{**given, "template": params["template"].replace("<unk>", "_")})
     network = AutoModel.from_pretrained(folder)
-    (ids,) = encoder.vocabulary.ids(sentences(1), 64)
+    (ids,) = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, sentences(1)), 64)
+    assert encoder.vocabulary.id_of(".") in ids
     place = ids.index(encoder.vocabulary.id_of("_"))
     with torch.no_grad():
         x = network.embed_tokens(torch.tensor([ids]))
@@ -86,10 +101,11 @@ def test_the_eight_prompts(tmp_path):
     tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     (text,) = sentences(1)
     states = [
-        network(**tokenizer(template.replace("{text}", text), return_tensors="pt")).last_hidden_state[0, -1]
+        network(**tokenizer(template.replace("{text}", text + "."), return_tensors="pt")).last_hidden_state[0, -1]
         for template in params["template"]
     ]
-    found = encoder.encode_for_eval(encoder.vocabulary.pad(encoder.vocabulary.ids([text], 64)))[0]
+    ids = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, [text]), 64)
+    found = encoder.encode_for_eval(encoder.vocabulary.pad(ids))[0]
     torch.testing.assert_close(found, torch.stack(states).mean(0), rtol=1e-5, atol=1e-6)
 
 
@@ -100,3 +116,7 @@ def test_the_eight_prompts(tmp_path):
 def test_the_settings_of_all(name):
     recipe = load(name).recipe
     assert (recipe.train.steps, recipe.train.precision) == (0, "fp32")
+    ending = recipe.encoders["online"].params.get("end_with")
+    assert ending == (None if name == "echo_en" else "stop_only")  # Echo's code changes no sentence
+    expected = TEXTS if ending is None else [changed(text) for text in TEXTS]
+    assert in_evaluation(HubVocabulary("x", "{text}", ending), TEXTS) == expected
