@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from string import punctuation
+from typing import Any, Literal
 
 import torch
 
@@ -80,20 +81,65 @@ GAP, MASK = "{text}", "{mask}"
 """Placeholders of a template for the sentence and for the mask token."""
 
 
+Ending = Literal["stop", "spaced_stop", "stop_only"]
+"""Rule for the end of a sentence in a template: see `ended`."""
+
+_FINAL = ".?\"'"
+
+
+def ended(text: str, ending: Ending) -> str:
+    """Return a sentence with a full stop at its end, by one of three rules. An empty sentence does not change.
+
+    "stop" appends "." to a sentence that does not end in a full stop, a question mark or a straight quotation mark.
+    "spaced_stop" appends " ." to a sentence whose last character, apart from spaces, is not ASCII punctuation.
+    "stop_only" is "stop". Then each double quotation mark becomes a single one, and a final question mark a full stop.
+
+    Source: "stop", kongds/Prompt-BERT @690ba6e evaluation.py:201 and ZBWpro/CoT-BERT @3aa7bb4
+    code-for-BERT/evaluation.py:227. "spaced_stop", Sense-GVT/SNCSE @faa013e SNCSE/train_SNCSE.py:511 and
+    bert_prediction.py:68. "stop_only", kongds/scaling_sentemb @8567aa0 evaluation.py:198-200.
+    """
+    if ending == "spaced_stop":
+        return text if text.strip()[-1:] in punctuation else f"{text} ."
+    if text[-1:] not in _FINAL:
+        text += "."
+    if ending == "stop_only":
+        text = text.replace('"', "'")
+        text = f"{text[:-1]}." if text.endswith("?") else text
+    return text
+
+
+def in_evaluation(vocabulary: object, texts: Sequence[str]) -> Sequence[str]:
+    """Return sentences as evaluation tokenizes them, with the ending of the vocabulary if it has one."""
+    ending: Ending | None = getattr(vocabulary, "end_with", None)
+    return texts if ending is None else [ended(text, ending) for text in texts]
+
+
 class HubVocabulary:
     """Tokenizer of a model, loaded at first use.
 
     Args:
         model: Name or directory of a model.
         template: Text around every sentence, with `{text}` in place of the sentence, or None.
+        end_with: Rule of `ended` for evaluation, or None. `in_evaluation` applies it.
+        end_in_training: Whether `ids` and `pieces` apply the rule.
 
     Raises:
-        CseError: If the template has no `{text}`, or only some of several follow a space.
+        CseError: If the template has no `{text}`, only some of several follow a space, or a rule has no template.
     """
 
-    def __init__(self, model: str, template: str | None = None) -> None:
+    def __init__(
+        self, model: str, template: str | None = None, end_with: Ending | None = None, end_in_training: bool = False
+    ) -> None:
         self.model = model
         self.template = template
+        self.end_with: Ending | None = end_with
+        self.end_in_training = end_in_training
+        if (end_with is not None and template is None) or (end_in_training and end_with is None):
+            raise CseError(
+                "end_with requires a template, and end_in_training requires end_with",
+                'set template, and end_with = "stop"',
+                code="vocabulary.no_ending",
+            )
         parts = [] if template is None else template.split(GAP)
         spaced = {part.endswith(" ") for part in parts[:-1]}
         if template is not None and len(spaced) != 1:
@@ -106,8 +152,8 @@ class HubVocabulary:
         self._space = " " if spaced == {True} else ""
         """Space before the sentence. Byte-level tokenizers treat it as part of the first word."""
 
-    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[str, str | None]]:
-        return type(self), (self.model, self.template)
+    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
+        return type(self), (self.model, self.template, self.end_with, self.end_in_training)
 
     def with_template(self, template: str | None) -> HubVocabulary:
         """Return the tokenizer with another template."""
@@ -117,7 +163,9 @@ class HubVocabulary:
                 f"add {MASK}",
                 code="vocabulary.invalid_template",
             )
-        return self if template == self.template else HubVocabulary(self.model, template)
+        if template == self.template:
+            return self
+        return HubVocabulary(self.model, template, self.end_with, self.end_in_training)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -129,6 +177,7 @@ class HubVocabulary:
         """Digest of the tokenizer's serialized form."""
         settings = f"{self._backend.to_str()}|{self._pad}|{self._segments}"
         settings += "" if self.template is None else f"|{self.template}"
+        settings += f"|{self.end_with}" if self.end_in_training else ""
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
@@ -201,7 +250,9 @@ class HubVocabulary:
         So a pair of a sentence with itself consists of the sub-words of the single sentence, twice.
         """
         sides = (side for sample in samples for side in (sample.text, sample.pair) if side is not None)
-        texts = [self._space + side for side in sides] if self._space else list(sides)
+        if self.end_in_training and self.end_with is not None:
+            sides = (ended(side, self.end_with) for side in sides)
+        texts = [self._space + side for side in sides]
         encoded = iter(self._backend.encode_batch_fast(texts, add_special_tokens=False))
         room = self.room(max_length)
         found = []
@@ -332,15 +383,19 @@ class JoinedVocabulary(HubVocabulary):
     Args:
         model: Name or directory of a model.
         template: Template of `HubVocabulary`.
+        end_with: Rule of `ended` for evaluation, or None.
     """
 
-    def __init__(self, model: str, template: str) -> None:
-        super().__init__(model, template)
+    def __init__(self, model: str, template: str, end_with: Ending | None = None) -> None:
+        super().__init__(model, template, end_with)
         self._text = template
+
+    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
+        return type(self), (self.model, self.template, self.end_with)
 
     def with_template(self, template: str | None) -> HubVocabulary:
         """Return the tokenizer with another template."""
-        return HubVocabulary(self.model) if template is None else JoinedVocabulary(self.model, template)
+        return HubVocabulary(self.model) if template is None else JoinedVocabulary(self.model, template, self.end_with)
 
     @cached_property
     def fingerprint(self) -> str:

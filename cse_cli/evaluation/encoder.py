@@ -21,6 +21,7 @@ from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
 from registry.errors import CseError, suggestion
 from registry.types import Encoder
+from registry.vocabulary import in_evaluation
 
 CACHE_BYTES = 2**30
 """Size of the cache in bytes: 349,525 sentences at 768 dimensions, nine times the seven test sets."""
@@ -99,7 +100,8 @@ class SentenceEncoder:
         """Return the sentences sorted by length, and their embeddings."""
         if self.through is not None:
             return list(sentences), self.encode_view(self.through, {self.plans[self.through].column: sentences})
-        rows = self.encoder.vocabulary.ids(sentences, self.max_length)
+        vocabulary = self.encoder.vocabulary
+        rows = vocabulary.ids(in_evaluation(vocabulary, sentences), self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         batches = list(self._batches([len(rows[i]) for i in order]))
         return [sentences[i] for i in order], torch.cat(self._vectors([rows[i] for i in order], batches))

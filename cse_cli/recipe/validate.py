@@ -106,6 +106,7 @@ class _Rules:
         self.order_of_references()
         self.train()
         self.patience()
+        self.weight_schedules()
         self.optimizer(self.recipe.train)
         self.queue()
         self.evaluated_encoder()
@@ -195,6 +196,13 @@ class _Rules:
             message = "requires evaluations during training. Set train.evaluate_every to a number of steps above 0"
         if message:
             self.problems.add("recipe.conflict", ("train", "patience"), message, at_key=True)
+
+    def weight_schedules(self) -> None:
+        for name, loss in self.recipe.losses.items():
+            schedule = loss.weight_schedule
+            if schedule is not None and schedule.shape == "exponential" and loss.weight * schedule.end <= 0:
+                message = 'shape "exponential" requires weight and end above 0, or both below 0'
+                self.problems.add("recipe.conflict", ("losses", name, "weight_schedule"), message)
 
     def optimizer(self, train: Train) -> None:
         milestones, rates = train.milestones or (), train.learning_rates or ()

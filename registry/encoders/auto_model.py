@@ -23,7 +23,7 @@ from registry.errors import CseError
 from registry.resources.models import load_config, load_model
 from registry.tokens import Encoded, Pieces, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
-from registry.vocabulary import HubVocabulary, JoinedVocabulary
+from registry.vocabulary import Ending, HubVocabulary, JoinedVocabulary
 
 Rate = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.5)]
 Rank = Annotated[int, Field(ge=1), Tune(4, 64, log=True)]
@@ -51,6 +51,8 @@ class AutoModelEncoder(Encoder):
             between them. The template is tokenized separately and does not count toward lengths. The embeddings of
             several templates are averaged, in evaluation only.
         template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Default: false.
+        end_with: Ending of sentences in the template, in evaluation only: a rule of the encoder "transformer". Default:
+            sentences do not change.
         layer: Layer whose states are pooled: 0 is the input of the first block, k the output of the k-th block.
             Default: the last layer, with the model's final normalization.
         prepend: Blocks a and b, counted from 0. Before each block from a to b − 1, the last token's state replaces the
@@ -90,6 +92,7 @@ class AutoModelEncoder(Encoder):
         attention: whole.Attention | None = None,
         template: str | Annotated[list[str], Field(min_length=1)] | None = None,
         template_joined: bool | None = None,
+        end_with: Ending | None = None,
         layer: Block | None = None,
         prepend: Annotated[list[Block], Field(min_length=2, max_length=2)] | None = None,
         placeholder: str | None = None,
@@ -108,7 +111,9 @@ class AutoModelEncoder(Encoder):
         self.template_joined = bool(template_joined)
         self._check_templates()
         self.vocabularies = [
-            JoinedVocabulary(model, each) if each is not None and template_joined else HubVocabulary(model, each)
+            JoinedVocabulary(model, each, end_with)
+            if each is not None and template_joined
+            else HubVocabulary(model, each, end_with)
             for each in self.templates
         ]
         self.vocabulary: HubVocabulary = self.vocabularies[0]
@@ -201,10 +206,11 @@ class AutoModelEncoder(Encoder):
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters with which an export gives the same embeddings."""
-        given = {"pooling": self.eval_pooling, "attention": self.attention, "layer": self.layer}
+        given: dict[str, Any] = {"pooling": self.eval_pooling, "attention": self.attention, "layer": self.layer}
         template = self.templates if len(self.templates) > 1 else self.templates[0]
-        joined = {"template_joined": True} if self.template_joined else {}
-        return {**given, **joined, "template": template, "prepend": self.prepend, "placeholder": self.placeholder}
+        optional = {"template_joined": self.template_joined or None, "end_with": self.vocabulary.end_with}
+        given |= {key: value for key, value in optional.items() if value is not None}
+        return {**given, "template": template, "prepend": self.prepend, "placeholder": self.placeholder}
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory for transformers, and for sentence-transformers if it can give the same embeddings."""

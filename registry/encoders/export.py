@@ -64,8 +64,8 @@ class Layout:
         max_length: Maximum number of tokens, special tokens included.
         origin: Model before the training, for the model card.
         convolutions: Convolutions of the last layer's states before the pooling.
-        template: Encoder parameters for the template and its denoising. Only cse opens a model with a template, because
-            no sentence-transformers module adds text on both sides.
+        template: Encoder parameters for the template, endings and denoising. Only cse opens a model with a template,
+            because no sentence-transformers module adds text on both sides.
         prefix: Learned keys and values of every block. Only cse opens a model with a prefix.
         positions: Number of positions that the mean covers, padding included. Only cse opens such a model.
     """
@@ -213,6 +213,7 @@ def _write_own(layout: Layout, folder: Path) -> None:
     if layout.prefix is not None:
         save_file({"prefix": layout.prefix.detach().cpu().contiguous()}, folder / PREFIX)
     before = _TEMPLATE_NOTE.format(**settings) if layout.template else ""
+    before += _ENDING_NOTE.format(**settings) if "end_with" in layout.template else ""
     after = "" if layout.prefix is None else _PREFIX_NOTE
     after += "" if layout.positions is None else _POSITIONS_NOTE.format(**settings)
     (folder / "README.md").write_text(_CHANGED_CARD.format(before=before, after=after, **settings), encoding="utf-8")
@@ -374,6 +375,8 @@ and would give other embeddings.
 """
 
 _TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which does not count toward lengths.\n"
+
+_ENDING_NOTE = "Before that, the rule `end_with = {end_with}` adds a full stop to a sentence without a final one.\n"
 
 _PREFIX_NOTE = "Each attention has learned keys and values before those of the sentence, from `prefix.safetensors`.\n"
 

@@ -188,7 +188,7 @@ def _open_templated(
     """Open an encoder with a template, a prefix, or padding in its mean."""
     dense = sorted(folder.glob("*_Dense"))
     given: dict[str, Any] = {
-        **{key: settings[key] for key in ("first_layer_index", "denoise") if key in settings},
+        **{key: settings[key] for key in ("first_layer_index", "denoise", "end_with") if key in settings},
         "template": template or settings.get("template"),
         "pooling": pooling or settings["pooling"],
         "head_at_eval": bool(dense),

@@ -20,7 +20,7 @@ from registry.errors import CseError
 from registry.resources.models import load_model
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
-from registry.vocabulary import MASK, HubVocabulary
+from registry.vocabulary import MASK, Ending, HubVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
 Scope = Literal["all", "embedding", "hidden"]
@@ -58,6 +58,11 @@ class TransformerEncoder(Encoder):
         template: Text around every sentence, in which "{text}" is the sentence and "{mask}" the mask token, for example
             'This sentence of "{text}" means {mask}.' It is tokenized separately and does not count toward
             `data.max_length` and `evaluate.max_length`. A view can have another template.
+        end_with: Ending of sentences in the template, in evaluation. "stop" adds "." to a sentence that does not end in
+            a full stop, a question mark or a straight quotation mark. "spaced_stop" adds " ." to a sentence that does
+            not end in ASCII punctuation. "stop_only" is "stop", and each double quotation mark becomes a single one and
+            a final question mark a full stop. Default: sentences do not change.
+        end_in_training: Whether `end_with` also applies in training. Default: false.
         denoise: Subtraction of the template's own embedding in training, before the heads. "positions" encodes the
             template without the sentence at unchanged positions. "padding" also attends to padding tokens in place of
             the sentence. Dropout is sampled once for all sentences of the same length. Default: none.
@@ -95,6 +100,8 @@ class TransformerEncoder(Encoder):
         attend_padding: bool | None = None,
         drophead: Probability | None = None,
         template: str | None = None,
+        end_with: Ending | None = None,
+        end_in_training: bool | None = None,
         denoise: Literal["positions", "padding"] | None = None,
         denoise_gradient: bool | None = None,
         denoise_at_eval: bool | None = None,
@@ -104,7 +111,7 @@ class TransformerEncoder(Encoder):
         self.pooling: Pooling = pooling
         self.eval_pooling: Pooling = eval_pooling or pooling
         self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
-        self.vocabulary: HubVocabulary = HubVocabulary(model, template)
+        self.vocabulary: HubVocabulary = HubVocabulary(model, template, end_with, bool(end_in_training))
         self.denoise, self.denoise_gradient, self.denoise_at_eval = denoise, denoise_gradient, bool(denoise_at_eval)
         self._check_template()
         rates = {} if dropout is None else _rates(dropout, dropout_scope)
@@ -229,8 +236,9 @@ class TransformerEncoder(Encoder):
     def template_settings(self) -> dict[str, str]:
         """Return the parameters for the template in an export, empty without a template."""
         template = self.vocabulary.template
-        denoised = {"denoise": self.denoise} if self.denoise_at_eval and self.denoise is not None else {}
-        return {} if template is None else {"template": template, **denoised}
+        denoised = self.denoise if self.denoise_at_eval else None
+        values = {"template": template, "end_with": self.vocabulary.end_with, "denoise": denoised}
+        return {key: value for key, value in values.items() if value is not None}
 
     def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states after the blocks, of the last layer or of every layer."""
@@ -276,7 +284,7 @@ class TransformerEncoder(Encoder):
         order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
         alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
-            vectors = self.dropout(split.embed_layer(self.backbone, alone))
+            vectors = self.dropout(self.layer_vectors(alone, None))
             states = self.block_states(vectors, mask, needs_all_states(self.pooling))
             return self._pooled(self.pooling, self.token_features(states, mask), alone)[places]
 

@@ -118,7 +118,7 @@ def small(folder: Path, rows: int = 20) -> Small:
         translations=_parallel(folder / "translations.tsv", asked),
         vectors=word_vectors(folder / "vectors.txt"),
         models=models,
-        decoder=with_prediction_head(tiny_llama(folder, layers=28)),
+        decoder=with_prediction_head(tiny_llama(folder, layers=32, positions=256)),
     )
 
 
