@@ -35,6 +35,7 @@ from cse_cli.core.tables import (
     numbered,
 )
 from registry.errors import CseError
+from registry.papers import badge_of
 from registry.paths import write_atomically
 
 STD = "±: sample standard deviation over the seeds; in a paper's row as reported"
@@ -130,7 +131,15 @@ def remarks(table: ScoreTable) -> list[str]:
     doubts = table.remarks if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
     counts = [coverage_counts(table.rows)] if table.kind == "community" else []
     trends = map(_trend_sentence, table.trends)
-    return [*doubts, *counts, *coverage_lines(table.rows), *trends, *missing_cells(table.missing, table.command)]
+    checks = filter(None, [checked_recipes(table.rows)])
+    return [
+        *doubts,
+        *counts,
+        *checks,
+        *coverage_lines(table.rows),
+        *trends,
+        *missing_cells(table.missing, table.command),
+    ]
 
 
 def coverage_counts(rows: Sequence[ScoreRow]) -> str:
@@ -140,6 +149,21 @@ def coverage_counts(rows: Sequence[ScoreRow]) -> str:
     return (
         f"{states.total()} rows: {recipes} have a recipe ({states['run']} with finished runs), "
         f"{states['reason']} have a reason why not, {states['open']} have no recipe yet"
+    )
+
+
+def checked_recipes(rows: Sequence[ScoreRow]) -> str:
+    """Return the number of recipes of the reported rows by their checks, or an empty string without such rows."""
+    names = {row.recipe for row in rows if row.recipe and row.source in ("paper", "community")}
+    badges = [badge_of(name) for name in names]
+    theirs = sum(any(one.authors for one in badge.code) for badge in badges)
+    code = sum(bool(badge.code) for badge in badges)
+    equations = sum(bool(badge.equations) and not badge.code for badge in badges)
+    if not names:
+        return ""
+    return (
+        f"{counted(len(names), 'recipe')}: {theirs} compared with the authors' code, {code - theirs} with code of "
+        f"others, {equations} only with the equations, {len(names) - code - equations} not checked"
     )
 
 

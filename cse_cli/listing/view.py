@@ -51,7 +51,7 @@ def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def print_listing(found: Listing, *, in_full: bool) -> None:
-    """Print a table for each kind. `in_full` adds titles, papers' rows and tables, and sizes of studies."""
+    """Print a table for each kind. `in_full` adds titles, papers' rows and tables, checks, and sizes of studies."""
     with stdout_console() as console:
         for kind, lines in found.components.items():
             _print_components(console, kind, lines)
@@ -81,8 +81,8 @@ def _print_recipes(console: Console, recipes: Sequence[RecipeLine]) -> None:
 
 
 def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> None:
-    columns = {"name": "l", "title": "p", "paper's row": "p", "needs": "p"}
-    rows = [(line.name, line.title, line.paper or "", needs(line.lacks or ())) for line in recipes]
+    columns = {"name": "l", "title": "p", "paper's row": "p", "checks": "p", "needs": "p"}
+    rows = [(line.name, line.title, line.paper or "", line.checks, needs(line.lacks or ())) for line in recipes]
     _print_table(console, f"recipes ({len(rows)})", columns, rows)
 
 
