@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from markdown_table import cell, table
@@ -67,7 +68,7 @@ def one_method(audit: Audit) -> str:
         *(f"- Code: {_comparison(code)}" for code in audit.code or (None,)),
         *(f"- {_scored(one)}" for one in audit.checkpoint),
     ]
-    return "\n\n".join(["\n".join(lines), *map(_points, audit.code)])
+    return "\n\n".join(["\n".join(lines), *(_points(code, audit.page) for code in audit.code)])
 
 
 def _comparison(code: Code | None) -> str:
@@ -85,10 +86,10 @@ def _scored(one: Checkpoint) -> str:
     return f"Authors' checkpoint `{one.model}`: {scores} (`{one.command}`, {one.date}, {one.machine})"
 
 
-def _points(code: Code) -> str:
+def _points(code: Code, page: str) -> str:
     """Return a folded note with the differences and the agreeing points of one comparison."""
     rows = [
-        [cell(one.point), f"`{cell(one.code)}`", cell(one.here), _point(one.page), _code(one.switch)]
+        [cell(one.point), f"`{cell(one.code)}`", cell(one.here), _point(one.page, page), _code(one.switch)]
         for one in code.differences
     ]
     lines = table(["point", "code", "here", "doubtful point", "switch"], rows).split("\n") if rows else []
@@ -97,8 +98,17 @@ def _points(code: Code) -> str:
     return "\n".join([f'??? note "{title}"', "", *(f"    {line}".rstrip() for line in [*lines, *agreeing])])
 
 
-def _point(page: str) -> str:
-    return f"[{page}](#{page.lower()})" if page else ""
+def _point(point: str, page: str) -> str:
+    """Return a link to a doubtful point, which can be on the page of another method."""
+    where = _pages_of_points()[point.lower()] if point else page
+    return f"[{point}]({'' if where == page else f'{where}.md'}#{point.lower()})" if point else ""
+
+
+@cache
+def _pages_of_points() -> dict[str, str]:
+    """Return the anchor of each doubtful point → the page with its row."""
+    pages = {page: re.findall(r'\| <a id="(\w+)"></a>', _text(f"methods/{page}.md")) for page in method_pages()}
+    return {point: page for page, points in pages.items() for point in points}
 
 
 def _code(text: str) -> str:
@@ -107,7 +117,7 @@ def _code(text: str) -> str:
 
 def all_methods() -> str:
     """Return the table of all methods, the totals, and the pages without comparisons."""
-    header = ["method", "recipes", "tests", "code", "compared", "agree", "differences", "of these on the page"]
+    header = ["method", "recipes", "tests", "code", "compared", "agree", "differences", "of these explained"]
     rows = [row for audit in audits().values() for row in _rows(audit)]
     codes = [code for audit in audits().values() for code in audit.code]
     compared, agree = sum(code.compared for code in codes), sum(code.agree for code in codes)
@@ -115,7 +125,7 @@ def all_methods() -> str:
     totals = (
         f"{len(audits())} methods, {sum(bool(audit.code) for audit in audits().values())} of them compared with code. "
         f"Of {compared:,} compared points, {agree:,} agree. {known:,} of the {compared - agree:,} differences are "
-        "doubtful points on the page of the method."
+        "doubtful points on the pages of the methods."
     )
     others = [page for page in method_pages() if page not in audits()]
     without = [f"Pages without comparisons: {', '.join(f'[{page}](methods/{page}.md)' for page in others)}."]

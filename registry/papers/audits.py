@@ -23,7 +23,7 @@ class Difference(PaperModel):
         point: Name of the point.
         code: File and line in the code.
         here: Default of the recipes.
-        page: Doubtful point on the page of the method. Empty if the page has none.
+        page: Doubtful point on the page of the method or of another one. Empty if no page has it.
         switch: Setting with the behavior of the code. Empty if there is none.
     """
 
@@ -76,7 +76,7 @@ class Code(PaperModel):
 
     @property
     def documented(self) -> tuple[str, ...]:
-        """Doubtful points on the page of the method that explain differences, each once."""
+        """Doubtful points on the pages of methods that explain differences, each once."""
         return tuple(dict.fromkeys(one.page for one in self.differences if one.page))
 
 
