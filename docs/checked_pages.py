@@ -75,8 +75,9 @@ def _comparison(code: Code | None) -> str:
     if code is None:
         return "none was read"
     whose = "by the authors" if code.authors else "not by the authors"
+    only = f", for {', '.join(f'`{name}`' for name in code.recipes)}" if code.recipes else ""
     return (
-        f"[{code.repository}]({code.url}) at `{code.commit[:7]}`, {whose}: "
+        f"[{code.repository}]({code.url}) at `{code.commit[:7]}`, {whose}{only}: "
         f"{code.agree} of {_counted(code.compared, 'point')} agree (read on {code.read} by {code.by})"
     )
 
@@ -100,7 +101,7 @@ def _points(code: Code, page: str) -> str:
 
 def _point(point: str, page: str) -> str:
     """Return a link to a doubtful point, which can be on the page of another method."""
-    where = _pages_of_points()[point.lower()] if point else page
+    where = _pages_of_points().get(point.lower(), page)
     return f"[{point}]({'' if where == page else f'{where}.md'}#{point.lower()})" if point else ""
 
 

@@ -86,10 +86,10 @@ def _print_recipes(console: Console, recipes: Sequence[RecipeLine]) -> None:
 def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> None:
     """Print all columns. A terminal that is not wide has no space for the checks."""
     columns = {"name": "l", "title": "p", "paper's row": "p", "needs": "p"}
-    rows = [(line.name, line.title, line.paper or "", needs(line.lacks or ())) for line in recipes]
+    rows = [[line.name, line.title, line.paper or "", needs(line.lacks or ())] for line in recipes]
     if console.width >= WIDE:
         columns |= {"checks": "p"}
-        rows = [(*row, line.checks) for row, line in zip(rows, recipes, strict=True)]
+        rows = [[*row, line.checks] for row, line in zip(rows, recipes, strict=True)]
     _print_table(console, f"recipes ({len(rows)})", columns, rows)
 
 

@@ -24,7 +24,7 @@ class Difference(PaperModel):
         code: File and line in the code.
         here: Default of the recipes.
         page: Doubtful point on the page of the method or of another one. Empty if no page has it.
-        switch: Setting with the behavior of the code. Empty if there is none.
+        switch: Setting with the behavior of the code. Empty if no setting has it.
     """
 
     point: Words
@@ -47,6 +47,7 @@ class Code(PaperModel):
         agree: Number of points in which the default of the recipes does what the code does.
         points: Names of the agreeing points. Empty if they were not recorded.
         differences: The other points.
+        recipes: Recipes that were compared. Empty for all recipes of the method.
     """
 
     repository: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
@@ -58,6 +59,7 @@ class Code(PaperModel):
     agree: int = Field(ge=0)
     points: tuple[Words, ...] = ()
     differences: tuple[Difference, ...] = ()
+    recipes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -116,6 +118,17 @@ class Audit(PaperModel):
     equations: tuple[Annotated[str, StringConstraints(pattern=r"^tests/[\w/]+\.py::test_\w+$")], ...] = ()
     code: tuple[Code, ...] = ()
     checkpoint: tuple[Checkpoint, ...] = ()
+
+    @model_validator(mode="after")
+    def _known_recipes(self) -> Self:
+        for code in self.code:
+            if unknown := set(code.recipes) - set(self.recipes):
+                raise ValueError(f"{code.repository} has recipes that the method does not list: {sorted(unknown)}")
+        return self
+
+    def code_of(self, recipe: str) -> tuple[Code, ...]:
+        """Return the comparisons that cover a recipe of the method."""
+        return tuple(code for code in self.code if not code.recipes or recipe in code.recipes)
 
 
 def read_audit(file: Path) -> Audit:

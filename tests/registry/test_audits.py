@@ -158,6 +158,14 @@ def test_badge_of_other_code_and_a_checkpoint(monkeypatch):
     )
 
 
+def test_code_of_other_recipes_is_not_in_the_badge(monkeypatch):
+    other = ONE.replace("authors = true", 'authors = true\nrecipes = ["dclr_en_large"]')
+    assert badge_with(monkeypatch, other).line == "equations"
+    assert badge_of("dclr_en_large").line == "equations, code 2/3 @e2c3430"
+    with pytest.raises(ValidationError, match="recipes that the method does not list"):
+        audit(other.replace('"dclr_en", "dclr_en_large"', '"dclr_en"'))
+
+
 def test_badge_of_equations_only(monkeypatch):
     badge = badge_with(monkeypatch, ONE.partition("[[code]]")[0])
     assert badge.line == "equations"
@@ -187,7 +195,7 @@ def test_nothing_was_checked():
 def test_no_badge_says_more_than_the_files():
     today = list(chain.from_iterable(one.checkpoint for one in audits().values()))
     page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    assert ("no authors' checkpoint was scored here" in page) == (not today)
+    assert ("no authors' checkpoint was scored with `cse`" in page) == (not today)
 
 
 @pytest.mark.process
