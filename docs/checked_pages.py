@@ -73,7 +73,7 @@ def one_method(audit: Audit) -> str:
 
 def _comparison(code: Code | None) -> str:
     if code is None:
-        return "none was read"
+        return "not compared"
     whose = "by the authors" if code.authors else "not by the authors"
     only = f", for {', '.join(f'`{name}`' for name in code.recipes)}" if code.recipes else ""
     return (
@@ -136,7 +136,7 @@ def all_methods() -> str:
 def _rows(audit: Audit) -> Iterator[list[str]]:
     first = [f"[{cell(audit.method)}](methods/{audit.page}.md)", str(len(audit.recipes)), str(len(audit.equations))]
     if not audit.code:
-        yield [*first, "none was read", "", "", "", ""]
+        yield [*first, "not compared", "", "", "", ""]
     for code in audit.code:
         written = sum(bool(one.page) for one in code.differences)
         counts = [str(number) for number in (code.compared, code.agree, len(code.differences), written)]
