@@ -23,8 +23,13 @@ FILES = sorted((ROOT / "registry" / "papers" / "audits").glob("*.toml"))
 WITHOUT = {
     "augmentation_quality_en": "evaluates augmenters, which are those of IFCL",
     "augmentation_quality_zh": "evaluates augmenters, which are those of IFCL",
+    "bsl_en_roberta": "settings for this encoder are unknown (BS8)",
+    "focal_infonce_dclr_en": "the paper does not state all settings (F11)",
+    "focal_infonce_diffcse_en": "the paper does not state all settings (F11)",
     "pretrain_mini_en": "a recipe of this project",
     "quickstart": "a recipe of this project",
+    "roberta_whitening_en": "the compared code has no English RoBERTa",
+    "roberta_whitening_en_large": "the compared code has no English RoBERTa",
     "simcse_zh": "SimCSE with settings that IFCL does not specify",
     "simcse_zh_cstsb": "SimCSE with settings that IFCL does not specify",
 }
