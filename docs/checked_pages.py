@@ -84,7 +84,7 @@ def _comparison(code: Code | None) -> str:
 
 def _scored(one: Checkpoint) -> str:
     scores = ", ".join(f"{name} {score:.2f}" for name, score in one.scores.items())
-    return f"Authors' checkpoint `{one.model}`: {scores} (`{one.command}`, {one.date}, {one.machine})"
+    return f"Authors' checkpoint `{one.model}` (`{one.recipe}`): {scores} (`{one.command}`, {one.date}, {one.machine})"
 
 
 def _points(code: Code, page: str) -> str:

@@ -86,6 +86,7 @@ class Checkpoint(PaperModel):
     """Scores of a checkpoint that the authors published, computed with this project.
 
     Args:
+        recipe: Recipe with the encoder of the checkpoint.
         model: Name of the checkpoint.
         scores: Evaluator → score.
         command: Command that computed them.
@@ -93,6 +94,7 @@ class Checkpoint(PaperModel):
         machine: Device and precision.
     """
 
+    recipe: str
     model: Words
     scores: dict[str, float] = Field(min_length=1)
     command: Words
@@ -121,9 +123,9 @@ class Audit(PaperModel):
 
     @model_validator(mode="after")
     def _known_recipes(self) -> Self:
-        for code in self.code:
-            if unknown := set(code.recipes) - set(self.recipes):
-                raise ValueError(f"{code.repository} has recipes that the method does not list: {sorted(unknown)}")
+        named = {name for code in self.code for name in code.recipes} | {one.recipe for one in self.checkpoint}
+        if unknown := named - set(self.recipes):
+            raise ValueError(f"recipes that the method does not list: {sorted(unknown)}")
         return self
 
     def code_of(self, recipe: str) -> tuple[Code, ...]:

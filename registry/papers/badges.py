@@ -120,4 +120,5 @@ def badge_of(recipe: str) -> Badge:
     others, measured = tuple(found.values()), measured_rows().get(recipe)
     if (audit := audit_of(recipe)) is None:
         return Badge(recipe, others=others, measured=measured)
-    return Badge(recipe, audit.page, audit.equations, audit.code_of(recipe), audit.checkpoint, others, measured)
+    scored = tuple(one for one in audit.checkpoint if one.recipe == recipe)
+    return Badge(recipe, audit.page, audit.equations, audit.code_of(recipe), scored, others, measured)

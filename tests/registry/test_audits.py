@@ -58,6 +58,7 @@ switch = "losses.info_nce.weight_on=logit"
 """
 CHECKPOINT = """
 [[checkpoint]]
+recipe = "dclr_en"
 model = "owner/name"
 scores = { stsb = 80.126 }
 command = "cse eval owner/name"
@@ -161,6 +162,7 @@ def test_badge_of_other_code_and_a_checkpoint(monkeypatch):
         "checkpoint: owner/name, stsb 80.13 (2026-11-25, one GPU, fp32)",
         "not checked: reported number with cse",
     )
+    assert not badge_of("dclr_en_large").checkpoints
 
 
 def test_code_of_other_recipes_is_not_in_the_badge(monkeypatch):
