@@ -178,7 +178,9 @@ class TransformerEncoder(Encoder):
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
-        return (split.embed_words if self.augment_at == "word" else split.embed_layer)(self.backbone, tokens)
+        if self.augment_at == "word":
+            return split.embed_words(self.backbone, tokens)
+        return split.embed_layer(self.backbone, tokens, padding_index=self.attend_padding)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Apply dropout, blocks, pooling and training heads."""
@@ -313,7 +315,7 @@ class TransformerEncoder(Encoder):
         """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""
         if embeddings is not None and self.augment_at != "word":
             return embeddings
-        return split.embed_layer(self.backbone, tokens, embeddings)
+        return split.embed_layer(self.backbone, tokens, embeddings, padding_index=self.attend_padding)
 
     def _represent(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         vectors = self.layer_vectors(tokens, embeddings)

@@ -323,9 +323,11 @@ def test_bce_sum_goes_over_all_cells():
     assert total == pytest.approx(mean * 4 * 7)
 
 
-def test_dclr_as_released():
+@pytest.mark.parametrize("passes", [1, 2])
+def test_dclr_as_released(passes):
     """The code's arithmetic: logits times 0/1 weights, softmax, binary cross-entropy of every cell, one mean."""
-    anchor, positive, _, reference, queue = slow.draw(6, 8, seed=4)
+    anchor, positive, other, reference, queue = slow.draw(6, 8, seed=4)
+    second = reference if passes == 1 else reference + 0.5 * other
     views = [anchor.requires_grad_(), positive.requires_grad_()]
     noise = Negatives(queue.vectors, torch.zeros(8, dtype=torch.float64))
     tau, phi = 0.05, 0.3
@@ -334,14 +336,15 @@ def test_dclr_as_released():
     weights = torch.ones_like(logits)
     for i in range(6):
         for j in range(6):
-            if i != j and torch.dot(unit(reference)[i], unit(reference)[j]) > phi:
+            if i != j and torch.dot(unit(reference)[i], unit(second)[j]) > phi:
                 weights[i, j] = 0
     assert 0 < (weights == 0).sum() < 30
+    assert torch.equal(weights[:, :6], weights[:, :6].T) == (passes == 1)
     p = (logits * weights).softmax(dim=1)
     right = torch.eye(6, 14, dtype=torch.float64)
     expected = -(right * p.log() + (1 - right) * (1 - p).log()).mean()
     loss = InfoNCE(tau, false_negative=phi, weight_on="logit", form="bce_softmax")
-    agree(loss(anchor, positive, noise, None, reference), expected, views)
+    agree(loss(anchor, positive, noise, None, reference, None if passes == 1 else second), expected, views)
 
 
 @pytest.mark.parametrize("degrees", [10.0, 60.0])
