@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import takewhile
 from random import Random
+from string import punctuation
 from typing import Literal
 
 from registry import AUGMENTERS
@@ -22,6 +23,10 @@ MODALS = frozenset("will would can could may might must shall should ca wo sha".
 DETERMINERS = frozenset("a an the his her its their my our your".split())  # noqa: SIM905
 PLURAL_SUBJECTS = frozenset("i you we they who".split())  # noqa: SIM905
 SINGULAR_SUBJECTS = frozenset("he she it who which that there".split())  # noqa: SIM905
+CLAUSES = frozenset(("and", "but", "or", "so", "to", "that", "which", "who", "whom", "whose", "what", "when", "where"))
+CLAUSES |= {"while", "because", "as", "if", "after", "before", "since", "until", "although", "though"}
+CLAUSES |= {"it", "he", "she", "they"}
+"""Words that begin another clause: an auxiliary after a finite verb and one of them does not belong to the verb."""
 NEAR = 2
 """Number of words after a form of have or do that can be its participle or verb."""
 
@@ -30,20 +35,28 @@ NEAR = 2
 class Negate(Augmenter):
     """Negate each sentence by the first of five rules that applies.
 
+    A sentence that does not end in ASCII punctuation, such as a heading, is negated by rule 5, as in the authors' code.
+
     1. If the sentence contains "not" or "cannot", the first "not" is removed. 2., 3. After the first auxiliary, modal
-    verb or form of be, "not" is inserted. Forms of have and do are auxiliaries if one of the next two words is a
-    participle or a verb, without a determiner before it. 4. A finite verb is replaced by do, does or did, "not" and its
+    verb or form of be, "not" is inserted, unless it follows a finite verb and, between them, a word that begins a
+    clause, such as "and" or "that". Forms of have and do are auxiliaries if one of the next two words is a participle
+    or a verb, without a determiner before it. 4. A finite verb is replaced by do, does or did, "not" and its
     base form. 5. "Not" is inserted at the beginning. Other spaces do not change.
 
     Words are looked up in lists, without a parser. The verb of rule 4 is the first lower-case word after the first word
     that is a past form not preceded by a determiner, or a present form preceded by a pronoun. For have and do, the
     preceding word does not matter. Verbs and their irregular forms come from WordNet.
 
+    Args:
+        rules_for_all: Whether rules 1 to 4 also apply to sentences that do not end in ASCII punctuation.
+
     Shapes: (B,) sentences → (B,) sentences. The run records the share of sentences for rule 1 (`removed`), 2 or 3
     (`auxiliary`), 4 (`verb`) and 5 (`front`).
 
-    Source: SNCSE (Wang et al. 2022) and its code, which parses with spaCy. Doubtful and settled in methods/sncse.md:
-    removal of "not" (SN5), spacing (SN6), differences between word lists and a parser (SN8).
+    Source: SNCSE (Wang et al. 2022) and its code (Sense-GVT/SNCSE @faa013e generate_soft_negative_samples.py:9-54 and
+    SNCSE/train_SNCSE.py:511-514), which parses with spaCy. Doubtful and settled in methods/sncse.md: removal of "not"
+    (SN5), spacing (SN6), differences between word lists and a parser (SN8), sentences without final punctuation (SN10,
+    `rules_for_all`).
 
     Example:
         [views.negated]
@@ -51,7 +64,8 @@ class Negate(Augmenter):
         augment = [{ name = "negate" }]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rules_for_all: bool = False) -> None:
+        self.rules_for_all = rules_for_all
         self.verbs = shipped()
         self.seen: Counter[Rule] = Counter()
 
@@ -71,6 +85,10 @@ class Negate(Augmenter):
 
     def negated(self, text: str) -> tuple[str, Rule]:
         """Return the negation of a sentence, and the rule that was applied."""
+        by_rules = self.rules_for_all or text.strip()[-1:] in punctuation
+        return self._by_rules(text) if by_rules else (f"Not {text}", "front")
+
+    def _by_rules(self, text: str) -> tuple[str, Rule]:
         spans = [(found.start(), found.end()) for found in WORD.finditer(text)]
         words = [text[start:end] for start, end in spans]
         lower = [word.lower() for word in words]
@@ -79,13 +97,17 @@ class Negate(Augmenter):
                 return (text[:start].removesuffix(" ") + text[end:]).removeprefix(" "), "removed"
             if word == "cannot":
                 return text[: end - len("not")] + text[end:], "removed"
+        finite = (
+            place for place, word in enumerate(words) if place and word.islower() and self._unfolded(lower, place)
+        )
+        verb = next(finite, len(words))
         for place, (_, end) in enumerate(spans):
-            if self._is_auxiliary(lower, place):
+            if self._is_auxiliary(lower, place) and not CLAUSES.intersection(lower[verb + 1 : place]):
                 return f"{text[:end]} not{text[end:]}", "auxiliary"
-        for place, (start, end) in enumerate(spans):
-            if place and words[place].islower() and (instead := self._unfolded(lower, place)):
-                return text[:start] + instead + text[end:], "verb"
-        return f"Not {text}", "front"
+        if verb == len(words):
+            return f"Not {text}", "front"
+        start, end = spans[verb]
+        return f"{text[:start]}{self._unfolded(lower, verb)}{text[end:]}", "verb"
 
     def _is_auxiliary(self, words: list[str], place: int) -> bool:
         word = words[place].removesuffix("n't")

@@ -65,7 +65,8 @@ class TransformerEncoder(Encoder):
         end_in_training: Whether `end_with` also applies in training. Default: false.
         denoise: Subtraction of the template's own embedding in training, before the heads. "positions" encodes the
             template without the sentence at unchanged positions. "padding" also attends to padding tokens in place of
-            the sentence. Dropout is sampled once for all sentences of the same length. Default: none.
+            the sentence, at the positions of the model's own forward pass: RoBERTa's do not count them. Dropout is
+            sampled once for all sentences of the same length. Default: none.
         denoise_gradient: Whether the gradient flows through the subtracted embedding. Default: true.
         denoise_at_eval: Whether evaluation also subtracts the template's embedding. Default: false.
 
@@ -284,6 +285,9 @@ class TransformerEncoder(Encoder):
         rows, places = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
         ids, mask = rows[:, : tokens.length], rows[:, tokens.length :]
         order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
+        if self.denoise == "padding" and split.position_offset(self.backbone):
+            real = ids != self.vocabulary.padding  # RoBERTa counts positions without padding tokens
+            order = real.cumsum(dim=1) * real - 1
         alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
             vectors = self.dropout(self.layer_vectors(alone, None))

@@ -21,6 +21,7 @@ def test_the_authors_settings(name, quoted):
     negated = f"The sentence : {quoted} does not mean {{mask}} , so it cannot be summarized as {{mask}} ."
     assert views["hard"].template == negated
     assert (encoder["pooling"], encoder["denoise"], encoder.get("denoise_at_eval")) == ("last_mask", "padding", None)
+    assert (encoder["end_with"], encoder.get("end_in_training")) == ("stop", None)  # `evaluation.py:227`
     assert (train.batch_size, train.learning_rate, train.epochs, train.seed) == (128, 1e-5, 1, 0)
     loss = recipe.losses["info_nce"].params
     assert (loss["temperature"], loss["positive_repels"], loss["hard_weight"]) == (0.05, True, 0.0)

@@ -33,6 +33,7 @@ def test_the_authors_settings(name, templates, rate):
     )
     assert (encoder["pooling"], encoder["denoise"]) == ("mask", "positions")
     assert not encoder.get("denoise_at_eval")
+    assert (encoder["end_with"], encoder.get("end_in_training")) == ("stop", None)  # `evaluation.py:201`
     train = recipe.train
     assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (256, rate, 1, 125)
     assert recipe.losses["info_nce"].params["temperature"] == 0.05
@@ -51,6 +52,7 @@ def test_the_untrained_row_is_scored_alone():
     encoder = recipe.encoders["online"].params
     assert (recipe.train.steps, recipe.views, recipe.losses) == (0, {}, {})
     assert (encoder["template"], encoder["pooling"], encoder.get("denoise")) == (BERT[1], "mask", None)
+    assert encoder["end_with"] == "stop"
 
 
 def test_the_first_step_by_hand(parts):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 import torch
 
 from cse_cli.recipe.load import load
 from registry.augmenters.negate import Negate
+from registry.tokens import Sample
 from registry.vocabulary import HubVocabulary
 from tests.recipes.first_step import experiment, headed, info_nce, states_in_templates, step_of
 from tests.registry.losses.literal import cosine
@@ -30,8 +33,9 @@ def test_the_authors_settings(name, values):
     assert (train.batch_size, train.learning_rate, margin.weight) == values
     assert margin.params == {"alpha": 0.1, "beta": 0.3}
     assert (train.epochs, train.evaluate_every) == (1, 125)
-    views = recipe.views
-    assert recipe.encoders["online"].params["template"] == 'This sentence : " {text} " means {mask} .'
+    views, encoder = recipe.views, recipe.encoders["online"].params
+    assert (encoder["end_with"], encoder["end_in_training"]) == ("spaced_stop", True)
+    assert encoder["template"] == 'This sentence : " {text} " means {mask} .'
     assert views["positive"].template == views["soft_negative"].template == 'This sentence of " {text} " means {mask} .'
     assert [part.name for part in views["soft_negative"].augment] == ["negate"]
 
@@ -77,3 +81,21 @@ def test_the_negation_is_what_the_third_view_reads(parts):
     ]
     assert found == expected
     assert not torch.equal(batch["soft_negative"].mask.sum(1), batch["positive"].mask.sum(1))
+
+
+@pytest.mark.parametrize("name", ["sncse_en_roberta", "sncse_en_roberta_large"])
+def test_32_places_leave_21_sub_words_of_roberta(name):
+    """The authors' first part ends in a lone "Ġ" (`train_SNCSE.py:490-504`): 32 − 5 − 4 − 2."""
+    assert load(name).recipe.data.max_length - 2 == 32 - 5 - 4 - 2
+
+
+def test_each_view_ends_in_a_full_stop(parts):
+    """`train_SNCSE.py:511-516`, for a sentence with final punctuation and one without."""
+    plan = experiment(parts, "sncse_en").plans
+    texts = {"anchor": "the cat sees", "positive": "the cat sees", "soft_negative": "Not the cat sees"}
+    for view, text in texts.items():
+        vocabulary = plan[view].vocabulary
+        plain = HubVocabulary(vocabulary.model, vocabulary.template)
+        pieces = plan[view].pieces(["the cat sees", "the cat is."], Random(0), Random(0), 32)
+        whole = {"soft_negative": "the cat is not."}.get(view, "the cat is.")
+        assert pieces == plain.pieces([Sample(f"{text} ."), Sample(whole)], 32)

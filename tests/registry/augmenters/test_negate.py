@@ -14,6 +14,9 @@ from registry.tokens import Sample
         ("He says not.", "He says.", "removed"),
         ("It cannot be seen.", "It can be seen.", "removed"),
         ("The man who is old left.", "The man who is not old left.", "auxiliary"),
+        ("He thought that it was late.", "He did not think that it was late.", "verb"),
+        ("John went home and was tired.", "John did not go home and was tired.", "verb"),
+        ("The car used by him was red.", "The car used by him was not red.", "auxiliary"),
         ("A cat,  MAY sleep.", "A cat,  MAY not sleep.", "auxiliary"),
         ("He has already seen it.", "He has not already seen it.", "auxiliary"),
         ("They do like cats.", "They do not like cats.", "auxiliary"),
@@ -25,13 +28,35 @@ from registry.tokens import Sample
         ("He stops, she sleeps.", "He does not stop, she sleeps.", "verb"),
         ("We know them.", "We do not know them.", "verb"),
         ("The used car.", "Not The used car.", "front"),
-        ("United airlines", "Not United airlines", "front"),
+        ("United airlines.", "Not United airlines.", "front"),
         ("(darts)", "Not (darts)", "front"),
         ("", "Not ", "front"),
     ],
 )
 def test_worked_by_hand(text, negation, rule):
     assert Negate().negated(text) == (negation, rule)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule_for_all", "rule"),
+    [
+        ("He is not here", "He is here", "removed"),
+        ("The sea is blue", "The sea is not blue", "auxiliary"),
+        ("She saw it  ", "She did not see it  ", "verb"),
+        ("The sea is blue “", "The sea is not blue “", "auxiliary"),
+        ("History of the sea", "Not History of the sea", "front"),
+        ("", "Not ", "front"),
+    ],
+)
+def test_without_final_punctuation_not_goes_in_front_as_in_the_code(text, rule_for_all, rule):
+    """`train_SNCSE.py:511-514` appends " ." before it looks the line up, so that it finds no line of this kind."""
+    assert Negate().negated(text) == (f"Not {text}", "front")
+    assert Negate(rules_for_all=True).negated(text) == (rule_for_all, rule)
+
+
+@pytest.mark.parametrize("mark", "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+def test_each_ascii_mark_ends_a_sentence(mark):
+    assert Negate().negated(f"The sea is blue{mark} ") == (f"The sea is not blue{mark} ", "auxiliary")
 
 
 def test_only_the_sentence_is_negated_and_the_record_says_how():

@@ -8,6 +8,7 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.heads.mlp import Mlp
 from registry.tokens import Tokens
 from tests.support.errors import refuses
+from tests.support.tiny import tiny_roberta
 
 ONE = 'This sentence of "{text}" means {mask}.'
 TWO = '"{text}" means {mask}, in short {mask}.'
@@ -76,6 +77,33 @@ def test_denoising_subtracts_the_state_of_the_template_alone(denoise):
             own = states(made, [0 if one else piece for piece, one in zip(ids, text, strict=True)], range(len(ids)))
             place = ids.index(made.vocabulary.mask)
         torch.testing.assert_close(found[row], raw[row] - own[place], rtol=0, atol=1e-5)
+
+
+def test_padding_in_a_roberta_has_the_positions_of_its_own_forward(tmp_path):
+    """CoT-BERT's `denoising` (models.py:54-103) passes IDs and mask alone: value and gradient, template by template."""
+    template = "the {text} sees {mask} ."
+    made = TransformerEncoder(
+        str(tiny_roberta(tmp_path)), template=template, pooling="mask", denoise="padding", dropout=0.0
+    )
+    made.backbone.embeddings.position_embeddings.weight.data[1] = 0.5  # the row of padding, 0 when it is random
+    tokens = tokens_of(made, ["the cat", "the dog sees a cat", "a"])
+    found = made._template_alone(tokens)
+    weights = torch.linspace(-1, 1, found.numel()).view_as(found)
+    (found * weights).sum().backward()
+    gradients = {name: each.grad.clone() for name, each in made.backbone.named_parameters() if each.grad is not None}
+    made.backbone.zero_grad()
+    own = []
+    for ids, mask, text in zip(tokens.ids, tokens.mask, tokens.text, strict=True):
+        alone = torch.tensor(
+            [[1 if inside else piece for piece, inside in zip(ids.tolist(), text.tolist(), strict=True)]]
+        )
+        states = made.backbone(input_ids=alone, attention_mask=mask.unsqueeze(0)).last_hidden_state[0]
+        own.append(states[alone[0].tolist().index(made.vocabulary.mask)])
+    torch.testing.assert_close(found, torch.stack(own), rtol=1e-6, atol=1e-6)
+    (torch.stack(own) * weights).sum().backward()
+    for name, each in made.backbone.named_parameters():
+        if each.grad is not None:
+            torch.testing.assert_close(gradients[name], each.grad, rtol=1e-6, atol=2e-6, msg=name)
 
 
 def test_evaluation_subtracts_nothing_unless_asked():
