@@ -1,4 +1,4 @@
-"""Write `docs/reference/` and the leaderboard: from registries, recipe schema, catalog, papers and command line.
+"""Write `docs/reference/`, the leaderboard and the checks on pages: from registries, schema, catalog, papers, commands.
 
 python docs/generate.py            write the pages that changed
 python docs/generate.py --check    exit 1 and name the pages that are not current
@@ -16,6 +16,7 @@ from textwrap import dedent
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from checked_pages import checked_pages
 from docstrings import link_points, paragraph
 from layers import layers_svg
 from leaderboard_page import leaderboard
@@ -50,10 +51,14 @@ def pages() -> dict[str, str]:
         "results/leaderboard.md": leaderboard(),
     }
     noted = {name: _noted(text) for name, text in made.items()}
-    return noted | {
-        "reference/layers.svg": layers_svg(),
-        "reference/python.ipynb": notebook(PAGES / "python.md"),
-    }
+    return (
+        noted
+        | checked_pages()
+        | {
+            "reference/layers.svg": layers_svg(),
+            "reference/python.ipynb": notebook(PAGES / "python.md"),
+        }
+    )
 
 
 def _noted(text: str) -> str:

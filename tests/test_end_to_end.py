@@ -49,10 +49,13 @@ def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
 
 @pytest.mark.parametrize("name", these(distinct(filter(trains, NAMES), "loss", "encoder"), filter(trains, NAMES)))
 def test_two_steps(name, parts, home):
-    changed, dropped = parts.options(load(name).recipe)
-    loaded = load(
-        name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], [*dropped, "evaluate.metric_for_best_model"]
-    )
+    recipe = load(name).recipe
+    changed, dropped = parts.options(recipe)
+    selects = {
+        "evaluate.metric_for_best_model": recipe.evaluate.metric_for_best_model, "train.patience": recipe.train.patience
+    }  # fmt: skip
+    dropped += [key for key, value in selects.items() if value is not None]
+    loaded = load(name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], dropped)
     prepared = prepare(Job(loaded, 5, "cpu"), SilentObserver())
     (home / "runs" / "one").mkdir(parents=True)
     trainer = Trainer(prepared, home / "runs" / "one", unrecorded(), SilentObserver())

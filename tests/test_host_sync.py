@@ -37,7 +37,15 @@ SOME = ("mini/ifcl_en", "mini/mocose_en", "mini/simcse_en_mlm")
 WAITS = {
     # Scores are computed at hidden places only, and how many there are is known on the device alone.
     **dict.fromkeys(
-        ("mini/simcse_en_mlm", "pretrain_mini_en", "mini/declutr_en", "mini/infocse_en", "mini/tsdae_en"), "nonzero"
+        (
+            "mini/simcse_en_mlm",
+            "pretrain_mini_en",
+            "mini/declutr_en",
+            "mini/infocse_en",
+            "mini/informin_cl_en",
+            "mini/tsdae_en",
+        ),
+        "nonzero",
     ),
     # The template without its sentence goes through the encoder once for each length, not once for each row.
     **dict.fromkeys(("mini/promptbert_en", "mini/cot_bert_en"), "unique_dim"),

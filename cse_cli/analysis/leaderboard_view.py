@@ -35,6 +35,7 @@ from cse_cli.core.tables import (
     numbered,
 )
 from registry.errors import CseError
+from registry.papers import Badge, badge_of
 from registry.paths import write_atomically
 
 STD = "±: sample standard deviation over the seeds; in a paper's row as reported"
@@ -42,6 +43,10 @@ STATES = ("run", "ready", "needs", "held", "data", "reason", "open")
 """Order of the remarks on coverage."""
 SHORT_STATES = {"ready": "ready", "needs": "incomplete", "reason": "reason", "open": "no recipe"}
 """States in the community leaderboard. The remarks below the table give the details."""
+CHECKS = (
+    "compared with the authors' code", "compared with code of others", "compared only with equations", "not compared"
+)  # fmt: skip
+"""Kinds of recipes in the remark on checks."""
 EMPTY = Score(mean=0.0)
 """Placeholder of a cell without a score."""
 WIDE = 110
@@ -130,6 +135,7 @@ def remarks(table: ScoreTable) -> list[str]:
     doubts = table.remarks if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
     counts = [coverage_counts(table.rows)] if table.kind == "community" else []
     trends = map(_trend_sentence, table.trends)
+    counts += checked_recipes(table.rows)
     return [*doubts, *counts, *coverage_lines(table.rows), *trends, *missing_cells(table.missing, table.command)]
 
 
@@ -141,6 +147,20 @@ def coverage_counts(rows: Sequence[ScoreRow]) -> str:
         f"{states.total()} rows: {recipes} have a recipe ({states['run']} with finished runs), "
         f"{states['reason']} have a reason why not, {states['open']} have no recipe yet"
     )
+
+
+def checked_recipes(rows: Sequence[ScoreRow]) -> list[str]:
+    """Return one line with the number of recipes of the reported rows by their checks, if there are any."""
+    names = {row.recipe for row in rows if row.recipe and row.source in ("paper", "community")}
+    found = Counter(_checked(badge_of(name)) for name in names)
+    counts = ", ".join(f"{found[kind]} {kind}" for kind in CHECKS if found[kind])
+    return [f"{counted(len(names), 'recipe')}: {counts} (docs/fidelity.md)"] if names else []
+
+
+def _checked(badge: Badge) -> str:
+    if badge.code:
+        return CHECKS[0 if any(one.authors for one in badge.code) else 1]
+    return CHECKS[2 if badge.equations else 3]
 
 
 def coverage_lines(rows: Sequence[ScoreRow]) -> list[str]:

@@ -66,7 +66,7 @@ def sets_of_recipe(recipe: Recipe) -> dict[str, list[str]]:
                 found[f"{one.name}/{one.split}"] = _of_catalog(one.name, one.split)
             elif one.kind == "file" and not entry.references:
                 with suppress(MissingError):
-                    found[one.name] = list(entry.build(part.params).texts())
+                    found[one.name] = list(dict.fromkeys(entry.build(part.params).texts()))
     found |= {f"{PACKAGED}/{split}": _of_catalog(PACKAGED, split) for split in _SCORED}
     return {name: sentences for name, sentences in found.items() if sentences and name not in trained}
 

@@ -22,7 +22,7 @@ def list_(
             autocompletion=complete_kind,
         ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Print summaries, titles and papers' rows.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Print summaries, titles, papers' rows and checks.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List components, recipes and studies, and what each recipe needs to run on this machine."""

@@ -11,12 +11,13 @@ from typing import Any
 from cse_cli.data.requirements import Availability, availability
 from cse_cli.recipe.catalog import ComponentFacts, RecipeFacts, component_facts, recipe_facts
 from cse_cli.recipe.completion import KINDS
-from cse_cli.recipe.files import all_recipes, all_studies
+from cse_cli.recipe.files import all_recipes, all_studies, shipped_name
 from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import outline
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.papers import badge_of
 
 RECIPES = "recipes"
 STUDIES = "studies"
@@ -49,6 +50,7 @@ class RecipeLine:
         paper: Reported row that it reproduces.
         path: File of the recipe.
         lacks: Missing requirements, or None if the recipe is not valid.
+        checks: Badge in one line. Empty for a recipe without checks and for your recipes.
     """
 
     name: str
@@ -56,6 +58,7 @@ class RecipeLine:
     paper: str | None
     path: Path
     lacks: tuple[Availability, ...] | None
+    checks: str = ""
 
     @property
     def state(self) -> str:
@@ -73,7 +76,7 @@ class RecipeLine:
             for one in self.lacks or ()
         ]  # fmt: skip
         about = {"name": self.name, "title": self.title, "paper": self.paper, "path": str(self.path)}
-        return {**about, "state": self.state, "needs": needs}
+        return {**about, "checks": self.checks, "state": self.state, "needs": needs}
 
 
 def listing(kind: str | None = None) -> Listing:
@@ -139,7 +142,9 @@ def _recipe_line(name: str, path: Path, here: Machine) -> RecipeLine:
     facts = recipe_facts(str(path))
     if facts.error:
         return RecipeLine(name, f"{facts.title} (not valid: see `cse check`)".strip(), None, path, None)
-    return RecipeLine(name, facts.title, _paper(facts), path, here.missing(facts.requirements))
+    shipped = shipped_name(path)
+    checks = "" if shipped is None else badge_of(shipped).line
+    return RecipeLine(name, facts.title, _paper(facts), path, here.missing(facts.requirements), checks)
 
 
 def _paper(facts: RecipeFacts) -> str | None:

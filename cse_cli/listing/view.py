@@ -22,6 +22,9 @@ GROUPS = {
 }
 """State of a recipe → heading of its group, command, and content of the second column."""
 
+WIDE = 110
+"""Width of a terminal that has space for the checks of recipes."""
+
 SMALL = 10_000_000
 """Size in bytes below which a data set is only mentioned if nothing else is missing."""
 
@@ -51,7 +54,7 @@ def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
 
 
 def print_listing(found: Listing, *, in_full: bool) -> None:
-    """Print a table for each kind. `in_full` adds titles, papers' rows and tables, and sizes of studies."""
+    """Print a table for each kind. `in_full` adds titles, papers' rows and tables, checks, and sizes of studies."""
     with stdout_console() as console:
         for kind, lines in found.components.items():
             _print_components(console, kind, lines)
@@ -81,8 +84,12 @@ def _print_recipes(console: Console, recipes: Sequence[RecipeLine]) -> None:
 
 
 def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> None:
+    """Print all columns. A terminal that is not wide has no space for the checks."""
     columns = {"name": "l", "title": "p", "paper's row": "p", "needs": "p"}
-    rows = [(line.name, line.title, line.paper or "", needs(line.lacks or ())) for line in recipes]
+    rows = [[line.name, line.title, line.paper or "", needs(line.lacks or ())] for line in recipes]
+    if console.width >= WIDE:
+        columns |= {"checks": "p"}
+        rows = [[*row, line.checks] for row, line in zip(rows, recipes, strict=True)]
     _print_table(console, f"recipes ({len(rows)})", columns, rows)
 
 

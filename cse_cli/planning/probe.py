@@ -141,8 +141,7 @@ def _step_seconds(
         for done in range(WARM_UP):
             taken = stepper.take(done)
         if method.queue is not None:
-            length = getattr(method.queue, "length", 0)
-            for _ in range(length // batches.batch_size + 1):
+            for _ in range((method.queue.length or 0) // batches.batch_size + 1):
                 method.queue.after_step(taken.step)
         each: list[float] = []
         while len(each) < FEWEST or sum(each) < seconds:

@@ -59,10 +59,16 @@ def show(
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
 ) -> None:
-    """Show a component's documentation and parameters, a recipe's text, or a data set's license and splits."""
+    """Show a component's documentation, a recipe's text and its checks, or a data set's license and splits."""
     from cse_cli.core.console import write_json
-    from cse_cli.recipe.show import component_documents, dataset_document, recipe_document, recipe_text
-    from cse_cli.recipe.view import print_component, print_dataset
+    from cse_cli.recipe.show import (
+        component_documents,
+        dataset_document,
+        recipe_badge,
+        recipe_document,
+        recipe_text,
+    )
+    from cse_cli.recipe.view import print_badge, print_component, print_dataset
 
     changed = bool(set_ or unset)
     components = [] if resolved or changed else component_documents(name)
@@ -80,6 +86,8 @@ def show(
         print_dataset(dataset)
     else:
         sys.stdout.write(recipe_text(name, set_ or [], unset or [], resolved=resolved or changed))
+        if not changed and (badge := recipe_badge(name)) is not None:
+            print_badge(badge)
 
 
 COPY_EPILOG = (

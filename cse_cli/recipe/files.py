@@ -79,6 +79,12 @@ def bare_name(path: Path) -> str | None:
     return None
 
 
+def shipped_name(path: Path) -> str | None:
+    """Return the bare name of a recipe or study of this installation, or None for any other file."""
+    resolved, root = real_path(path), real_path(shipped())
+    return resolved.relative_to(root).with_suffix("").as_posix() if resolved.is_relative_to(root) else None
+
+
 def real_path(path: Path) -> Path:
     """Return the path without symbolic links. Circular links remain."""
     return Path(os.path.realpath(path))

@@ -77,17 +77,20 @@ class WeightSchedule(Section):
 
     Args:
         end: Weight from u = 1 on.
-        shape: Function r(u): "linear" is u, "cosine" is (1 − cos πu)/2, "quarter_cosine" is 1 − cos(πu/2).
+        shape: Function r(u): "linear" is u, "cosine" is (1 − cos πu)/2, "quarter_cosine" is 1 − cos(πu/2). With
+            "exponential", the weight is w·(end/w)^u instead: it changes by the same factor in every step.
         share: Share of the training after which the weight is constant.
     """
 
     end: Number
-    shape: Literal["linear", "cosine", "quarter_cosine"] = "linear"
+    shape: Literal["linear", "cosine", "quarter_cosine", "exponential"] = "linear"
     share: Annotated[Number, Field(gt=0, le=1)] = 1.0
 
     def at(self, start: float, step: int, total: int) -> float:
         """Return the weight at a step, counted from 0."""
         u = min(1.0, step / (self.share * total))
+        if self.shape == "exponential":
+            return float(start * (self.end / start) ** u)
         if self.shape == "cosine":
             u = (1 - math.cos(math.pi * u)) / 2
         elif self.shape == "quarter_cosine":
@@ -255,6 +258,8 @@ class Evaluate(Section):
         metric_for_best_model: "evaluator.metric" on a dev split. It selects the best checkpoint, and `cse tune`
             maximizes it. Default: the last state is the result.
         encoder: Name of the encoder that is scored and saved.
+        selection_encoder: Name of the encoder whose `metric_for_best_model` selects the best checkpoint.
+            Default: `encoder`.
         view: View whose augmenters are also applied to the sentences that are scored, as in the code of MoCoSE.
             Default: no augmenters.
         batch_tokens: Maximum number of tokens per batch, including padding. Default: chosen for the device.
@@ -268,6 +273,7 @@ class Evaluate(Section):
 
     metric_for_best_model: str | None = None
     encoder: str = "online"
+    selection_encoder: str | None = None
     view: str | None = None
     batch_tokens: PositiveInt | None = None
     max_length: MaxLength = 512

@@ -7,10 +7,11 @@ from typing import Any
 
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.catalog import component_facts, recipe_facts
-from cse_cli.recipe.files import all_recipes, all_studies, find
+from cse_cli.recipe.files import all_recipes, all_studies, find, shipped_name
 from cse_cli.recipe.load import load, read
 from cse_cli.recipe.sources import read_source
 from registry.errors import UnknownNameError, suggestion
+from registry.papers import Badge, badge_of
 from registry.resources import catalog
 
 
@@ -59,8 +60,18 @@ def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, re
     return read_source(find(name)).text
 
 
+def recipe_badge(name: str) -> Badge | None:
+    """Return the badge of a recipe of this installation, or None for another file.
+
+    Raises:
+        CseError: If the recipe is unknown.
+    """
+    shipped = shipped_name(find(name))
+    return None if shipped is None else badge_of(shipped)
+
+
 def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -> dict[str, Any]:
-    """Return a valid recipe as JSON.
+    """Return a valid recipe as JSON. A changed recipe has no badge.
 
     Raises:
         CseError: If the recipe is unknown or invalid.
@@ -68,9 +79,10 @@ def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -
     resolved, settings = _resolved(name, overrides, unset)
     written = read(name)
     files = [str(source.path) for source in written.origins.sources]
+    badge = None if overrides or unset else recipe_badge(name)
     return {
         "name": written.name, "path": str(written.path), "extends": files[1:], "hash": settings, "text": written.text,
-        "recipe": resolved,
+        "recipe": resolved, "badge": badge.document() if badge else None,
     }  # fmt: skip
 
 

@@ -106,6 +106,7 @@ class _Rules:
         self.order_of_references()
         self.train()
         self.patience()
+        self.weight_schedules()
         self.optimizer(self.recipe.train)
         self.queue()
         self.evaluated_encoder()
@@ -196,6 +197,13 @@ class _Rules:
         if message:
             self.problems.add("recipe.conflict", ("train", "patience"), message, at_key=True)
 
+    def weight_schedules(self) -> None:
+        for name, loss in self.recipe.losses.items():
+            schedule = loss.weight_schedule
+            if schedule is not None and schedule.shape == "exponential" and loss.weight * schedule.end <= 0:
+                message = 'shape "exponential" requires weight and end above 0, or both below 0'
+                self.problems.add("recipe.conflict", ("losses", name, "weight_schedule"), message)
+
     def optimizer(self, train: Train) -> None:
         milestones, rates = train.milestones or (), train.learning_rates or ()
         if len(milestones) != len(rates):
@@ -229,6 +237,8 @@ class _Rules:
         scored, through = self.recipe.evaluate.encoder, self.recipe.evaluate.view
         if self.recipe.encoders:
             self.problems.known("encoder", scored, self.recipe.encoders, ("evaluate", "encoder"))
+            if (selecting := self.recipe.evaluate.selection_encoder) is not None:
+                self.problems.known("encoder", selecting, self.recipe.encoders, ("evaluate", "selection_encoder"))
         keys: Keys = ("evaluate", "view")
         if through is None or not self.problems.known("view", through, self.recipe.views, keys):
             return
@@ -238,7 +248,8 @@ class _Rules:
             self.problems.add("recipe.conflict", keys, message)
 
     def unused_encoders(self) -> None:
-        used = {self.recipe.evaluate.encoder, *(view.encoder for view in self.recipe.views.values())}
+        evaluated = self.recipe.evaluate
+        used = {evaluated.encoder, evaluated.selection_encoder, *(view.encoder for view in self.recipe.views.values())}
         used |= self.referenced("encoder")
         for name in self.recipe.encoders:
             if name not in used and self.all_known:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.text import Text
 
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, plain_table
+from registry.papers import Badge
 
 
 def print_component(about: Mapping[str, Any]) -> None:
@@ -85,6 +87,15 @@ def _range(parameter: Mapping[str, Any]) -> str:
 
 def _toml(value: Any) -> str:
     return "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def print_badge(badge: Badge) -> None:
+    """Print the checks of a recipe on stderr, because stdout is the recipe. Lines have at most 80 columns."""
+    lines = badge.lines if badge else ("none. A recipe has no part in the checks of the recipe that it extends",)
+    sys.stderr.write(f"checks of {badge.recipe}, explained in docs/fidelity.md:\n")
+    for line in lines:
+        wrapped = textwrap.wrap(line, 76, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        sys.stderr.writelines(f"  {part}\n" for part in wrapped)
 
 
 def print_checks(checks: Sequence[Mapping[str, Any]]) -> None:

@@ -17,12 +17,13 @@ from cse_cli._version import __version__
 from cse_cli.analysis.rerun import environment_facts
 from cse_cli.core.checksums import Checked
 from cse_cli.core.results import Result
-from cse_cli.recipe.files import bare_name
+from cse_cli.recipe.files import bare_name, shipped_name
 from cse_cli.reproduce.doubts import Doubt, doubts
 from cse_cli.reproduce.target import Reference, Target
 from cse_cli.reproduce.verdict import Verdict, judge
 from cse_cli.runs.record import ENVIRONMENT, folder_of
 from registry.errors import CseError
+from registry.papers import badge_of
 from registry.validation import describe
 
 MOST_BYTES = 2**22
@@ -59,6 +60,7 @@ class Reproduction(Checked, frozen=True):
         seeds: Scores of each seed.
         verdict: Verdict, which follows from the fields above.
         doubts: Doubtful points of the row's method.
+        checks: Badge of the recipe in one line. Empty for a changed recipe.
         environment: Machine, versions and times.
         cse: Version of `cse`.
     """
@@ -75,6 +77,7 @@ class Reproduction(Checked, frozen=True):
     seeds: tuple[SeedScores, ...] = Field(min_length=1)
     verdict: Verdict
     doubts: tuple[Doubt, ...] = ()
+    checks: str = ""
     environment: dict[str, str] = Field(default_factory=dict)
     cse: str
 
@@ -129,6 +132,7 @@ def make_reproduction(target: Target, results: Sequence[Result], options: Sequen
         note = "" if result.early_stop is None else result.early_stop.text
         seeds.append(SeedScores(seed=result.seed, scores=scores, selected_step=result.selected_step, note=note))
     argument = target.argument if not target.argument.endswith(".toml") else bare_name(loaded.path) or loaded.path.name
+    shipped = shipped_name(loaded.path)
     return Reproduction(
         recipe=loaded.name,
         title=loaded.recipe.title,
@@ -140,6 +144,7 @@ def make_reproduction(target: Target, results: Sequence[Result], options: Sequen
         seeds=tuple(seeds),
         verdict=_judge(reference, seeds, trained=target.trained),
         doubts=tuple(doubts(loaded)),
+        checks="" if loaded.changes or shipped is None else badge_of(shipped).line,
         environment=environment_facts(results, _environment(results[0])),
         cse=__version__,
     )

@@ -149,6 +149,8 @@ def markdown(document: Reproduction) -> str:
         f"{_text(document.title)} (`{document.recipe}`), {seeds}, settings `{document.settings}`. Reported in: "
         f"{_text(reference.source)}",
     ]
+    if document.checks:
+        parts.append(f"Checks of the recipe (explained in docs/fidelity.md): {_text(document.checks)}")
     notes = [*reference.notes, *(f"seed {seed.seed} {seed.note}" for seed in document.seeds if seed.note)]
     if notes:
         parts += ["## Remarks", "\n".join(f"- {_text(note)}" for note in notes)]

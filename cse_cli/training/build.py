@@ -93,6 +93,12 @@ class Experiment:
         return self.method.encoder(self.recipe.evaluate.encoder)
 
     @property
+    def selecting(self) -> Encoder:
+        """Encoder whose score selects the best checkpoint."""
+        settings = self.recipe.evaluate
+        return self.method.encoder(settings.selection_encoder or settings.encoder)
+
+    @property
     def columns(self) -> set[str]:
         """Data columns that the views read."""
         return {plan.column for plan in self.plans.values()} | {c for plan in self.plans.values() for c in plan.side}

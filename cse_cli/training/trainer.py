@@ -269,7 +269,7 @@ class Trainer:
         began = time.perf_counter()
         only = [] if everything or metric is None else [metric.rpartition(".")[0]]
         scores = evaluate(
-            one.scored, one.evaluators, settings, self.compute, only, one.plans,
+            one.scored if everything else one.selecting, one.evaluators, settings, self.compute, only, one.plans,
             show=lambda name, share: self.observer.observe(Scoring(f"scoring {name}", share)),
             columns=self.own_columns,
         )  # fmt: skip

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from itertools import islice
 from random import Random
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,9 +14,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import AUGMENTERS
+from registry.encoders.pooling import masked_mean
 from registry.errors import CseError
 from registry.resources import catalog
-from registry.tokens import Sample
+from registry.tokens import Sample, Tokens
 from registry.types import Augmenter, DatasetName, Encoder, Tune
 
 Count = Annotated[int, Field(ge=1)]
@@ -31,25 +32,31 @@ BATCH = 256
 class NearestSentence(Augmenter, nn.Module):
     """Replace each sentence by a similar but different sentence of a corpus.
 
-    One of the `neighbors` nearest sentences by cosine similarity is drawn, after the `skip` nearest are excluded. A
-    copy of the view's encoder before training, in evaluation mode, computes the similarities. Before the first step, it
+    One of the `neighbors` nearest sentences by cosine similarity is drawn, after the `skip` nearest are excluded. The
+    sentence itself is not one of them. A copy of the view's encoder before training, in evaluation mode, computes the
+    similarities. Before the first step, it
     encodes the distinct sentences of the corpus into an index of N × D numbers, in half precision on a GPU and single
     precision otherwise. In each step it also encodes the batch. The drawn sentences are then encoded by the current
     encoder with gradient. As the view `hard` of a loss, they are negatives of all sentences of the batch.
 
     Each process computes its own index. Checkpoints do not contain it, and a resumed run computes it again.
 
-    Source: CARDS (Wang et al. 2022) and its code. Doubtful and settled in methods/cards.md: the neighbors are always
-    those of the untrained encoder (CA1), the nearest can have the same meaning (CA2 → `skip`), exact duplicates (CA3).
+    Source: CARDS (Wang et al. 2022) and its code (alibaba/SimCSE-with-CARDS @8e038a0): `models/bert/
+    modeling_simcse.py:292-339` for the draw, `data/datasets/simcse_utils.py:249-253` for the index. Settled in
+    methods/cards.md: the neighbors are always those of the untrained encoder (CA1), the nearest can have the same
+    meaning (CA2 → `skip`), exact duplicates (CA3), embeddings of the index (CA7 → `pooling`), a neighbor that is
+    another row's sentence (CA8).
 
     Args:
         dataset: Corpus, usually the training text.
         split: Split of the corpus.
         searched: Column of the corpus with the sentences.
-        neighbors: Number of nearest sentences from which one is drawn.
+        neighbors: Number of nearest sentences from which one is drawn, without the sentence itself.
         skip: Number of nearest sentences that are excluded.
         limit: Maximum number of rows, from the first. Default: all.
         max_length: Maximum number of tokens of a sentence in the index, with special tokens.
+        pooling: Embeddings that are compared: "mean", the mean of the last layer's states over the tokens, or
+            "encoder", the encoder's embeddings in evaluation.
 
     Raises:
         CseError: If the corpus has too few distinct sentences.
@@ -57,7 +64,7 @@ class NearestSentence(Augmenter, nn.Module):
     Example:
         [views.hard]
         encoder = "online"
-        augment = [{ name = "nearest_sentence", dataset = "wiki1m", neighbors = 65 }]
+        augment = [{ name = "nearest_sentence", dataset = "wiki1m", neighbors = 64 }]
     """
 
     stateful: ClassVar[bool] = False
@@ -67,14 +74,15 @@ class NearestSentence(Augmenter, nn.Module):
         dataset: DatasetName,
         split: str = "train",
         searched: str = "text",
-        neighbors: Annotated[int, Field(ge=1), Tune(1, 100, log=True)] = 65,
+        neighbors: Annotated[int, Field(ge=1), Tune(1, 100, log=True)] = 64,
         skip: Annotated[int, Field(ge=0)] = 0,
         limit: Count | None = None,
         max_length: Annotated[int, Field(ge=2)] = 32,
+        pooling: Literal["mean", "encoder"] = "mean",
     ) -> None:
         super().__init__()
         self.dataset, self.split, self.searched, self.limit = dataset, split, searched, limit
-        self.neighbors, self.skip, self.max_length = neighbors, skip, max_length
+        self.neighbors, self.skip, self.max_length, self.pooling = neighbors, skip, max_length, pooling
         catalog.locate(dataset, split).require((searched,))
         self._index: Index | None = None
 
@@ -82,6 +90,7 @@ class NearestSentence(Augmenter, nn.Module):
         """Copy the encoder before training."""
         self.encoder = copy.deepcopy(encoder, {id(encoder.vocabulary): encoder.vocabulary})
         self.encoder.requires_grad_(False).eval()
+        self.encoder.expect(hidden_read=True, mini_batch_size=None)
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
         """Return a similar sentence for each sample, without second segment."""
@@ -115,11 +124,17 @@ class NearestSentence(Augmenter, nn.Module):
         made: list[Tensor] = []
         for start in range(0, len(order), BATCH):
             tokens = vocabulary.pad([rows[i] for i in order[start : start + BATCH]]).to(device)
-            vectors = F.normalize(self.encoder.encode_for_eval(tokens).float(), dim=-1, eps=1e-8)
+            vectors = F.normalize(self._pooled(tokens).float(), dim=-1, eps=1e-8)
             made.append(vectors.half() if vectors.is_cuda else vectors)
         back = torch.empty(len(order), dtype=torch.long)
         back[torch.tensor(order, dtype=torch.long)] = torch.arange(len(order))
         return torch.cat(made)[back.to(device)]
+
+    def _pooled(self, tokens: Tokens) -> Tensor:
+        if self.pooling == "encoder":
+            return self.encoder.encode_for_eval(tokens)
+        states = self.encoder.eval().encode(tokens, self.encoder.embed(tokens)).hidden
+        return masked_mean(states, tokens.mask)
 
 
 class Index:

@@ -16,12 +16,14 @@ from registry.types import Augmenter
 class SwitchCase(Augmenter):
     """Switch the case of the first letter of some words, so that a cased tokenizer splits them differently.
 
-    Words are separated by spaces. "count": max(1, round(rate·n)) of a sentence's n words, drawn without replacement, or
-    no word with rate 0. "chance": each word independently with probability `rate`. Words that start with another
-    character do not change. A tokenizer for lower-case text is not affected.
+    Words are separated by spaces. "count": max(1, round(rate·n)) words for a sentence of n words, drawn without
+    replacement from those that start with a letter, or all of these if there are fewer. No word with rate 0.
+    "chance": each word independently with probability `rate`. Words that start with another character do not change.
+    Several spaces in a row become one. A tokenizer for lower-case text is not affected.
 
-    Source: CARDS (Wang et al. 2022) and its code (`data/text_augmentation.py`, versions 1 and 2). It changes only the
-    second copy of a sentence: use this augmenter in the view of the positive.
+    Source: CARDS (Wang et al. 2022) and its code (alibaba/SimCSE-with-CARDS @8e038a0, `data/text_augmentation.py:51-65`
+    for version 1, "count", and `:89-100` for version 2, "chance"). It changes only the second copy of a sentence: use
+    this augmenter in the view of the positive.
 
     Args:
         rate: Share of words, or probability of each word.
@@ -45,10 +47,17 @@ class SwitchCase(Augmenter):
         return [sample.changed(lambda text: self._switched(text, rng)) for sample in samples]
 
     def _switched(self, text: str, rng: Random) -> str:
-        words = text.split(" ")
+        words = [word for word in text.split(" ") if word]
+        places = [place for place, word in enumerate(words) if word[0].isalpha()]
         if self.draw == "chance":
-            chosen = {place for place in range(len(words)) if rng.random() < self.rate}
+            chosen = {place for place in places if rng.random() < self.rate}
         else:
             wanted = max(1, round(self.rate * len(words))) if self.rate else 0
-            chosen = set(rng.sample(range(len(words)), wanted))
-        return " ".join(word[:1].swapcase() + word[1:] if i in chosen else word for i, word in enumerate(words))
+            chosen = set(rng.sample(places, min(wanted, len(places))))
+        return " ".join(_switched(word) if place in chosen else word for place, word in enumerate(words))
+
+
+def _switched(word: str) -> str:
+    """Return a word with the other case of its first letter."""
+    first = word[0].upper() if word[0].islower() else word[0].lower()
+    return first + word[1:]

@@ -66,17 +66,22 @@ def embed_words(model: Any, tokens: Tokens) -> Tensor:
     return vectors
 
 
-def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None) -> Tensor:
+def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None, *, padding_index: bool = False) -> Tensor:
     """Return the (B, L, W) sum of word, position and segment embeddings after layer normalization.
 
     Tokens after the model's last position share that position.
 
     Args:
         model: Transformers model.
-        tokens: Token IDs, positions and segments.
+        tokens: Token IDs, mask, positions and segments.
         words: Embeddings (B, L, W) that replace the word embeddings.
+        padding_index: Whether padding has the position `padding_idx` in the RoBERTa family, as in transformers. It only
+            has an effect if the blocks attend to padding.
     """
-    positions = tokens.positions.clamp(max=longest(model) - 1) + position_offset(model)
+    offset = position_offset(model)
+    positions = tokens.positions.clamp(max=longest(model) - 1) + offset
+    if padding_index and offset:
+        positions = positions.masked_fill(tokens.mask == 0, offset - 1)
     source = {"input_ids": tokens.ids} if words is None else {"inputs_embeds": words}
     vectors: Tensor = model.embeddings(**source, token_type_ids=tokens.types, position_ids=positions)
     return vectors

@@ -49,6 +49,9 @@ PREFIXED = "prefixed"
 
 PREFIX = "prefix.safetensors"
 
+PADDED = "padded"
+"""Value of `format` for an encoder that averages a fixed number of positions. It can also have a template."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -64,6 +67,7 @@ class Layout:
         template: Encoder parameters for the template, endings and denoising. Only cse opens a model with a template,
             because no sentence-transformers module adds text on both sides.
         prefix: Learned keys and values of every block. Only cse opens a model with a prefix.
+        positions: Number of positions that the mean covers, padding included. Only cse opens such a model.
     """
 
     pooling: Pooling
@@ -74,13 +78,14 @@ class Layout:
     convolutions: Convolutions | None = None
     template: Mapping[str, str] = field(default_factory=dict)
     prefix: Tensor | None = None
+    positions: int | None = None
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
     """Write model, tokenizer, pooling and model card."""
     with drafted(folder) as draft:
         _write_transformer(model, tokenizer, layout, draft)
-        if layout.template or layout.prefix is not None:
+        if layout.template or layout.prefix is not None or layout.positions is not None:
             _write_own(layout, draft)
             return
         _write_module_settings(model, layout.max_length, draft)
@@ -197,6 +202,7 @@ def _write_own(layout: Layout, folder: Path) -> None:
     settings = {
         "schema_version": OWN_FORMAT,
         "format": TEMPLATED if layout.prefix is None else PREFIXED,
+        **({} if layout.positions is None else {"format": PADDED, "positions": layout.positions}),
         "pooling": layout.pooling,
         "first_layer_index": layout.first_layer_index,
         **layout.template,
@@ -209,6 +215,7 @@ def _write_own(layout: Layout, folder: Path) -> None:
     before = _TEMPLATE_NOTE.format(**settings) if layout.template else ""
     before += _ENDING_NOTE.format(**settings) if "end_with" in layout.template else ""
     after = "" if layout.prefix is None else _PREFIX_NOTE
+    after += "" if layout.positions is None else _POSITIONS_NOTE.format(**settings)
     (folder / "README.md").write_text(_CHANGED_CARD.format(before=before, after=after, **settings), encoding="utf-8")
 
 
@@ -372,3 +379,5 @@ _TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which doe
 _ENDING_NOTE = "Before that, the rule `end_with = {end_with}` adds a full stop to a sentence without a final one.\n"
 
 _PREFIX_NOTE = "Each attention has learned keys and values before those of the sentence, from `prefix.safetensors`.\n"
+
+_POSITIONS_NOTE = "The mean covers {positions} positions, real tokens and padding.\n"

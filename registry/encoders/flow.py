@@ -11,13 +11,14 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
+from registry.adamw import UncorrectedAdamW
 from registry.encoders.adjusted import Adjusted, Vectors
 from registry.errors import CseError, RunFailedError
 from registry.types import Tune
@@ -38,15 +39,18 @@ class Flow(Adjusted):
 
     Source: BERT-flow (Li et al. 2020, section 3.2 and appendix) and its code; Glow (Kingma and Dhariwal 2018). Doubtful
     and settled in methods/bert_flow.md: layers averaged (B1, the other encoder's pooling), sentences of the fit (B2,
-    `fit_on`), sentences per step (B3, `batch_size`), warm-up (B4, `warmup_steps`), decay (B5, `weight_decay`).
+    `fit_on`), sentences per step (B3, `batch_size`), warm-up (B4, `warmup_steps`), decay (B5, `weight_decay`), start of
+    the actnorms (B10, `actnorm`).
 
     Args:
         levels: Number of levels. After each level except the last, half of the features are split off.
         depth: Number of flow steps per level. A step is actnorm, permutation and coupling.
         width: Width of the couplings' networks.
+        actnorm: Initial values of the actnorms. "first_batch": the first batch gets mean 0 and variance 1, as in Glow.
+            "random": uniform in ±√(6/(C + 1)) for C features, TensorFlow's default, with which BERT-flow's code starts.
         epochs: Number of passes over the sentences.
         batch_size: Number of sentences per step.
-        learning_rate: Learning rate of AdamW.
+        learning_rate: Learning rate of AdamW without bias correction.
         warmup_steps: Number of steps in which the learning rate rises linearly from 0. Then it stays constant.
         weight_decay: Decoupled weight decay of every weight of the flow.
         seed: Seed of initial weights and sentence order.
@@ -65,6 +69,7 @@ class Flow(Adjusted):
         levels: Annotated[int, Field(ge=1, le=6), Tune(1, 4)] = 3,
         depth: Annotated[int, Field(ge=1), Tune(1, 6)] = 3,
         width: Annotated[int, Field(ge=1), Tune(8, 128, log=True)] = 32,
+        actnorm: Literal["first_batch", "random"] = "first_batch",
         epochs: Annotated[int, Field(ge=1), Tune(1, 5)] = 1,
         batch_size: Annotated[int, Field(ge=2), Tune(16, 256, log=True)] = 64,
         learning_rate: Annotated[float, Field(gt=0), Tune(1e-4, 1e-2, log=True)] = 1e-3,
@@ -75,8 +80,8 @@ class Flow(Adjusted):
     ) -> None:
         super().__init__(**fitted_to)
         self.levels, self.depth, self.hidden = levels, depth, width
-        self.epochs, self.batch_size, self.seed = epochs, batch_size, seed
-        self.descent = Descent(learning_rate, warmup_steps, weight_decay)
+        self.actnorm, self.epochs, self.batch_size, self.seed = actnorm, epochs, batch_size, seed
+        self.descent = Descent(learning_rate, warmup_steps, weight_decay, initialize=actnorm == "first_batch")
         self._glow: tuple[Glow, ...] = ()  # in a tuple, so that torch does not register its weights
         self.bits: list[float] = []  # the loss of each step of the last fit
 
@@ -88,7 +93,10 @@ class Flow(Adjusted):
             first = next(batches, None)
             if first is None:
                 return
-            glow = self._made(first.shape[1], generator).to(first.device)
+            glow = self._made(first.shape[1], generator)
+            if self.actnorm == "random":
+                glow.randomize(generator)
+            glow.to(first.device)
             self.bits = self.descent.minimize(glow, chain([first], batches))
         self._glow = (glow,)
 
@@ -146,6 +154,12 @@ class ActNorm(nn.Module):
         spread = (x - mean).square().mean(dim=0).sqrt()
         self.shift.data.copy_(-mean)
         self.log_scale.data.copy_(-(spread + 1e-6).log() / _FACTOR)
+
+    def randomize(self, generator: torch.Generator) -> None:
+        """Sample shift and log-scale uniformly in ±√(6/(width + 1))."""
+        bound = math.sqrt(6 / (len(self.shift) + 1))
+        for values in (self.shift, self.log_scale):
+            nn.init.uniform_(values, -bound, bound, generator)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the shifted and scaled batch (B, width)."""
@@ -254,6 +268,12 @@ class Glow(nn.Module):
         parts = [step.norm.log_det() for level in range(self.last + 1) for step in self._steps(level)]
         return torch.stack(parts).sum()
 
+    def randomize(self, generator: torch.Generator) -> None:
+        """Sample the initial values of every actnorm, also of those in the couplings."""
+        for part in self.modules():
+            if isinstance(part, ActNorm):
+                part.randomize(generator)
+
     def bits(self, x: Tensor) -> Tensor:
         """Return the loss (B,): −log p(x) / (D·ln 2) for a standard normal z."""
         z = self(x)
@@ -267,30 +287,35 @@ class Glow(nn.Module):
 
 @dataclass(frozen=True)
 class Descent:
-    """Optimization of a flow with AdamW at a constant learning rate and gradients clipped to norm 1.
+    """Optimization of a flow with BERT's AdamW at a constant learning rate and gradients clipped to norm 1.
+
+    A step minimizes twice the mean loss of its sentences, because BERT-flow's code adds the means of the two sides of
+    the batch's pairs. Adam is invariant to this factor, but the clipping is not.
+
+    Source: BERT-flow's code (`run_siamese.py`, `optimization_bert_flow.py`).
 
     Args:
-        learning_rate: Learning rate of AdamW.
+        learning_rate: Learning rate of AdamW without bias correction.
         warmup_steps: Number of steps of the linear warm-up.
         weight_decay: Decoupled weight decay of every weight.
+        initialize: Whether the first batch initializes the actnorms.
     """
 
     learning_rate: float
     warmup_steps: int
     weight_decay: float
+    initialize: bool = True
 
     def minimize(self, glow: Glow, batches: Iterable[Tensor]) -> list[float]:
-        """Train a flow and return the loss of each step. The first batch initializes the actnorms.
+        """Train a flow and return the mean loss of each step.
 
         Raises:
             RunFailedError: If the loss is not finite.
         """
-        optimizer = torch.optim.AdamW(
-            glow.parameters(), lr=self.learning_rate, eps=1e-6, weight_decay=self.weight_decay
-        )
+        optimizer = UncorrectedAdamW(glow.parameters(), lr=self.learning_rate, eps=1e-6, weight_decay=self.weight_decay)
         losses: list[float] = []
         for step, batch in enumerate(batches):
-            if step == 0:
+            if step == 0 and self.initialize:
                 with torch.no_grad():
                     glow(batch, initialize=True)
             optimizer.param_groups[0]["lr"] = self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup_steps))
@@ -302,7 +327,7 @@ class Descent:
                     code="encoders.flow_diverged",
                 )
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            (2 * loss).backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(glow.parameters(), 1.0)
             optimizer.step()
             losses.append(loss.item())

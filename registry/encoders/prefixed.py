@@ -16,6 +16,7 @@ from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.export import Layout
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.tokens import Tokens
 from registry.types import Encoder, Tune
 
 
@@ -24,8 +25,9 @@ class PrefixedEncoder(TransformerEncoder):
     """Encode with a checkpoint that has P learned keys and values in every attention layer.
 
     In block k, the keys are [drop(Pₖ); K] and the values [drop(P′ₖ); V], where K and V are those of the sentence's
-    tokens. P and P′ are initialized from N(0, `initial`²) and trained. The prefix has no positions. With
-    `freeze = ["embeddings", "encoder"]`, only the prefix is trained.
+    tokens. P and P′ are initialized from N(0, `initial`²) and trained. The prefix takes the first P positions: token t
+    of a sentence, counted from 0, has the position embedding P + t. With `freeze = ["embeddings", "encoder"]`, only the
+    prefix is trained.
 
     The prefix is computed as P extra tokens before every row, whose keys and values are replaced in each block. The
     result is exact and costs the time of P more tokens. Rows are not packed, and blocks are not compiled.
@@ -36,8 +38,10 @@ class PrefixedEncoder(TransformerEncoder):
 
     Shapes: those of `transformer`, and P, P′ (blocks, P, D).
 
-    Source: PromCSE (Jiang et al. 2022) and its code, which is that of P-tuning v2 without the inner network. Doubtful
-    and settled in methods/promcse.md: start (PC7, `initial`), padding of averages (PC1), positions (PC4).
+    Source: PromCSE (Jiang et al. 2022) and its code (YJiangcm/PromCSE @4b31938, `promcse/models.py:165`), which passes
+    the prefix as cached keys and values of the BERT of transformers 4.2.1 (`modeling_bert.py:194`,
+    `modeling_roberta.py:1489`). Settled in methods/promcse.md: padding of averages (PC1), positions (PC4), start (PC7,
+    `initial`).
 
     Raises:
         CseError: If the checkpoint's blocks are not BERT blocks.
@@ -66,6 +70,7 @@ class PrefixedEncoder(TransformerEncoder):
                 code="encoders.unsupported_architecture",
             )
         self.length = length
+        self.max_length -= length
         self.prefix = nn.Parameter(initial * torch.randn(len(attentions), 2, length, self.dim))
         self.prefix_dropout = nn.Dropout(self.dropout.p)
         for number, attention in enumerate(attentions):
@@ -80,6 +85,14 @@ class PrefixedEncoder(TransformerEncoder):
     def keep_attentions(self, blocks: Sequence[int]) -> None:
         """Raise an error, because the weights of a token include those of the prefix."""
         Encoder.keep_attentions(self, blocks)
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        """Return the (B, L, W) token vectors before any dropout, at positions after those of the prefix."""
+        return super().embed(self._moved(tokens))
+
+    def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
+        """Return the (B, L, W) output of the embedding layer, at positions after those of the prefix."""
+        return super().layer_vectors(self._moved(tokens), embeddings)
 
     def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states of the sentence's tokens after the blocks."""
@@ -98,6 +111,9 @@ class PrefixedEncoder(TransformerEncoder):
         """Return keys or values (B, P + L, D) with the prefix in the first P positions."""
         own = self.prefix[number, place].to(made.dtype).expand(len(made), -1, -1)
         return torch.cat([self.prefix_dropout(own), made[:, self.length :]], dim=1)
+
+    def _moved(self, tokens: Tokens) -> Tokens:
+        return replace(tokens, positions=tokens.positions + self.length)
 
     def _with_places(self, vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         rows = len(mask)

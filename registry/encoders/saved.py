@@ -22,12 +22,14 @@ from registry.encoders.export import (
     CNN,
     CNN_CONFIG,
     OWN_FORMAT,
+    PADDED,
     PREFIX,
     PREFIXED,
     SETTINGS,
     TEMPLATED,
     TOKEN_POOLINGS,
 )
+from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
@@ -142,7 +144,7 @@ def _whole(values: dict[str, Any]) -> AutoModelEncoder:
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, *adjusted}
+    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -168,7 +170,7 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         words = _json(folder / WORDS)
         average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
         return average.eval(), int(settings["max_length"])
-    if settings["format"] in (TEMPLATED, PREFIXED):
+    if settings["format"] in (TEMPLATED, PREFIXED, PADDED):
         return _open_templated(folder, settings, pooling, template)
     base, limit = open_encoder(str(folder / BASE), pooling, template)
     values = {**settings["settings"], "of": BASE, "fit_on": TARGET}
@@ -183,7 +185,7 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
 def _open_templated(
     folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
 ) -> tuple[Encoder, int]:
-    """Open an encoder with a template, a prefix, or both."""
+    """Open an encoder with a template, a prefix, or padding in its mean."""
     dense = sorted(folder.glob("*_Dense"))
     given: dict[str, Any] = {
         **{key: settings[key] for key in ("first_layer_index", "denoise", "end_with") if key in settings},
@@ -197,6 +199,8 @@ def _open_templated(
         prefixed = PrefixedEncoder(length=weights.shape[2], model=str(folder), **given)
         prefixed.prefix.data.copy_(weights)
         encoder: TransformerEncoder = prefixed
+    elif settings["format"] == PADDED and given["pooling"] == "mean":
+        encoder = PaddedEncoder(settings["positions"], model=str(folder), **given)
     else:
         encoder = TransformerEncoder(str(folder), **given)
     encoder.attach({layer.name: _fixed(layer) for layer in dense})

@@ -179,7 +179,9 @@ class TransformerEncoder(Encoder):
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
-        return (split.embed_words if self.augment_at == "word" else split.embed_layer)(self.backbone, tokens)
+        if self.augment_at == "word":
+            return split.embed_words(self.backbone, tokens)
+        return split.embed_layer(self.backbone, tokens, padding_index=self.attend_padding)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Apply dropout, blocks, pooling and training heads."""
@@ -288,7 +290,7 @@ class TransformerEncoder(Encoder):
             order = real.cumsum(dim=1) * real - 1
         alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
-            vectors = self.dropout(split.embed_layer(self.backbone, alone))
+            vectors = self.dropout(self.layer_vectors(alone, None))
             states = self.block_states(vectors, mask, needs_all_states(self.pooling))
             return self._pooled(self.pooling, self.token_features(states, mask), alone)[places]
 
@@ -317,7 +319,7 @@ class TransformerEncoder(Encoder):
         """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""
         if embeddings is not None and self.augment_at != "word":
             return embeddings
-        return split.embed_layer(self.backbone, tokens, embeddings)
+        return split.embed_layer(self.backbone, tokens, embeddings, padding_index=self.attend_padding)
 
     def _represent(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         vectors = self.layer_vectors(tokens, embeddings)

@@ -38,10 +38,10 @@ class PairEvaluator(Evaluator):
         return catalog.read_pairs(self.dataset, self.split) if self.own is None else self.own.pairs
 
     def texts(self) -> Sequence[str]:
-        """Return every distinct sentence of the file, or of all splits of the data set with pairs."""
+        """Return both sentences of each pair of the file, or of all splits of the data set, with repetitions."""
         found = self.own.pairs if self.own is not None else self._pairs_of_all_splits()
         pairs = evenly_spaced(found, self.limit)
-        return list(dict.fromkeys(one_line(text) for pair in pairs for text in (pair.first, pair.second)))
+        return [one_line(text) for pair in pairs for text in (pair.first, pair.second)]
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split", or "file/split", → content digest."""

@@ -65,7 +65,7 @@ class StsAverage(Evaluator):
 
     def texts(self) -> Sequence[str]:
         """Return the sentences of all splits of all data sets."""
-        return list(dict.fromkeys(text for part in self.parts for text in part.texts()))
+        return [text for part in self.parts for text in part.texts()]
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest."""

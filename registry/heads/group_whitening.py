@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -18,29 +18,32 @@ from registry.types import Encoder, Head
 
 @HEADS.register("group_whitening")
 class GroupWhitening(Head):
-    """Whiten each view's rows: mean 0 and, within each of G groups of dimensions, covariance I.
+    """Whiten parts of the batch: mean 0 and, within each of G groups of dimensions, covariance I.
 
-    xᵍ ← (xᵍ − μᵍ)·U·diag(1/√(s + ε))·Uᵀ with Cᵍ = U·diag(s)·Uᵀ the covariance (divisor N) of the N rows of a view, on
+    xᵍ ← (xᵍ − μᵍ)·U·diag(1/√(s + ε))·Uᵀ with Cᵍ = U·diag(s)·Uᵀ the covariance (divisor N) of the N rows of a part, on
     all devices, in the D/G dimensions of group g. In training, groups are consecutive parts of a random permutation of
-    the dimensions, sampled for each view and step from torch's global generator. Evaluation uses the original order.
+    the dimensions, sampled for each part and step from torch's global generator. Evaluation uses the original order.
     The head has no weights.
 
     Shapes: (B, D) → (B, D), in single precision or higher.
 
-    Source: WhitenedCSE (Zhuo et al. 2023, section 3.2) and its code (`ShuffledGroupWhitening`), followed by a dense
-    layer with tanh (`mlp`); evaluation drops both. Doubtful and settled in methods/whitenedcse.md: which rows are a
-    view (WH2), no gradient through the covariance (WH3 → `detach_statistics`), directions without variance (WH6 →
-    `epsilon`).
+    Source: WhitenedCSE (Zhuo et al. 2023, section 3.2) and its code (SupstarZh/WhitenedCSE @65fe70a,
+    whitenedcse/shuffled_group_whitening.py:24-69), followed by a dense layer with tanh (`mlp`); evaluation drops both.
+    Doubtful and settled in methods/whitenedcse.md: which rows are a part (WH2 → `rows`), no gradient through the
+    covariance (WH3 → `detach_statistics`), directions without variance (WH6 → `epsilon`).
 
     Args:
         groups: Number G of groups, a divisor of D.
+        rows: Rows of a part: "views", the rows of one view, or "sentences". The latter orders the batch by sentences,
+            with all views of a sentence next to each other, and cuts it into as many parts as there are views, so that
+            a part contains all views of some sentences.
         shuffle: Whether the order of dimensions is random. It has no effect with one group.
         detach_statistics: Whether the gradient treats the covariance as a constant, as in the code. The mean always has
             gradient.
         epsilon: Constant ε added to the variances. 0 is the published version.
 
     Raises:
-        CseError: If G does not divide D, or a view has one row.
+        CseError: If G does not divide D, or a part has one row, or rows = "sentences" and the views differ in size.
 
     Example:
         [encoders.online.heads.group_whitening]
@@ -50,12 +53,13 @@ class GroupWhitening(Head):
     def __init__(
         self,
         groups: Annotated[int, Field(ge=1)] = 128,
+        rows: Literal["views", "sentences"] = "views",
         shuffle: bool = True,
         detach_statistics: bool = True,
         epsilon: Annotated[float, Field(ge=0), Tune(1e-8, 1e-2, log=True)] = 1e-5,
     ) -> None:
         super().__init__()
-        self.groups, self.shuffle = groups, shuffle and groups > 1
+        self.groups, self.rows, self.shuffle = groups, rows, shuffle and groups > 1
         self.detach_statistics, self.epsilon = detach_statistics, epsilon
 
     def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
@@ -72,13 +76,28 @@ class GroupWhitening(Head):
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
         """Return (B, D)."""
         sizes = [size for _, size in groups] or [len(pooled)]
-        return torch.cat([self._whitened(rows) for rows in torch.split(at_least_single(pooled), sizes)])
+        order = self._by_sentence(sizes, pooled.device)
+        parts = torch.split(at_least_single(pooled)[order], sizes)
+        return torch.cat([self._whitened(part) for part in parts])[order.argsort()]
+
+    def _by_sentence(self, sizes: Sequence[int], device: torch.device) -> Tensor:
+        """Return the order of the rows, whose consecutive parts are whitened."""
+        order = torch.arange(sum(sizes), device=device)
+        if self.rows == "views":
+            return order
+        if len(set(sizes)) > 1:
+            raise CseError(
+                f'group_whitening: rows = "sentences" requires views of the same size, not {list(sizes)}',
+                'set rows = "views"',
+                code="heads.uneven_views",
+            )
+        return order.view(len(sizes), -1).T.flatten()
 
     def _whitened(self, rows: Tensor) -> Tensor:
         count, width = len(rows) * world_size(), rows.shape[1]
         if count < 2:
             raise CseError(
-                "group_whitening requires at least two rows per view, but has one row",
+                "group_whitening requires at least two rows per part, but has one row",
                 "set train.batch_size to 2 or more",
                 code="heads.batch_too_small",
             )

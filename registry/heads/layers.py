@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from registry.types import Encoder, Head
 
 
-def dense_layer(width: int, out: int) -> nn.Linear:
+def dense_layer(width: int, out: int, bias: bool = True) -> nn.Linear:
     """Return a dense layer with BERT's initialization: weights from N(0, 0.02²), bias zero."""
-    layer = nn.Linear(width, out)
+    layer = nn.Linear(width, out, bias=bias)
     nn.init.normal_(layer.weight, std=0.02)
-    nn.init.zeros_(layer.bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer
 
 

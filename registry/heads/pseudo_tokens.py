@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from registry import HEADS
 from registry.errors import CseError
-from registry.heads.layers import dense_layer
 from registry.types import Encoder, Head, Tune
 
 
@@ -22,18 +21,20 @@ class PseudoTokens(Head):
 
     Q = Attention(P; c),  r = Attention(c; Q),
     with c the pooled vector, P the M pseudo tokens, and Attention(x; y) BERT's multi-head self-attention with queries
-    from x, keys and values from y, without output layer, residual and normalization. The first attention has one key,
-    so its softmax is 1 and each row of Q is the value of c: P gets no gradient, and r depends on M only through the
-    dropout of the attention (PT1). Weights and P are from N(0, 0.02²), biases are 0.
+    from x, keys and values from y, without output layer, residual and normalization. Both steps use the same weights
+    (PT7). The first step has one key, so its softmax is 1 and each row of Q is the value of c: P gets no gradient, and
+    r depends on M only through the dropout of the attention (PT1). Initially P is from N(0, 1), and weights and biases
+    are uniform in ±1/√D, as in torch's embeddings and dense layers (PT8).
 
     Shapes: (B, D) → (B, D).
 
-    Source: PT-BERT (Tan et al. 2022, section 3.2) and its code (`models.py`). Doubtful and settled in
-    methods/pt_bert.md: the paper's pseudo tokens attend to the sentence's tokens, the code's to [CLS] (PT1).
+    Source: PT-BERT (Tan et al. 2022, section 3.2) and its code (Namco0816/PT-BERT @dba403c, `ptbert/models.py:246-255`
+    and `392-395`). Doubtful and settled in methods/pt_bert.md: the paper's pseudo tokens attend to the sentence's
+    tokens, the code's to [CLS] (PT1); one attention for both steps (PT7); the initial weights (PT8).
 
     Args:
         tokens: Number M of pseudo tokens.
-        attention_heads: Number of heads of both attentions. Default: that of the encoder's blocks.
+        attention_heads: Number of heads of the attention. Default: that of the encoder's blocks.
         dropout: Dropout rate of the attention weights.
 
     Raises:
@@ -54,7 +55,7 @@ class PseudoTokens(Head):
         self.tokens, self.attention_heads, self.dropout = tokens, attention_heads, dropout
 
     def fit(self, width: int, encoder: Encoder) -> int:
-        """Create the pseudo tokens and both attentions, which keep the width."""
+        """Create the pseudo tokens and the attention, which keeps the width."""
         config = getattr(getattr(encoder, "backbone", None), "config", None)
         count = self.attention_heads or getattr(config, "num_attention_heads", None)
         if count is None:
@@ -69,16 +70,15 @@ class PseudoTokens(Head):
                 "set attention_heads to a divisor of the width",
                 code="heads.indivisible_width",
             )
-        self.pseudo = nn.Parameter(torch.empty(self.tokens, width).normal_(std=0.02))
-        self.inner = Attention(width, count, self.dropout)
-        self.outer = Attention(width, count, self.dropout)
+        self.pseudo = nn.Parameter(torch.randn(self.tokens, width))
+        self.attention = Attention(width, count, self.dropout)
         return width
 
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
         """Return (B, D)."""
         c = pooled.unsqueeze(1)
-        expressed = self.inner(self.pseudo.unsqueeze(0).to(pooled.dtype), c)
-        output: Tensor = self.outer(c, expressed).squeeze(1)
+        expressed = self.attention(self.pseudo.unsqueeze(0).to(pooled.dtype), c)
+        output: Tensor = self.attention(c, expressed).squeeze(1)
         return output
 
 
@@ -94,7 +94,7 @@ class Attention(nn.Module):
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
-        self.query, self.key, self.value = (dense_layer(width, width) for _ in range(3))
+        self.query, self.key, self.value = (nn.Linear(width, width) for _ in range(3))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, queries: Tensor, context: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -15,6 +15,7 @@ from registry.tokens import Encoded
 from registry.types import Loss, Tune
 
 Block = Annotated[int, Field(ge=0)]
+Blocks = Annotated[list[Block], Field(min_length=1)]
 CLOSEST = 1e-6
 """Lower bound of 1 − ρ². Without it, equal attention weights give an infinite logarithm."""
 
@@ -23,33 +24,32 @@ CLOSEST = 1e-6
 class AttentionInformation(Loss):
     """Maximize the mutual information between the attention weights of two views of a sentence.
 
-    ℓ = −mean over blocks k, heads h and sentences i of  (qₖₕᵢ² + 10⁻⁶) · Iₖₕᵢ,   I = −½ log(1 − ρ²),
+    ℓ = −(q² + 10⁻⁶) · mean over groups g, heads h and sentences i of I_ghi,   I = −½ log(1 − ρ²),
     with I the mutual information of two jointly normal variables. ρ is the correlation of log a and log a′, the
-    attention weights of the two views, over `samples` random places (query, key) with both weights above 0. q is
-    the share of such places among all places. Weights that dropout or padding set to 0 do not count, and the factor of
-    dropout does not change ρ. Gradient goes into both views. 1 − ρ² is at least 10⁻⁶.
+    attention weights of the two views, over `samples` random places (block of the group, query, key) with both weights
+    above 0. Padding tokens count as queries, and a key has weight 0 if it is padding or dropped. A head with fewer than
+    `samples` such places is skipped. If all heads have fewer, each uses all its places. q is the share of such places
+    among all places of the heads that are not skipped. Gradient goes into both views. 1 − ρ² is at least 10⁻⁶.
 
     The encoder stores B·H·L² numbers per block and view, and runs its blocks padded and uncompiled.
 
     Shapes: attentions[k] (B, H, L, L) of both views → a scalar.
 
-    Source: miCSE (Klein and Nabi 2023) and its code. Settled in methods/micse.md: undefined values (MI1), padding (MI2
-    → `padding`), few places (MI3 → `fewer`), dropout (MI4).
+    Source: miCSE (Klein and Nabi 2023) and its code (SAP-samples/acl2023-micse @8d06f27, model/models.py:163-307).
+    Settled in methods/micse.md: undefined values (MI1), padding (MI2), few places (MI3), dropout (MI4), blocks (MI6).
 
     Args:
-        layers: Blocks k to read, counted from 0.
+        layers: Groups of blocks, counted from 0. The places of all blocks of a group have one correlation.
         samples: Number of sampled places.
-        padding: Whether padding tokens count as queries, which have attention weights too. Default: false.
-        fewer: Treatment of a sentence with fewer than `samples` places: "all" reads every place, "drop" skips the
-            sentence.
 
     Raises:
-        CseError: If the views differ in length, so that the same place holds different tokens.
+        CseError: If the groups differ in size, or the views differ in length, so that the same place holds different
+            tokens.
 
     Example:
         [losses.attention_information]
         weight = 0.0005
-        layers = [2, 3]      # blocks of a small encoder, counted from 0
+        layers = [[1], [2]]  # blocks of a small encoder, counted from 0
         samples = 150
     """
 
@@ -57,14 +57,18 @@ class AttentionInformation(Loss):
 
     def __init__(
         self,
-        layers: Annotated[list[Block], Field(min_length=1)] = [7, 8, 9, 10, 11],  # noqa: B006 - a declaration
+        layers: Annotated[list[Blocks], Field(min_length=1)] = [[7, 9], [8, 10]],  # noqa: B006 - a declaration
         samples: Annotated[int, Field(ge=2), Tune(50, 400, log=True)] = 150,
-        padding: bool | None = None,
-        fewer: Literal["all", "drop"] = "all",
     ) -> None:
         super().__init__()
-        self.reads_attentions = sorted(set(layers))
-        self.samples, self.padding, self.fewer = samples, bool(padding), fewer
+        if len({len(group) for group in layers}) > 1:
+            raise CseError(
+                f"attention_information: the groups of layers = {layers} differ in size",
+                "use the same number of blocks in each group",
+                code="losses.uneven_groups",
+            )
+        self.layers, self.samples = layers, samples
+        self.reads_attentions = sorted({block for group in layers for block in group})
 
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
         """Return the loss of this device. The mean over devices is the loss of the whole batch."""
@@ -74,27 +78,24 @@ class AttentionInformation(Loss):
                 "use two views with the same tokens, for example views that differ only in dropout",
                 code="losses.view_length_mismatch",
             )
-        first, second = (
-            torch.stack([view.attentions[block] for block in self.reads_attentions]) for view in (anchor, positive)
-        )
-        places = self._counted(anchor) & self._counted(positive)  # (B, L, L)
-        shared = ((first > 0) & (second > 0) & places.unsqueeze(1)).flatten(-2)  # (K, B, H, L²)
+        first, second = self._grouped(anchor), self._grouped(positive)
+        shared = (first > 0) & (second > 0)  # (G, B, H, P)
         found = shared.sum(-1)
-        share = found.to(first.dtype) / places.flatten(-2).sum(-1).unsqueeze(1)
-        value = (share.square() + 1e-6) * self._information(first.flatten(-2), second.flatten(-2), shared)
-        if self.fewer == "all":
-            return -value.mean()
-        kept = (found >= self.samples).to(value.dtype)
-        return -(value * kept).sum() / (sum_devices(kept.sum()) / world_size()).clamp(min=1)
+        enough = found >= self.samples
+        kept = (enough | (sum_devices(enough.sum()) == 0)).to(first.dtype)
+        share = sum_devices((found * kept).sum()) / sum_devices(kept.sum() * shared.shape[-1])
+        information = (self._information(first, second, shared) * kept).sum()
+        information = information * world_size() / sum_devices(kept.sum())
+        return -(share.square() + 1e-6) * information
 
-    def _counted(self, view: Encoded) -> Tensor:
-        """Return (B, L, L) booleans: whether a place (query, key) can be sampled."""
-        real = view.tokens.mask.bool()
-        both = real.unsqueeze(2) & real.unsqueeze(1)
-        return torch.ones_like(both) if self.padding else both
+    def _grouped(self, view: Encoded) -> Tensor:
+        """Return (G, B, H, P): weights at the P places of each group, P = blocks · L²."""
+        return torch.stack(
+            [torch.cat([view.attentions[block].flatten(-2) for block in group], dim=-1) for group in self.layers]
+        )
 
     def _information(self, first: Tensor, second: Tensor, shared: Tensor) -> Tensor:
-        """Return (K, B, H): I of weights (K, B, H, L²) at places sampled from `shared`."""
+        """Return (G, B, H): I of weights (G, B, H, P) at places sampled from `shared`."""
         keys = torch.rand(shared.shape, device=shared.device).masked_fill(~shared, -1)
         order, chosen = keys.topk(min(self.samples, keys.shape[-1]), dim=-1)
         drawn = order >= 0

@@ -51,7 +51,8 @@ class InBatchContrast(Loss):
         reduction: Reduction over the anchors of the batch, or over all cells if `form` is "bce_softmax".
         in_batch: Whether other sentences of the batch and their hard negatives are negatives. With false and an empty
             queue, the positive is the only choice, and the loss and its gradient are 0.
-        false_negative: Threshold φ: another sentence whose cosine in the view `reference` is above φ gets weight 0.
+        false_negative: Threshold φ: a sentence j ≠ i gets weight 0 if the cosine of i in the view `reference` with j in
+            the view `reference_positive` is above φ. Without the second view, j is also taken from `reference`.
             Default: all sentences have the same weight.
         weight_on: Target of the weights: "exp" multiplies the exponential, so that weight 0 removes a column. "logit"
             multiplies the logit, so that weight 0 leaves e⁰ in the sum.
@@ -60,7 +61,7 @@ class InBatchContrast(Loss):
         form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset({"reference"})
+    steering: ClassVar[frozenset[str]] = frozenset({"reference", "reference_positive"})
 
     def __init__(
         self,
@@ -94,10 +95,11 @@ class InBatchContrast(Loss):
         negatives: Negatives,
         hard: Sentences | None = None,
         reference: Sentences | None = None,
+        reference_positive: Sentences | None = None,
     ) -> Tensor:
         """Return the loss of the batch."""
         cosines = [cosine_matrix(anchor, positive)]
-        weights = [self._trust(cosines[0], reference)]
+        weights = [self._trust(cosines[0], reference, reference_positive)]
         repelled = self._repelled(anchor, positive, hard)
         cosines += repelled
         weights += [torch.zeros_like(block) for block in repelled]
@@ -123,8 +125,8 @@ class InBatchContrast(Loss):
             "→ add a [queue] to the recipe, or set in_batch = true"
         ]
 
-    def _trust(self, cosines: Tensor, reference: Tensor | None) -> Tensor:
-        """Return (N, N) log-weights of the positives, −inf for each false negative according to `reference`."""
+    def _trust(self, cosines: Tensor, reference: Tensor | None, other: Tensor | None) -> Tensor:
+        """Return (N, N) log-weights of the positives, −inf for each false negative according to the references."""
         trusted = torch.zeros_like(cosines)
         if self.false_negative is None:
             return trusted
@@ -134,7 +136,8 @@ class InBatchContrast(Loss):
                 'add [views.reference] with a separate encoder, or map another view: views = { reference = "NAME" }',
                 code="losses.no_reference_view",
             )
-        similar = cosine_matrix(reference.detach(), reference.detach()) > self.false_negative
+        other = reference if other is None else other
+        similar = cosine_matrix(reference.detach(), other.detach()) > self.false_negative
         return trusted.masked_fill(similar & ~_own(cosines), -torch.inf)
 
     def _weighted(self, logits: Tensor, log_weights: Tensor) -> Tensor:

@@ -24,12 +24,15 @@ class Denoising(Loss):
     with e the input of the encoder's blocks, without gradient, T a transformer decoder without causal mask whose
     cross-attention has the sentence embedding z as its only key and value, P the prediction head of a masked language
     model over the encoder's word embeddings, and m 1 for the counted places. The sums are over the batch on all
-    devices. The decoder is trained. Only checkpoints of the run contain it.
+    devices. The decoder is trained. Only checkpoints of the run contain it. Its dense layers, including the output of
+    each attention, start from N(0, 0.02²) with biases 0. The query, key and value weights of its attentions start as in
+    torch: Xavier uniform, biases 0, and the same values in every layer.
 
     Shapes: sentence (B, D), embeddings (B, L, D) → scores (B, L, V) → a scalar.
 
-    Source: DenoSent (Wang et al. 2024) and its code. Doubtful and settled in methods/denosent.md: DN1 `noise`, DN2
-    which view is the target, DN5 `places`, DN6 `feed_forward` and `dropout`.
+    Source: DenoSent (Wang et al. 2024) and its code (xinghaow99/DenoSent @35d05f5, `model.py:19-43`). Doubtful and
+    settled in methods/denosent.md: DN1 `noise`, DN2 which view is the target, DN5 `places`, DN6 `feed_forward` and
+    `dropout`, DN9 the initial weights.
 
     Args:
         encoder: Encoder of the views, whose word embeddings P uses.
@@ -86,9 +89,10 @@ class Denoising(Loss):
         self.language = MaskedLanguageModeling(encoder, initial)
         block = nn.TransformerDecoderLayer(encoder.width, attention_heads, feed_forward, dropout, batch_first=True)
         self.decoder = nn.TransformerDecoder(block, layers)
-        for weights in self.decoder.parameters():  # all layers are copies of the first
-            if weights.ndim > 1:
-                nn.init.xavier_uniform_(weights)
+        for module in self.decoder.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
 
     def forward(self, anchor: Encoded, target: Encoded) -> Tensor:
         """Return the loss of the batch: the target's tokens given the anchor's embedding."""

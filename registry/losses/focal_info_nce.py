@@ -21,8 +21,8 @@ class FocalInfoNCE(InBatchContrast):
     hard negatives, and queue entries (earlier sentences or noise), each with its weight w. A negative has more weight
     than in InfoNCE if s > 1 − m or s < 0. The factors s and s + m carry gradient.
 
-    Shapes: anchor, positive, hard (N, D); reference (N, D'), without gradient; negatives (K, D) and (K,), K may be 0;
-    result a scalar.
+    Shapes: anchor, positive, hard (N, D); reference, reference_positive (N, D'), without gradient; negatives
+    (K, D) and (K,), K may be 0; result a scalar.
 
     Source: Focal-InfoNCE (Hou and Li 2023, eq. 2; its code agrees), methods/focal_infonce.md.
     Doubtful: the paper states τ = 0.7 for BERT and 0.5 for RoBERTa; its Table 4 sweeps 0.03 to 0.1 and reproduces its

@@ -20,16 +20,17 @@ class InfoNCE(InBatchContrast):
     ℓᵢ = −log( e^{s(hᵢ,h⁺ᵢ)/τ} / ( Σⱼ wᵢⱼ e^{s(hᵢ,h⁺ⱼ)/τ} + Σⱼ e^{s(hᵢ,h⁻ⱼ)/τ + ω·[i=j]} + Σₘ pₘ e^{s(hᵢ,Hₘ)/τ} ) ),
     with s the cosine, h⁻ hard negatives and H the queue entries weighted by p. The result is the mean over i, computed
     as the cross-entropy of the logits [s(h,h⁺)/τ + log w | s(h,h⁻)/τ + ω·I | s(h,H)/τ + log p], in single precision or
-    higher. w is 1, except for false negatives: it is 0 for a sentence j ≠ i whose cosine with i in the view `reference`
-    exceeds φ. With an angular margin m, cos(θ + m) replaces s(hᵢ,h⁺ᵢ) = cos θ in both places. Beyond θ = π − m, where
-    cos(θ + m) would rise again, cos θ + cos m − 1 replaces it.
+    higher. w is 1, except for false negatives: wᵢⱼ is 0 for j ≠ i if s(rᵢ,r⁺ⱼ) exceeds φ, with r the view `reference`
+    and r⁺ the view `reference_positive`, or r if the recipe has no such view. With an angular margin m, cos(θ + m)
+    replaces s(hᵢ,h⁺ᵢ) = cos θ in both places. Beyond θ = π − m, where cos(θ + m) would rise again, cos θ + cos m − 1
+    replaces it.
 
-    Shapes: anchor, positive, hard (N, D); reference (N, D'), without gradient; negatives (K, D) and (K,), K may be 0;
+    Shapes: anchor, positive, hard (N, D); r and r⁺ (N, D'), without gradient; negatives (K, D) and (K,), K may be 0;
     result a scalar.
 
     Source: SimCSE (Gao et al. 2021, `SimCSE/models.py`, cl_forward: one direction, negatives from the second view
     only); IFCL (Xiao et al. 2023, eq. 6 with a queue, eq. 7 without: `queue = false` in the recipe); DCLR (Zhou et al.
-    2022), with `reference` and the queue `noise` (methods/dclr.md); ArcCSE (Zhang et al. 2022), with `angular_margin`
+    2022), with r, r⁺ and the queue `noise` (methods/dclr.md); ArcCSE (Zhang et al. 2022), with `angular_margin`
     (methods/arccse.md); CoT-BERT (Zhang et al. 2024), with `positive_repels`, which adds Σⱼ e^{s(h⁺ᵢ,h⁻ⱼ)/τ + ω·[i=j]}
     to the sum (methods/cot_bert.md).
     Doubtful: IFCL's Algorithm 1 and DCLR's code multiply the logit by the weight, IFCL's eq. 6 the exponential

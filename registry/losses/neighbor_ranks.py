@@ -15,8 +15,8 @@ from registry.ranks import unit_ranks
 from registry.resources import catalog
 from registry.types import DatasetName, Encoder, Loss, Sentences
 
-LONGEST, AT_ONCE = 128, 64
-"""Maximum number of tokens of a corpus sentence, and number of sentences per encoded batch."""
+LONGEST, AT_ONCE = 512, 64
+"""Maximum number of tokens of a corpus sentence if the encoder has no limit, and number of sentences per batch."""
 
 
 @LOSSES.register("neighbor_ranks")
@@ -92,7 +92,7 @@ class NeighborRanks(Loss):
         """Return (C, D') embeddings of the corpus."""
         base = self._base[0]
         texts = [row[self.column] for row in islice(catalog.open_text(self.dataset, self.split), self.limit)]
-        longest = min(LONGEST, base.max_length or LONGEST)
+        longest = base.max_length or LONGEST
         parts = [texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE)]
         batches = (base.vocabulary.pad(base.vocabulary.ids(part, longest)) for part in parts)
         return torch.cat([base.encode_for_eval(tokens.to(device)) for tokens in batches])

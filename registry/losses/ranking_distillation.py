@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, ClassVar, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -19,15 +21,15 @@ class RankingDistillation(Loss):
     Student S_ij = s(hᵢ,h⁺ⱼ)/τ₂, teachers T_ij = α·s(tᵢ,tⱼ) + (1 − α)·s(uᵢ,uⱼ), s the cosine, j ≠ i. `form` selects the
     mean over i of
     "list_net": −Σⱼ softmaxⱼ(T/τ₃)ᵢⱼ · log softmaxⱼ(S)ᵢⱼ, the cross-entropy of the first item of the list;
-    "list_mle": −Σₖ log( e^{S_iπ(k)} / Σ_{l≥k} e^{S_iπ(l)} ) / (length of the list), the Plackett-Luce likelihood of the
-    teachers' order π. Equal scores of the teachers keep the batch's order.
+    "list_mle": −Σₖ log( e^{S_iπ(k)} / ( Σ_{l≥k} e^{S_iπ(l)} + ε·e^{maxⱼ S_ij} ) ), with ε = 0 the Plackett-Luce
+    likelihood of the teachers' order π. Equal scores of the teachers keep the batch's order.
 
     Shapes: anchor, positive (N, D); teacher (N, D'), second_teacher (N, D''), without gradient; result a scalar.
 
-    Source: RankCSE (Liu et al. 2023) in a community implementation (perceptiveshawty/RankCSE, `rankcse/models.py`,
-    methods/rankcse.md); ListNet (Cao et al. 2007), ListMLE (Xia et al. 2008). Doubtful: that code includes a sentence's
-    own pair in ListMLE's lists and not in ListNet's (RK3, `diagonal`); sum or mean over a list (RK5, `reduction`); τ₃
-    is τ₂/2 in its README and τ₂ in its trainer (RK9, `teacher_temperature`).
+    Source: RankCSE (Liu et al. 2023) in a community implementation (perceptiveshawty/RankCSE @17c5226,
+    `rankcse/models.py:63-109`, methods/rankcse.md); ListNet (Cao et al. 2007), ListMLE (Xia et al. 2008). Doubtful:
+    that code includes a sentence's own pair in ListMLE's lists and not in ListNet's (RK3, `diagonal`); the number ε in
+    its line 106 (RK5, `epsilon`); τ₃ is τ₂/2 in its README and τ₂ in its trainer (RK9, `teacher_temperature`).
 
     Args:
         form: Objective of the ranking: "list_net" or "list_mle".
@@ -35,7 +37,8 @@ class RankingDistillation(Loss):
         teacher_temperature: Divisor τ₃ of the teachers' cosines, for "list_net" only. Default: τ₂/2.
         mix: Share α of the first of two teachers.
         diagonal: Whether a sentence's own pair is in its list.
-        reduction: Reduction over the places of a list in "list_mle": "mean", or "sum" as in a likelihood.
+        epsilon: Number ε inside the logarithm of "list_mle". A place whose sum is far below ε·e^max, with 10⁻⁷ and
+            τ₂ = 0.05 from a cosine 0.8 below the best, has no order: each of its sentences is pulled toward the best.
 
     Example:
         >>> import torch
@@ -54,12 +57,12 @@ class RankingDistillation(Loss):
         teacher_temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] | None = None,
         mix: Annotated[float, Field(ge=0, le=1), Tune(0.0, 1.0)] = 0.5,
         diagonal: bool = False,
-        reduction: Literal["mean", "sum"] = "mean",
+        epsilon: Annotated[float, Field(ge=0)] = 1e-7,
     ) -> None:
         super().__init__()
         self.form, self.temperature, self.mix = form, temperature, mix
         self.teacher_temperature = temperature / 2 if teacher_temperature is None else teacher_temperature
-        self.diagonal, self.reduction = diagonal, reduction
+        self.diagonal, self.epsilon = diagonal, epsilon
 
     def forward(
         self, anchor: Sentences, positive: Sentences, teacher: Sentences, second_teacher: Sentences | None = None
@@ -74,8 +77,9 @@ class RankingDistillation(Loss):
             return -(first * student.log_softmax(dim=1)).sum(dim=1).mean()
         ordered = student.gather(1, target.argsort(dim=1, descending=True, stable=True))
         left = ordered.flip(1).logcumsumexp(dim=1).flip(1)
-        total = (left - ordered).sum(dim=1).mean()
-        return total if self.reduction == "sum" else total / max(1, student.shape[1])
+        if self.epsilon > 0 and ordered.shape[1] > 0:
+            left = torch.logaddexp(left, ordered.max(dim=1, keepdim=True).values + math.log(self.epsilon))
+        return (left - ordered).sum(dim=1).mean()
 
     def _lists(self, cosines: Tensor) -> Tensor:
         """Return each row's list: (N, N), or (N, N − 1) without the diagonal."""

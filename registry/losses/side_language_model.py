@@ -25,14 +25,16 @@ class SideLanguageModel(Loss):
     """Restore masked tokens from the states of a lower, frozen layer and the embedding of the whole sentence.
 
     g = F(mask(x)), g₀ = h;  u = T(g);  ℓ = −1/|M| Σ_{(i,l) ∈ M} log softmax( E·LayerNorm(gelu(W u_il + b)) + c )[x_il],
-    with F the encoder's lower layers with their initial weights, without gradient and dropout, h the embedding of x
-    before the heads, with gradient, T some trained transformer layers, M the masked places of the batch on all devices,
-    and E separate trained word embeddings. The two copies of a sentence are masked independently.
+    with F the encoder's lower layers with their initial weights, without gradient, h the embedding of x before the
+    heads, with gradient, T some trained transformer layers, M the masked places of the batch on all devices, and E
+    separate trained word embeddings. The two copies of a sentence are masked independently.
 
     Shapes: tokens (B, L) and sentence (B, D) of two views → 2B rows, scores (|M|, V) → a scalar.
 
-    Source: InfoCSE (Wu et al. 2022) and its code. Settled in methods/infocse.md: the term is tiny (IN1, its `weight`),
-    F is constant (IN2), T starts from random weights (IN4).
+    Source: InfoCSE (Wu et al. 2022) and its code (caskcsg/sentemb @5eeec55, InfoCSE,
+    `infocse/models_cls_mlm.py:161-198`). Settled in methods/infocse.md: the term is tiny (IN1, its `weight`), F is
+    constant (IN2), T starts from random weights (IN4), F drops out in the script of the large model (IN7,
+    `frozen_dropout`).
 
     Args:
         encoder: Encoder of the two views.
@@ -41,6 +43,7 @@ class SideLanguageModel(Loss):
         masking: Share of masked tokens among those that are not special tokens.
         mask_share: Share of masked tokens that become [MASK].
         random_share: Share of masked tokens that become a random id. The others are unchanged.
+        frozen_dropout: Whether F uses dropout in training, with the encoder's rates.
         initial: Initial W, b, c and LayerNorm, as in `masked_language_modeling`.
 
     Raises:
@@ -64,6 +67,7 @@ class SideLanguageModel(Loss):
         masking: Rate = 0.40,
         mask_share: Share = 0.8,
         random_share: Share = 0.1,
+        frozen_dropout: bool = False,
         initial: Literal["checkpoint_or_fresh", "checkpoint", "fresh"] = "checkpoint_or_fresh",
     ) -> None:
         super().__init__()
@@ -77,7 +81,9 @@ class SideLanguageModel(Loss):
                 code="losses.too_few_layers",
             )
         self.masking = Masking.of("side_language_model", encoder.vocabulary, masking, mask_share, random_share)
-        self.frozen = FrozenLayers(backbone, frozen_layers)
+        self.frozen = FrozenLayers(
+            backbone, frozen_layers, getattr(encoder, "dropout", None) if frozen_dropout else None
+        )
         self.trained = fresh_layers(backbone, trained_layers)
         self.restore = MaskedLanguageModeling(encoder, initial, tied=False)
 
@@ -111,24 +117,28 @@ class FrozenLayers(Component, nn.Module):
     Args:
         backbone: Model to copy.
         layers: Number of layers. 0 keeps only the embedding layer.
+        dropout: Dropout after the embedding layer, if the copy uses dropout in training. Default: no dropout.
     """
 
     stateful: ClassVar[bool] = False
 
-    def __init__(self, backbone: Any, layers: int) -> None:
+    def __init__(self, backbone: Any, layers: int, dropout: nn.Module | None = None) -> None:
         super().__init__()
+        self.dropout = copy.deepcopy(dropout)
         self.backbone = copy.deepcopy(backbone)
         self.backbone.encoder.layer = self.backbone.encoder.layer[:layers]
         self.requires_grad_(False).train()
 
-    def train(self, mode: bool = True) -> FrozenLayers:  # noqa: ARG002 - dropout stays off
-        """Stay in evaluation mode."""
-        return super().train(False)
+    def train(self, mode: bool = True) -> FrozenLayers:
+        """Set training mode if the copy uses dropout, else evaluation mode."""
+        return super().train(mode and self.dropout is not None)
 
     @torch.no_grad()
     def forward(self, tokens: Tokens) -> Tensor:
         """Return (B, L, D) states."""
-        (states,) = run_blocks(self.backbone, split.embed_layer(self.backbone, tokens), tokens.mask, all_states=False)
+        vectors = split.embed_layer(self.backbone, tokens)
+        vectors = vectors if self.dropout is None else self.dropout(vectors)
+        (states,) = run_blocks(self.backbone, vectors, tokens.mask, all_states=False)
         return states
 
 

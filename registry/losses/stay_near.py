@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor
 
@@ -16,18 +14,16 @@ from registry.types import Encoder, Head, Loss
 class StayNear(Loss):
     """Keep every trained weight tensor of an encoder close to its initial value.
 
-    ℓ = Σ_p ‖θ_p − θ_p⁰‖₂ over the encoder's trained tensors p, except those of its heads, which start from random
-    values. With `power = 2` it is the sum of squares. At the start the value and the gradient are 0. The loss reads no
-    view.
+    ℓ = Σ_p ‖θ_p − θ_p⁰‖² over the encoder's trained tensors p, except those of its heads, which start from random
+    values. At the start the value and the gradient are 0. The loss reads no view.
 
     Shapes: a scalar.
 
-    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code; with squares, `L2-SP` (Li et al. 2018).
-    Doubtful: the paper squares, the code does not (`power`, methods/sg_opt.md SG2).
+    Source: SG-OPT (Kim, Yoo and Lee 2021, section 3.1) and its code (galsang/SG-BERT @23d5ebe, `loss.py:277-281`); the
+    same as `L2-SP` (Li et al. 2018).
 
     Args:
         encoder: Encoder with the regularized weights.
-        power: 1 for the norms, 2 for their squares.
 
     Raises:
         CseError: If all trained weights of the encoder belong to its heads.
@@ -38,9 +34,8 @@ class StayNear(Loss):
         encoder = "online"
     """
 
-    def __init__(self, encoder: Encoder, power: Literal[1, 2] = 1) -> None:
+    def __init__(self, encoder: Encoder) -> None:
         super().__init__()
-        self.power = power
         heads = [module for module in encoder.modules() if isinstance(module, Head)]
         of_heads = {id(parameter) for head in heads for parameter in head.parameters()}
         trained = {name: p for name, p in encoder.named_parameters() if p.requires_grad and id(p) not in of_heads}
@@ -60,5 +55,5 @@ class StayNear(Loss):
         """Return the distance."""
         now = [self._encoder[0].get_parameter(name) for name in self._names]
         starts = [self.get_buffer(f"start_{place}") for place in range(len(now))]
-        norms = [(moved - start).norm() for moved, start in zip(now, starts, strict=True)]
-        return torch.stack(norms).pow(self.power).sum()
+        squares = [(moved - start).square().sum() for moved, start in zip(now, starts, strict=True)]
+        return torch.stack(squares).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from registry import LOSSES
 from registry.distributed import all_devices, world_size
 from registry.errors import CseError
-from registry.losses.contrast import cosine_matrix
+from registry.losses.contrast import cosine_matrix, cosine_rows
 from registry.types import Encoder, Loss, Pooled, Tune
 
 
@@ -20,25 +21,27 @@ from registry.types import Encoder, Loss, Pooled, Tune
 class VirtualNeighbors(Loss):
     """Distinguish an embedding from its nearest neighbors after the perturbation that makes this hardest.
 
-    ℓ(a, b)ᵢ = −log( e^{s(aᵢ,bᵢ)/τ} / ( e^{s(aᵢ,bᵢ)/τ} + Σ_{j∈N(i)} e^{s(aᵢ,bⱼ)/τ} ) ),
-    the loss is the mean over i of (ℓ(f(e), f(e′)) + ℓ(f(e′), f(e))) / 2, with e the embeddings before the heads f, s
-    the cosine, N(i) the k rows j ≠ i of the batch with the largest inner products eᵢ·eⱼ, and e′ = e + ε·g/‖g‖, where g
-    is the gradient of ℓ(f(e), f(e + ε·d)) with respect to a random d of length 1, for each sentence.
+    ℓ(a, b; B)ᵢ = −log( e^{s(aᵢ,bᵢ)/τ} / ( e^{s(aᵢ,bᵢ)/τ} + Σ_{c∈B} Σ_{j∈N(i)} e^{s(aᵢ,cⱼ)/τ} ) ),
+    with e the embeddings before the heads f, p = f(e), p′ = f(e′), s the cosine and N(i) the k rows j ≠ i of the batch
+    with the largest inner products eᵢ·eⱼ. The loss is the mean over i of (ℓ(p, p′; {p, p′}) + ℓ(p′, p; {p, p′})) / 2:
+    each sentence has 2k negatives. e′ = e + ε·g/(‖g‖ + 10⁻⁸), where g is the gradient of the mean of
+    ℓ(f(e + ε·d), p; {p}) with respect to d, a random vector of length 1 for each sentence.
 
     Shapes: anchor (N, D′) before the heads; result a scalar.
 
-    Source: VaSCL (Zhang et al. 2022, eq. 3 to 6) and its code (`learners/`). Doubtful and settled in methods/vascl.md:
-    the code indexes a matrix without its diagonal (VA4, no switch: the same neighbors); d is sampled in a cube and then
-    scaled to length 1 (VA5 → `start`); the gradient reaches only the heads (VA6 → `detached`). k ≥ N is an error: a
-    sentence has N − 1 others in its batch.
+    Source: VaSCL (Zhang et al. 2022) and its code (amazon-science/sentence-representations @93aae2e, directory VaSCL:
+    `learners/contrastive_utils.py:30-81`, `learners/vat_utils.py:50-74`). Doubtful and settled in methods/vascl.md: the
+    code indexes a matrix without its diagonal (VA4, no switch: the same neighbors); d is sampled in a cube and then
+    scaled to length 1 (VA5 → `start`); only the heads are trained, and only by the perturbed side (VA6 → `detached`).
+    k ≥ N is an error: a sentence has N − 1 others in its batch.
 
     Args:
         encoder: Encoder of the view, whose heads are f.
         neighbors: Number k of neighbors.
         epsilon: Length ε of the perturbation, in the first step and in the result.
         temperature: Divisor τ of the cosines.
-        detached: Whether e is a constant, so that the loss trains only the heads.
-        start: Distribution of d: "normal", which prefers no direction, or "uniform" in a cube.
+        detached: Whether e and p are constants, so that the loss trains only the heads, by p′.
+        start: Distribution of d: "uniform" in a cube, or "normal", which prefers no direction.
 
     Raises:
         CseError: If the batch has at most k sentences.
@@ -56,7 +59,7 @@ class VirtualNeighbors(Loss):
         epsilon: Annotated[float, Field(ge=0), Tune(1.0, 30.0)] = 15.0,
         temperature: Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)] = 0.05,
         detached: bool = True,
-        start: Literal["normal", "uniform"] = "normal",
+        start: Literal["uniform", "normal"] = "uniform",
     ) -> None:
         super().__init__()
         self._encoder = (encoder,)  # in a tuple: not a sub-module
@@ -75,29 +78,32 @@ class VirtualNeighbors(Loss):
         itself = torch.eye(len(fixed), dtype=torch.bool, device=fixed.device)
         near = (fixed @ fixed.T).masked_fill(itself, -torch.inf).topk(self.neighbors, dim=1).indices
         e = fixed if self.detached else anchor
-        projected = self._projected(e)
-        moved = self._projected(e + self.epsilon * self._hardest(fixed, near))
-        return (self._contrast(projected, moved, near) + self._contrast(moved, projected, near)) / 2
+        clean = self._projected(e)
+        moved = self._projected(e + self.epsilon * self._hardest(fixed, clean.detach(), near))
+        clean = clean.detach() if self.detached else clean
+        both = (clean, moved)
+        return (self._contrast(clean, moved, both, near) + self._contrast(moved, clean, both, near)) / 2
 
-    def _hardest(self, e: Tensor, near: Tensor) -> Tensor:
-        """Return (N, D′) unit vectors: the direction in which each sentence's loss increases fastest."""
+    def _hardest(self, e: Tensor, clean: Tensor, near: Tensor) -> Tensor:
+        """Return (N, D′) directions of length 1 in which each sentence's loss increases fastest."""
         rows = len(e) // world_size()
         draw = torch.randn if self.start == "normal" else _in_cube
         first = F.normalize(all_devices(draw(rows, e.shape[1], dtype=e.dtype, device=e.device)), dim=1)
         with torch.enable_grad():
             first.requires_grad_()
             moved = self._projected(e + self.epsilon * first)
-            value = self._contrast(self._projected(e).detach(), moved, near)
-            (gradient,) = torch.autograd.grad(value, first)
-        return F.normalize(gradient, dim=1, eps=torch.finfo(gradient.dtype).tiny)
+            (gradient,) = torch.autograd.grad(self._contrast(moved, clean, (clean,), near), first)
+        direction: Tensor = gradient / (gradient.norm(dim=1, keepdim=True) + 1e-8)
+        return direction
 
     def _projected(self, vectors: Tensor) -> Tensor:
         return self._encoder[0].project(vectors)
 
-    def _contrast(self, rows: Tensor, columns: Tensor, near: Tensor) -> Tensor:
-        """Return the mean over i of ℓ(rows, columns)ᵢ, with `near` (N, k) the columns of the neighbors."""
-        logits = cosine_matrix(rows, columns) / self.temperature
-        chosen = torch.cat([logits.diagonal().unsqueeze(1), logits.gather(1, near)], dim=1)
+    def _contrast(self, rows: Tensor, positives: Tensor, others: Sequence[Tensor], near: Tensor) -> Tensor:
+        """Return the mean over the rows of ℓ, with `near` (N, k) their neighbors in each of `others`."""
+        logits = [cosine_rows(rows, positives).unsqueeze(1)]
+        logits += [cosine_matrix(rows, other).gather(1, near) for other in others]
+        chosen = torch.cat(logits, dim=1) / self.temperature
         return F.cross_entropy(chosen, torch.zeros(len(chosen), dtype=torch.int64, device=chosen.device))
 
 

@@ -34,6 +34,7 @@ def test_the_authors_settings():
     recipe = load("bsl_en").recipe
     train, online = recipe.train, recipe.encoders["online"]
     assert (train.batch_size, train.learning_rate, train.epochs, recipe.data.max_length) == (64, 1e-4, 1, 64)
+    assert recipe.evaluate.max_length == 64
     assert (train.schedule, train.weight_decay, train.clip_norm, train.epsilon) == ("linear", 0.0, 1.0, 1e-6)
     steps = catalog.entry("nli").splits["train"].rows // 64
     assert (train.warmup_steps, train.evaluate_every) == (math.ceil(steps * 0.1), int(steps * 0.1))

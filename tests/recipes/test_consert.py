@@ -37,8 +37,8 @@ def step_of(made: Experiment) -> StepState:
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("consert_en", (96, 64, 10, 5e-7, 200, 0.1, 0.15, 0.0, 1)),
-        ("consert_en_large", (96, 64, 25, 5e-7, 100, 0.1, 0.15, None, 1)),
+        ("consert_en", (96, 67, 10, 5e-7, 200, 0.1, 0.15, 0.0, 1)),
+        ("consert_en_large", (96, 67, 25, 5e-7, 100, 0.1, 0.15, None, 1)),
     ],
 )
 def test_the_authors_scripts(name, values):
@@ -55,6 +55,9 @@ def test_the_authors_scripts(name, values):
         recipe.encoders["online"].params.get("dropout"),
         recipe.train.seed,
     )
+    train = recipe.train
+    assert (train.epsilon, train.bias_correction, train.patience, train.weight_decay) == (1e-6, False, 10, 0.01)
+    assert recipe.evaluate.max_length == recipe.data.max_length
     steps = catalog.entry("sts_text").splits["train"].rows // recipe.train.batch_size * recipe.train.epochs
     assert recipe.train.warmup_steps == math.floor(steps / 10)
 

@@ -11,10 +11,11 @@ from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.optimizer import learning_rate
 from cse_cli.training.step import StepState
 from tests.support.shrunken import Small
 
-MILESTONES = (500, 1000, 1500, 2000)
+MILESTONES = (501, 1001, 1501, 2001)
 
 
 def experiment(parts: Small, *more: str) -> Experiment:
@@ -36,6 +37,14 @@ def test_the_authors_settings():
     assert loss == {"negatives": 7, "pairs": "separate", "reduction": "mean"}
     assert recipe.data.max_length == 75
     assert [e.params["dropout"] for e in recipe.encoders.values()] == [0.0, 0.0]
+
+
+def test_rates_are_those_of_the_code():
+    """Keras' PiecewiseConstantDecay: the first value up to and including the first boundary, with steps from 0."""
+    train = load("ct_en").recipe.train
+    for step in (0, 499, 500, 501, 999, 1000, 1001, 1500, 1501, 2000, 2001, 49999):
+        passed = sum(step > boundary for boundary in (500, 1000, 1500, 2000))
+        assert learning_rate(train, step, 50000) == (1e-5, 8e-6, 6e-6, 4e-6, 2e-6)[passed]
 
 
 def test_the_first_step_by_hand(parts):

@@ -21,6 +21,7 @@ def test_the_authors_settings():
     assert (train.learning_rate, train.schedule, train.warmup_steps) == (4e-5, "constant", 500)
     assert (train.batch_size, train.steps, train.evaluate_every) == (64, 5000, 50)
     assert recipe.evaluate.metric_for_best_model == "avg_dev.spearman"
+    assert recipe.data.max_length == recipe.evaluate.max_length == 32
     denoising, contrast = recipe.losses["denoising"], recipe.losses["info_nce"]
     assert (contrast.weight, denoising.weight, contrast.params["temperature"]) == (5.0, 7.0, 0.05)
     assert {name: denoising.params[name] for name in ("layers", "attention_heads", "noise", "places")} == {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
@@ -12,6 +13,8 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
 from cse_cli.training.build import resolve
 from cse_cli.training.step import StepState
+from registry.losses.info_nce import InfoNCE
+from tests.recipes.first_step import experiment, step_of
 
 
 def test_tables_of_focal_infonce():
@@ -71,7 +74,7 @@ def test_cells_of_tables_4_and_5(temperature, margin):
 
 
 @pytest.mark.parametrize("name", ["dclr_en", "dclr_en_large", "focal_infonce_dclr_en", "mini/dclr_en"])
-def test_complementary_model_has_no_gradient_and_is_constant(name, parts):
+def test_complementary_model_is_not_trained(name, parts):
     changed, dropped = parts.options(load(name).recipe)
     loss = next(iter(load(name).recipe.losses))
     made = resolve(load(name, [*changed, f"losses.{loss}.false_negative=0.0"], dropped).recipe, seed=1)
@@ -83,14 +86,54 @@ def test_complementary_model_has_no_gradient_and_is_constant(name, parts):
     step = StepState(method, batches.batch(0), 0, 1, torch.Generator().manual_seed(3))
     value = method.objective(method(step))
     value.backward()
-    view = step.views["reference"]
-    assert not view.sentence.requires_grad
-    assert not view.hidden.requires_grad
-    again = StepState(method, batches.batch(0), 0, 1, torch.Generator().manual_seed(3))
-    method(again)
-    assert torch.equal(again.views["reference"].sentence, view.sentence)  # no dropout
-    assert not torch.equal(again.views["anchor"].sentence, step.views["anchor"].sentence)
+    first, second = (step.views[name] for name in ("reference", "reference_positive"))
+    assert not any(view.sentence.requires_grad or view.hidden.requires_grad for view in (first, second))
+    assert not torch.equal(first.sentence, second.sentence)  # its dropout is active
     optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], lr=0.1)
     optimizer.step()
     assert all(torch.equal(value, before[key]) for key, value in other.state_dict().items())
     assert any(p.grad is not None and p.grad.any() for p in method.encoder("online").parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [
+        ("dclr_en", ["pooler", "mlp"]), ("dclr_en_large", ["pooler"]),
+        ("dclr_en_roberta", ["pooler", "mlp"]), ("dclr_en_roberta_large", ["pooler"]),
+    ],
+)  # fmt: skip
+def test_the_first_step_of_dclr_by_transformers(parts, name, heads):
+    """Blocks without a mask, their pooler, a new layer, and the loss of the released code, with its gradient."""
+    made = experiment(parts, name, "encoders.complementary.dropout=0.0")
+    step = step_of(made)
+    ids = step.batch["anchor"].ids
+    assert not step.batch["anchor"].mask.all()
+    kind = "roberta" if "roberta" in name else "bert"
+    network, fixed = (AutoModel.from_pretrained(parts.models[kind]).double().eval() for _ in range(2))
+    online = made.method.encoder("online")
+    assert list(online.heads) == heads
+    if name == "dclr_en_roberta":  # not of the checkpoint
+        network.pooler.dense.load_state_dict(online.heads["pooler"].linear.state_dict())
+    vectors = network(ids).pooler_output
+    if "mlp" in heads:
+        vectors = torch.tanh(vectors @ online.heads["mlp"].linear.weight.detach().T)
+    with torch.no_grad():
+        known = fixed(ids).pooler_output
+    cosine = torch.nn.functional.cosine_similarity
+    alike = cosine(known.unsqueeze(1), known.unsqueeze(0), dim=-1)
+    phi = alike[~torch.eye(4, dtype=torch.bool)].median().item() + 1e-6
+    next(one for one in made.method.modules() if isinstance(one, InfoNCE)).false_negative = phi
+    found = made.method.objective(made.method(step))
+    columns = torch.cat([vectors, made.method.queue.negatives().vectors])
+    rows = []
+    for i in range(4):
+        logits = torch.stack([cosine(vectors[i], column, dim=0) / 0.05 for column in columns])
+        weights = [0.0 if j < 4 and j != i and alike[i, j] > phi else 1.0 for j in range(len(columns))]
+        p = (logits * torch.tensor(weights)).softmax(dim=0)
+        rows += [-(p[j].log() if j == i else (1 - p[j]).log()) for j in range(len(columns))]
+    expected = torch.stack(rows).mean()
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    found.backward()
+    expected.backward()
+    mine, theirs = (one.embeddings.word_embeddings.weight.grad for one in (online.backbone, network))
+    assert (mine - theirs).norm() <= 1e-6 * theirs.norm()

@@ -17,7 +17,7 @@ def test_the_authors_settings(name, masking):
     recipe = load(name).recipe
     side = recipe.losses["side_language_model"]
     assert (side.weight, side.params["frozen_layers"], side.params["trained_layers"]) == (1e-5, 6, 2)
-    assert side.params["masking"] == masking
+    assert (side.params["masking"], side.params["frozen_dropout"]) == (masking, name == "infocse_en_large")
     assert (recipe.train.learning_rate, recipe.train.batch_size, recipe.train.epochs) == (7e-6, 64, 2)
     assert recipe.train.evaluate_every == 125
     assert recipe.encoders["online"].heads["batch_norm_relu"].params["together"] == "all"

@@ -20,23 +20,16 @@ def test_the_authors_settings():
     train = recipe.train
     assert (train.batch_size, train.learning_rate, train.epsilon, train.bias_correction) == (32, 2e-6, 1e-7, False)
     assert (train.weight_decay, train.clip_norm, train.epochs, train.evaluate_every) == (0.01, 1.0, 1, 1000)
-    assert train.warmup_steps == round(275601 // 32 * 0.1)
+    assert train.warmup_steps == math.ceil(275601 / 32 * 0.1)
     encoder = recipe.encoders["online"].params
     assert (encoder["windows"], encoder["channels"], encoder["pooling"]) == ([1, 3, 5], 256, "mean")
+    assert encoder["activation"] == "none"
     assert recipe.data.dataset == ("nli",)
+    assert recipe.data.max_length == recipe.evaluate.max_length == 128 + 3
 
 
-@pytest.mark.parametrize("name", ["is_bert_en", "mini/is_bert_en"])
-def test_the_loss_of_the_first_step(parts, name):
-    """By loops over tokens and sentences, from states that transformers computes sentence by sentence."""
-    changed, dropped = parts.options(load(name).recipe)
-    changed += ["encoders.online.dropout=0.0", "encoders.online.channels=3"]
-    made = resolve(load(name, changed, dropped).recipe, 5)
-    batch = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5).batch(0)
-    made.method.double()
-    losses = made.method(StepState(made.method, batch, 0, 3, torch.Generator().manual_seed(0)))
-
-    encoder, tokens = made.scored, batch["anchor"]
+def literal(encoder, tokens, relu):
+    """MutualInformationLoss.py and CNN.py by loops over tokens and sentences, each sentence encoded without padding."""
     features = []
     for ids, mask in zip(tokens.ids, tokens.mask, strict=True):
         states = encoder.backbone(ids[mask == 1][None]).last_hidden_state[0].detach()
@@ -46,20 +39,40 @@ def test_the_loss_of_the_first_step(parts, name):
             row = []
             for conv, size in zip(encoder.convolutions.convs, (1, 3, 5), strict=True):
                 window = around[place + 2 - size // 2 : place + 3 + size // 2]
-                row += [(window.T * w).sum().item() + b.item() for w, b in zip(conv.weight, conv.bias, strict=True)]
-            rows.append([max(0.0, value) for value in row])
-        features.append(rows)
-    means = [[sum(column) / len(rows) for column in zip(*rows, strict=True)] for rows in features]
-    own = others = 0.0
+                row += [(window.T * w).sum() + b for w, b in zip(conv.weight, conv.bias, strict=True)]
+            rows.append(torch.stack(row).clamp(min=0) if relu else torch.stack(row))
+        features.append(torch.stack(rows))
+    means = [rows.sum(0) / len(rows) for rows in features]
+    own = others = torch.zeros((), dtype=torch.float64)
     for i, rows in enumerate(features):
         for row in rows:
             for j, mean in enumerate(means):
-                r = sum(a * b for a, b in zip(row, mean, strict=True))
-                softplus = math.log(1 + math.exp(-r))
-                own, others = (
-                    (own + math.log(2) - softplus, others) if i == j else (own, others + softplus + r - math.log(2))
-                )
+                r = (row * mean).sum()
+                softplus = (1 + (-r).exp()).log()
+                if i == j:
+                    own = own + math.log(2) - softplus
+                else:
+                    others = others + softplus + r - math.log(2)
     count = sum(map(len, features))
+    return others / (count * (len(means) - 1)) - own / count
+
+
+@pytest.mark.parametrize("name", ["is_bert_en", "mini/is_bert_en"])
+@pytest.mark.parametrize("activation", ["", "relu"])
+def test_the_loss_and_its_gradient_in_the_first_step(parts, name, activation):
+    """The default is the authors' code, which has no activation. "relu" is the paper."""
+    changed, dropped = parts.options(load(name).recipe)
+    changed += ["encoders.online.dropout=0.0", "encoders.online.channels=3"]
+    changed += [f"encoders.online.activation={activation}"] if activation else []
+    made = resolve(load(name, changed, dropped).recipe, 5)
+    batch = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5).batch(0)
+    made.method.double()
+    losses = made.method(StepState(made.method, batch, 0, 3, torch.Generator().manual_seed(0)))
     assert list(losses) == ["jensen_shannon_information"]
-    expected = others / (count * 3) - own / count
-    assert losses["jensen_shannon_information"].item() == pytest.approx(expected, abs=1e-9)
+    value = losses["jensen_shannon_information"]
+    weights = list(made.scored.convolutions.parameters())
+    expected = literal(made.scored, batch["anchor"], relu=activation == "relu")
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+    pairs = zip(torch.autograd.grad(value, weights), torch.autograd.grad(expected, weights), strict=True)
+    for mine, theirs in pairs:
+        assert (mine - theirs).norm() <= 1e-9 * theirs.norm()

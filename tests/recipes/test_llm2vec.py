@@ -57,13 +57,13 @@ def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, caps
     trained = model_of(home)
     assert trained != adapted
     encoder, _ = open_encoder(str(trained))
-    assert (encoder.attention, encoder.eval_pooling) == ("bidirectional", "mean")
+    assert (encoder.attention, encoder.eval_pooling) == ("bidirectional", "text")
     again = load_file(trained / "model.safetensors")
     assert any((after[name] != value).any() for name, value in again.items())
     code, out, _ = cse("evaluate", str(trained), "--tasks", "graded_pairs", "--device", "cpu", "--json", capsys=capsys)
     (scored,) = json.loads(out)["models"]
     assert code == 0
-    assert scored["pooling"] == "mean"
+    assert scored["pooling"] == "text"
 
 
 def first_step(name, parts, *more):
@@ -116,6 +116,40 @@ def test_the_first_step_of_simcse(parts):
         scores = [float(torch.cosine_similarity(anchor, other, dim=0)) / 0.05 for other in vectors]
         total += math.log(sum(map(math.exp, scores))) - scores[i]
     assert loss == pytest.approx(total / len(vectors), abs=1e-6)
+
+
+def test_the_evaluation_leaves_out_the_first_token(parts):
+    """LLM2Vec's `encode` averages the tokens that the sentence alone has, without <s>."""
+    pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
+    changed, dropped = parts.options(load("llm2vec_simcse_en").recipe)
+    made = resolve(load("llm2vec_simcse_en", changed, dropped).recipe, 5)
+    made.method.double()
+    scored = made.scored
+    tokenizer = AutoTokenizer.from_pretrained(parts.decoder)
+    model = AutoModel.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
+    texts = sentences(5)
+    found = scored.encode_for_eval(scored.vocabulary.pad(scored.vocabulary.ids(texts, 32)))
+    for text, vector in zip(texts, found, strict=True):
+        given = tokenizer(text, return_tensors="pt")
+        alone = len(tokenizer(text, add_special_tokens=False)["input_ids"])
+        assert alone == given["input_ids"].shape[1] - 1
+        with torch.no_grad():
+            everywhere = torch.zeros(1, 1, alone + 1, alone + 1, dtype=torch.float64)
+            states = model(given["input_ids"], attention_mask=everywhere).last_hidden_state[0]
+        torch.testing.assert_close(vector, states[-alone:].mean(0), rtol=1e-6, atol=1e-7)
+
+
+def test_the_authors_settings():
+    for name, rate, batch, longest in (
+        ("llm2vec_mntp_en", 5e-5, 32, 512),
+        ("llm2vec_simcse_en", 3e-5, 128, 128),
+    ):
+        recipe = load(name).recipe
+        train, encoder = recipe.train, recipe.encoders["online"].params
+        assert (train.steps, train.schedule, train.batch_size, train.learning_rate) == (1000, "constant", batch, rate)
+        assert (train.precision, train.clip_norm, recipe.data.max_length) == ("bf16", 1, longest)
+        assert (encoder["lora_rank"], encoder["lora_alpha"], encoder["lora_dropout"]) == (16, 32, 0.05)
+        assert recipe.evaluate.metric_for_best_model is None
 
 
 def spearman(left, right):

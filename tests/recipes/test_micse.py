@@ -7,7 +7,7 @@ import torch
 
 from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, headed, info_nce, step_of
-from tests.registry.losses.test_attention_information import information
+from tests.registry.losses.test_attention_information import literal
 
 
 def test_the_authors_settings():
@@ -15,7 +15,12 @@ def test_the_authors_settings():
     assert (recipe.train.batch_size, recipe.train.learning_rate, recipe.train.epochs) == (64, 1e-5, 1)
     assert (recipe.losses["info_nce"].weight, recipe.losses["info_nce"].params["temperature"]) == (1, 0.05)
     added = recipe.losses["attention_information"]
-    assert (added.weight, added.params["layers"], added.params["samples"]) == (5e-4, [7, 8, 9, 10, 11], 150)
+    assert (added.weight, added.params["layers"], added.params["samples"]) == (
+        5e-4,
+        [[7, 9], [8, 10]],
+        150,
+    )
+    assert recipe.train.precision == "fp32"
 
 
 @torch.no_grad()
@@ -40,15 +45,10 @@ def test_the_first_step_from_transformers_alone(parts, name):
     (anchor, here), (positive, there) = (
         read_by_transformers(parts, made, step.batch[view]) for view in ("anchor", "positive")
     )
-    shared = [
-        information(first[row, head].tolist(), second[row, head].tolist(), length)[0]
-        for first, second in zip(here, there, strict=True)
-        for row, length in enumerate(step.batch["anchor"].mask.sum(1).tolist())
-        for head in range(first.shape[1])
-    ]
+    groups = made.recipe.losses["attention_information"].params["layers"]
     expected = {
         "info_nce": info_nce(anchor, positive, 0.05),
-        "attention_information": -sum(shared) / len(shared),
+        "attention_information": literal(here, there, groups, 0).item(),
     }
     assert {label: value.item() for label, value in losses.items()} == pytest.approx(expected, abs=1e-6)
     total = expected["info_nce"] + 5e-4 * expected["attention_information"]

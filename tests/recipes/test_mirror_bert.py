@@ -38,21 +38,25 @@ def test_the_authors_scripts(name, rates):
     assert (train.steps, train.batch_size, train.learning_rate, train.weight_decay) == (50, 200, 2e-5, 0.01)
     assert (train.schedule, train.warmup_steps, train.clip_norm, train.evaluate_every) == ("constant", 0, 0, 0)
     assert (encoder["dropout"], encoder.get("drophead"), encoder["pooling"]) == (*rates, "mean")
-    assert recipe.data.max_length == 50
+    assert (encoder["positions"], encoder["eval_positions"]) == (recipe.data.max_length, recipe.evaluate.max_length)
+    assert (recipe.data.max_length, recipe.evaluate.max_length) == (50, 64)
     assert recipe.losses["nt_xent"].params == {"temperature": 0.04, "reduction": "mean"}
     assert recipe.views["anchor"].augment == ()
     assert catalog.entry("stsb_train_text").splits["train"].rows >= train.steps * train.batch_size
 
 
 def test_the_first_step_by_hand(parts):
+    """Rows padded to 50 tokens and the mean of all of them, as in `contrastive_learning.py`."""
     made = experiment(parts, "encoders.online.dropout=0.0")
     made.method.double()
     step = step_of(made)
     vectors = []
     for view in ("anchor", "positive"):
         tokens = step.batch[view]
-        states = made.scored.backbone(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
-        vectors += [row[real.bool()].mean(0).tolist() for row, real in zip(states, tokens.mask, strict=True)]
+        more = (0, 50 - tokens.length)
+        ids, mask = (torch.nn.functional.pad(one, more, value=0) for one in (tokens.ids, tokens.mask))
+        states = made.scored.backbone(input_ids=ids, attention_mask=mask).last_hidden_state
+        vectors += states.mean(1).tolist()
     total = 0.0
     for i in range(8):
         below = sum(math.exp(cosine(vectors[i], vectors[j]) / 0.04) for j in range(8) if j != i)

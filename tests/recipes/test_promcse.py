@@ -31,6 +31,16 @@ def test_the_authors_settings(name, values):
     assert recipe.losses["info_nce"].params["temperature"] == 0.05
 
 
+@pytest.mark.parametrize("name", ["promcse_en_roberta", "promcse_en_roberta_large"])
+def test_the_second_loss_fades_as_in_the_authors_code(name):
+    """`promcse/trainers.py:116-119`: times 0.95^(step/100), over 1,000,000 sentences in batches of 64."""
+    loss = load(name).recipe.losses["masked_language_modeling"]
+    assert loss.weight_schedule is not None
+    for step in range(0, 15_625, 125):
+        theirs = 0.1 * 0.95 ** (step / 100)
+        assert loss.weight_schedule.at(loss.weight, step, 15_625) == pytest.approx(theirs, rel=1e-6)
+
+
 def test_the_first_step_by_hand(parts):
     """Without any dropout both views are one."""
     made = experiment(parts, "promcse_en", "encoders.online.initial=0.5")

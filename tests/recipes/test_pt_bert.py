@@ -29,7 +29,7 @@ def test_the_authors_script():
 
 @pytest.mark.parametrize("name", ["pt_bert_en", "mini/pt_bert_en"])
 def test_two_steps_by_hand(parts, name):
-    """Without dropout the attentions are two linear maps (PT1), and the copy that has not moved makes the same."""
+    """Without dropout the attention is one linear map, twice (PT1, PT7). The copy that has not moved makes the same."""
     made = experiment(parts, name, WITHOUT_DROPOUT)
     heads, held = made.scored.heads, []
     for index in range(2):
@@ -38,7 +38,8 @@ def test_two_steps_by_hand(parts, name):
         cls, means = layers_of(parts, step.batch["anchor"])
         with torch.no_grad():
             r = cls if name == "pt_bert_en" else means[:, -1]
-            for layer in (heads["pseudo_tokens"].inner.value, heads["pseudo_tokens"].outer.value, heads["mlp"].linear):
+            value = heads["pseudo_tokens"].attention.value
+            for layer in (value, value, heads["mlp"].linear):
                 r = r @ layer.weight.T + layer.bias
             z = r.tanh().tolist()
         total = 0.0
@@ -58,4 +59,4 @@ def test_the_momentum_side_is_a_copy_of_all_parts(parts):
     step = step_of(made)
     made.method.objective(made.method(step)).backward()
     assert not step.views["positive"].sentence.requires_grad
-    assert online.heads["pseudo_tokens"].outer.value.weight.grad.any()
+    assert online.heads["pseudo_tokens"].attention.value.weight.grad.any()

@@ -22,7 +22,16 @@ def test_the_authors_settings():
     assert (ranked["share"], ranked["limit"]) == (0.9, 10000)
     assert loss.params["dataset"] == ranked["fit_on"] == "wiki1m"
     assert recipe.evaluators["avg_dev"].params["datasets"] == ["stsb", "sickr"]
-    assert recipe.evaluate.encoder == "ranked"
+    assert (ranked["similarity"], recipe.evaluate.encoder) == ("inner_product", "ranked")
+
+
+@pytest.mark.parametrize("name", ["rankencoder_en", "mini/rankencoder_en"])
+def test_cosines_select_and_ranks_are_scored(parts, name):
+    made = experiment(parts, name)
+    assert made.selecting is made.method.encoder("online")
+    assert made.scored is made.method.encoder("ranked")
+    plain = experiment(parts, "simcse_en")
+    assert plain.selecting is plain.scored
 
 
 @pytest.mark.parametrize("name", ["rankencoder_en", "mini/rankencoder_en"])

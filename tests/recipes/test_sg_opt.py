@@ -20,9 +20,11 @@ def test_the_authors_settings(name):
     assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (16, 5e-5, 1, 50)
     assert (train.seed, train.weight_decay) == (1, 0.0)
     assert (losses["self_guided"].params["temperature"], losses["self_guided"].params["objective"]) == (0.01, "sg_opt")
-    assert (losses["stay_near"].weight, losses["stay_near"].params["power"]) == (0.1, 1)
+    assert losses["stay_near"].weight == 0.1
     assert recipe.encoders["online"].params["freeze"] == ["embeddings"]
-    assert recipe.encoders["frozen"].params["layers"] is None
+    assert (recipe.encoders["frozen"].params["layers"], recipe.encoders["frozen"].params["dropout"]) == (None, True)
+    assert recipe.encoders["online"].heads["feed_forward"].params["initial"] == "normal"
+    assert recipe.data.max_length == 128 + 3
     assert recipe.data.dataset == ("stsb_text",)
 
 
@@ -49,6 +51,17 @@ def test_the_first_step_by_hand(parts, name):
         total -= sum(math.log(p / (p + other)) for p in positives) / len(positives) / 4
     assert losses["self_guided"].item() == pytest.approx(total, abs=1e-6)
     assert losses["stay_near"].item() == 0.0
+
+
+@pytest.mark.parametrize("name", ["sg_opt_en", "mini/sg_opt_en"])
+@pytest.mark.parametrize("dropout", [True, False])
+def test_the_copy_drops_out_as_in_the_authors_code(parts, name, dropout):
+    """SG6: their copy is a sub-module of the loss, which `fit` sets to training mode."""
+    made = experiment(parts, name, "encoders.online.dropout=0.5", f"encoders.frozen.dropout={str(dropout).lower()}")
+    step = step_of(made)
+    tokens, frozen = step.batch["anchor"], made.method.encoder("frozen")
+    first, second = (frozen.encode(tokens, frozen.embed(tokens)).layers for _ in range(2))
+    assert [torch.equal(a, b) for a, b in zip(first.unbind(1), second.unbind(1), strict=True)] == [not dropout] * 3
 
 
 def test_blocks_and_head_are_trained_and_nothing_else(parts):

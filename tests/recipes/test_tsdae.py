@@ -13,8 +13,10 @@ from tests.registry.losses.test_reconstruction import as_transformers
 def test_the_settings():
     recipe = load("tsdae_en").recipe
     train = recipe.train
-    assert (train.steps, train.batch_size, train.learning_rate, train.schedule) == (100000, 8, 3e-5, "constant")
-    assert train.weight_decay == 0
+    assert (train.steps, train.epochs, train.batch_size, train.learning_rate) == (None, 1, 8, 3e-5)
+    assert (train.schedule, train.warmup_steps, train.evaluate_every) == ("linear", 100, 1000)
+    assert (train.weight_decay, train.epsilon, train.clip_norm) == (0, 1e-6, 1)
+    assert recipe.data.max_length == recipe.evaluate.max_length == 75
     assert recipe.encoders["online"].params["pooling"] == "cls"
     assert recipe.views["damaged"].augment[0].params == {"rate": 0.6}
     assert recipe.views["whole"].augment == ()

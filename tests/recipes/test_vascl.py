@@ -10,7 +10,7 @@ import torch
 from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
-from tests.registry.losses.neighborhood import contrast, hardest, moved_by, neighbors, project, unit
+from tests.registry.losses.neighborhood import both_ways, hardest, moved_by, neighbors, project, unit
 
 
 @pytest.mark.parametrize("name", ["vascl_en", "vascl_en_roberta", "vascl_en_roberta_large"])
@@ -18,11 +18,15 @@ def test_the_authors_script(name):
     recipe = load(name).recipe
     train, loss = recipe.train, recipe.losses["virtual_neighbors"].params
     assert (train.batch_size, train.learning_rate, train.head_learning_rate) == (1024, 5e-6, 100 * 5e-6)
-    assert (train.optimizer, train.steps, train.evaluate_every) == ("adam", 100, 100)
+    assert (train.optimizer, train.steps, train.evaluate_every) == ("adam", 101, 101)
+    assert (train.schedule, train.clip_norm, train.precision, train.seed) == ("constant", 0.0, "fp32", 0)
     assert (loss["neighbors"], loss["epsilon"], loss["temperature"], loss["detached"]) == (16, 15.0, 0.05, True)
+    assert loss["start"] == "uniform"
     assert recipe.losses["nt_xent"].params == {"temperature": 0.05, "reduction": "mean"}
     assert recipe.encoders["online"].params["pooling"] == "mean"
-    assert recipe.data.max_length == 32
+    head = recipe.encoders["online"].heads["feed_forward"].params
+    assert (head["width"], head["activation"], head["bias"], head["initial"]) == (128, "relu", False, "normal")
+    assert (recipe.data.max_length, recipe.evaluate.max_length) == (32, 64)
 
 
 @pytest.mark.parametrize("name", ["vascl_en", "mini/vascl_en"])
@@ -32,7 +36,7 @@ def test_the_first_step_by_hand(parts, name):
     torch.manual_seed(9)
     losses = made.method(step)
     torch.manual_seed(9)
-    first = [unit(row) for row in torch.randn(4, 16, dtype=torch.float64).tolist()]
+    first = [unit([x - 0.5 for x in row]) for row in torch.rand(4, 16, dtype=torch.float64).tolist()]
     rows = layers_of(parts, step.batch["anchor"])[1][:, -1].tolist()
     plain = project(made.scored, rows)
     both, total = [*plain, *plain], 0.0  # without dropout both views are alike
@@ -42,8 +46,7 @@ def test_the_first_step_by_hand(parts, name):
     assert losses["nt_xent"].item() == pytest.approx(total, abs=1e-6)
     near, epsilon = neighbors(rows, 3), 1.0 if name.startswith("mini/") else 15.0
     moved = project(made.scored, moved_by(rows, hardest(made.scored, rows, first, near, epsilon, 0.05), epsilon))
-    expected = (contrast(plain, moved, near, 0.05) + contrast(moved, plain, near, 0.05)) / 2
-    assert losses["virtual_neighbors"].item() == pytest.approx(expected, abs=1e-6)
+    assert losses["virtual_neighbors"].item() == pytest.approx(both_ways(plain, moved, near, 0.05), abs=1e-6)
 
 
 def test_the_second_loss_trains_the_head_alone(parts):

@@ -21,6 +21,7 @@ def test_the_authors_settings(name, model):
     assert recipe.encoders["online"].params["model"] == model
     assert list(recipe.encoders["online"].heads) == ["group_whitening", "mlp"]
     assert recipe.encoders["online"].heads["group_whitening"].params["groups"] == 128
+    assert recipe.encoders["online"].heads["group_whitening"].params["rows"] == "sentences"
     assert [loss.params["temperature"] for loss in recipe.losses.values()] == [0.05, 0.05]
 
 
@@ -37,8 +38,9 @@ def test_the_first_step_by_numpy(parts, name):
     orders = [torch.rand(16).argsort().tolist() for _ in range(3)]
     weight, bias, _ = made.scored.heads["mlp"].dense()
     weight, bias = weight.detach().numpy(), bias.detach().numpy()
-    white = [np.tanh(literal(pooled, 4, order, 0.01) @ weight.T + bias) for order in orders]
-    anchor, first, second = map(torch.from_numpy, white)
+    thirds = np.split(pooled.repeat(3, axis=0), 3)  # the three copies of a sentence are next to each other
+    white = np.concatenate([literal(third, 4, order, 0.01) for third, order in zip(thirds, orders, strict=True)])
+    anchor, first, second = (torch.from_numpy(np.tanh(white[copy::3] @ weight.T + bias)) for copy in range(3))
     expected = {"first": info_nce(anchor, first, 0.05), "second": info_nce(anchor, second, 0.05)}
     assert {label: value.item() for label, value in losses.items()} == pytest.approx(expected, abs=1e-6)
     assert made.method.objective(losses).item() == pytest.approx(sum(expected.values()), abs=1e-6)

@@ -77,7 +77,7 @@ class Small:
             elif name in AT_MOST and isinstance(value, int):
                 yield name, min(value, AT_MOST[name])
             elif name == "layers" and isinstance(value, list):
-                yield name, [layer for layer in value if layer < BLOCKS] or list(range(BLOCKS))
+                yield name, _fewer(value)
         if part["name"] == "augmentation_quality":
             yield "translations", self.translations
         if part.get("fit_on", "target") != "target":
@@ -118,7 +118,7 @@ def small(folder: Path, rows: int = 20) -> Small:
         translations=_parallel(folder / "translations.tsv", asked),
         vectors=word_vectors(folder / "vectors.txt"),
         models=models,
-        decoder=with_prediction_head(tiny_llama(folder, layers=28)),
+        decoder=with_prediction_head(tiny_llama(folder, layers=32, positions=256)),
     )
 
 
@@ -150,3 +150,10 @@ def recipe(folder: Path, parts: Small, name: str = "small", **train: Any) -> Pat
         encoding="utf-8",
     )
     return path
+
+
+def _fewer(layers: list[Any]) -> list[Any]:
+    """Return the blocks, or groups of blocks, that a tiny model has."""
+    if any(isinstance(layer, list) for layer in layers):
+        return [[block] for block in range(BLOCKS)]
+    return [layer for layer in layers if layer < BLOCKS] or list(range(BLOCKS))

@@ -123,7 +123,9 @@ def tiny_electra(folder: Path, *, name: str = "electra", width: int = 16, embedd
     return _write(ElectraModel, settings, folder / name, seed)
 
 
-def tiny_llama(folder: Path, *, name: str = "llama", width: int = 16, layers: int = 3, seed: int = 0) -> Path:
+def tiny_llama(
+    folder: Path, *, name: str = "llama", width: int = 16, layers: int = 3, positions: int = 64, seed: int = 0
+) -> Path:
     """Write a random Llama (rotary positions, grouped heads, no dropout) and its tokenizer, which begins with <s>."""
     from transformers import LlamaConfig, LlamaModel
 
@@ -134,7 +136,7 @@ def tiny_llama(folder: Path, *, name: str = "llama", width: int = 16, layers: in
         num_attention_heads=4,
         num_key_value_heads=2,
         intermediate_size=2 * width,
-        max_position_embeddings=64,
+        max_position_embeddings=positions,
     )
     return _write(LlamaModel, settings, folder / name, seed, _decoder_tokenizer("<s>"))
 

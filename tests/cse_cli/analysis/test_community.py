@@ -6,10 +6,21 @@ import json
 
 import pytest
 
-from cse_cli.analysis.leaderboard_view import remarks, text_table, to_csv, to_html, to_json, to_latex, to_markdown
+from cse_cli.analysis import leaderboard_view
+from cse_cli.analysis.leaderboard_view import (
+    checked_recipes,
+    remarks,
+    text_table,
+    to_csv,
+    to_html,
+    to_json,
+    to_latex,
+    to_markdown,
+)
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
+from registry.papers.audits import Code
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, printed, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
@@ -45,6 +56,23 @@ def test_every_listed_row_is_in_its_encoder_table():
         ]
     assert sum(len(table.rows) for table in found.values()) == 113
     assert found["bert-base"].rows[0].scores["Avg"].mean == 80.36
+
+
+def test_compared_recipes_are_counted(monkeypatch):
+    code = Code.model_construct(authors=True)
+    badges = {
+        "esimcse_en": papers.Badge("esimcse_en", equations=("one",), code=(code,)),
+        "dclr_en": papers.Badge("dclr_en", code=(Code.model_construct(authors=False),)),
+        "simcse_en": papers.Badge("simcse_en", equations=("one",)),
+    }
+    monkeypatch.setattr(leaderboard_view, "badge_of", lambda name: badges.get(name, papers.Badge(name)))
+    table = field()["bert-base"]
+    names = {row.recipe for row in table.rows if row.recipe}
+    assert remarks(table)[1] == (
+        f"{len(names)} recipes: 1 compared with the authors' code, 1 compared with code of others, "
+        f"1 compared only with equations, {len(names) - 3} not compared (docs/fidelity.md)"
+    )
+    assert checked_recipes([row for row in table.rows if not row.recipe]) == []
 
 
 def test_a_wrong_average_is_doubtful():

@@ -32,7 +32,6 @@ CHANGED = {
     "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
     "mini/denosent_en": ["losses.denoising.noise=0.0", "losses.denoising.dropout=0.0"],
     "mini/scd_en": ["views.positive.dropout=0.0"],
-    "mini/vascl_en": ["losses.virtual_neighbors.start=uniform"],
 }
 """Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient; what is
 drawn uniformly is the same on every process, as dropout is not (`without_dropout`)."""

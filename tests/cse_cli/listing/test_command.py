@@ -93,6 +93,7 @@ def test_list_as_json(capsys):
     assert recipes["ifcl_en_no_tl"]["title"].startswith("IFCL without")
     assert (recipes["quickstart"]["state"], recipes["quickstart"]["needs"]) == ("here", [])
     assert recipes["bert_avg_en"]["state"] == "fetchable"
+    assert (recipes["ifcl_en"]["checks"], recipes["mini/ifcl_en"]["checks"]) == ("equations", "")
     assert recipes["bert_avg_en"]["needs"][0] == {
         "kind": "model", "name": "bert-base-uncased", "split": "", "state": "fetchable", "bytes": 441147956,
         "problem": "", "action": "",

@@ -21,7 +21,9 @@ def test_overview_and_lists(capsys, snapshot):
     model = Availability(Requirement("model", "bert-base", ""), "fetchable", bytes=441_000_000)
     recipes = [
         RecipeLine("quickstart", "Quickstart", None, Path("q.toml"), ()),
-        RecipeLine("large", "A large recipe", "ifcl · 5 · IFCL", Path("l.toml"), (model,)),
+        RecipeLine(
+            "large", "A large recipe", "ifcl · 5 · IFCL", Path("l.toml"), (model,), "equations, code 22/23 @23d5ebe"
+        ),
         RecipeLine("broken", "Broken (not valid: see `cse check`)", None, Path("b.toml"), None),
     ]
     losses = [{"name": "info_nce", "summary": "Contrast with other sentences.", "distribution": "cse", "levels": []}]

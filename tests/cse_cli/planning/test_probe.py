@@ -106,3 +106,9 @@ def test_only_the_rows_without_tokens_take_time(job):
     prepare(job, SilentObserver())
     again = probe(job, 0.01)
     assert (again.tokenizing, again.cache) == (0.0, 0)
+
+
+@pytest.mark.parametrize("name", ["mini/gs_infonce_en", "mini/mocose_en", "mini/ifcl_en"])
+def test_every_kind_of_queue(name, home):
+    job = Job(load(name, ["evaluate.limit=8", "data.limit=256", "train.batch_size=8"]), 0, "cpu")
+    assert probe(job, 0.01).step > 0

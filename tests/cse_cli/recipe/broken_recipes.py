@@ -67,6 +67,8 @@ BROKEN = [
           "recipe.invalid_value"),
     child("dropout_and_chunks", "[views.positive]\ndropout = 0.2\n[train]\nmini_batch_size = 8", "3:1",
           "recipe.conflict"),
+    child("exponential_to_zero",
+          '[losses.info_nce]\nweight_schedule = { end = 0.0, shape = "exponential" }', "3:1", "recipe.conflict"),
     child("betas_of_rmsprop", '[train]\noptimizer = "rmsprop"\nbetas = [0.9, 0.9]', "4:1", "recipe.conflict"),
     child("bias_correction_of_sgd", '[train]\noptimizer = "sgd"\nbias_correction = false', "4:1", "recipe.conflict"),
     child("epsilon_of_sgd", '[train]\noptimizer = "sgd"\nepsilon = 1e-6', "4:1", "recipe.conflict"),

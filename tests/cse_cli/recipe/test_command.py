@@ -88,6 +88,27 @@ def test_show_recipe_as_written_and_resolved(capsys):
     assert [Path(path).name for path in found["extends"]] == ["simcse_en.toml"]
 
 
+def test_show_the_checks_of_a_recipe_beside_its_text(capsys, folder):
+    _, out, err = cse("show", "ifcl_en", capsys=capsys)
+    assert out == (RECIPES / "ifcl_en.toml").read_text(encoding="utf-8")
+    assert err.startswith("checks of ifcl_en, explained in docs/fidelity.md:\n  equations: 4 tests ")
+    assert max(map(len, err.splitlines())) <= 80
+    badge = document(cse("show", "ifcl_en", "--json", capsys=capsys)[1])["badge"]
+    assert (badge["recipe"], badge["line"]) == ("ifcl_en", "equations")
+    assert cse("show", "ifcl_en", "--resolved", capsys=capsys)[2] == err
+
+
+def test_only_an_unchanged_recipe_of_the_package_has_checks(capsys, folder):
+    assert cse("show", "ifcl_en", "--set", "queue.length=512", capsys=capsys)[2] == ""
+    changed = document(cse("show", "ifcl_en", "--set", "queue.length=512", "--json", capsys=capsys)[1])
+    assert changed["badge"] is None
+    _, _, err = cse("show", "mini/ifcl_en", capsys=capsys)
+    assert "none. A recipe has no part in the checks of the recipe that it extends" in err.replace("\n   ", "")
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "ifcl_en.toml").write_text('extends = "simcse_en"\n')
+    assert cse("show", "ifcl_en", capsys=capsys)[1:] == ('extends = "simcse_en"\n', "")
+
+
 def test_show_a_data_set(capsys):
     code, out, _ = cse("show", "tatoeba_open", capsys=capsys)
     assert code == 0

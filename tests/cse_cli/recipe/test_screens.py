@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cse_cli.recipe.view import print_badge
+from registry import papers
+from registry.papers.audits import Code
 from tests.support.command import cse, refused
 
 BROKEN = """\
@@ -22,6 +26,20 @@ metric_for_best_model = "stsb.spearman"
 """
 
 
+CODE = Code.model_validate(
+    {
+        "repository": "owner/name",
+        "commit": "23d5ebe" + 33 * "0",
+        "authors": True,
+        "read": "2026-11-25",
+        "by": "cse",
+        "compared": 23,
+        "agree": 22,
+        "differences": [{"point": "seed", "code": "train.py:1", "here": "42", "page": "S2"}],
+    }
+)
+
+
 @pytest.fixture(autouse=True)
 def wide(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("COLUMNS", "120")
@@ -35,6 +53,14 @@ def test_help(command, capsys, snapshot):
 def test_show_a_component(capsys, snapshot):
     out = cse("show", "fifo", capsys=capsys)[1]
     assert out[out.index("\nparameter") :] == snapshot  # without its file and documentation
+
+
+def test_the_checks_of_a_recipe(capsys, snapshot):
+    measured = papers.measured_rows()["quickstart"]
+    print_badge(replace(papers.badge_of("simcse_en"), page="simcse", equations=("one", "two"), code=(CODE,)))
+    print_badge(papers.Badge("mine", "ifcl", measured=measured, code=(CODE.model_copy(update={"authors": False}),)))
+    print_badge(papers.Badge("mini/ifcl_en"))
+    assert capsys.readouterr().err == snapshot
 
 
 def test_check_with_problems_and_a_warning(capsys, snapshot):

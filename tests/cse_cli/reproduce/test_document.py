@@ -10,9 +10,10 @@ import pytest
 
 from cse_cli.core.checksums import with_checksum, without_checksum
 from cse_cli.reproduce.document import make_reproduction, read_reproduction, without_directories
-from cse_cli.reproduce.report import next_command
+from cse_cli.reproduce.report import markdown, next_command
 from cse_cli.reproduce.target import find_target
 from cse_cli.reproduce.verdict import judge
+from registry.papers import badge_of
 from tests.cse_cli.reproduce.conftest import ifcl, quickstart
 from tests.support.errors import refuses
 from tests.support.records import result
@@ -23,6 +24,15 @@ def test_a_written_file_is_read_again(tmp_path: Path) -> None:
     for document in (quickstart([50.0, 51.0, 49.5]), ifcl([77.0])):
         file.write_text(document.to_json())
         assert read_reproduction(file) == document
+
+
+def test_a_changed_recipe_has_no_checks() -> None:
+    document = ifcl([77.0])
+    assert document.checks == badge_of("ifcl_en").line == "equations"
+    assert "Checks of the recipe (explained in docs/fidelity.md): equations\n" in markdown(document)
+    changed = quickstart([44.0], ["train.learning_rate=1e-5"])
+    assert changed.checks == ""
+    assert "Checks of the recipe" not in markdown(changed)
 
 
 def test_the_verdict_follows_from_the_scores() -> None:

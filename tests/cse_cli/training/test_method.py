@@ -221,6 +221,8 @@ def test_a_view_with_a_dropout_rate_of_its_own_is_encoded_apart() -> None:
         ("linear", 0.5, [0.2, 0.4, 0.6, 0.6, 0.6]),
         ("cosine", 1.0, [0.2, 0.2 + 0.4 * 0.14644661, 0.4, 0.2 + 0.4 * 0.85355339, 0.6]),
         ("quarter_cosine", 0.5, [0.2, 0.2 + 0.4 * 0.29289322, 0.6, 0.6, 0.6]),
+        ("exponential", 1.0, [0.2, 0.2 * 3**0.25, 0.2 * 3**0.5, 0.2 * 3**0.75, 0.6]),
+        ("exponential", 0.5, [0.2, 0.2 * 3**0.5, 0.6, 0.6, 0.6]),
     ],
 )
 def test_a_weight_moves_over_training(shape: str, share: float, expected: list[float]) -> None:

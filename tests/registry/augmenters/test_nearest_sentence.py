@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 import torch
+from transformers import AutoModel
 
 from cse_cli.training.checkpoint import method_state
 from cse_cli.training.method import BoundView, Method
@@ -32,12 +33,15 @@ def bound(monkeypatch, encoder, corpus=(*CORPUS, *CORPUS[:3]), **params):
     return augmenter
 
 
-def expected(encoder, text, count, skip=0):
+def expected(encoder, text, count, skip=0, pooling="mean"):
     """Return the nearest other sentences, one cosine at a time, each sentence encoded by itself."""
+    network = AutoModel.from_pretrained(encoder.model).eval()
 
     def vector(sentence):
-        tokens = encoder.vocabulary.pad(encoder.vocabulary.ids([sentence], 32))
-        return encoder.encode_for_eval(tokens)[0].tolist()
+        (ids,) = encoder.vocabulary.ids([sentence], 32)
+        with torch.no_grad():
+            states = network(torch.tensor([ids])).last_hidden_state[0]
+        return (states.mean(0) if pooling == "mean" else states[0]).tolist()
 
     own = vector(text)
     others = sorted((other for other in CORPUS if other != text), key=lambda other: -cosine(own, vector(other)))
@@ -61,6 +65,16 @@ def test_neighbors_are_drawn_evenly(monkeypatch, encoder):
     drawn = Counter(augmenter.on_text([Sample(CORPUS[2])], rng)[0].text for _ in range(300))
     assert set(drawn) == set(expected(encoder, CORPUS[2], 3, skip=1))
     assert all(math.isclose(count, 100, abs_tol=35) for count in drawn.values())
+
+
+def test_the_index_is_pooled_as_in_the_authors_script_or_as_the_encoder(monkeypatch, encoder):
+    """`simcse_utils.py:253`: pooler_type = 'avg'. The encoder itself pools [CLS]."""
+    found = {}
+    for pooling in ("mean", "encoder"):
+        augmenter = bound(monkeypatch, encoder, neighbors=1, pooling=pooling)
+        found[pooling] = [augmenter.on_text([Sample(text)], Random(0))[0].text for text in CORPUS]
+        assert found[pooling] == [expected(encoder, text, 1, pooling=pooling)[0] for text in CORPUS]
+    assert found["mean"] != found["encoder"]
 
 
 def test_all_others_are_the_most_there_can_be(monkeypatch, encoder):

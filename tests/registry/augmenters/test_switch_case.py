@@ -1,3 +1,5 @@
+from collections import Counter
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -15,7 +17,7 @@ def switched(text=TEXT, seed=0, **params):
 def test_every_word_by_hand():
     assert switched(rate=1.0) == "the cat Sat On 9 Mats, iN A row"
     assert switched(rate=1.0, draw="count") == "the cat Sat On 9 Mats, iN A row"
-    assert switched("Ein  ß \u00e4 ", rate=1.0) == "ein  SS \u00c4 "  # spaces stay; a letter may become two
+    assert switched("Ein  ß \u00e4 ", rate=1.0) == "ein SS \u00c4"  # as the code; a letter may become two
 
 
 @pytest.mark.parametrize(("rate", "wanted"), [(0.0, 0), (0.01, 1), (0.1, 1), (0.25, 2), (0.5, 4)])
@@ -24,6 +26,30 @@ def test_how_many_are_counted(rate, wanted):
     for seed in range(20):
         made = switched(words, seed, rate=rate, draw="count").split(" ")
         assert sum(a != b for a, b in zip(made, words.split(" "), strict=True)) == wanted
+
+
+def theirs(text, rate, shuffled):
+    """`randomly_switch_case_str_v1` of the authors' `text_augmentation.py:51-68`, written out for a given order."""
+    words = [word for word in text.split(" ") if word != ""]
+    wanted, done = max(1, int(round(len(words) * rate))), 0  # noqa: RUF046 - as there
+    for place in shuffled:
+        word = words[place]
+        if done < wanted and word[0].isalpha():
+            words[place] = (word[0].upper() if word[0].islower() else word[0].lower()) + word[1:]
+            done += 1
+    return " ".join(words)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("text", ["The 9 Cats , 12 of  them sat", "1 2 3 a", "10 %", "( A b )"])
+def test_counted_words_start_with_a_letter_as_in_the_authors_code(text, rate):
+    """Every result of theirs, over all orders, is one of ours, equally often."""
+    number = len(text.split())
+    expected = Counter(theirs(text, rate, order) for order in permutations(range(number)))
+    found = Counter(switched(text, seed, rate=rate, draw="count") for seed in range(600))
+    assert found.keys() == expected.keys()
+    for made, count in found.items():
+        assert count / 600 == pytest.approx(expected[made] / expected.total(), abs=0.09)
 
 
 def test_chance_has_the_rate_and_draws_as_python_does():

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from registry import ENCODERS
+from registry.adamw import UncorrectedAdamW
 from registry.encoders.flow import ActNorm, Descent, Glow
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
@@ -136,11 +137,56 @@ def test_a_loss_that_is_not_finite_ends_the_run():
 
 def test_warm_up_rises_to_the_rate(monkeypatch):
     rates = []
-    step = torch.optim.AdamW.step
-    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
+    step = UncorrectedAdamW.step
+    monkeypatch.setattr(UncorrectedAdamW, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
     batches = torch.randn(5, 6, 4, generator=torch.Generator().manual_seed(0))
     Descent(0.4, 4, 0.0).minimize(Glow(4, 1, 1, 2, torch.Generator()), batches)
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
+
+
+def test_steps_are_those_of_the_code():
+    """`run_siamese.py` and `optimization_bert_flow.py`, written out: two sides of pairs, BERT's Adam, clipping at 1."""
+    generator = torch.Generator().manual_seed(0)
+    flow = Glow(8, 2, 2, 6, generator).double()
+    sizes = torch.tensor([1.0, 1.6, 1.2], dtype=torch.float64).repeat_interleave(12)
+    x = torch.randn(36, 8, generator=generator, dtype=torch.float64) * sizes[:, None]
+    with torch.no_grad():
+        flow(x[:12], initialize=True)
+    before = [p.detach().clone() for p in flow.parameters()]
+    means, squares = ([torch.zeros_like(p) for p in before] for _ in range(2))
+    lengths = []
+    for batch in x.split(12):
+        loss = flow.bits(batch[:6]).mean() + flow.bits(batch[6:]).mean()
+        slopes = torch.autograd.grad(loss, tuple(flow.parameters()))
+        lengths.append(sum(float(slope.square().sum()) for slope in slopes) ** 0.5)
+        for p, m, v, slope in zip(flow.parameters(), means, squares, slopes, strict=True):
+            slope = slope / max(1.0, lengths[-1])
+            m.mul_(0.9).add_(0.1 * slope)
+            v.mul_(0.999).add_(0.001 * slope**2)
+            p.data -= 1e-3 * (m / (v.sqrt() + 1e-6) + 0.01 * p.data)
+    assert min(lengths) < 1 < max(lengths)  # with and without clipping
+    expected = [p.detach().clone() for p in flow.parameters()]
+    with torch.no_grad():
+        for p, start in zip(flow.parameters(), before, strict=True):
+            p.copy_(start)
+    Descent(1e-3, 0, 0.01, initialize=False).minimize(flow, x.split(12))
+    far = sum(float((p.detach() - q).square().sum()) for p, q in zip(flow.parameters(), expected, strict=True)) ** 0.5
+    moved = sum(float((q - start).square().sum()) for q, start in zip(expected, before, strict=True)) ** 0.5
+    assert far <= 1e-6 * moved
+
+
+def test_random_actnorms_start_as_in_the_code():
+    """TensorFlow's default for a variable of shape (1, 1, 1, C), Glorot's uniform values with 1 input, C outputs."""
+    base, encoder = flow_of(torch.randn(60, 16, generator=torch.Generator().manual_seed(0)), actnorm="random")
+    encoder.descent = Descent(1e-30, 0, 0.0, initialize=False)  # no step moves anything
+    encoder.fit(Encoding(encoder), base.sentences)
+    norms = [part for part in encoder._glow[0].modules() if isinstance(part, ActNorm)]
+    assert {len(norm.shift) for norm in norms} == {16, 32}
+    for norm in norms:
+        bound = math.sqrt(6 / (1 + len(norm.shift)))
+        values = torch.cat([norm.shift, norm.log_scale]).detach()
+        assert 0.7 * bound < values.abs().max() < bound
+        assert values.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.35)
 
 
 def flow_of(rows, **values):

@@ -25,9 +25,22 @@ def tokens_of(made, texts=TEXTS):
 
 
 def by_hand(made, ids):
-    """The last layer's states (n, D) of one sentence: BERT's blocks written out, P more keys and values in each."""
+    """The last layer's states (n, D) of one sentence: BERT's blocks written out, P more keys and values in each.
+
+    The positions are those of transformers 4.2.1, which PromCSE's code requires: P cached keys move tokens to P, P + 1,
+    … (`modeling_bert.py:194`), in RoBERTa to P + padding_idx + 1, … (`modeling_roberta.py:1489`).
+    """
     backbone = made.backbone
-    x = backbone.embeddings(torch.tensor([ids]))[0]
+    parts = backbone.embeddings
+    first = made.prefix.shape[2] + (parts.padding_idx + 1 if backbone.config.model_type == "roberta" else 0)
+    rows = [
+        parts.word_embeddings.weight[token]
+        + parts.position_embeddings.weight[first + place]
+        + parts.token_type_embeddings.weight[0]
+        for place, token in enumerate(ids)
+    ]
+    x = torch.stack([(row - row.mean()) / (row.var(unbiased=False) + parts.LayerNorm.eps).sqrt() for row in rows])
+    x = x * parts.LayerNorm.weight + parts.LayerNorm.bias
     for block, (keys, values) in zip(backbone.encoder.layer, made.prefix, strict=True):
         own = block.attention.self
         query = torch.nn.functional.linear(x, own.query.weight, own.query.bias)
@@ -54,6 +67,25 @@ def test_every_block_sees_the_prefix(tmp_path, make, pooling):
             expected = states[0] if pooling == "cls" else states.mean(0)
             torch.testing.assert_close(trained[row], expected, rtol=0, atol=1e-10)
             torch.testing.assert_close(scored[row], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
+def test_value_and_gradient_of_the_authors_code(tmp_path, make):
+    made = encoder(tmp_path, make, freeze=["embeddings", "encoder"]).double()
+    tokens = tokens_of(made)
+    value = made.encode(tokens, made.embed(tokens)).sentence.sin().sum()
+    rows = [by_hand(made, ids[mask == 1].tolist())[0] for ids, mask in zip(tokens.ids, tokens.mask, strict=True)]
+    theirs = torch.stack(rows).sin().sum()
+    torch.testing.assert_close(value, theirs, rtol=1e-9, atol=0)
+    (found,), (expected,) = (torch.autograd.grad(each, [made.prefix]) for each in (value, theirs))
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_the_prefix_takes_positions(tmp_path):
+    made = encoder(tmp_path, length=60, freeze=["embeddings", "encoder"])
+    assert made.max_length == 4  # of 64
+    tokens = tokens_of(made, [" ".join(["the"] * 9)])
+    assert made.encode_for_eval(tokens).isfinite().all()  # tokens after the last position share it
 
 
 def test_only_the_prefix_is_trained_where_the_rest_is_frozen(tmp_path):

@@ -73,9 +73,10 @@ def test_padding_changes_no_vector(tmp_path, make):
 
 
 @pytest.mark.parametrize("hidden_read", [True, False])
-def test_attention_to_padding_in_training_can_be_enabled(tmp_path, hidden_read):
+@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
+def test_attention_to_padding_in_training_can_be_enabled(tmp_path, make, hidden_read):
     """DCLR's code: transformers' own forward without a mask; evaluation has the mask."""
-    folder = tiny_bert(tmp_path)
+    folder = make(tmp_path)
     encoder = TransformerEncoder(str(folder), dropout=0.0, attend_padding=True)
     encoder.expect(hidden_read=hidden_read, mini_batch_size=None)
     tokens = tokens_of(encoder)

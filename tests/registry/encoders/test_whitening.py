@@ -60,6 +60,20 @@ def test_cosines_are_those_of_the_repositories(count, k):
     torch.testing.assert_close(gram[0] @ gram[0].T, gram[1] @ gram[1].T, atol=2e-5, rtol=0)
 
 
+def test_repeated_sentences_count_as_in_the_repositories():
+    """Their mean and `np.cov` are those of every side of every pair."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(12, 4, generator=generator) * torch.linspace(1, 2, 4) + 3
+    base = Given(rows)
+    encoder = ENCODERS["whitening"].build({"fit_on": "target", "eps": 0.0}, {"online": base})
+    places = [0, 1, 0, 2, 0, *range(12), 7, 7]
+    encoder.fit(Encoding(encoder), [base.sentences[place] for place in places])
+    found = Encoding(encoder)([base.sentences[place] for place in places])
+    theirs = torch.from_numpy(literal(rows[places].double().numpy(), 4)).float()
+    gram = [torch.nn.functional.normalize(v) for v in (found, theirs)]
+    torch.testing.assert_close(gram[0] @ gram[0].T, gram[1] @ gram[1].T, atol=2e-5, rtol=0)
+
+
 def test_whitened_vectors_have_mean_0_and_covariance_1():
     rows = 3 * torch.randn(500, 6, generator=torch.Generator().manual_seed(0)) + 2
     _, vectors = fitted(rows)

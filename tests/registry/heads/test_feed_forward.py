@@ -53,3 +53,20 @@ def test_gradient(options):
     head.double()
     pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
+
+
+def test_normal_start_is_that_of_the_authors_of_sg_opt():
+    """SG10, `loss.py:249-258`: both layers from N(0, 0.02²), whatever their width, and biases 0."""
+    head, _ = fitted(256, hidden=1024, width=1024, activation="gelu", last_activation=True, initial="normal")
+    for part in (head.first, head.second):
+        deviation = math.sqrt(sum(w * w for row in part.weight.tolist() for w in row) / part.weight.numel())
+        assert deviation == pytest.approx(0.02, rel=0.01)
+        assert not part.bias.any()
+    assert fitted(initial="normal", bias=False)[0].first.bias is None
+
+
+def test_uniform_start_is_torch_s():
+    head, _ = fitted(256, hidden=1024, width=64)
+    for part, width in ((head.first, 256), (head.second, 1024)):
+        assert part.weight.abs().max().item() == pytest.approx(width**-0.5, rel=1e-2)
+        assert 0 < part.bias.abs().max() <= width**-0.5

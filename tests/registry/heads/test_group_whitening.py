@@ -41,6 +41,47 @@ def test_each_view_by_itself_in_a_random_order(groups, width):
     assert np.allclose(made.numpy(), np.concatenate(expected), atol=1e-9)
 
 
+def the_authors_code(pooled, views, groups, orders):
+    """WhitenedCSE's head by loops: copies of a sentence are next to each other, and thirds of the rows are whitened.
+
+    Args:
+        pooled: (views · N, D), view by view, as the head receives them.
+        views: Number of copies of each sentence.
+        groups: Number of groups of dimensions.
+        orders: Permutation of the dimensions, part by part.
+    """
+    count, width = len(pooled) // views, pooled.shape[1]
+    rows = [pooled[copy * count + sentence] for sentence in range(count) for copy in range(views)]
+    made = []
+    for part, order in enumerate(orders):
+        third = torch.stack(rows[part * count : (part + 1) * count])
+        whole = torch.zeros(count, width, dtype=pooled.dtype)
+        for group in torch.as_tensor(order).view(groups, -1):
+            centered = third[:, group] - third[:, group].mean(0)
+            variances, directions = torch.linalg.eigh((centered.T @ centered / count).detach())
+            whole[:, group] = centered @ directions @ torch.diag(variances.rsqrt()) @ directions.T
+        made += whole.unbind()
+    return torch.stack([made[sentence * views + copy] for copy in range(views) for sentence in range(count)])
+
+
+def test_parts_of_the_batch_by_sentence_are_the_authors_code():
+    pooled = draw(0, 24, 6).double().requires_grad_()
+    head = fitted(6, groups=2, rows="sentences", epsilon=0.0)
+    torch.manual_seed(5)
+    made = head(pooled, (("anchor", 8), ("first", 8), ("second", 8)))
+    torch.manual_seed(5)
+    expected = the_authors_code(pooled, 3, 2, [torch.rand(6).argsort() for _ in range(3)])
+    torch.testing.assert_close(made, expected, rtol=1e-6, atol=1e-9)
+    weights = draw(3, 24, 6).double()
+    found, wanted = (torch.autograd.grad((each * weights).sum(), [pooled])[0] for each in (made, expected))
+    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
+
+
+def test_views_of_different_sizes_have_no_sentences():
+    with refuses("heads.uneven_views", "[12, 8]", 'rows = "views"'):
+        fitted(6, groups=2, rows="sentences")(draw(0, 20, 6), (("anchor", 12), ("positive", 8)))
+
+
 def test_worked_by_hand():
     # Two dimensions, both ±2 and uncorrelated: variance 4, half as long afterwards.
     pooled = torch.tensor([[3.0, 2.0], [3.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])

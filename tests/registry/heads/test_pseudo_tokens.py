@@ -45,19 +45,20 @@ def attention(module, asking, asked):
 
 
 def test_attention_of_several_keys_equals_the_literal_form():
-    module = fitted().outer
+    module = fitted().attention
     asking, asked = torch.randn(4, 2, WIDTH, dtype=torch.float64), torch.randn(4, 5, WIDTH, dtype=torch.float64)
     expected = [attention(module, one, other) for one, other in zip(asking.tolist(), asked.tolist(), strict=True)]
     assert torch.allclose(module(asking, asked), torch.tensor(expected, dtype=torch.float64), atol=1e-12)
 
 
-def test_both_attentions_equal_the_literal_form():
+def test_one_attention_twice_equals_the_literal_form():
+    """PT7: the authors' `models.py:249-254` calls the same module for both steps."""
     head = fitted()
     pooled = torch.randn(4, WIDTH, dtype=torch.float64)
     expected = []
     for c in pooled.tolist():
-        expressed = attention(head.inner, head.pseudo.tolist(), [c])
-        expected += attention(head.outer, [c], expressed)
+        expressed = attention(head.attention, head.pseudo.tolist(), [c])
+        expected += attention(head.attention, [c], expressed)
     assert torch.allclose(head(pooled, ()), torch.tensor(expected, dtype=torch.float64), atol=1e-12)
 
 
@@ -70,8 +71,8 @@ def test_without_dropout_the_pseudo_tokens_play_no_part():
     many(pooled, ()).square().sum().backward()
     assert many.pseudo.grad is not None
     assert many.pseudo.grad.abs().max() < 1e-12
-    r = pooled @ few.inner.value.weight.T + few.inner.value.bias
-    linear = r @ few.outer.value.weight.T + few.outer.value.bias
+    value = few.attention.value
+    linear = (pooled @ value.weight.T + value.bias) @ value.weight.T + value.bias
     assert torch.allclose(few(pooled, ()), linear, atol=1e-12)
 
 
@@ -79,16 +80,33 @@ def test_dropout_makes_them_matter_in_training_alone():
     head, pooled = fitted(tokens=64, dropout=0.5), torch.randn(4, WIDTH, dtype=torch.float64)
     plain = head(pooled, ())
     assert not torch.allclose(head.train()(pooled, ()), plain, atol=1e-3)
-    head.dropout = head.inner.dropout.p = head.outer.dropout.p = 0.0
+    head.dropout = head.attention.dropout.p = 0.0
     assert torch.allclose(head(pooled, ()), plain, atol=1e-12)
 
 
-def test_starts_as_bert_starts():
+def test_gradient_of_the_shared_weights_is_the_sum_over_both_steps():
+    """r = V(Vc + b) + b without dropout: dr/dV and dr/db by the product rule, in loops (PT7)."""
+    head = fitted()
+    pooled = torch.randn(4, WIDTH, dtype=torch.float64)
+    head(pooled, ()).sum().backward()
+    value = head.attention.value
+    above = [sum(row[k] for row in value.weight.tolist()) for k in range(WIDTH)]
+    for k in range(WIDTH):
+        for j in range(WIDTH):
+            inner = sum(above[k] * c[j] for c in pooled.tolist())
+            outer = sum(layer(value, c)[j] for c in pooled.tolist())
+            assert value.weight.grad[k, j].item() == pytest.approx(inner + outer, rel=1e-9)
+        assert value.bias.grad[k].item() == pytest.approx(len(pooled) * (above[k] + 1), rel=1e-9)
+
+
+def test_starts_as_torch_starts():
+    """PT8: the authors' modules are made after BERT's initialization has run (`models.py:390-394`)."""
     head = PseudoTokens(128, attention_heads=8)
     head.fit(256, WidthOnly(256))
-    assert abs(head.pseudo.std().item() - 0.02) < 1e-3
-    assert abs(head.inner.value.weight.std().item() - 0.02) < 1e-3
-    assert not head.outer.key.bias.any()
+    assert head.pseudo.std().item() == pytest.approx(1.0, rel=0.02)
+    for part in (head.attention.query, head.attention.key, head.attention.value):
+        assert part.weight.abs().max().item() == pytest.approx(1 / 16, rel=1e-2)
+        assert 0 < part.bias.abs().max() <= 1 / 16
 
 
 def test_gradient():

@@ -82,8 +82,8 @@ def softmax_of_cosines(left, right, tau):
     return [[cell / sum(row) for cell in row] for row in rows]
 
 
-def ranking_distillation(form, anchor, positive, teachers, tau, teacher_tau, mix, diagonal=False):
-    """Return RankCSE's second loss, list by list and place by place; the mean over a list's places for "list_mle"."""
+def ranking_distillation(form, anchor, positive, teachers, tau, teacher_tau, mix, diagonal=False, epsilon=1e-7):
+    """Return RankCSE's second loss, list by list and place by place."""
     n, total = len(anchor), 0.0
     shares = [1.0] if len(teachers) == 1 else [mix, 1 - mix]
     for i, h in enumerate(anchor.tolist()):
@@ -100,8 +100,8 @@ def ranking_distillation(form, anchor, positive, teachers, tau, teacher_tau, mix
         else:
             order = sorted(others, key=lambda j: -wanted[j])
             for place, j in enumerate(order):
-                left = math.log(sum(math.exp(scores[k]) for k in order[place:]))
-                total += (left - scores[j]) / len(order) / n
+                left = sum(math.exp(scores[k]) for k in order[place:]) + epsilon * math.exp(max(scores.values()))
+                total += (math.log(left) - scores[j]) / n
     return total
 
 

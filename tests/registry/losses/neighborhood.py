@@ -18,13 +18,20 @@ def neighbors(rows, k):
     return found
 
 
-def contrast(rows, columns, near, tau):
-    """Return the mean over rows of −log of the own column's share among it and the neighbors'."""
+def contrast(rows, positives, others, near, tau):
+    """Return the mean over rows of −log of the positive's share among it and the neighbors in each of `others`."""
     total = 0.0
     for i, row in enumerate(rows):
-        positive = math.exp(cosine(row, columns[i]) / tau)
-        total -= math.log(positive / (positive + sum(math.exp(cosine(row, columns[j]) / tau) for j in near[i])))
+        positive = math.exp(cosine(row, positives[i]) / tau)
+        below = sum(math.exp(cosine(row, other[j]) / tau) for other in others for j in near[i])
+        total -= math.log(positive / (positive + below))
     return total / len(rows)
+
+
+def both_ways(clean, moved, near, tau):
+    """Return VaSCL's second loss: each of the 2N rows has its neighbors among the clean and the moved vectors."""
+    others = (clean, moved)
+    return (contrast(clean, moved, others, near, tau) + contrast(moved, clean, others, near, tau)) / 2
 
 
 def project(encoder, rows):
@@ -41,8 +48,8 @@ def unit(row):
 
 
 def hardest(encoder, rows, first, near, epsilon, tau):
-    """The directions of the gradient, by central differences of the one-way contrast."""
-    found = []
+    """The directions of the gradient, by central differences of the contrast of moved vectors with clean ones."""
+    found, clean = [], project(encoder, rows)
     for i, direction in enumerate(first):
         slopes = []
         for place in range(len(direction)):
@@ -51,7 +58,7 @@ def hardest(encoder, rows, first, near, epsilon, tau):
                 changed = [list(d) for d in first]
                 changed[i][place] += shift
                 moved = project(encoder, moved_by(rows, changed, epsilon))
-                ends.append(contrast(project(encoder, rows), moved, near, tau))
+                ends.append(contrast(moved, clean, (clean,), near, tau))
             slopes.append((ends[0] - ends[1]) / 2e-6)
         found.append(unit(slopes))
     return found

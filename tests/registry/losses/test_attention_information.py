@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -10,7 +11,8 @@ from registry.losses.attention_information import AttentionInformation
 from registry.tokens import Encoded, Tokens
 from tests.support.errors import refuses
 
-BLOCKS, HEADS = (1, 3), 2
+GROUPS, HEADS = [[1, 4], [3, 5]], 2
+BLOCKS = (1, 3, 4, 5)
 
 
 def attention(mask, generator, zeros=0.0):
@@ -27,50 +29,73 @@ def view(lengths, seed=0, zeros=0.0):
     longest = max(lengths)
     mask = (torch.arange(longest) < torch.tensor(lengths)[:, None]).long()
     states = torch.zeros(len(lengths), longest, 3, dtype=torch.float64)
-    weights = {block: attention(mask, generator, zeros) for block in BLOCKS}
+    weights = {block: attention(mask, generator, zeros).requires_grad_() for block in BLOCKS}
     return Encoded(states[:, 0], states, states, Tokens(mask, mask, mask, mask), attentions=weights)
 
 
-def information(first, second, length, padding=False):
-    """One head of one sentence by plain loops: its scaled information, and how many places it has."""
-    queries = range(len(first) if padding else length)
-    keys = range(len(first) if padding else length)
-    pairs = [
-        (math.log(first[q][k]), math.log(second[q][k]))
-        for q in queries
-        for k in keys
-        if first[q][k] > 0 and second[q][k] > 0
-    ]
-    count = len(pairs)
-    x, y = (sum(pair[side] for pair in pairs) / count for side in (0, 1))
-    covariance = sum((a - x) * (b - y) for a, b in pairs)
-    rho = covariance / math.sqrt(sum((a - x) ** 2 for a, _ in pairs) * sum((b - y) ** 2 for _, b in pairs))
-    share = count / (len(queries) * len(keys))
-    return (share**2 + 1e-6) * -0.5 * math.log(1 - rho**2), count
+def literal(first, second, groups, samples, read=None):
+    """miCSE's code by loops over heads: heads without `samples` places are dropped, and one share scales all.
+
+    Args:
+        first: Block → (B, H, L, L) weights of the first view.
+        second: The same of the second view.
+        groups: Blocks whose places have one correlation.
+        samples: Number of places that a head needs.
+        read: Block → (B, H, L, L) booleans, the sampled places. All shared places are read without it.
+    """
+    rows, heads, length, _ = first[groups[0][0]].shape
+    values, shared, places = [], 0, 0
+    for group, row, head in product(groups, range(rows), range(heads)):
+        pairs, count = [], 0
+        for block, query, key in product(group, range(length), range(length)):
+            place = row, head, query, key
+            here, there = first[block][place], second[block][place]
+            if min(here, there) > 0:
+                count += 1
+                pairs += [(torch.log(here), torch.log(there))] if read is None or read[block][place] else []
+        if count < samples:
+            continue
+        x, y = (torch.stack(side) for side in zip(*pairs, strict=True))
+        x, y = x - x.mean(), y - y.mean()
+        rho = (x * y).sum() / (x.square().sum().sqrt() * y.square().sum().sqrt())
+        values.append(-0.5 * torch.log(1 - rho**2))
+        shared, places = shared + count, places + len(group) * length * length
+    return -torch.stack(values).mean() * ((shared / places) ** 2 + 1e-6)
 
 
-def literal(anchor, positive, padding=False, at_least=0):
-    found = [
-        information(*(v.attentions[block][i, head].tolist() for v in (anchor, positive)), length, padding)
-        for block in BLOCKS
-        for head in range(HEADS)
-        for i, length in enumerate(anchor.tokens.mask.sum(1).tolist())
-    ]
-    kept = [value for value, count in found if count >= at_least]
-    return -sum(kept) / max(1, len(kept))
+def gradients(value, anchor, positive):
+    return torch.autograd.grad(value, [w for v in (anchor, positive) for w in v.attentions.values()])
 
 
 def loss(**options):
-    return AttentionInformation(list(BLOCKS), **options)
+    return AttentionInformation(GROUPS, **options)
 
 
 @pytest.mark.parametrize("zeros", [0.0, 0.2])
-@pytest.mark.parametrize("padding", [None, True])
 @pytest.mark.parametrize("lengths", [[4, 4], [7, 3, 5], [6, 4, 8, 8]])
-def test_equals_plain_loops(lengths, padding, zeros):
+def test_all_places_equal_plain_loops(lengths, zeros):
+    """No head has 500 places, so each uses all that it has."""
     anchor, positive = view(lengths, 1, zeros), view(lengths, 2, zeros)
-    made = loss(padding=padding)(anchor, positive).item()
-    assert made == pytest.approx(literal(anchor, positive, bool(padding)), abs=1e-9)
+    made = loss(samples=500)(anchor, positive)
+    expected = literal(anchor.attentions, positive.attentions, GROUPS, 0)
+    assert made.item() == pytest.approx(expected.item(), rel=1e-6)
+    for ours, theirs in zip(gradients(made, anchor, positive), gradients(expected, anchor, positive), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-12)
+
+
+def test_sampled_places_equal_the_authors_code():
+    """Gradient shows which places were drawn. The short sentence has fewer than 40 places and is dropped."""
+    anchor, positive = view([7, 2, 5], 1, 0.1), view([7, 2, 5], 2, 0.1)
+    made = loss(samples=40)(anchor, positive)
+    found = gradients(made, anchor, positive)
+    read = {block: gradient != 0 for block, gradient in zip(anchor.attentions, found, strict=False)}
+    for group in GROUPS:
+        drawn = sum(read[block].flatten(2).sum(2) for block in group)
+        assert drawn.tolist() == [[40] * HEADS, [0] * HEADS, [40] * HEADS]
+    expected = literal(anchor.attentions, positive.attentions, GROUPS, 40, read)
+    assert made.item() == pytest.approx(expected.item(), rel=1e-6)
+    for ours, theirs in zip(found, gradients(expected, anchor, positive), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-12)
 
 
 def test_value_by_hand():
@@ -82,19 +107,8 @@ def test_value_by_hand():
         replace(given, attentions={1: weights.expand(1, HEADS, 2, 2)})
         for given, weights in ((anchor, here), (positive, there))
     )
-    assert AttentionInformation([1])(one, other).item() == pytest.approx((1 + 1e-6) * 0.5 * math.log(0.36), abs=1e-12)
-
-
-def test_at_most_samples_places_are_read_and_only_shared_ones():
-    """Gradient shows which places were drawn: `samples` of each head and sentence, and all of fewer."""
-    anchor, positive = view([7, 3], 1, 0.1), view([7, 3], 2, 0.1)
-    leaf = anchor.attentions[1].requires_grad_()
-    loss(samples=20)(anchor, positive).backward()
-    read = leaf.grad != 0
-    assert not (read & ~((leaf > 0) & (positive.attentions[1] > 0))).any()
-    shared = (leaf > 0) & (positive.attentions[1] > 0)
-    assert read[0].flatten(1).sum(1).tolist() == [20, 20]
-    assert read[1].flatten(1).sum(1).tolist() == shared[1, :, :3, :3].flatten(1).sum(1).tolist()
+    made = AttentionInformation([[1]])(one, other).item()
+    assert made == pytest.approx((1 + 1e-6) * 0.5 * math.log(0.36), abs=1e-12)
 
 
 def test_drawn_places_differ_from_call_to_call():
@@ -105,45 +119,29 @@ def test_drawn_places_differ_from_call_to_call():
     assert loss(samples=10)(anchor, positive).item() == first != second
 
 
-def test_sentences_with_few_places_can_be_left_out():
-    """Two sentences have 49 places, all of which are drawn; the third has 9."""
-    anchor, positive = view([7, 3, 7], 1), view([7, 3, 7], 2)
-    made = loss(fewer="drop", samples=49)(anchor, positive).item()
-    assert made == pytest.approx(literal(anchor, positive, at_least=49), abs=1e-9)
-    assert made != pytest.approx(literal(anchor, positive), abs=1e-3)
-    assert loss(fewer="drop", samples=50)(anchor, positive).item() == 0
-
-
 def test_equal_views_have_finite_information_and_no_gradient():
     anchor = view([4, 6], 1)
-    leaves = {block: weights.requires_grad_() for block, weights in anchor.attentions.items()}
-    made = loss()(anchor, replace(anchor, attentions={k: w.detach() for k, w in leaves.items()}))
-    assert made.item() == pytest.approx((1 + 1e-6) * 0.5 * math.log(1e-6), abs=1e-9)
+    made = loss(samples=500)(anchor, replace(anchor, attentions={k: w.detach() for k, w in anchor.attentions.items()}))
+    share = (4 / 6 + 1) / 2  # padding counts as queries, not as keys
+    assert made.item() == pytest.approx((share**2 + 1e-6) * 0.5 * math.log(1e-6), abs=1e-9)
     made.backward()
-    assert all(not leaf.grad.any() for leaf in leaves.values())
+    assert all(not leaf.grad.any() for leaf in anchor.attentions.values())
 
 
 def test_nothing_shared_gives_zero():
     anchor = view([3])
     empty = replace(anchor, attentions={block: torch.zeros_like(w) for block, w in anchor.attentions.items()})
-    leaves = {block: w.clone().requires_grad_() for block, w in anchor.attentions.items()}
-    made = loss()(replace(anchor, attentions=leaves), empty)
+    made = loss()(anchor, empty)
     assert made.item() == 0
     made.backward()
-    assert all(not leaf.grad.any() for leaf in leaves.values())
-
-
-def test_gradient_is_exact():
-    anchor, positive = view([3, 4], 1), view([3, 4], 2)
-    inputs = [(w + 0.1).requires_grad_() for v in (anchor, positive) for w in v.attentions.values()]
-
-    def value(*weights):
-        here, there = (dict(zip(BLOCKS, part, strict=True)) for part in (weights[:2], weights[2:]))
-        return loss()(replace(anchor, attentions=here), replace(positive, attentions=there))
-
-    assert torch.autograd.gradcheck(value, inputs)
+    assert all(not leaf.grad.any() for leaf in anchor.attentions.values())
 
 
 def test_views_of_different_lengths_are_refused():
     with refuses("losses.view_length_mismatch", 4, 5):
         loss()(view([4]), view([5]))
+
+
+def test_groups_of_different_sizes_are_refused():
+    with refuses("losses.uneven_groups", "[[1, 4], [3]]"):
+        AttentionInformation([[1, 4], [3]])

@@ -73,6 +73,21 @@ def test_the_noise_is_drawn_in_training_alone(encoder):
     assert loss(view, view).item() == pytest.approx(by_hand(loss, encoder, view, view), abs=1e-9)
 
 
+def test_the_decoder_starts_as_in_the_authors_code(tmp_path):
+    """DN9, `model.py:19-43`: dense layers from N(0, 0.02²), biases 0; query, key and value as torch starts them."""
+    wide = TransformerEncoder(str(tiny_bert(tmp_path, width=64)), "mean")
+    first, second = Denoising(wide, layers=2, feed_forward=1024).decoder.layers
+    for block in (first, second):
+        for part in (block.self_attn.out_proj, block.multihead_attn.out_proj, block.linear1, block.linear2):
+            assert part.weight.pow(2).mean().sqrt().item() == pytest.approx(0.02, rel=0.05)
+            assert not part.bias.any()
+        for attention in (block.self_attn, block.multihead_attn):  # Xavier: ±√(6/(64 + 3·64))
+            assert attention.in_proj_weight.abs().max().item() == pytest.approx((6 / 256) ** 0.5, rel=1e-2)
+            assert not attention.in_proj_bias.any()
+    assert torch.equal(first.self_attn.in_proj_weight, second.self_attn.in_proj_weight)
+    assert not torch.equal(first.linear1.weight, second.linear1.weight)
+
+
 def test_the_head_is_the_checkpoint_s_own(encoder, tmp_path):
     assert made(encoder).notices() == []
     plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")

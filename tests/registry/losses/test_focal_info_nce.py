@@ -79,13 +79,15 @@ def test_gradient_is_exact(about, form):
 
 def test_the_authors_arithmetic():
     """Their `sp_logits`: the full cosine matrix, the diagonal squared, s(s + m) elsewhere, all divided by τ."""
-    anchor, positive, *_ = (t.float() if isinstance(t, torch.Tensor) else t for t in slow.draw(8, 0, dim=12, seed=3))
+    anchor, positive = views = [v.requires_grad_() for v in slow.draw(8, 0, dim=12, seed=3)[:2]]
     scores = torch.nn.CosineSimilarity(dim=-1)(anchor.unsqueeze(1), positive.unsqueeze(0))
-    diagonal = torch.eye(8)
+    diagonal = torch.eye(8, dtype=torch.float64)
     focal = (scores * diagonal * scores + (scores + 0.3) * (1 - diagonal) * scores) / 0.07
     expected = torch.nn.CrossEntropyLoss()(focal, torch.arange(8))
     found = LOSSES["focal_info_nce"].build({})(anchor, positive, Negatives.none(anchor))
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    for mine, theirs in zip(torch.autograd.grad(found, views), torch.autograd.grad(expected, views), strict=True):
+        assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
 
 
 @pytest.mark.parametrize("s", [-0.9, -0.25, -0.15, -0.05, 0.4, 0.9])

@@ -154,12 +154,30 @@ def test_mixed_precision_computes_in_single():
 
 def test_simcse_default():
     """SimCSE's own lines: CosineSimilarity / 0.05, cross-entropy with labels arange."""
-    g = torch.Generator().manual_seed(3)
-    first, second = torch.randn(8, 12, generator=g), torch.randn(8, 12, generator=g)
-    scores = torch.nn.CosineSimilarity(dim=-1)(first.unsqueeze(1), second.unsqueeze(0)) / 0.05
+    views = [v.requires_grad_() for v in draw(8, 12, 0, seed=3)[:2]]
+    scores = torch.nn.CosineSimilarity(dim=-1)(views[0].unsqueeze(1), views[1].unsqueeze(0)) / 0.05
     expected = torch.nn.CrossEntropyLoss()(scores, torch.arange(8))
-    found = LOSSES["info_nce"].build({})(first, second, Negatives.none(first))
-    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    found = LOSSES["info_nce"].build({})(*views, Negatives.none(views[0]))
+    agree(found, expected, views)
+
+
+def test_a_queue_as_in_esimcse_and_mocose():
+    """Their lines: the cosines of the anchors with the queue are further columns, all divided by 0.05."""
+    anchor, positive, _, queue = draw(6, 12, 15, seed=5)
+    views = [anchor.requires_grad_(), positive.requires_grad_()]
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(6):
+        columns = [torch.cosine_similarity(anchor[i], v, dim=0) / 0.05 for v in (*positive, *queue.vectors)]
+        total = total - columns[i] + torch.stack(columns).exp().sum().log()
+    found = LOSSES["info_nce"].build({})(*views, Negatives(queue.vectors, torch.zeros(15, dtype=torch.float64)))
+    agree(found, total / 6, views)
+
+
+def agree(found, expected, views):
+    """Check value and gradient to 1e-6."""
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    for mine, theirs in zip(torch.autograd.grad(found, views), torch.autograd.grad(expected, views), strict=True):
+        assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
 
 
 SWITCHES = [
@@ -305,9 +323,12 @@ def test_bce_sum_goes_over_all_cells():
     assert total == pytest.approx(mean * 4 * 7)
 
 
-def test_dclr_as_released():
+@pytest.mark.parametrize("passes", [1, 2])
+def test_dclr_as_released(passes):
     """The code's arithmetic: logits times 0/1 weights, softmax, binary cross-entropy of every cell, one mean."""
-    anchor, positive, _, reference, queue = slow.draw(6, 8, seed=4)
+    anchor, positive, other, reference, queue = slow.draw(6, 8, seed=4)
+    second = reference if passes == 1 else reference + 0.5 * other
+    views = [anchor.requires_grad_(), positive.requires_grad_()]
     noise = Negatives(queue.vectors, torch.zeros(8, dtype=torch.float64))
     tau, phi = 0.05, 0.3
     unit = torch.nn.functional.normalize
@@ -315,14 +336,15 @@ def test_dclr_as_released():
     weights = torch.ones_like(logits)
     for i in range(6):
         for j in range(6):
-            if i != j and torch.dot(unit(reference)[i], unit(reference)[j]) > phi:
+            if i != j and torch.dot(unit(reference)[i], unit(second)[j]) > phi:
                 weights[i, j] = 0
     assert 0 < (weights == 0).sum() < 30
+    assert torch.equal(weights[:, :6], weights[:, :6].T) == (passes == 1)
     p = (logits * weights).softmax(dim=1)
     right = torch.eye(6, 14, dtype=torch.float64)
     expected = -(right * p.log() + (1 - right) * (1 - p).log()).mean()
     loss = InfoNCE(tau, false_negative=phi, weight_on="logit", form="bce_softmax")
-    assert loss(anchor, positive, noise, None, reference).item() == pytest.approx(expected.item(), rel=1e-9)
+    agree(loss(anchor, positive, noise, None, reference, None if passes == 1 else second), expected, views)
 
 
 @pytest.mark.parametrize("degrees", [10.0, 60.0])

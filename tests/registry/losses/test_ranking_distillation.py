@@ -35,11 +35,54 @@ def test_value_by_hand():
     assert loss(anchor, anchor, teacher).item() == pytest.approx(expected, abs=1e-6)
     # ListMLE: of two, the first in the teacher's order; row 0 keeps the batch's order.
     likelihood = sum(math.log(1 + math.exp(s[1] - s[0])) for s in student) / 3
-    summed = RankingDistillation("list_mle", temperature=1.0, reduction="sum")
-    assert summed(anchor, anchor, teacher).item() == pytest.approx(likelihood, abs=1e-6)
-    assert RankingDistillation("list_mle", temperature=1.0)(anchor, anchor, teacher).item() == pytest.approx(
-        likelihood / 2, abs=1e-6
-    )
+    order = RankingDistillation("list_mle", temperature=1.0, epsilon=0.0)
+    assert order(anchor, anchor, teacher).item() == pytest.approx(likelihood, abs=1e-6)
+
+
+def as_the_community_code(form, anchor, positive, first, second):
+    """The loss by the arithmetic of perceptiveshawty/RankCSE: rankcse/models.py:63-109 and trainers.py:525-528."""
+
+    def cosines(a, b):
+        return (a / a.norm(dim=1, keepdim=True)) @ (b / b.norm(dim=1, keepdim=True)).T
+
+    student = cosines(anchor, positive) / 0.05
+    teachers = 0.33 * cosines(first, first) / 0.05 + (1 - 0.33) * cosines(second, second) / 0.05
+    total = 0.0
+    for i, (row, wanted) in enumerate(zip(student, teachers, strict=True)):
+        if form == "list_net":
+            others = torch.arange(len(row)) != i
+            q = wanted[others].exp() / wanted[others].exp().sum()
+            total = total - (q * torch.log(row[others].exp() / row[others].exp().sum())).sum()
+            continue
+        shifted = row[wanted.argsort(descending=True)]
+        shifted = shifted - shifted.max()
+        for place in range(len(shifted)):
+            total = total + torch.log(shifted[place:].exp().sum() + 1e-7) - shifted[place]
+    return total / len(student)
+
+
+@pytest.mark.parametrize("form", ["list_net", "list_mle"])
+@pytest.mark.parametrize(("n", "dim"), [(5, 3), (16, 4), (24, 64)])
+def test_equals_the_community_code(form, n, dim):
+    """Value and gradient, on vectors in few dimensions: their cosines reach what 1e-7 acts on."""
+    generator = torch.Generator().manual_seed(n)
+    vectors = [torch.randn(n, dim, dtype=torch.float64, generator=generator) for _ in range(4)]
+    views = [view.requires_grad_() for view in vectors[:2]]
+    expected = as_the_community_code(form, *vectors)
+    value = RankingDistillation(form, 0.05, teacher_temperature=0.05, mix=0.33, diagonal=form == "list_mle")(*vectors)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-9)
+    for own, theirs in zip(torch.autograd.grad(value, views), torch.autograd.grad(expected, views), strict=True):
+        assert (own - theirs).norm() <= 1e-9 * theirs.norm()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-7])
+def test_list_mle_is_finite_in_single_precision(epsilon):
+    """Opposite views at a small temperature: exponentials of −200."""
+    anchor = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    value = RankingDistillation("list_mle", temperature=0.01, epsilon=epsilon)(anchor, anchor.detach(), anchor)
+    (gradient,) = torch.autograd.grad(value, anchor)
+    assert torch.isfinite(value)
+    assert torch.isfinite(gradient).all()
 
 
 def test_the_teachers_temperature_defaults_to_half_the_students():

@@ -110,6 +110,28 @@ def test_matches_the_literal_version(tmp_path, count):
     assert loss(anchor, positive).item() == pytest.approx(literal(loss, anchor, positive), rel=1e-4)
 
 
+def test_the_authors_arithmetic(tmp_path):
+    """DiffCSE's lines: h replaces the first vector of the edited ids, and one mean goes over all 2N·L places."""
+    encoder, loss = (part.double().eval() for part in parts(tmp_path, masking=0.0))
+    anchor, positive = encoded(encoder, 4, 1), encoded(encoder, 4, 2)
+    tokens = Tokens.stack({"anchor": anchor.tokens, "positive": positive.tokens})
+    edited, replaced = loss.edited(tokens)
+    assert 0 < replaced.sum() < tokens.mask.sum() < replaced.numel()
+    model, first = loss.discriminator.backbone, torch.cat([anchor.sentence, positive.sentence])
+    states = torch.cat([first.unsqueeze(1), model.embeddings(input_ids=edited.ids)[:, 1:]], dim=1)
+    hidden = (1.0 - tokens.mask[:, None, None].double()) * -10000.0
+    for block in model.encoder.layer:
+        states = block(states, attention_mask=hidden)
+        states = states if isinstance(states, torch.Tensor) else states[0]
+    expected = torch.nn.CrossEntropyLoss()(loss.discriminator.head(states).view(-1, 2), replaced.long().view(-1))
+    found = loss(anchor, positive)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-6)
+    sentences = [anchor.sentence, positive.sentence]
+    theirs = torch.autograd.grad(expected, sentences, retain_graph=True)
+    for mine, their in zip(torch.autograd.grad(found, sentences), theirs, strict=True):
+        assert (mine - their).norm() <= 1e-6 * their.norm()
+
+
 def test_with_its_own_first_vector_it_equals_the_checkpoint(tmp_path):
     folder = tiny_bert(tmp_path)
     discriminator = Discriminator(str(folder)).eval()

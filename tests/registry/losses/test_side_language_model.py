@@ -20,8 +20,8 @@ EVERY = {"masking": 1.0, "mask_share": 1.0, "random_share": 0.0}
 """Every word becomes [MASK]: chance plays no part."""
 
 
-def parts(folder, make=tiny_bert, **params):
-    encoder = TransformerEncoder(str(make(folder)), dropout=0.0)
+def parts(folder, make=tiny_bert, dropout=0.0, **params):
+    encoder = TransformerEncoder(str(make(folder)), dropout=dropout)
     settings = {"frozen_layers": 1, "trained_layers": 1, **EVERY, **params}
     return encoder, SideLanguageModel(encoder, **settings).eval()
 
@@ -97,6 +97,23 @@ def test_the_frozen_layers_stay_as_they_were_and_without_dropout(tmp_path):
     loss.train()
     assert torch.equal(loss.frozen(tokens), before)
     assert loss.trained.training
+
+
+@pytest.mark.parametrize("drops", [True, False])
+def test_the_frozen_layers_drop_out_in_the_large_model(tmp_path, drops):
+    """IN7: transformers' own layers in training mode, or in evaluation mode with `--mlm_eval`."""
+    encoder, loss = parts(tmp_path, dropout=0.2, frozen_dropout=drops)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(1, 3), 32))
+    config = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
+    model = BertModel.from_pretrained(tmp_path / "tiny", **config).train(drops)
+    torch.manual_seed(7)
+    expected = model.encoder.layer[0](model.embeddings(input_ids=tokens.ids))
+    torch.manual_seed(7)
+    found = loss.train().frozen(tokens)
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert not found.requires_grad
+    quiet = loss.eval().frozen(tokens)
+    assert torch.allclose(quiet, found) != drops
 
 
 def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from registry.heads.feed_forward import FeedForward
 from registry.losses.virtual_neighbors import VirtualNeighbors
 from registry.testing.materials import WidthOnly
-from tests.registry.losses.neighborhood import contrast, hardest, moved_by, neighbors, project, unit
+from tests.registry.losses.neighborhood import both_ways, hardest, moved_by, neighbors, project, unit
 from tests.support.errors import refuses
 
 
@@ -37,18 +37,73 @@ def test_equals_the_literal_form(n, k, epsilon, tau):
     torch.manual_seed(9)
     value = VirtualNeighbors(encoder, k, epsilon, tau)(e)
     torch.manual_seed(9)
-    first = [unit(row) for row in torch.randn(n, 5, dtype=torch.float64).tolist()]
+    first = [unit([x - 0.5 for x in row]) for row in torch.rand(n, 5, dtype=torch.float64).tolist()]
     directions = hardest(encoder, rows, first, near, epsilon, tau)
     plain, moved = project(encoder, rows), project(encoder, moved_by(rows, directions, epsilon))
-    expected = (contrast(plain, moved, near, tau) + contrast(moved, plain, near, tau)) / 2
-    assert value.item() == pytest.approx(expected, abs=1e-6)
+    assert value.item() == pytest.approx(both_ways(plain, moved, near, tau), abs=1e-6)
+
+
+def as_the_authors(e, weights, k, epsilon, tau, start):
+    """Value and direction by the authors' arithmetic, with masks of N × N − 1 cells instead of indices.
+
+    From learners/contrastive_utils.py:36-81 and learners/vat_utils.py:50-74 of amazon-science/sentence-representations.
+    """
+    n, off = len(e), ~torch.eye(len(e), dtype=torch.bool)
+
+    def f(x):
+        out = (x @ weights[0].T).clamp(min=0) @ weights[1].T
+        return out / out.norm(dim=1, keepdim=True)
+
+    near = (e @ e.T)[off].view(n, n - 1).topk(k, dim=1).indices
+    hard = torch.zeros(n, n - 1).scatter(1, near, 1.0) > 0
+    with torch.no_grad():
+        clean = f(e)
+    d = (start - 0.5) / ((start - 0.5).norm(dim=1, keepdim=True) + 1e-8)
+    d.requires_grad_()
+    moved = f(e + epsilon * d)
+    positive = torch.exp((clean * moved).sum(1) / tau)
+    negative = torch.exp(moved @ clean.T / tau)[off].view(n, n - 1)[hard].view(n, k).sum(1)
+    (g,) = torch.autograd.grad(-torch.log(positive / (negative + positive)).mean(), d)
+    direction = g / (g.norm(dim=1, keepdim=True) + 1e-8)
+
+    moved = f(e + epsilon * direction)
+    rows = torch.cat([clean, moved])
+    positive = torch.exp((clean * moved).sum(1) / tau).repeat(2)
+    cells = torch.exp(rows @ rows.T / tau)[off.repeat(2, 2)].view(2 * n, 2 * (n - 1))
+    negative = cells[hard.repeat(2, 2)].view(2 * n, 2 * k).sum(1)
+    return -torch.log(positive / (negative + positive)).mean(), direction
+
+
+@pytest.mark.parametrize(("n", "k", "epsilon", "tau"), [(6, 2, 1.0, 0.05), (20, 16, 15.0, 0.05), (9, 8, 3.0, 0.2)])
+def test_equals_the_authors_arithmetic(n, k, epsilon, tau):
+    """Value, gradient of the head, and direction of the perturbation."""
+    encoder, e = WidthOnly(5), 3 * draw(n, seed=n)
+    encoder.head = FeedForward(hidden=8, width=3, bias=False)
+    torch.manual_seed(1)
+    encoder.head.fit(5, encoder)
+    encoder.double()
+    encoder.project = lambda x: encoder.head(x, ())
+    weights = [encoder.head.first.weight, encoder.head.second.weight]
+    torch.manual_seed(9)
+    start = torch.rand(n, 5, dtype=torch.float64)
+    expected, direction = as_the_authors(e, weights, k, epsilon, tau, start)
+    loss = VirtualNeighbors(encoder, k, epsilon, tau)
+    torch.manual_seed(9)
+    value = loss(e)
+    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
+    for own, theirs in zip(torch.autograd.grad(value, weights), torch.autograd.grad(expected, weights), strict=True):
+        assert (own - theirs).norm() <= 1e-6 * theirs.norm()
+    torch.manual_seed(9)
+    near = torch.tensor(neighbors(e.tolist(), k))
+    assert torch.allclose(loss._hardest(e, encoder.project(e).detach(), near), direction, atol=1e-6)
 
 
 def test_value_by_hand():
     # No perturbation, no head: three unit vectors at 0°, 90° and 45°; the nearest of each at 45°, cosine 1/√2, τ = 0.5.
+    # It counts twice, in each of the two equal views.
     e = torch.tensor([[1.0, 0.0], [0.0, 1.0], [math.sqrt(0.5), math.sqrt(0.5)]])
     value = VirtualNeighbors(WidthOnly(2), neighbors=1, epsilon=0.0, temperature=0.5)(e)
-    assert value.item() == pytest.approx(math.log(1 + math.exp((math.sqrt(0.5) - 1) / 0.5)), abs=1e-6)
+    assert value.item() == pytest.approx(math.log(1 + 2 * math.exp((math.sqrt(0.5) - 1) / 0.5)), abs=1e-6)
 
 
 def test_neighbors_have_the_largest_inner_products_not_cosines():
@@ -58,18 +113,19 @@ def test_neighbors_have_the_largest_inner_products_not_cosines():
     near = [2, 2, 0]
     rows = e.tolist()
     assert neighbors(rows, 1) == [[j] for j in near]
-    assert value.item() == pytest.approx(contrast(rows, rows, [[j] for j in near], 1.0), abs=1e-6)
+    assert value.item() == pytest.approx(both_ways(rows, rows, [[j] for j in near], 1.0), abs=1e-6)
 
 
 def test_the_perturbation_makes_it_harder_than_chance():
     encoder, e = Headed(5), draw(12)
     loss = VirtualNeighbors(encoder, 4, 0.5, 0.2)
     near = torch.tensor(neighbors(e.tolist(), 4))
-    directions = loss._hardest(e, near)
-    assert torch.allclose(directions.norm(dim=1), torch.ones(12, dtype=torch.float64))
+    clean = encoder.project(e).detach()
+    directions = loss._hardest(e, clean, near)
+    assert torch.allclose(directions.norm(dim=1), torch.ones(12, dtype=torch.float64), atol=1e-5)
 
     def one_way(by):
-        return loss._contrast(encoder.project(e), encoder.project(e + 0.5 * by), near).item()
+        return loss._contrast(encoder.project(e + 0.5 * by), clean, (clean,), near).item()
 
     chance = [one_way(F.normalize(draw(12, seed=seed), dim=1)) for seed in range(1, 21)]
     assert one_way(directions) > max(chance)
@@ -91,16 +147,31 @@ def test_gradient_is_exact_where_the_perturbation_is_fixed():
     assert torch.autograd.gradcheck(loss, draw(4).requires_grad_())
 
 
-def test_the_start_in_a_cube():
-    """VA5: uniform in [−1/2, 1/2]ᴰ, then length 1."""
+def test_only_the_moved_side_trains_the_head():
+    """VA6: the projections of the unperturbed embeddings are constants."""
+    encoder, e = Headed(5), draw(6)
+    loss = VirtualNeighbors(encoder, 2, 1.0, 0.2)
+    loss._hardest = lambda e, clean, near: torch.zeros_like(e)
+    value = loss(e)
+    (found,) = torch.autograd.grad(value, encoder.head.first.weight)
+    near = torch.tensor(neighbors(e.tolist(), 2))
+    clean, moved = encoder.project(e).detach(), encoder.project(e)
+    one, other = (loss._contrast(*pair, (clean, moved), near) for pair in ((clean, moved), (moved, clean)))
+    (expected,) = torch.autograd.grad((one + other) / 2, encoder.head.first.weight)
+    assert torch.allclose(found, expected)
+
+
+def test_the_normal_start():
+    """VA5: from a normal distribution, then length 1."""
     encoder, e = Headed(5), draw(4)
     near = neighbors(e.tolist(), 2)
     torch.manual_seed(4)
-    found = VirtualNeighbors(encoder, 2, 1.0, 0.5, start="uniform")._hardest(e, torch.tensor(near))
+    loss = VirtualNeighbors(encoder, 2, 1.0, 0.5, start="normal")
+    found = loss._hardest(e, encoder.project(e).detach(), torch.tensor(near))
     torch.manual_seed(4)
-    first = [unit([x - 0.5 for x in row]) for row in torch.rand(4, 5, dtype=torch.float64).tolist()]
+    first = [unit(row) for row in torch.randn(4, 5, dtype=torch.float64).tolist()]
     expected = hardest(encoder, e.tolist(), first, near, 1.0, 0.5)
-    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-6)
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-5)
 
 
 def test_too_small_a_batch_is_refused():

@@ -1,0 +1,213 @@
+"""Comparisons of methods with equations and code, and the badges that follow from them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from functools import cache
+from itertools import chain
+
+import pytest
+from pydantic import ValidationError
+
+from registry.papers import badge_of, badges
+from registry.papers.audits import Audit, audit_of, audits, read_audit
+from tests.conftest import ROOT
+
+METHODS = ROOT / "docs" / "methods"
+FILES = sorted((ROOT / "registry" / "papers" / "audits").glob("*.toml"))
+WITHOUT = {
+    "augmentation_quality_en": "evaluates augmenters, which are those of IFCL",
+    "augmentation_quality_zh": "evaluates augmenters, which are those of IFCL",
+    "bsl_en_roberta": "settings for this encoder are unknown (BS8)",
+    "focal_infonce_dclr_en": "the paper does not state all settings (F11)",
+    "focal_infonce_diffcse_en": "the paper does not state all settings (F11)",
+    "pretrain_mini_en": "a recipe of this project",
+    "quickstart": "a recipe of this project",
+    "roberta_whitening_en": "the compared code has no English RoBERTa",
+    "roberta_whitening_en_large": "the compared code has no English RoBERTa",
+    "simcse_zh": "SimCSE with settings that IFCL does not specify",
+    "simcse_zh_cstsb": "SimCSE with settings that IFCL does not specify",
+}
+"""Recipe that no file names → reason."""
+ONE = """
+method = "DCLR"
+recipes = ["dclr_en", "dclr_en_large"]
+equations = ["tests/registry/losses/test_info_nce.py::test_dclr_as_released"]
+
+[[code]]
+repository = "RUCAIBox/DCLR"
+commit = "e2c3430c9ad17146cea4b0aea21ecbc76c6f5885"
+authors = true
+read = 2026-11-25
+by = "cse"
+compared = 3
+agree = 2
+points = ["temperature", "threshold"]
+
+[[code.differences]]
+point = "weights"
+code = "simcse/models.py:708"
+here = "they multiply the exponential instead of the logit"
+page = "N1"
+switch = "losses.info_nce.weight_on=logit"
+"""
+CHECKPOINT = """
+[[checkpoint]]
+recipe = "dclr_en"
+model = "owner/name"
+scores = { stsb = 80.126 }
+command = "cse eval owner/name"
+date = 2026-11-25
+machine = "one GPU, fp32"
+"""
+
+
+def audit(text: str = ONE) -> Audit:
+    return Audit.model_validate({**tomllib.loads(text), "page": "dclr"})
+
+
+@cache
+def functions(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@cache
+def points() -> Counter[str]:
+    """Return the anchor of each doubtful point → number of rows with it."""
+    pages = (page.read_text(encoding="utf-8") for page in METHODS.glob("*.md"))
+    return Counter(point for page in pages for point in re.findall(r'\| <a id="(\w+)"></a>', page))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_files_name_what_exists(file):
+    found = read_audit(file)
+    page = METHODS / f"{found.page}.md"
+    assert page.is_file()
+    assert [name for name in found.recipes if not (ROOT / "recipes" / f"{name}.toml").is_file()] == []
+    tests = [name.split("::") for name in found.equations]
+    assert [name for path, name in tests if not (ROOT / path).is_file() or name not in functions(path)] == []
+    named = [one.page for code in found.code for one in code.differences if one.page]
+    assert [point for point in named if points()[point.lower()] != 1] == []
+
+
+def test_every_recipe_of_the_package_is_in_one_file_or_has_a_reason():
+    named = [name for one in audits().values() for name in one.recipes]
+    assert len(named) == len(set(named))
+    assert set(named).isdisjoint(WITHOUT)
+    shipped = {path.stem for path in (ROOT / "recipes").glob("*.toml")}
+    assert shipped == {*named, *WITHOUT}
+
+
+def test_audits_of_recipes():
+    found = audit_of("ifcl_en")
+    assert found is not None
+    assert found.page == "ifcl"
+    assert audit_of("mini/ifcl_en") is None
+    assert audit_of("quickstart") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("compared = 3", "compared = 4", "4 compared points, but 2 agree, 1 differ"),
+        ('"temperature", "threshold"', '"temperature"', "2 points agree, but 1 have a name"),
+        ('"temperature", "threshold"', '"temperature", "temperature"', "appears twice"),
+        ("e2c3430c9ad17146cea4b0aea21ecbc76c6f5885", "e2c3430", "commit"),
+        ("RUCAIBox/DCLR", "https://github.com/RUCAIBox/DCLR", "repository"),
+        ("authors = true", "authors = true\nwhose = 'theirs'", "whose"),
+        ('point = "weights"', 'point = ""', "point"),
+        ('["dclr_en", "dclr_en_large"]', "[]", "recipes"),
+        ("::test_dclr_as_released", "", "equations"),
+    ],
+)
+def test_wrong_files_are_refused(old, new, message):
+    assert audit().code[0].compared == 3
+    assert ONE.count(old) == 1
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        audit(ONE.replace(old, new))
+
+
+def badge_with(monkeypatch, text):
+    monkeypatch.setattr(badges, "audit_of", {name: audit(text) for name in audit(text).recipes}.get)
+    return badge_of("dclr_en")
+
+
+def test_badge_of_a_comparison(monkeypatch):
+    badge = badge_with(monkeypatch, ONE)
+    assert badge
+    assert badge.line == "equations, code 2/3 @e2c3430"
+    assert badge.lines == (
+        "equations: 1 test with the formula written out",
+        "code: RUCAIBox/DCLR @e2c3430 (the authors' code), 2 of 3 points agree, read 2026-11-25 by cse",
+        "differences: 1, see N1 in docs/methods/dclr.md",
+        "not checked: authors' checkpoint, reported number with cse",
+    )
+    assert badge.document()["code"][0]["differences"][0]["page"] == "N1"
+    assert not badge_of("mini/dclr_en")
+
+
+def test_badge_of_other_code_and_a_checkpoint(monkeypatch):
+    text = ONE.replace("authors = true", "authors = false").replace('page = "N1"', "") + CHECKPOINT
+    badge = badge_with(monkeypatch, text)
+    assert badge.line == "equations, other code 2/3 @e2c3430, checkpoint"
+    assert "code of others" in badge.lines[1]
+    assert badge.lines[2:] == (
+        "differences: 1, see registry/papers/audits/dclr.toml",
+        "checkpoint: owner/name, stsb 80.13 (2026-11-25, one GPU, fp32)",
+        "not checked: reported number with cse",
+    )
+    assert not badge_of("dclr_en_large").checkpoints
+
+
+def test_code_of_other_recipes_is_not_in_the_badge(monkeypatch):
+    other = ONE.replace("authors = true", 'authors = true\nrecipes = ["dclr_en_large"]')
+    assert badge_with(monkeypatch, other).line == "equations"
+    assert badge_of("dclr_en_large").line == "equations, code 2/3 @e2c3430"
+    with pytest.raises(ValidationError, match="recipes that the method does not list"):
+        audit(other.replace('"dclr_en", "dclr_en_large"', '"dclr_en"'))
+
+
+def test_badge_of_equations_only(monkeypatch):
+    badge = badge_with(monkeypatch, ONE.partition("[[code]]")[0])
+    assert badge.line == "equations"
+    assert badge.lines[-1] == "not checked: code, authors' checkpoint, reported number with cse"
+
+
+def test_runs_of_others_are_not_runs_with_cse():
+    badge = badge_of("simcse_en")
+    assert badge.others[0].n == 50
+    assert badge.line.endswith("55 runs by others")
+    assert any(line.startswith("50 runs by others, not with cse: 75.11 (73.16 to 76.70), ") for line in badge.lines)
+    assert badge.lines[-1].endswith("reported number with cse")
+
+
+def test_measured_recipes_belong_to_no_reported_number():
+    badge = badge_of("mini/simcse_en")
+    assert badge.line == "12 seeds here"
+    assert badge.lines[0].endswith("for a recipe that no paper reports")
+
+
+def test_nothing_was_checked():
+    badge = badge_of("no_such_recipe")
+    assert not badge
+    assert badge.line == ""
+
+
+def test_no_badge_says_more_than_the_files():
+    today = list(chain.from_iterable(one.checkpoint for one in audits().values()))
+    page = (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    assert ("no authors' checkpoint was scored with `cse`" in page) == (not today)
+
+
+@pytest.mark.process
+def test_badges_are_read_without_torch():
+    code = (
+        "import sys; from registry.papers import badge_of; badge_of('ifcl_en').lines; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
