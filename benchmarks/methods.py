@@ -54,8 +54,8 @@ def keeps_its_text(recipe: Recipe) -> bool:
 
 def run(names: Sequence[str], options: Sequence[str], seed: int, workers: int) -> list[Result]:
     """Return the results of recipes with the same options, without failed runs."""
-    command = [sys.executable, "-m", "cse_cli", "run", *names, "--seed", str(seed), "--workers", str(workers), "--json"]
-    done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=False)
+    command = [sys.executable, "-m", "cse_cli", "run", *names, "--seed", str(seed), "--workers", str(workers)]
+    done = subprocess.run([*command, *options, "--json", "--yes"], stdout=subprocess.PIPE, text=True, check=False)
     results = json.loads(done.stdout)["results"] if done.stdout else []
     return [Result.model_validate(result) for result in results]
 
