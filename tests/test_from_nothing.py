@@ -26,7 +26,14 @@ pytestmark = [pytest.mark.process, pytest.mark.data, pytest.mark.timeout(1800)]
 
 RECIPES = ("ifcl_en", "ifcl_zh", "bsl_en", "contrastive_bt_en", "augmentation_quality_en")
 SMALL = ["--set", "train.precision=fp32", "--set", "evaluate.limit=64"]
-TRAINS = ["data.limit=60", "train.steps=4", "train.batch_size=8", "train.evaluate_every=2", "train.warmup_steps=0"]
+TRAINS = [
+    "data.limit=60",
+    "data.max_length=32",
+    "train.steps=4",
+    "train.batch_size=8",
+    "train.evaluate_every=2",
+    "train.warmup_steps=0",
+]
 
 
 @pytest.fixture(scope="module")

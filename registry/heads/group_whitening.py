@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import HEADS, Tune
-from registry.distributed import sum_devices, world_size
+from registry.distributed import rank, sum_devices, world_size
 from registry.errors import CseError
 from registry.tokens import at_least_single
 from registry.types import Encoder, Head
@@ -76,25 +76,30 @@ class GroupWhitening(Head):
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
         """Return (B, D)."""
         sizes = [size for _, size in groups] or [len(pooled)]
-        order = self._by_sentence(sizes, pooled.device)
-        parts = torch.split(at_least_single(pooled)[order], sizes)
-        return torch.cat([self._whitened(part) for part in parts])[order.argsort()]
+        order, lengths = self._by_sentence(sizes, pooled.device)
+        parts = torch.split(at_least_single(pooled)[order], lengths)
+        white = [self._whitened(part, size * world_size()) for part, size in zip(parts, sizes, strict=True)]
+        return torch.cat(white)[order.argsort()]
 
-    def _by_sentence(self, sizes: Sequence[int], device: torch.device) -> Tensor:
-        """Return the order of the rows, whose consecutive parts are whitened."""
+    def _by_sentence(self, sizes: Sequence[int], device: torch.device) -> tuple[Tensor, list[int]]:
+        """Return the order of this device's rows, and how many of them belong to each part of the whole batch."""
         order = torch.arange(sum(sizes), device=device)
         if self.rows == "views":
-            return order
+            return order, list(sizes)
         if len(set(sizes)) > 1:
             raise CseError(
                 f'group_whitening: rows = "sentences" requires views of the same size, not {list(sizes)}',
                 'set rows = "views"',
                 code="heads.uneven_views",
             )
-        return order.view(len(sizes), -1).T.flatten()
+        part, first = sizes[0] * world_size(), len(order) * rank()
+        ends = [min(max(part * (place + 1) - first, 0), len(order)) for place in range(len(sizes))]
+        lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
+        return order.view(len(sizes), -1).T.flatten(), lengths
 
-    def _whitened(self, rows: Tensor) -> Tensor:
-        count, width = len(rows) * world_size(), rows.shape[1]
+    def _whitened(self, rows: Tensor, count: int) -> Tensor:
+        """Return this device's rows of a part, which has `count` rows on all devices, whitened."""
+        width = rows.shape[1]
         if count < 2:
             raise CseError(
                 "group_whitening requires at least two rows per part, but has one row",

@@ -30,11 +30,13 @@ STEPS = 2
 PAPERS = ("simcse_en", "ifcl_en", "mocose_en", "focal_infonce_en", "conisi_s_en")
 CHANGED = {
     "mocose_en": ["views.query.augment.0.epsilon=0.001", "encoders.target.decay=0.5"],
+    "mini/dclr_en": ["losses.info_nce.weight=100.0"],
     "mini/denosent_en": ["losses.denoising.noise=0.0", "losses.denoising.dropout=0.0"],
     "mini/scd_en": ["views.positive.dropout=0.0"],
 }
-"""Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient; what is
-drawn uniformly is the same on every process, as dropout is not (`without_dropout`)."""
+"""Recipe → what is changed so that the comparison can see the part: FGSM's step of 5e-9 changes no gradient; DCLR's
+loss is a mean over all pairs; what is drawn uniformly is the same on every process, as dropout is not
+(`without_dropout`)."""
 Gradients = list[dict[str, Tensor]]
 
 

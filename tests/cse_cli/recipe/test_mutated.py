@@ -145,4 +145,4 @@ def test_600_random_changes(tmp_path: Path) -> None:
             accepted.append(f"{kind} {where}: {document.get('title')}")
     assert accepted == []
     assert outcomes["refused"] > 400
-    assert outcomes["warned"] >= 10
+    assert outcomes["warned"] > 5
