@@ -109,7 +109,7 @@ class GroupWhitening(Head):
         with torch.autocast(rows.device.type, enabled=False):
             order = self._order(width, rows.device)
             centered = rows[:, order] - (sum_devices(rows.sum(dim=0)) / count)[order]
-            parts = centered.view(len(rows), self.groups, -1).transpose(0, 1)
+            parts = centered.view(len(rows), self.groups, width // self.groups).transpose(0, 1)
             covariance = sum_devices(parts.transpose(1, 2) @ parts) / count
             variances, directions = torch.linalg.eigh(covariance.detach() if self.detach_statistics else covariance)
             scale = (variances.clamp(min=0) + self.epsilon).rsqrt()
