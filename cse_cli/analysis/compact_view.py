@@ -100,7 +100,7 @@ def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]
         )
         rows.append(Row("" if line.rank is None else str(line.rank), cells, own.source if own else ""))
     heading = "avg" if column == "Avg" else column
-    headings = ("method", "paper", heading, "ours", "gain or recipe")
+    headings = ("method", "paper", heading, "yours", "gain or recipe")
     return _without_empty(Table(table.heading, headings, tuple(rows), label="#", align="rpprrl"))
 
 

@@ -15,7 +15,7 @@ import torch
 from cse_cli.core.console import Preparing, Screen, write_json
 from cse_cli.core.devices import limit_torch_threads, thread_setting
 from cse_cli.core.formatting import duration, seed_list
-from cse_cli.data.requirements import availabilities, download_size
+from cse_cli.data.requirements import Availability, availabilities, download_size
 from cse_cli.jobs.executor import free_memory
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
@@ -25,7 +25,6 @@ from cse_cli.planning.data_steps import data_steps
 from cse_cli.planning.forecast import Forecast, Place, forecast
 from cse_cli.planning.probe import Probe, probe
 from cse_cli.planning.view import print_forecast, summary, to_document
-from cse_cli.planning.work import is_short
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.runs.index import all_runs
@@ -34,6 +33,14 @@ from registry.errors import CseError
 
 LONG = 12 * 3600.0
 """Seconds beyond which `cse run` asks."""
+SHORT = 1e14
+"""Floating-point operations of a few minutes on two cores. The quickstart has 3e13, BERT base takes 40 steps."""
+EVALUATED = 10_000
+"""Sentences of an evaluator."""
+LENGTH = 20
+"""Tokens of a sentence of an evaluator."""
+SENTENCE = 30
+"""Bytes of a sentence of a training text in a compressed file."""
 
 
 def plan(request: RunRequest) -> int:
@@ -152,3 +159,31 @@ def _ask(seconds: float, screen: Screen) -> None:
         "add --yes",
         code="jobs.not_confirmed",
     )
+
+
+def is_short(recipe: Recipe, runs: int) -> bool:
+    """Return whether that many runs of a recipe evidently take a few minutes."""
+    return runs * operations(recipe) < SHORT
+
+
+def operations(recipe: Recipe) -> float:
+    """Return the approximate floating-point operations of a run: 6 per weight and trained token, 2 per scored token.
+
+    The models count by the size of their files, and texts as long as possible, so it is rather too large.
+    """
+    found = availabilities([recipe])
+    weights = sum(_bytes(one) for one in found if one.requirement.kind == "model") / 4
+    train = recipe.train
+    steps = train.steps
+    if steps is None:
+        texts = [one for one in found if one.requirement.wanted_by[:1] in (("data.dataset",), ("data.file",))]
+        steps = train.epochs * sum(map(_bytes, texts)) // (SENTENCE * train.batch_size)
+    trained = steps * train.batch_size * max(1, len(recipe.views)) * recipe.data.max_length
+    scored = len(recipe.evaluators) * min(EVALUATED, 2 * (recipe.evaluate.limit or EVALUATED)) * LENGTH
+    return 6 * weights * trained + 2 * weights * scored
+
+
+def _bytes(one: Availability) -> int:
+    """Return the size of the files of a requirement."""
+    files = [file for path in one.paths for file in ([path] if path.is_file() else path.rglob("*"))]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -16,7 +16,7 @@ _HEADERS = {
     "losses": "[losses.{name}]",
     "queues": "[queue]",
 }
-"""Kind → header of its table. Generators are parts of data sets, not of recipes."""
+"""Kind → header of its table. The documentation of a generator has its table as an example."""
 _NAMED = ("augmenters", "encoders", "queues")
 """Kinds whose table needs a `name`, because its key is another one."""
 _EXAMPLES = {"model": "bert-base-uncased", "dataset": "wiki1m", "file": "vectors.txt"}

@@ -72,8 +72,7 @@ def reproduce(
     from cse_cli.core.console import Screen
     from cse_cli.jobs.request import RunRequest
     from cse_cli.reproduce.document import read_reproduction
-    from cse_cli.reproduce.output import check_output, write_output
-    from cse_cli.reproduce.report import next_command
+    from cse_cli.reproduce.report import check_output, next_command, write_output
     from cse_cli.reproduce.run import run_seeds
     from cse_cli.reproduce.view import print_reproduction
     from registry.errors import CseError

@@ -1,9 +1,10 @@
-"""A reproduction in words, and as a Markdown report for an issue."""
+"""A reproduction in words, and the files of it: a Markdown report for an issue and a JSON document."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import fmean, stdev
 
 from cse_cli.core.formatting import counted, seed_list, signed
@@ -11,6 +12,12 @@ from cse_cli.core.stats import MOST_SEEDS
 from cse_cli.core.tables import Cell, Row, Table, as_markdown, escape_markdown, plain_table
 from cse_cli.reproduce.document import Reproduction
 from cse_cli.reproduce.verdict import FEWEST_FREEDOM, Claim, Outcome
+from registry.errors import CseError
+from registry.paths import write_atomically
+
+NAME = "reproduction"
+"""Name of the files in a directory, without suffix."""
+_SUFFIXES = (".md", ".json")
 
 HEADLINES: dict[Outcome, str] = {
     "reproduced": "reproduced",
@@ -173,3 +180,35 @@ def markdown(document: Reproduction) -> str:
 
 def _text(text: str) -> str:
     return escape_markdown(text)
+
+
+def check_output(output: Path | None) -> None:
+    """Check before the runs that the files can have these names."""
+    if output is None or output.is_dir() or (output.suffix in _SUFFIXES and output.parent.is_dir()):
+        return
+    if output.suffix in _SUFFIXES:
+        raise CseError(
+            f"--output: directory '{output.parent}' does not exist", f"mkdir {output.parent}", code="reproduce.output"
+        )
+    raise CseError(
+        f"--output: '{output}' is neither .md, .json nor an existing directory",
+        "use report.md, result.json or a directory",
+        code="reproduce.output",
+    )
+
+
+def write_output(document: Reproduction, output: Path | None) -> list[Path]:
+    """Write the files that `--output` names, and return their paths. Existing files are replaced."""
+    if output is None:
+        return []
+    files = [output / f"{NAME}{suffix}" for suffix in _SUFFIXES] if output.is_dir() else [output]
+    for file in files:
+        try:
+            write_atomically(file, markdown(document) if file.suffix == ".md" else f"{document.to_json()}\n")
+        except OSError as error:
+            raise CseError(
+                f"--output: cannot write '{file}': {error.strerror}",
+                "choose a file in a writable directory",
+                code="reproduce.output",
+            ) from error
+    return files

@@ -11,9 +11,9 @@ import pytest
 from cse_cli.core.console import Screen
 from cse_cli.core.formatting import duration
 from cse_cli.jobs import price
+from cse_cli.jobs.price import is_short, operations
 from cse_cli.planning.probe import Probe
 from cse_cli.planning.scoring import ScoringTimes
-from cse_cli.planning.work import is_short, operations
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import recorded_ids
 from cse_cli.training.build import Job
