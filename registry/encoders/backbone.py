@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from registry.encoders.blocks import first_states, run_blocks
+from registry.encoders.lookup import look_up
 from registry.errors import CseError, suggestion
 from registry.tokens import Tokens
 
@@ -62,8 +63,7 @@ def longest(model: Any) -> int:
 
 def embed_words(model: Any, tokens: Tokens) -> Tensor:
     """Return the (B, L, W) word embeddings."""
-    vectors: Tensor = model.embeddings.word_embeddings(tokens.ids)
-    return vectors
+    return look_up(model.embeddings.word_embeddings, tokens.ids)
 
 
 def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None, *, padding_index: bool = False) -> Tensor:
@@ -82,8 +82,9 @@ def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None, *, padd
     positions = tokens.positions.clamp(max=longest(model) - 1) + offset
     if padding_index and offset:
         positions = positions.masked_fill(tokens.mask == 0, offset - 1)
-    source = {"input_ids": tokens.ids} if words is None else {"inputs_embeds": words}
-    vectors: Tensor = model.embeddings(**source, token_type_ids=tokens.types, position_ids=positions)
+    if words is None:
+        words = embed_words(model, tokens)
+    vectors: Tensor = model.embeddings(inputs_embeds=words, token_type_ids=tokens.types, position_ids=positions)
     return vectors
 
 

@@ -39,25 +39,24 @@ class Group:
     The call uses a padded table (n, length). Without padding, the last three attributes are not set.
 
     Args:
-        tokens: Slice of the pack's tokens.
-        sentences: Slice of the pack's sentences.
+        tokens: Number t of its tokens.
+        sentences: Number n of its sentences.
         length: Number of tokens of the longest sentence.
         places: Index (n · length,) of the token at each position of the table.
         real: Position (tokens,) of each token in the table.
         mask: Mask (n, 1, 1, length) with True for real tokens.
     """
 
-    tokens: slice
-    sentences: slice
+    tokens: int
+    sentences: int
     length: int
     places: Tensor | None = None
     real: Tensor | None = None
     mask: Tensor | None = None
 
     def rows(self, states: Tensor) -> Tensor:
-        """Return the padded table (n, H, length, E) of the pack's (T, H, E)."""
-        own = states[self.tokens]
-        padded = own if self.places is None else own.index_select(0, self.places)
+        """Return the padded table (n, H, length, E) of the group's tokens (t, H, E)."""
+        padded = states if self.places is None else states.index_select(0, self.places)
         return padded.view(-1, self.length, *padded.shape[1:]).transpose(1, 2)
 
     def flat(self, rows: Tensor) -> Tensor:
@@ -85,18 +84,23 @@ class Pack:
     def attend(self, query: Tensor, key: Tensor, value: Tensor, dropout: float, scaling: float | None) -> Tensor:
         """Return the output (T, H, E) of attention within each sentence."""
         made = []
-        for group in self.groups:
-            rows = [group.rows(states) for states in (query, key, value)]
+        for group, *parts in zip(self.groups, *map(self._split, (query, key, value)), strict=True):
+            rows = [group.rows(part) for part in parts]
             made.append(group.flat(attention(rows, group.mask, dropout, scaling)))
         return torch.cat(made)
 
     def attend_first(self, query: Tensor, key: Tensor, value: Tensor, dropout: float, scaling: float | None) -> Tensor:
         """Return the output (n, H, E) for the first token of each sentence, with queries (n, H, E)."""
         made = []
-        for group in self.groups:
-            rows = [query[group.sentences].unsqueeze(2), group.rows(key), group.rows(value)]
+        queries = query.unsqueeze(2).split([group.sentences for group in self.groups])
+        for group, own, *parts in zip(self.groups, queries, *map(self._split, (key, value)), strict=True):
+            rows = [own, *(group.rows(part) for part in parts)]
             made.append(attention(rows, group.mask, dropout, scaling).squeeze(2))
         return torch.cat(made)
+
+    def _split(self, states: Tensor) -> tuple[Tensor, ...]:
+        """Return the tokens of each group. The gradient of slices would be a table of zeros for each."""
+        return states.split([group.tokens for group in self.groups])
 
 
 def packs(mask: Tensor, most_tokens: int, most_rows: int | None = None) -> list[Pack]:
@@ -143,23 +147,20 @@ def _groups(sizes: Sequence[int]) -> Iterator[Group]:
         if spare > SPARE:
             starts.append(row)
             spare = 0
-    token = 0
     for start, stop in zip(starts, [*starts[1:], len(sizes)], strict=True):
-        own = sizes[start:stop]
-        yield _group(slice(token, token + sum(own)), slice(start, stop), own)
-        token += sum(own)
+        yield _group(sizes[start:stop])
 
 
-def _group(tokens: slice, sentences: slice, sizes: Sequence[int]) -> Group:
+def _group(sizes: Sequence[int]) -> Group:
     length = sizes[-1]
     if sizes[0] == length:
-        return Group(tokens, sentences, length)
+        return Group(sum(sizes), len(sizes), length)
     lengths = torch.tensor(sizes)
     mask = torch.arange(length) < lengths[:, None]
     real = mask.flatten().nonzero().squeeze(1)
     places = torch.zeros(mask.numel(), dtype=torch.int64)
     places[real] = torch.arange(len(real))
-    return Group(tokens, sentences, length, places, real, mask[:, None, None])
+    return Group(len(real), len(sizes), length, places, real, mask[:, None, None])
 
 
 @cache
