@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from registry.encoders.blocks import first_states, run_blocks
+from registry.encoders.half import Dropout
 from registry.encoders.lookup import look_up
 from registry.errors import CseError, suggestion
 from registry.tokens import Tokens
@@ -24,7 +25,11 @@ def take_dropout(model: Any) -> nn.Dropout:
     parts = [getattr(embeddings, name, None) for name in ("dropout", "word_embeddings", "position_embeddings")]
     if any(part is None for part in parts) or not hasattr(model, "encoder"):
         raise unsupported(model, "it has no `encoder`, or no `embeddings` with word, position and dropout parts")
-    dropout = nn.Dropout(embeddings.dropout.p)  # type: ignore[union-attr]
+    for part in list(model.modules()):
+        for name, child in part.named_children():
+            if type(child) is nn.Dropout:
+                setattr(part, name, Dropout(child.p))
+    dropout = Dropout(embeddings.dropout.p)  # type: ignore[union-attr]
     embeddings.dropout = nn.Identity()  # type: ignore[union-attr]
     return dropout
 

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from registry.encoders import half
+
 NAME = "cse_packed"
 """Name of `packed_attention` in transformers' attention interface."""
 
@@ -29,6 +31,8 @@ def attention(rows: Sequence[Tensor], mask: Tensor | None, dropout: float, scali
         scaling: Factor of the scores. Default: 1/√E.
     """
     query, key, value = rows
+    if dropout > 0 and half.is_active():
+        return half.attention(query, key, value, mask, dropout, scaling)
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)
 
 
@@ -92,7 +96,7 @@ class Pack:
     def attend_first(self, query: Tensor, key: Tensor, value: Tensor, dropout: float, scaling: float | None) -> Tensor:
         """Return the output (n, H, E) for the first token of each sentence, with queries (n, H, E)."""
         made = []
-        queries = query.unsqueeze(2).split([group.sentences for group in self.groups])
+        queries = torch.split(query.unsqueeze(2), [group.sentences for group in self.groups])
         for group, own, *parts in zip(self.groups, queries, *map(self._split, (key, value)), strict=True):
             rows = [own, *(group.rows(part) for part in parts)]
             made.append(attention(rows, group.mask, dropout, scaling).squeeze(2))
@@ -100,7 +104,7 @@ class Pack:
 
     def _split(self, states: Tensor) -> tuple[Tensor, ...]:
         """Return the tokens of each group. The gradient of slices would be a table of zeros for each."""
-        return states.split([group.tokens for group in self.groups])
+        return torch.split(states, [group.tokens for group in self.groups])
 
 
 def packs(mask: Tensor, most_tokens: int, most_rows: int | None = None) -> list[Pack]:
@@ -182,4 +186,6 @@ def packed_attention(_: Any, query: Tensor, key: Tensor, value: Tensor, __: Any,
     """
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
     pack: Pack = given["pack"]
+    if half.is_active():
+        flat = [states.float() for states in flat]  # one conversion instead of one for each group
     return pack.attend(flat[0], flat[1], flat[2], given["dropout"], given["scaling"]).unsqueeze(0), None

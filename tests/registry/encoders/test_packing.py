@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from registry.encoders import packing
@@ -29,16 +30,16 @@ def test_every_real_token_is_in_one_pack_in_order(lengths, most_tokens, most_row
         expected = [row * width + place for row in pack.sentences.tolist() for place in range(lengths[row])]
         assert pack.places.tolist() == expected
         assert [pack.places[first].item() for first in pack.firsts] == [row * width for row in pack.sentences.tolist()]
-        assert [len(range(*group.tokens.indices(len(expected)))) for group in pack.groups] == [
-            sum(lengths[row] for row in pack.sentences[group.sentences].tolist()) for group in pack.groups
-        ]
+        of_groups = pack.sentences.split([group.sentences for group in pack.groups])
+        sizes = [sum(lengths[row] for row in rows.tolist()) for rows in of_groups]
+        assert [group.tokens for group in pack.groups] == sizes
 
 
 @given(masks)
 def test_a_group_holds_little_padding(lengths):
     for pack in packs(mask_of(lengths), 1000):
-        for group in pack.groups:
-            rows = pack.sentences[group.sentences].tolist()
+        of_groups = pack.sentences.split([group.sentences for group in pack.groups])
+        for group, rows in zip(pack.groups, map(Tensor.tolist, of_groups), strict=True):
             assert len(rows) * group.length - sum(lengths[row] for row in rows) <= packing.SPARE
 
 
