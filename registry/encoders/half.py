@@ -65,7 +65,8 @@ def attention(
         scores = (query * (query.shape[-1] ** -0.5 if scaling is None else scaling)) @ key.mT
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
-        return dropout(scores.softmax(-1), rate) @ value
+        weights = scores.softmax(-1)
+        return (dropout(weights, rate) if rate > 0 else weights) @ value
 
 
 class _Dropout(torch.autograd.Function):

@@ -17,9 +17,9 @@ _KEY = "cse_gradient"
 def look_up(words: nn.Embedding, ids: Tensor) -> Tensor:
     """Return the embeddings (B, L, W) of token IDs. Values and gradients are those of `words(ids)`.
 
-    For each call, torch allocates and fills a gradient for the whole vocabulary: 47 MB for BERT's at 384 dimensions. Here
-    the backward pass adds the rows of its tokens to one table, which the next step uses again. Other processes need the
-    hooks of torch's gradient, and a GPU reuses memory, so both use torch's.
+    For each call, torch allocates and fills a gradient for the whole vocabulary: 47 MB for BERT's at 384 dimensions.
+    Here the backward pass adds the rows of its tokens to one table, which the next step uses again. Other processes need
+    the hooks of torch's gradient, and a GPU reuses memory, so both use torch's.
     """
     trained = torch.is_grad_enabled() and words.weight.requires_grad
     if not trained or ids.device.type != "cpu" or world_size() > 1:

@@ -31,7 +31,7 @@ def attention(rows: Sequence[Tensor], mask: Tensor | None, dropout: float, scali
         scaling: Factor of the scores. Default: 1/√E.
     """
     query, key, value = rows
-    if dropout > 0 and half.is_active():
+    if half.is_active():
         return half.attention(query, key, value, mask, dropout, scaling)
     return scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling)
 
@@ -103,8 +103,13 @@ class Pack:
         return torch.cat(made)
 
     def _split(self, states: Tensor) -> tuple[Tensor, ...]:
-        """Return the tokens of each group. The gradient of slices would be a table of zeros for each."""
-        return torch.split(states, [group.tokens for group in self.groups])
+        """Return the tokens of each group, in fp32 if attention computes in it.
+
+        One conversion of all tokens is faster than one for each group, as is the gradient of one split: that of a slice
+        is a table of zeros for the whole pack.
+        """
+        single = states.float() if half.is_active() else states
+        return torch.split(single, [group.tokens for group in self.groups])
 
 
 def packs(mask: Tensor, most_tokens: int, most_rows: int | None = None) -> list[Pack]:
@@ -186,6 +191,4 @@ def packed_attention(_: Any, query: Tensor, key: Tensor, value: Tensor, __: Any,
     """
     flat = [states[0].transpose(0, 1) for states in (query, key, value)]
     pack: Pack = given["pack"]
-    if half.is_active():
-        flat = [states.float() for states in flat]  # one conversion instead of one for each group
     return pack.attend(flat[0], flat[1], flat[2], given["dropout"], given["scaling"]).unsqueeze(0), None
