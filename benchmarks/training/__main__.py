@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-PARTS = ("peers", "methods", "memory", "others")
+PARTS = ("peers", "shares", "methods", "memory", "others")
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
@@ -41,7 +41,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add("--rows", type=int, default=100_000, help="Number of sentences of each text.")
     add("--batch", type=int, default=64)
     add("--length", type=int, default=32)
-    add("--precision", default="fp32", choices=("fp32", "bf16"))
+    add("--precision", nargs="*", default=["fp32"], choices=("fp32", "bf16"), help="The first is that of other parts.")
     add("--device", default="cpu", help="cpu or cuda")
     add("--threads", type=int)
     add("--rounds", type=int, default=3, help="Number of rounds for each implementation.")
@@ -108,9 +108,15 @@ def _time(asked: argparse.Namespace, folder: Path, found: dict[str, Any]) -> Non
     from benchmarks.training import measure
 
     turns = (asked.rounds, asked.steps, asked.warm)
-    settings = [_setting(asked, folder, text, 0.1) for text in asked.texts]
+    settings = [
+        replace(_setting(asked, folder, text, 0.1), precision=precision)
+        for text in asked.texts
+        for precision in asked.precision
+    ]
     if "peers" in asked.parts:
         found["peers"] = [measure.peers(one, asked.peers, *turns, asked.also) for one in settings]
+    if "shares" in asked.parts and asked.device == "cpu":
+        found["shares"] = [measure.shares_of(one) for one in settings]
     if "methods" in asked.parts:
         found["methods"] = measure.methods(settings[0], asked.recipes or measure.METHODS, *turns)
     if asked.variants:
@@ -134,7 +140,7 @@ def _setting(asked: argparse.Namespace, folder: Path, text: str, dropout: float)
         spread = material.SPREAD[asked.shape] if dropout == 0 else 0.02
         model = material.write_model(asked.shape, own / "model", asked.tokenizer, file, dropout, spread)
     return material.Setting(
-        model, file, parallel, asked.batch, asked.length, asked.precision, asked.device, options=tuple(asked.set)
+        model, file, parallel, asked.batch, asked.length, asked.precision[0], asked.device, options=tuple(asked.set)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.training import agreement, memory, others
+from benchmarks.training import agreement, memory, others, shares
 from benchmarks.training.cse_steps import CseSteps, sentences
 from benchmarks.training.material import Setting
 from benchmarks.training.timing import alternate
@@ -42,6 +42,7 @@ def peers(
     timed = alternate(ways, rounds, steps, warm, own.device)
     return {
         "title": _title(setting),
+        "limit": shares.limit(setting.precision) if own.device.type == "cpu" else None,
         "batch": setting.batch,
         "tokens": tokens(setting, own.batches, rounds * (steps + warm)),
         "rounds": rounds,
@@ -49,6 +50,11 @@ def peers(
         "warm": warm,
         "ways": [one.table() for one in timed],
     }
+
+
+def shares_of(setting: Setting) -> dict[str, Any]:
+    """Return the shares of a step of `cse` by kind of operation."""
+    return {"title": _title(setting), "shares": shares.shares(setting, 3)}
 
 
 def methods(setting: Setting, names: Sequence[str], rounds: int, steps: int, warm: int) -> dict[str, Any]:

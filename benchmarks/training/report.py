@@ -10,6 +10,7 @@ def markdown(found: dict[str, Any]) -> str:
     """Return the page of a result document."""
     parts = [_machine(found["machine"], found["load_at_end"]), _agreement(found.get("agreement"))]
     parts += [_peers(one) for one in found.get("peers", [])]
+    parts += [_shares(found.get("shares"))]
     parts += [_methods(found.get(part)) for part in ("methods", "variants")]
     parts += [_memory(found.get("memory")), _others(found.get("others"))]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -55,6 +56,7 @@ def _peers(found: dict[str, Any]) -> str:
             "sentences/s",
             "tokens/s",
             "GFLOP per step",
+            "GFLOP per cpu s",
             "speedup of cse",
         )
     ]
@@ -70,10 +72,27 @@ def _peers(found: dict[str, Any]) -> str:
                 f"{found['batch'] / seconds:,.0f}",
                 f"{tokens['real'] / seconds:,.0f}",
                 _work(way),
+                _rate(way, found["limit"]),
                 "" if way is own else f"{seconds / own['wall_median']:.2f} (cpu {_cpu_ratio(way, own)})",
             )
         )
     return head + _table(rows)
+
+
+def _rate(way: dict[str, Any], limit: float | None) -> str:
+    if way["gigaflop"] is None:
+        return ""
+    rate = way["gigaflop"] / way["cpu_median"]
+    return f"{rate:.0f}" + ("" if limit is None else f" ({rate / limit:.0%} of {limit:.0f})")
+
+
+def _shares(found: Sequence[dict[str, Any]] | None) -> str:
+    if not found:
+        return ""
+    kinds = list(found[0]["shares"])
+    rows = [("cse, processor time by kind of operation", *kinds)]
+    rows += [(one["title"], *(f"{one['shares'][kind]:.0%}" for kind in kinds)) for one in found]
+    return _table(rows)
 
 
 def _work(way: dict[str, Any]) -> str:

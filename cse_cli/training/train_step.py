@@ -19,6 +19,7 @@ from cse_cli.training.optimizer import compile_blocks, learning_rate, make_optim
 from cse_cli.training.step import StepState
 from cse_cli.training.timing import Stopwatch
 from registry.distributed import world_size
+from registry.encoders.lookup import rows_added
 
 Look = Callable[[Tensor, Mapping[str, Tensor], StepState], None]
 """Receiver of the objective, the unweighted losses by label and the state of a step."""
@@ -100,7 +101,8 @@ class TrainStep:
         if look is not None:
             look(loss, losses, step)
         clock.mark("forward")
-        torch.autograd.backward(self.scaler.scale(loss))
+        with rows_added():
+            torch.autograd.backward(self.scaler.scale(loss))
         clock.mark("backward")
         norm = self._update()
         for _, component in self.method.components():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from registry.encoders.lookup import look_up
+from registry.encoders.lookup import look_up, rows_added
 
 IDS = [torch.tensor([[3, 1, 0], [1, 5, 3]]), torch.tensor([[1, 7, 0, 0]])]
 
@@ -21,7 +21,9 @@ def test_gradients_of_several_steps_are_those_of_torch(padding):
         chosen = IDS if step != 1 else IDS[1:]  # rows of an earlier step must not remain
         for layer, found in ((usual, usual), (kept, lambda ids: look_up(kept, ids))):
             layer.zero_grad()
-            sum((found(ids) * own).sum() for ids, own in zip(chosen, weights[-len(chosen) :], strict=True)).backward()
+            value = sum((found(ids) * own).sum() for ids, own in zip(chosen, weights[-len(chosen) :], strict=True))
+            with rows_added():
+                value.backward()
         assert torch.equal(kept.weight.grad, usual.weight.grad)
         places.append(kept.weight.grad.data_ptr())
     assert len(set(places)) == 1  # the same memory
@@ -31,8 +33,18 @@ def test_a_shared_table_adds_its_other_gradients():
     layer, like = nn.Embedding(9, 4), nn.Embedding(9, 4)
     like.load_state_dict(layer.state_dict())
     for found, table in ((look_up(layer, IDS[0]), layer), (like(IDS[0]), like)):
-        (found @ table.weight.T).pow(2).sum().backward()
+        with rows_added():
+            (found @ table.weight.T).pow(2).sum().backward()
     torch.testing.assert_close(layer.weight.grad, like.weight.grad)
+
+
+@pytest.mark.parametrize("padding", [None, 3])
+def test_autograd_receives_the_gradient_outside_of_the_block(padding):
+    layer = nn.Embedding(9, 4, padding_idx=padding)
+    values = [(found.pow(2) * torch.arange(4)).sum() for found in (look_up(layer, IDS[0]), layer(IDS[0]))]
+    found, expected = (torch.autograd.grad(value, layer.weight)[0] for value in values)
+    assert torch.equal(found, expected)
+    assert layer.weight.grad is None
 
 
 def test_without_gradient_it_is_the_layer():
