@@ -23,7 +23,7 @@ def rows_added() -> Iterator[None]:
     """Let a backward pass inside this block add to the `grad` of word embeddings only the rows of its tokens.
 
     For each call, torch allocates and fills a gradient for the whole vocabulary: 47 MB for BERT's at 384 dimensions.
-    Here it is one table, which the next step uses again. The block must be `torch.autograd.backward` with respect to all
+    Here it is one table, which the next step uses again. The block must be a `torch.autograd.backward` for all
     weights, because autograd itself receives no gradient. It has no effect if several processes train together, because
     they average the gradients of autograd, and none on a GPU, which reuses memory.
     """
