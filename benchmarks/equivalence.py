@@ -44,7 +44,8 @@ def scores(result: Result) -> dict[str, float]:
 
 def half_width(differences: Sequence[float], seeds: int) -> float:
     """Return half of the width of the 90 % interval with this many seeds and the spread of the differences."""
-    return float(student.ppf(1 - LEVEL, seeds - 1)) * stdev(differences) / seeds**0.5
+    width: float = student.ppf(1 - LEVEL, seeds - 1) * stdev(differences) / seeds**0.5
+    return width
 
 
 def verdict(differences: Sequence[float], margin: float) -> tuple[str, int | None]:
