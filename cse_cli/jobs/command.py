@@ -140,7 +140,7 @@ def plan(
     from cse_cli.jobs.request import RunRequest
 
     request = RunRequest(
-        recipes=recipes or [], seeds=seeds, overrides=with_precision(set_, precision), unset=unset or [], device=device, workers=workers,
-        as_json=json_,
+        recipes=recipes or [], seeds=seeds, overrides=with_precision(set_, precision),
+        unset=unset or [], device=device, workers=workers, as_json=json_,
     )  # fmt: skip
     raise typer.Exit(price.plan(request))

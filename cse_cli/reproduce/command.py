@@ -93,8 +93,8 @@ def reproduce(
         document = read_reproduction(from_)
     else:
         request = RunRequest(
-            overrides=with_precision(set_, precision), unset=unset or [], seeds=seeds, device=device, workers=workers, cluster=cluster,
-            quiet=quiet, as_json=json_, yes=yes,
+            overrides=with_precision(set_, precision), unset=unset or [], seeds=seeds, device=device,
+            workers=workers, cluster=cluster, quiet=quiet, as_json=json_, yes=yes,
         )  # fmt: skip
         document, code = run_seeds(str(what), request)
     if json_:

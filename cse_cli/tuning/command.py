@@ -125,8 +125,8 @@ def tune(
     stall = parse_duration("--stall-timeout", stall_timeout)
     asked = RunRequest(device=device, workers=workers, cluster=cluster, stall_timeout=stall, as_json=json_, quiet=quiet)
     given: dict[str, Any] = {
-        "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset, "trials": trials,
-        "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
+        "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset,
+        "trials": trials, "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
         "tags": parse_tags(tag or ()), "experiment": experiment, "accept_changed": accept_changed,
         "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
