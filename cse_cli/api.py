@@ -159,7 +159,7 @@ def evaluate(
     assignments = [str(one) for one in _overrides(settings)]
     wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:
-        if (warning := settings_of_all.compute.warning) is not None:
+        if warning := settings_of_all.compute.warning:
             screen.warned(warning)
         scoring.fetch_needed(named, wanted, screen.downloading)
         return scoring.score_models(named, wanted, settings_of_all, screen.scoring)

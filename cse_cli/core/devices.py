@@ -99,14 +99,14 @@ def choose(device: str = "auto", precision: str = "auto", width: int | None = No
         )
     if precision == "fp16" and chosen.type == "cpu":
         raise CseError(
-            "train.precision: 'fp16' is not supported on a CPU, which has no scaled half-precision kernels",
-            "use precision = 'auto', or --device cuda on a machine with a GPU",
+            "precision 'fp16' is not supported on a CPU, which has no scaled half-precision kernels",
+            "use auto, bf16 or fp32, or a machine with a GPU",
             code="core.unsupported_precision",
         )
     if precision == "bf16" and not _supports_bf16(chosen):
         raise CseError(
-            f"train.precision: 'bf16' is not supported by {Compute(chosen, 'bf16').describe()}",
-            "use precision = 'auto' or 'fp16'",
+            f"precision 'bf16' is not supported by {Compute(chosen, 'bf16').describe()}",
+            "use auto, fp16 or fp32",
             code="core.unsupported_precision",
         )
     return Compute(chosen, precision)  # type: ignore[arg-type]

@@ -15,6 +15,14 @@ EPILOG = (
     "cse evaluate bert-base-uncased --template '\"{text}\" means {mask}.' --pooling mask"
 )
 
+Template = Annotated[
+    str | None,
+    typer.Option(help="Text around every sentence. {text} is the sentence, {mask} the token for --pooling mask."),
+]
+Precision = Annotated[
+    str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
+]
+
 
 def evaluate(
     models: Annotated[list[str], typer.Argument(help="Directories, names in $CSE_MODELS, Hub IDs, or run IDs.")],
@@ -37,10 +45,7 @@ def evaluate(
             help="cls, mean, last2, first_last, mask, last_mask, last or weighted_mean. Default: the model's own."
         ),
     ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option(help="Text around every sentence. {text} is the sentence, {mask} the token for --pooling mask."),
-    ] = None,
+    template: Template = None,
     max_length: Annotated[
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
@@ -50,9 +55,7 @@ def evaluate(
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
-    precision: Annotated[
-        str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
-    ] = "fp32",
+    precision: Precision = "fp32",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -68,7 +71,7 @@ def evaluate(
     settings = Settings(pooling, max_length, batch_tokens, device, template, precision)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
-        if (warning := settings.compute.warning) is not None:
+        if warning := settings.compute.warning:
             screen.warned(warning)
         fetch_needed(models, parsed, screen.downloading)
         scored = score_models(models, parsed, settings, screen.scoring)

@@ -64,7 +64,7 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     observer.observe(Preparing("building the method"))
     experiment = resolve(recipe, job.seed)
     compute = choose(job.device, recipe.train.precision, experiment.width)
-    if compute.warning is not None:
+    if compute.warning:
         observer.observe(Warned(compute.warning))
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from cse_cli.core.formatting import parse_duration
 from cse_cli.recipe.command import Plugin, with_precision
 from cse_cli.recipe.completion import complete_recipe
 from registry import plugins
@@ -114,7 +115,6 @@ def tune(
     json_: Json = False,
 ) -> None:
     """Search for better values of a recipe's parameters by its dev metric. Every trial is recorded."""
-    from cse_cli.core.formatting import parse_duration
     from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
     from cse_cli.tuning.config import SearchConfig
     from cse_cli.tuning.search import list_searches, search, show_search
