@@ -88,7 +88,7 @@ def _machine() -> str:
 
 
 def _processor() -> str:
-    """Return the model of the first processor. A virtual machine's name can lack everything but the vendor."""
+    """Return the model of the first processor. The name alone can be incomplete in a virtual machine."""
     with suppress(OSError):
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
         facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
@@ -101,7 +101,7 @@ def _processor() -> str:
 def _measure() -> float:
     """Return the ratio of the best times of a feed-forward layer's product, casts included, in turns on one thread.
 
-    Times of the processor: the result is the same beside other processes.
+    Other processes hardly change the result, because the times are those of the processor.
     """
     inputs, weights = torch.ones(_ROWS, _WIDTH), torch.ones(4 * _WIDTH, _WIDTH)
     best = {torch.float32: float("inf"), torch.bfloat16: float("inf")}

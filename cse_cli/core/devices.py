@@ -71,7 +71,7 @@ class Compute:
 
     @property
     def warning(self) -> str | None:
-        """What the user should know about the device, or None."""
+        """Warning that the device is not tested, or None."""
         untested = self.device.type in ("mps", "xpu")
         return f"{self.device}: not tested by this project yet; --device cpu falls back" if untested else None
 
@@ -176,7 +176,7 @@ def device_count() -> int:
 
 
 def is_accelerator(device: torch.device) -> bool:
-    """Return whether a device computes while the CPU goes on."""
+    """Return whether a device is an accelerator."""
     return device.type in ACCELERATORS
 
 

@@ -215,7 +215,7 @@ def random_order(rows: int, *key: int) -> Tensor:
 
 
 PINNED = ("cuda", "xpu")
-"""Devices with their own memory, to which pinned memory is copied while the CPU goes on."""
+"""Devices with their own memory, to which pinned memory is copied without waiting."""
 AHEAD = 2
 """Number of batches made in advance: one is copied, one is made."""
 

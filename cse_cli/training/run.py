@@ -197,7 +197,7 @@ def _in_recorded_precision(prepared: Prepared, about: About, observer: Observer)
     compute = choose(prepared.job.device, about.precision)
     observer.observe(
         Warned(
-            f"this run began in {about.precision} and goes on in it. A new run would choose "
+            f"this run continues in {about.precision}, in which it began. A new run would select "
             f"{prepared.compute.describe_precision()}, which is faster on this device"
         )
     )

@@ -308,7 +308,7 @@ def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypat
     code, out, err = run(*(["--resume", begun.about.short] if named else [file]), "--json")
     (result,) = results(out)
     assert (code, result.run_id, result.precision) == (0, begun.run_id, "bf16")
-    assert "warning: this run began in bf16 and goes on in it. A new run would choose fp32" in err
+    assert "warning: this run continues in bf16, in which it began. A new run would select fp32" in err
     again = run(file, "--again", "--json")[1]
     assert results(again)[0].precision == "fp32"
 
