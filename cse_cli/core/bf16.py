@@ -1,4 +1,4 @@
-"""Whether this processor gains from bf16. It is measured once and kept, so that a machine always decides alike."""
+"""Whether this processor gains from bf16: measured once and kept, so that a machine always decides the same way."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _machine() -> str:
 
 
 def _processor() -> str:
-    """Return the model of the first processor. The name alone can be incomplete in a virtual machine."""
+    """Return the model of the first processor. In a virtual machine, its name can be incomplete."""
     with suppress(OSError):
         first = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
         facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
