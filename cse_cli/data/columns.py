@@ -155,7 +155,7 @@ class ColumnMaker:
         devices = making.devices
         if self.generator.warning and making.warn is not None:
             making.warn(self.generator.warning)
-        place = choose(devices[0]).device
+        place = choose(devices[0], "fp32").device
         limit_torch_threads()
         writer = _BlockWriter(column, self.part, devices[0], making.batch_tokens)
         if len(devices) > 1:
@@ -206,9 +206,9 @@ def place(generator: ColumnGenerator, device: str, batch_tokens: int | None = No
 
     On a CPU it is fp32: the column is part of the experiment's identity, which must not depend on the processor.
     """
-    compute = choose(device)
-    half = is_accelerator(compute.device) and compute.precision == "bf16"
-    generator.use(compute.device, torch.bfloat16 if half else torch.float32, batch_tokens)
+    own = choose(device, "fp32").device
+    half = is_accelerator(own) and choose(device).precision == "bf16"
+    generator.use(own, torch.bfloat16 if half else torch.float32, batch_tokens)
 
 
 def in_order(columns: Mapping[str, Part], required: set[str]) -> list[str]:
