@@ -51,7 +51,7 @@ class Counted:
 
 def with_cse(encoder: Encoder, length: int, compute: Compute | None = None) -> dict[str, float]:
     """Return task → Spearman × 100, encoded by `cse`."""
-    encode = SentenceEncoder(encoder, compute or choose("cpu"), None, length)
+    encode = SentenceEncoder(encoder, compute or choose("cpu", "fp32"), None, length)
     tasks = {name: EVALUATORS["sts"].build({"dataset": name, "split": "test"}) for name in STS_TASKS}
     return {name: task(encode)["spearman"] for name, task in tasks.items()}
 

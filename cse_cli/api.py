@@ -94,8 +94,8 @@ def run(
         seeds: Number of seeds (0, 1, …), or a sequence of seeds. Default: the seed of each recipe.
         settings: Dotted key → value for every recipe.
         remove: Dotted keys to remove from every recipe.
-        device: "auto", "cpu", "cuda" or "cuda:N".
-        workers: Number of runs in parallel, each in its own process. Default: one for each CUDA device.
+        device: "auto", "cpu", "cuda", "mps", "xpu" or "cuda:N".
+        workers: Number of runs in parallel, each in its own process. Default: one for each GPU.
         progress: Whether to print progress to stderr.
         again: Whether to repeat finished runs.
 
@@ -134,6 +134,7 @@ def evaluate(
     pooling: str | None = None,
     max_length: int | None = None,
     device: str = "auto",
+    precision: str = "fp32",
     template: str | None = None,
     progress: bool = True,
 ) -> list[Scored]:
@@ -146,17 +147,20 @@ def evaluate(
         pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean". Default: the
             pooling of the model.
         max_length: Maximum number of tokens per sentence.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: "auto", "cpu", "cuda", "mps", "xpu" or "cuda:N".
+        precision: "fp32", "bf16", "fp16" or "auto".
         template: Text around every sentence, with "{text}", and "{mask}" for the poolings "mask" and "last_mask".
         progress: Whether to print downloads and scores to stderr.
 
     Raises:
         CseError: If a model, a task or data is missing, before anything is scored.
     """
-    settings_of_all = scoring.Settings(pooling, max_length, None, device, template)
+    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision)
     assignments = [str(one) for one in _overrides(settings)]
     wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:
+        if warning := settings_of_all.compute.warning:
+            screen.warned(warning)
         scoring.fetch_needed(named, wanted, screen.downloading)
         return scoring.score_models(named, wanted, settings_of_all, screen.scoring)
 

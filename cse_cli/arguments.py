@@ -13,7 +13,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _KEY = r"[\w.\"'-]*[\w\"']"
-_NAMES = "seeds?|device|workers|pooling|tasks|template|again"
+_NAMES = "seeds?|device|precision|workers|pooling|tasks|template|again"
 _FORMS = (
     (re.compile(rf"--set ({_KEY})=([^\s,;`]*[^\s,;`.])"), r"settings={'\1': \2}"),
     (re.compile(rf"--set ({_KEY})"), r"settings['\1']"),

@@ -113,6 +113,14 @@ def _threads() -> Iterator[Check]:
         yield Check("threads", "ok", f"{threads}, {cores}. To change the number, set OMP_NUM_THREADS")
 
 
+def _precision() -> Iterator[Check]:
+    from cse_cli.core.bf16 import explain
+    from cse_cli.core.devices import choose
+
+    compute = choose()
+    yield Check("precision", "ok", explain() if compute.device.type == "cpu" else compute.precision)
+
+
 def _components() -> Iterator[Check]:
     from registry import REGISTRIES
 
@@ -184,7 +192,7 @@ def _hub() -> Iterator[Check]:
     yield Check("Hugging Face Hub", "ok" if reason is None else "note", reason or "reachable")
 
 
-_CHECKS = (_state_directory, _runs, _threads, _components, _models, _data_sets, _hub)
+_CHECKS = (_state_directory, _runs, _threads, _precision, _components, _models, _data_sets, _hub)
 
 
 _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow", "optuna", "numpy")

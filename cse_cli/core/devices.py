@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
+from cse_cli.core import bf16
 from registry.distributed import world_size
 from registry.errors import CseError
 
@@ -37,10 +39,17 @@ def missing_memory(error: BaseException) -> str | None:
 
 @dataclass(frozen=True)
 class Compute:
-    """Device of a process, and precision of its forward pass. Losses are always fp32."""
+    """Device of a process, and precision of its forward pass. Losses are always fp32.
+
+    Args:
+        device: Device with its number.
+        precision: Precision of matrix products.
+        reason: Why "auto" selected a precision that not every device of this kind has. Empty otherwise.
+    """
 
     device: torch.device
     precision: Precision
+    reason: str = ""
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the autocast context of a forward pass."""
@@ -51,78 +60,170 @@ class Compute:
 
     def describe(self) -> str:
         """Return the name of the device for records."""
-        if self.device.type == "cuda":
-            return f"{self.device} ({torch.cuda.get_device_name(self.device)})"
-        return f"{self.device} ({torch.get_num_threads()} threads)"
+        if not is_accelerator(self.device):
+            return f"{self.device} ({torch.get_num_threads()} threads)"
+        name = getattr(torch.get_device_module(self.device), "get_device_name", None)
+        return str(self.device) if name is None else f"{self.device} ({name(self.device)})"
+
+    def describe_precision(self) -> str:
+        """Return the precision, with the reason if there is one."""
+        return f"{self.precision} ({self.reason})" if self.reason else self.precision
+
+    @property
+    def warning(self) -> str | None:
+        """Warning that the device is not tested, or None."""
+        untested = self.device.type in ("mps", "xpu")
+        return f"{self.device}: not tested by this project yet; --device cpu falls back" if untested else None
 
 
-def choose(device: str = "auto", precision: str = "auto") -> Compute:
+def choose(device: str = "auto", precision: str = "auto", width: int | None = None) -> Compute:
     """Return a device and a precision that it supports.
 
     Args:
-        device: "auto" (a CUDA device, else the CPU), "cpu", "cuda" or "cuda:1". "cuda" is the first device, or the
-            device of this process if several processes train together.
-        precision: "auto" is bf16 on CUDA devices that support it, else fp32.
+        device: "auto" (the accelerator of this machine, else the CPU), "cpu", or "cuda", "mps" or "xpu", with or
+            without a number. Without one, it is the first device, or the device of this process if several processes
+            train together.
+        precision: "auto" is bf16 on CUDA and XPU devices that support it, and on a CPU that is faster with it
+            (`cse_cli.core.bf16`), else fp32.
+        width: Largest width of the encoders, or None if it is unknown. Narrow ones gain nothing from bf16 on a CPU.
 
     Raises:
         CseError: If the device does not exist, or does not support the precision.
     """
     chosen = _device(device)
-    on_gpu = chosen.type == "cuda"
-    has_bf16 = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
     if precision == "auto":
-        return Compute(chosen, "bf16" if has_bf16 else "fp32")
-    if precision == "fp16" and not on_gpu:
-        raise CseError(
-            "train.precision: 'fp16' is not supported on a CPU, which has no scaled half-precision kernels",
-            "use precision = 'auto', or --device cuda on a machine with a GPU",
-            code="core.unsupported_precision",
-        )
-    if precision == "bf16" and on_gpu and not has_bf16:
-        raise CseError(
-            f"train.precision: 'bf16' is not supported by {torch.cuda.get_device_name(chosen)}",
-            "use precision = 'auto' or 'fp16'",
-            code="core.unsupported_precision",
-        )
+        return _auto(chosen, width)
     if precision not in ("fp32", "bf16", "fp16"):
         raise CseError(
             f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16", code="core.unknown_precision"
         )
+    if precision == "fp16" and chosen.type == "cpu":
+        raise CseError(
+            "precision 'fp16' is not supported on a CPU, which has no scaled half-precision kernels",
+            "use auto, bf16 or fp32, or a machine with a GPU",
+            code="core.unsupported_precision",
+        )
+    if precision == "bf16" and not _supports_bf16(chosen):
+        raise CseError(
+            f"precision 'bf16' is not supported by {Compute(chosen, 'bf16').describe()}",
+            "use auto, fp16 or fp32",
+            code="core.unsupported_precision",
+        )
     return Compute(chosen, precision)  # type: ignore[arg-type]
 
 
+def _auto(device: torch.device, width: int | None) -> Compute:
+    if device.type == "cpu":
+        if (width is None or width >= bf16.SMALLEST) and bf16.is_faster():
+            return Compute(device, "bf16", f"{bf16.speedup():.1f} × fp32")
+        return Compute(device, "fp32")
+    # On Apple's processors, whether bf16 is faster is unknown.
+    return Compute(device, "bf16" if device.type != "mps" and _supports_bf16(device) else "fp32")
+
+
+def _supports_bf16(device: torch.device) -> bool:
+    """Return whether torch computes in bf16 on a device. A CPU without instructions for it emulates them."""
+    if device.type == "mps":
+        return torch.backends.mps.is_macos_or_newer(14, 0)
+    module = torch.get_device_module(device)
+    return device.type == "cpu" or bool(module.is_bf16_supported(including_emulation=False))
+
+
 def _device(device: str) -> torch.device:
+    kind = accelerator()
     if device == "auto":
-        return _own_cuda() if torch.cuda.is_available() else torch.device("cpu")
+        return torch.device("cpu") if kind is None else _own(kind)
     try:
         chosen = torch.device(device)
     except RuntimeError:
         chosen = None
-    if chosen is None or chosen.type not in ("cpu", "cuda"):
+    if chosen is None or chosen.type not in ("cpu", *ACCELERATORS):
         raise CseError(
-            f"--device: unknown device '{device}'", "use auto, cpu, cuda or cuda:N", code="core.unknown_device"
+            f"--device: unknown device '{device}'",
+            "use auto, cpu, cuda, mps or xpu, or one of several devices, such as cuda:1",
+            code="core.unknown_device",
         )
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if chosen.type == "cuda" and (chosen.index or 0) >= found:
+    if chosen.type == "cpu":
+        return chosen
+    found = device_count() if chosen.type == kind else 0
+    if (chosen.index or 0) >= found:
         raise CseError(
-            f"--device: '{device}' does not exist: {found} CUDA devices found",
+            f"--device: '{device}' does not exist: {found} {chosen.type.upper()} devices found",
             "use --device auto",
             code="core.no_device",
         )
-    return _own_cuda() if device == "cuda" else chosen
+    return _own(chosen.type) if chosen.index is None else chosen
 
 
-def _own_cuda() -> torch.device:
+def _own(kind: str) -> torch.device:
     """Return the device that was set when this process joined the others."""
-    # current_device() starts CUDA, which a process that only starts others must not do.
-    return torch.device("cuda", torch.cuda.current_device() if world_size() > 1 else 0)
+    # current_device_index() starts CUDA, which a process that only starts others must not do.
+    return torch.device(kind, torch.accelerator.current_device_index() if world_size() > 1 else 0)
+
+
+ACCELERATORS = ("cuda", "mps", "xpu")
+
+
+def accelerator() -> str | None:
+    """Return the kind of this machine's accelerators, one of `ACCELERATORS`, or None without one."""
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return found.type if found is not None and found.type in ACCELERATORS else None
+
+
+def device_count() -> int:
+    """Return the number of this machine's accelerators."""
+    return 0 if accelerator() is None else torch.accelerator.device_count()
+
+
+def is_accelerator(device: torch.device) -> bool:
+    """Return whether a device is an accelerator."""
+    return device.type in ACCELERATORS
+
+
+def empty_cache() -> None:
+    """Free the memory that torch keeps on the accelerator."""
+    if (kind := accelerator()) is not None:
+        torch.get_device_module(kind).empty_cache()
+
+
+def random_states() -> list[Tensor]:
+    """Return the state of the random generator of each accelerator."""
+    if (kind := accelerator()) is None:
+        return []
+    module = torch.get_device_module(kind)
+    if kind == "mps":  # a machine has one, and torch.mps takes no number
+        return [module.get_rng_state()]
+    return [module.get_rng_state(number) for number in range(device_count())]
+
+
+def set_random_states(states: Sequence[Tensor]) -> None:
+    """Restore the random generators of the accelerators, as far as they exist."""
+    if states and (kind := accelerator()) is not None:
+        module = torch.get_device_module(kind)
+        for number, state in enumerate(states[: device_count()]):
+            module.set_rng_state(state, *(() if kind == "mps" else (number,)))
+
+
+@contextmanager
+def kept_randomness(device: torch.device) -> Iterator[None]:
+    """Restore torch's random generators of the CPU and of a device after the block."""
+    if device.type != "mps":
+        with torch.random.fork_rng(devices=[device] if is_accelerator(device) else []):
+            yield
+        return
+    states = random_states()  # fork_rng gives torch.mps the number of a device, which it does not take
+    with torch.random.fork_rng(devices=[]):
+        try:
+            yield
+        finally:
+            set_random_states(states)
 
 
 def worker_devices(device: str, workers: int | None) -> list[str]:
-    """Return the device of each worker. "auto" assigns the CUDA devices in turn."""
-    found = torch.cuda.device_count() if device == "auto" and torch.cuda.is_available() else 0
+    """Return the device of each worker. "auto" assigns the accelerators in turn."""
+    found = device_count() if device == "auto" else 0
     count = workers or max(1, found)
-    return [f"cuda:{number % found}" for number in range(count)] if found > 1 else [device] * count
+    return [f"{accelerator()}:{number % found}" for number in range(count)] if found > 1 else [device] * count
 
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -138,7 +239,7 @@ def worker_environment(processes: int, device: str) -> dict[str, str]:
     A number of threads that the user set does not change.
     """
     own = dict(os.environ)
-    if device == "cpu" or not torch.cuda.is_available():
+    if device == "cpu" or accelerator() is None:
         own.setdefault(THREADS_VARIABLE, str(max(1, usable_threads() // processes)))
     return own
 

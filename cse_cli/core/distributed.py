@@ -25,6 +25,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import pad
 
 from cse_cli.core import processes
+from cse_cli.core.devices import ACCELERATORS, accelerator, device_count
 from cse_cli.core.processes import ProcessRank, is_alive
 from registry.distributed import rank, single_process, world_size
 from registry.errors import CseError, RunFailedError
@@ -51,12 +52,12 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
         return
     device_id = own_device(here, device)
     if device_id is not None:
-        torch.cuda.set_device(device_id)
+        torch.accelerator.set_device_index(device_id)
     with explain_lost_rank():
         store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS)))
         _register(store, here)
         dist.init_process_group(
-            "gloo" if device_id is None else "cpu:gloo,cuda:nccl",
+            _backends(device_id),
             store=PrefixStore("cse/group", store),
             rank=here.rank,
             world_size=here.world,
@@ -67,28 +68,36 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+def _backends(device: torch.device | None) -> str:
+    """Return the backends of the collectives, such as NCCL for CUDA devices."""
+    if device is None:
+        return "gloo"
+    return f"cpu:gloo,{device.type}:{dist.Backend.default_device_backend_map[device.type]}"
+
+
 def own_device(here: ProcessRank, device: str) -> torch.device | None:
-    """Return the CUDA device of one of several processes, or None on the CPU.
+    """Return the accelerator of one of several processes, or None on the CPU.
 
     Raises:
         CseError: If `device` is a single device, or the machine has too few devices.
     """
-    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+    kind = accelerator()
+    if device == "cpu" or (device == "auto" and kind is None):
         return None
-    if device not in ("auto", "cuda"):
+    if device not in ("auto", *ACCELERATORS):
         raise CseError(
             f"--device: '{device}' is one device, but {here.world} processes need one each",
-            "use --device cuda",
+            "use --device auto",
             code="core.too_few_devices",
         )
-    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    found = device_count() if device in ("auto", kind) else 0
     if here.local >= found:
         raise CseError(
-            f"no CUDA device for process {here.local} of this machine: {found} found",
+            f"no device for process {here.local} of this machine: {found} found",
             f"start {found} processes, or use --device cpu" if found else "use --device cpu",
             code="core.too_few_devices",
         )
-    return torch.device("cuda", here.local)
+    return torch.device(str(kind), here.local)
 
 
 def is_first_refused(here: ProcessRank, device: str) -> bool:

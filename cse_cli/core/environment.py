@@ -16,7 +16,9 @@ import psutil
 from cse_cli._version import __version__
 
 _NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", "optuna")
-_SETTINGS = re.compile(r"CSE_\w+|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+")
+_SETTINGS = re.compile(
+    r"CSE_\w+|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+|ONEDNN_\w+"
+)
 
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|_KEY")
 # SQLAlchemy accepts a password with spaces.

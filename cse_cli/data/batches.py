@@ -214,6 +214,8 @@ def random_order(rows: int, *key: int) -> Tensor:
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
+PINNED = ("cuda", "xpu")
+"""Devices with their own memory, to which pinned memory is copied without waiting."""
 AHEAD = 2
 """Number of batches made in advance: one is copied, one is made."""
 
@@ -262,7 +264,7 @@ class Feed:
 
     Args:
         make: Returns the batch of a step. It is called in one thread only.
-        ahead: Whether to prepare batches in a thread. None means only for a GPU.
+        ahead: Whether to prepare batches in a thread. None means only for `PINNED` devices.
         state: Returns the state of the batch source. It is called after `make`, in the same thread.
     """
 
@@ -278,7 +280,7 @@ class Feed:
         self._state = state
         self._total = total
         self._device = device
-        threaded = device.type == "cuda" if ahead is None else ahead
+        threaded = device.type in PINNED if ahead is None else ahead
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches") if threaded else None
         self._coming: dict[int, Future[Ready]] = {}
 
@@ -307,9 +309,9 @@ class Feed:
     def _ready(self, step: int) -> Ready:
         batch, state = self._make(step), self._state()
         sizes = {view: Size.of(tokens.mask) for view, tokens in batch.items()}
-        if self._device.type == "cuda":
+        if self._device.type in PINNED:
             if self._device.index is not None:
-                torch.cuda.set_device(self._device)  # a new thread uses the first device
+                torch.accelerator.set_device_index(self._device)  # a new thread uses the first device
             batch = {view: each_tensor(tokens, Tensor.pin_memory) for view, tokens in batch.items()}
         return Ready(batch, sizes, state)
 

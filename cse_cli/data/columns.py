@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import torch
 
 from cse_cli.core import paths
-from cse_cli.core.devices import choose, limit_torch_threads
+from cse_cli.core.devices import choose, is_accelerator, kept_randomness, limit_torch_threads
 from cse_cli.data.cache import Facts, Piece, PieceWriter, write_pieces
 from cse_cli.recipe.schema import Part
 from registry import GENERATORS
@@ -155,7 +155,7 @@ class ColumnMaker:
         devices = making.devices
         if self.generator.warning and making.warn is not None:
             making.warn(self.generator.warning)
-        place = choose(devices[0]).device
+        place = choose(devices[0], "fp32").device
         limit_torch_threads()
         writer = _BlockWriter(column, self.part, devices[0], making.batch_tokens)
         if len(devices) > 1:
@@ -164,8 +164,7 @@ class ColumnMaker:
                 writer.queue.put(device)
         action, report = self.generator.action, making.report
         progress = None if report is None else lambda done, total: report(action, done, total)
-        own = [place] if place.type == "cuda" else []
-        with torch.random.fork_rng(devices=own):  # loading a model must not change the training
+        with kept_randomness(place):  # loading a model must not change the training
             facts = write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
         return MadeColumn(blocks, sum(fact["made"] for fact in facts))
 
@@ -203,9 +202,13 @@ def build(part: Part) -> ColumnGenerator:
 
 
 def place(generator: ColumnGenerator, device: str, batch_tokens: int | None = None) -> None:
-    """Move a generator to a device, in bf16 on CUDA devices that support it."""
-    compute = choose(device)
-    generator.use(compute.device, torch.bfloat16 if compute.precision == "bf16" else torch.float32, batch_tokens)
+    """Move a generator to a device, in bf16 on accelerators that support it.
+
+    On a CPU it is fp32: the column is part of the experiment's identity, which must not depend on the processor.
+    """
+    own = choose(device, "fp32").device
+    half = is_accelerator(own) and choose(device).precision == "bf16"
+    generator.use(own, torch.bfloat16 if half else torch.float32, batch_tokens)
 
 
 def in_order(columns: Mapping[str, Part], required: set[str]) -> list[str]:

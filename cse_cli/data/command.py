@@ -175,7 +175,9 @@ def translate(
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="Batch size: sentences x beams x tokens. Default: depends on the device.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto (all CUDA devices, else the CPU), cpu, cuda or cuda:N.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto (all accelerators, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
+    ] = "auto",
     workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per device.")] = None,
     json_: AsJson = False,
 ) -> None:

@@ -29,8 +29,8 @@ VIEW_BATCH = 128
 """Number of sentences in a batch of a view. Augmenters may depend on the whole batch."""
 CHUNK = 65_536
 """Number of sentences that are tokenized and sorted together."""
-BATCH_TOKENS = {"cpu": 2048, "cuda": 16_384}
-"""Default number of tokens per batch: the content of a CPU cache, and enough work for a GPU."""
+CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
+"""Default numbers of tokens per batch: the content of a CPU cache, and enough work for a GPU."""
 ENOUGH = 512
 """Minimum size of a batch in tokens before a longer sentence, which pads the others, starts a new batch."""
 
@@ -65,7 +65,7 @@ class SentenceEncoder:
     ) -> None:
         self.encoder = encoder
         self.compute = compute
-        self.batch_tokens = batch_tokens or BATCH_TOKENS[compute.device.type]
+        self.batch_tokens = batch_tokens or (CPU_TOKENS if compute.device.type == "cpu" else DEVICE_TOKENS)
         self.max_length = min(max_length, encoder.max_length or max_length)
         self.plans = plans or {}
         self.through = through

@@ -115,11 +115,12 @@ class Settings:
         pooling: Pooling, or None for the model's own.
         max_length: Maximum number of tokens per sentence, or None for the model's own.
         batch_tokens: Maximum number of tokens per batch, or None for the device's default.
-        device: "auto", "cpu", "cuda" or "cuda:N".
+        device: Device as `cse_cli.core.devices.choose` takes it.
         template: Text around every sentence, or None for the model's own.
+        precision: Precision of encoding. Published scores are compared in fp32.
 
     Raises:
-        CseError: If there is no such pooling or device.
+        CseError: If there is no such pooling, device or precision.
     """
 
     pooling: str | None
@@ -127,11 +128,17 @@ class Settings:
     batch_tokens: int | None
     device: str
     template: str | None = None
+    precision: str = "fp32"
 
     def __post_init__(self) -> None:
         """Check the names, before anything is downloaded."""
         check_pooling(self.pooling)
-        choose(self.device, "fp32")
+        _ = self.compute
+
+    @property
+    def compute(self) -> Compute:
+        """Device and precision."""
+        return choose(self.device, self.precision)
 
 
 @dataclass(frozen=True)
@@ -216,7 +223,7 @@ def _score(
     show: Show | None,
 ) -> Scored:
     limit_torch_threads()
-    compute = choose(settings.device, "fp32")
+    compute = settings.compute
     encoder, own_length = open_encoder(model_of_run(model) or model, settings.pooling, settings.template)
     length = min(settings.max_length or own_length, own_length)
     encoder.to(compute.device).eval()

@@ -31,11 +31,13 @@ class Model:
         folder: Directory of its files.
         encoder: Module in eval mode on the CPU. `encoder.to("cuda")` moves it.
         max_length: Maximum number of tokens per sentence.
+        precision: Precision of the method `encode`.
     """
 
     folder: Path
     encoder: Encoder
     max_length: int
+    precision: str = "fp32"
 
     def encode(self, sentences: str | Sequence[str], batch_tokens: int | None = None) -> np.ndarray:
         """Return the embeddings from which scores are computed.
@@ -59,7 +61,7 @@ class Model:
                     code="model.not_a_string",
                 )
         device = next((str(weights.device) for weights in self.encoder.parameters()), "cpu")
-        encode = SentenceEncoder(self.encoder, choose(device, "fp32"), batch_tokens, self.max_length)
+        encode = SentenceEncoder(self.encoder, choose(device, self.precision), batch_tokens, self.max_length)
         vectors: np.ndarray = encode(several).numpy()
         return vectors[0] if isinstance(sentences, str) else vectors
 
@@ -105,7 +107,9 @@ class Model:
         return model, AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
 
-def load_model(name: str | Path, pooling: str | None = None, template: str | None = None) -> Model:
+def load_model(
+    name: str | Path, pooling: str | None = None, template: str | None = None, precision: str = "fp32"
+) -> Model:
     """Return the model of a finished run, or any other encoder.
 
     Args:
@@ -113,6 +117,7 @@ def load_model(name: str | Path, pooling: str | None = None, template: str | Non
         pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean". None selects the
             model's own.
         template: Text around every sentence. "{text}" is the sentence, "{mask}" the token that pooling "mask" reads.
+        precision: "fp32", "bf16", "fp16" or "auto", in which the method `encode` computes.
 
     Raises:
         MissingError: If the model is not on this machine and cannot be downloaded.
@@ -120,4 +125,4 @@ def load_model(name: str | Path, pooling: str | None = None, template: str | Non
     """
     found = checked_model_of_run(str(name)) or str(name)
     encoder, max_length = open_encoder(found, pooling, template)
-    return Model(locate(found), encoder, max_length)
+    return Model(locate(found), encoder, max_length, precision)

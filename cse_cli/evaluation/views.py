@@ -11,6 +11,7 @@ from random import Random
 import torch
 from torch import Tensor
 
+from cse_cli.core.devices import kept_randomness
 from cse_cli.data.batches import ViewPlan
 from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, MissingError
@@ -74,12 +75,11 @@ def encode_view(
             code="evaluate.missing_column",
         )
     place = next((p.device for p in encoder.parameters()), torch.device("cpu"))
-    own = [place] if place.type == "cuda" else []  # the default is all devices of the machine
     seed = zlib.crc32(name.encode()) if training else SEED
     rng, alike, step = Random(seed), Random(SEED), EvaluationStep(torch.Generator().manual_seed(seed))
     vectors = []
     mode = _in_training(encoder) if training else nullcontext()
-    with torch.random.fork_rng(devices=own), torch.no_grad(), mode, dropout_rate(encoder, plan.dropout):
+    with kept_randomness(place), torch.no_grad(), mode, dropout_rate(encoder, plan.dropout):
         torch.manual_seed(seed)
         for start in range(0, len(columns[plan.column]), batch_size):
             batch = {column: cells[start : start + batch_size] for column, cells in columns.items()}

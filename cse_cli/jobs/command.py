@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Plugin
+from cse_cli.recipe.command import Device, Plugin, Precision, with_precision
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
@@ -34,11 +34,11 @@ FastDevRun = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start jobs of more than twelve hours without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Build everything, print one batch per view and exit.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per CUDA device.")
+    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
 ]
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of processes that share each run. Default: one per CUDA device."),
+    typer.Option(min=1, help="Number of processes that share each run. Default: one per GPU."),
 ]
 Cluster = Annotated[str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")]
 Name = Annotated[str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.")]
@@ -64,7 +64,8 @@ def run(
     set_: Set = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
+    precision: Precision = None,
     dry_run: DryRun = False,
     fast_dev_run: FastDevRun = False,
     yes: Yes = False,
@@ -95,7 +96,7 @@ def run(
 
     request = RunRequest(
         recipes=recipes or [],
-        overrides=set_ or [],
+        overrides=with_precision(set_, precision),
         unset=unset or [],
         seed=seed,
         seeds=seeds,
@@ -129,7 +130,8 @@ def plan(
     seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
     set_: Set = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
+    precision: Precision = None,
     workers: Workers = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
@@ -138,7 +140,7 @@ def plan(
     from cse_cli.jobs.request import RunRequest
 
     request = RunRequest(
-        recipes=recipes or [], seeds=seeds, overrides=set_ or [], unset=unset or [], device=device, workers=workers,
-        as_json=json_,
+        recipes=recipes or [], seeds=seeds, overrides=with_precision(set_, precision),
+        unset=unset or [], device=device, workers=workers, as_json=json_,
     )  # fmt: skip
     raise typer.Exit(price.plan(request))

@@ -20,10 +20,8 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-
 from cse_cli.core.console import Event, Observer, Started, Warned
-from cse_cli.core.devices import worker_environment
+from cse_cli.core.devices import empty_cache, worker_environment
 from cse_cli.core.results import Result
 from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, receive
 from cse_cli.runs.claim import BusyError
@@ -122,7 +120,7 @@ class SerialExecutor(Executor):
 def free_memory() -> None:
     """Free the memory of the last run, as far as the allocators return it."""
     gc.collect()  # models are in reference cycles, and errors hold models
-    torch.cuda.empty_cache()
+    empty_cache()
     with suppress(OSError, AttributeError):  # only in glibc, which kept 2.2 GB of ten runs instead of 0.5 GB
         CDLL("libc.so.6").malloc_trim(0)
 

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-import torch
-
-from cse_cli.core.devices import worker_devices
+from cse_cli.core.devices import ACCELERATORS, device_count, worker_devices
 from cse_cli.core.processes import torchrun_rank
 from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.jobs.request import RunRequest
@@ -73,7 +71,7 @@ def _cluster_executor(address: str) -> EntryPoint:
 
 
 def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
-    """Return where jobs run: a single run on all CUDA devices, several runs on one device each.
+    """Return where jobs run: a single run on all accelerators, several runs on one device each.
 
     The options `--processes`, `--workers` and `--cluster` take precedence.
     """
@@ -101,7 +99,7 @@ def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:
         return Placement(processes, device=device)
     if len(jobs) == 1:  # the largest number of processes that divides the batch
         size = jobs[0].loaded.recipe.train.batch_size
-        most = max(1, _cuda_devices(device))
+        most = max(1, _devices(device))
         return Placement(
             max(count for count in range(1, most + 1) if size % count == 0), workers=workers, device=device
         )
@@ -112,24 +110,22 @@ def place_runs(count: int, request: RunRequest) -> Placement:
     """Return where runs of one process each run: those of a study, or the trials of a search."""
     if request.cluster is not None:
         return Placement(1, (), request.cluster, request.workers, request.device, request.stall_timeout)
-    device = "auto" if request.device == "cuda" else request.device
+    device = "auto" if request.device in ACCELERATORS else request.device
     devices = tuple(worker_devices(device, request.workers)[:count])
     return Placement(1, devices if len(devices) > 1 else (), None, request.workers, device, request.stall_timeout)
 
 
-def _cuda_devices(device: str) -> int:
-    """Return the number of CUDA devices that a run may use."""
-    if device not in ("auto", "cuda"):
-        return int(device != "cpu")
-    return torch.cuda.device_count() if torch.cuda.is_available() else 0
+def _devices(device: str) -> int:
+    """Return the number of accelerators that a run may use."""
+    return device_count() if device in ("auto", *ACCELERATORS) else int(device != "cpu")
 
 
 def _check_processes(jobs: Sequence[Job], device: str, processes: int) -> None:
-    found = _cuda_devices(device)
+    found = _devices(device)
     if found and processes > found:
         raise CseError(
-            f"--processes {processes}: each process needs a CUDA device, {found} available",
-            f"use --processes {found}" + ("" if device in ("auto", "cuda") else " or --device cuda"),
+            f"--processes {processes}: each process needs its own device, {found} available",
+            f"use --processes {found}" + ("" if device in ("auto", *ACCELERATORS) else " or --device auto"),
             code="jobs.too_few_devices",
         )
     _check_divisible(jobs, processes)

@@ -13,7 +13,7 @@ import psutil
 import torch
 
 from cse_cli.core.console import Preparing, Screen, write_json
-from cse_cli.core.devices import limit_torch_threads, thread_setting
+from cse_cli.core.devices import accelerator, limit_torch_threads, thread_setting
 from cse_cli.core.formatting import duration, seed_list
 from cse_cli.data.requirements import Availability, availabilities, download_size
 from cse_cli.jobs.executor import free_memory
@@ -80,11 +80,11 @@ def _planned(request: RunRequest) -> Iterator[tuple[str, list[Task], Placement]]
 def estimate(tasks: Sequence[Task], placement: Placement, device: str, screen: Screen, start: float = 0.0) -> Forecast:
     """Return the forecast of tasks that are not finished. `start` is the time for the start of the process."""
     slots = max(1, len(placement.devices))
-    apart = torch.cuda.is_available() and (slots > 1 or placement.processes > 1)
+    apart = accelerator() is not None and (slots > 1 or placement.processes > 1)
 
     def measure(job: Job, seconds: float, missing: Sequence[str]) -> Probe:
         screen.observe(Preparing(f"measuring steps and evaluations of {job.loaded.name}"))
-        world = placement.processes if torch.cuda.is_available() else 1
+        world = 1 if accelerator() is None else placement.processes
         return (_probe_apart if apart else probe)(job, seconds, world, missing)
 
     place = Place(placement.describe(), device, slots)

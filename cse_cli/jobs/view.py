@@ -199,6 +199,7 @@ def describe_run(prepared: Prepared) -> RunPlan:
         "seed": prepared.job.seed,
         "device": prepared.compute.describe(),
         "precision": prepared.compute.precision,
+        "precision_reason": prepared.compute.reason,
         "weights": sum(p.numel() for p in weights),
         "trained": sum(p.numel() for p in weights if p.requires_grad),
         "steps": prepared.steps,
@@ -237,9 +238,10 @@ def print_plans(plans: Sequence[RunPlan], place: str) -> None:
 
 
 def _print_plan(plan: RunPlan) -> None:
+    precision = f"{plan['precision']} ({plan['precision_reason']})" if plan["precision_reason"] else plan["precision"]
     steps = f"{plan['steps']:,} steps of {plan['batch_size']} sentences" if plan["steps"] else "no training"
     rows = [
-        ("device", f"{plan['device']}, {plan['precision']}"),
+        ("device", f"{plan['device']}, {precision}"),
         ("weights", f"{plan['weights']:,}, {plan['trained']:,} trained"),
         ("training", f"{steps}, {plan['sentences']:,} in all"),
         ("evaluators", ", ".join(plan["evaluators"])),

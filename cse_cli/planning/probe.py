@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from cse_cli.core.devices import Compute, choose, limit_torch_threads
+from cse_cli.core.devices import Compute, choose, is_accelerator, limit_torch_threads
 from cse_cli.core.paths import require_home
 from cse_cli.data.batches import Batches, BatchSource
 from cse_cli.data.sources import Text, open_text
@@ -23,7 +23,7 @@ from cse_cli.planning.scoring import ScoringTimes, measure_scoring
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Job, Prepared, resolve
 from cse_cli.training.disk_space import DiskSpace, needed
-from cse_cli.training.timing import peak_memory
+from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
 
 WARM_UP = 2
@@ -85,9 +85,9 @@ def probe(job: Job, seconds: float, world: int = 1, missing: Collection[str] = (
     recipe = job.loaded.recipe
     with torch.random.fork_rng():
         limit_torch_threads()
-        compute = choose(job.device, recipe.train.precision)
-        _forget_peak(compute)
+        _forget_peak(choose(job.device, "fp32").device)
         experiment = resolve(recipe, job.seed)
+        compute = choose(job.device, recipe.train.precision, experiment.width)
         sample, batches = _batches(job, experiment, world, missing)
         experiment.method.to(compute.device)
         build = time.perf_counter() - began
@@ -156,8 +156,8 @@ def _step_seconds(
 
 
 def _wait(compute: Compute) -> None:
-    if compute.device.type == "cuda":
-        torch.cuda.synchronize(compute.device)
+    if is_accelerator(compute.device):
+        torch.accelerator.synchronize(compute.device)
 
 
 def _write_seconds() -> float:
@@ -168,9 +168,8 @@ def _write_seconds() -> float:
         return (time.perf_counter() - began) / WRITTEN
 
 
-def _forget_peak(compute: Compute) -> None:
+def _forget_peak(device: torch.device) -> None:
     """Set the peak memory to the current memory."""
-    if compute.device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(compute.device)
+    forget_peak(device)
     with suppress(OSError):  # only on Linux
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -30,6 +30,24 @@ Plugin = Annotated[
 ]
 """Option of every command that looks up components."""
 
+Device = Annotated[
+    str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
+]
+"""Option of every command that computes."""
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        help="fp32, bf16, fp16 or auto, as --set train.precision=…. Default: the recipe's.", show_default=False
+    ),
+]
+"""Option of every command that computes recipes."""
+
+
+def with_precision(overrides: list[str] | None, precision: str | None) -> list[str]:
+    """Return the assignments of `--set`, with that of `--precision` at the end."""
+    return [*(overrides or ()), *(() if precision is None else (f"train.precision={precision}",))]
+
+
 SHOW_EPILOG = (
     "Examples:  cse show info_nce  ·  cse show ifcl_en  ·  cse show stsb_open  ·  "
     "cse show recipes/ifcl_en.toml --resolved  ·  cse show ifcl_en --resolved --set queue.length=512"

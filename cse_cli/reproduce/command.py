@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.recipe.command import Device, Precision, with_precision
 from cse_cli.recipe.completion import complete_recipe
 
 EPILOG = (
@@ -36,7 +37,7 @@ Set = Annotated[
 ]
 Unset = Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per CUDA device.")
+    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
 ]
 Output = Annotated[
     Path | None,
@@ -52,7 +53,8 @@ def reproduce(
     seeds: Seeds = None,
     set_: Set = None,
     unset: Unset = None,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
+    precision: Precision = None,
     workers: Workers = None,
     cluster: Annotated[
         str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")
@@ -91,8 +93,8 @@ def reproduce(
         document = read_reproduction(from_)
     else:
         request = RunRequest(
-            overrides=set_ or [], unset=unset or [], seeds=seeds, device=device, workers=workers, cluster=cluster,
-            quiet=quiet, as_json=json_, yes=yes,
+            overrides=with_precision(set_, precision), unset=unset or [], seeds=seeds, device=device,
+            workers=workers, cluster=cluster, quiet=quiet, as_json=json_, yes=yes,
         )  # fmt: skip
         document, code = run_seeds(str(what), request)
     if json_:

@@ -73,6 +73,7 @@ class About(BaseModel):
         paper: Reported row that the recipe reproduces: "paper/table/row".
         test_selected: Whether a test split selects the state.
         limited: Whether `evaluate.limit` reduces the evaluation data, so that the scores are not comparable.
+        precision: Precision of the run, in which it resumes. Empty for the record of a search.
         commits: Repository on the Hub → commit that the run uses.
         git: Commit of the recipe's repository. Empty if it is not in one.
         plugins: Paths of the plug-in files that contain components of the recipe.
@@ -106,6 +107,7 @@ class About(BaseModel):
     paper: str = ""
     test_selected: bool = False
     limited: bool = False
+    precision: str = ""
     commits: dict[str, str] = Field(default_factory=dict)
     git: str = ""
     plugins: tuple[str, ...] = ()

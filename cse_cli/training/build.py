@@ -99,6 +99,12 @@ class Experiment:
         return self.method.encoder(settings.selection_encoder or settings.encoder)
 
     @property
+    def width(self) -> int:
+        """Largest width of its encoders. Token embeddings can be narrower than the blocks."""
+        encoders = [self.method.encoder(name) for name in self.recipe.encoders]
+        return max(width for encoder in encoders for width in (encoder.width, encoder.dim))
+
+    @property
     def columns(self) -> set[str]:
         """Data columns that the views read."""
         return {plan.column for plan in self.plans.values()} | {c for plan in self.plans.values() for c in plan.side}

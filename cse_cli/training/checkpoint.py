@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cse_cli.core.devices import random_states, set_random_states
 from cse_cli.core.distributed import gather_objects, run_on_rank0
 from cse_cli.training.method import Method
 from registry.distributed import world_size
@@ -190,7 +191,7 @@ def random_state() -> dict[str, Any]:
     version, internal, gauss_next = random.getstate()
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "accelerators": random_states(),
         "numpy": [str(kind), torch.from_numpy(np.asarray(words).astype(np.int64)), int(position), int(has_gauss),
                   float(gauss)],
         "python": [version, list(internal), gauss_next],
@@ -200,8 +201,7 @@ def random_state() -> dict[str, Any]:
 def set_random_state(state: Mapping[str, Any]) -> None:
     """Restore every random generator."""
     torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
+    set_random_states(state["accelerators"])
     kind, words, position, has_gauss, gauss = state["numpy"]
     np.random.set_state((kind, words.numpy().astype(np.uint32), position, has_gauss, gauss))
     version, internal, gauss_next = state["python"]

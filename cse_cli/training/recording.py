@@ -31,8 +31,8 @@ _DIGITS = 4
 """Decimals of averages in the metrics, which are means of scores rounded to two."""
 
 
-def about_run(job: Job, identity: Identity) -> About:
-    """Return the description of a new run."""
+def about_run(job: Job, identity: Identity, precision: str = "") -> About:
+    """Return the description of a new run, or of a search, which has no precision."""
     recipe, loaded = job.loaded.recipe, job.loaded
     group = job.group or os.environ.get("MLFLOW_EXPERIMENT_NAME") or family(loaded.name, recipe.language)
     paper = recipe.paper
@@ -56,6 +56,7 @@ def about_run(job: Job, identity: Identity) -> About:
         paper="" if paper is None else f"{paper.key}/{paper.table}/{paper.row}",
         test_selected=_test_selected(recipe),
         limited=recipe.evaluate.limit is not None,
+        precision=precision,
         commits=hub.used(),
         git=git_commit(loaded.path) or "",
         plugins=plugins.files_of((placed.registry.kind, placed.part.name) for placed in recipe.parts()),
@@ -76,7 +77,8 @@ def family(name: str, language: str) -> str:
 def record_inputs(record: RunRecord, prepared: Prepared) -> None:
     """Record the environment and the digests of the data before the first step."""
     recipe = prepared.job.loaded.recipe
-    record.file(ENVIRONMENT, json.dumps(environment(prepared.job.loaded.path), indent=1))
+    facts = {**environment(prepared.job.loaded.path), "precision": prepared.compute.describe_precision()}
+    record.file(ENVIRONMENT, json.dumps(facts, indent=1))
     if prepared.text is not None:
         source = recipe.data.named
         record.dataset(Path(source).name, prepared.text.fingerprint, "training", source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -56,12 +57,15 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     configured()
     recipe = job.loaded.recipe
     limit_torch_threads()
-    compute = choose(job.device, recipe.train.precision)
+    choose(job.device, recipe.train.precision)  # its errors come before downloads
     hub.forget()
     hub.pin(read_about(job.resume).commits if job.resume is not None else {})
     rank0_first(lambda: fetch(merged_requirements([recipe]), lambda *file: observer.observe(Downloading(*file))))
     observer.observe(Preparing("building the method"))
     experiment = resolve(recipe, job.seed)
+    compute = choose(job.device, recipe.train.precision, experiment.width)
+    if compute.warning:
+        observer.observe(Warned(compute.warning))
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
     settings = experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, rank(), world_size()
@@ -133,6 +137,7 @@ def execute(job: Job, observer: Observer) -> Result:
         _mirrored(record), log, _messages(record, log), ending(record), sampling,
         explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(), part_errors(),
     ):  # fmt: skip
+        prepared = _in_recorded_precision(prepared, record.about, log)
         trainer = _trainer(prepared, record, log)
         if trainer is not None:
             trainer.run()
@@ -163,7 +168,7 @@ def _claim(prepared: Prepared, identity: Identity) -> RunRecord | Result:
     job, own = prepared.job, list[RunRecord]()
 
     def take() -> About | Result:
-        about, resolved = about_run(job, identity), job.loaded.recipe.resolved()
+        about, resolved = about_run(job, identity, prepared.compute.precision), job.loaded.recipe.resolved()
         claimed = claim(about, resolved, again=job.again) if job.resume is None else claim_run(job.resume)
         if isinstance(claimed, Busy):
             raise BusyError(claimed.run)
@@ -179,6 +184,24 @@ def _claim(prepared: Prepared, identity: Identity) -> RunRecord | Result:
     if isinstance(taken, Result):
         return taken
     return own[0] if own else RunRecord(taken, None)
+
+
+def _in_recorded_precision(prepared: Prepared, about: About, observer: Observer) -> Prepared:
+    """Return the job with the precision in which the run began.
+
+    Raises:
+        CseError: If the device does not support it.
+    """
+    if about.precision == prepared.compute.precision:
+        return prepared
+    compute = choose(prepared.job.device, about.precision)
+    observer.observe(
+        Warned(
+            f"this run continues in {about.precision}, in which it began. A new run would select "
+            f"{prepared.compute.describe_precision()}, which is faster on this device"
+        )
+    )
+    return replace(prepared, compute=compute)
 
 
 def _begin(claimed: Claimed, prepared: Prepared, identity: Identity) -> None:
@@ -233,7 +256,7 @@ def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Train
         title=job.loaded.recipe.title,
         seed=job.seed,
         device=device,
-        precision=prepared.compute.precision,
+        precision=prepared.compute.describe_precision(),
         run_id=record.run_id,
         home=str(home()),
         steps=prepared.steps,

@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from cse_cli.core.devices import random_states, set_random_states
 from registry.distributed import all_devices, world_size
 from registry.errors import CseError, suggestion
 from registry.tokens import Embedded, Encoded
@@ -32,25 +33,23 @@ class RandomState:
     Args:
         shared: State of the step's generator.
         cpu: State of torch's generator.
-        cuda: State of the generator of each CUDA device.
+        accelerators: State of the generator of each accelerator.
     """
 
     shared: Tensor
     cpu: Tensor
-    cuda: list[Tensor]
+    accelerators: list[Tensor]
 
     @staticmethod
     def now(generator: torch.Generator) -> RandomState:
         """Return the current state."""
-        cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-        return RandomState(generator.get_state(), torch.get_rng_state(), cuda)
+        return RandomState(generator.get_state(), torch.get_rng_state(), random_states())
 
     def restore(self, generator: torch.Generator) -> None:
         """Restore the generators to this state."""
         generator.set_state(self.shared)
         torch.set_rng_state(self.cpu)
-        if self.cuda:
-            torch.cuda.set_rng_state_all(self.cuda)
+        set_random_states(self.accelerators)
 
 
 class StepState:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import torch
 
-from cse_cli.core.devices import Compute
+from cse_cli.core.devices import Compute, is_accelerator
 from cse_cli.core.results import Speed
 from cse_cli.data.batches import Size
 from cse_cli.training.method import Method
@@ -54,7 +54,7 @@ class Clock:
         self._last = now
         if last is None:
             return
-        if self.device.type != "cuda":
+        if not is_accelerator(self.device):
             self.seconds[part] += now - last
             return
         self._events.append((part, last, now))
@@ -69,10 +69,10 @@ class Clock:
         return dict(self.seconds)
 
     def _now(self) -> Any:
-        if self.device.type != "cuda":
+        if not is_accelerator(self.device):
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self.device))
+        event = torch.Event(self.device, enable_timing=True)
+        event.record(torch.accelerator.current_stream(self.device))
         return event
 
     def _collect(self, done: list[tuple[Part, Any, Any]]) -> None:
@@ -129,8 +129,7 @@ class Stopwatch:
         self._costs = {name: cost_of(method.encoder(view.encoder)) for name, view in method.views.items()}
         self._peak = peak_flops(compute)
         self._before = (Work(), 0.0)
-        if compute.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(compute.device)
+        forget_peak(compute.device)
 
     def count(self, sizes: Mapping[str, Size]) -> None:
         """Add the batch of one step."""
@@ -217,10 +216,19 @@ def known_peak(name: str, precision: str) -> float | None:
     return None
 
 
+_WITH_MEMORY = ("cuda", "xpu")
+
+
+def forget_peak(device: torch.device) -> None:
+    """Set the peak memory of a GPU to its current memory."""
+    if device.type in _WITH_MEMORY:
+        torch.get_device_module(device).reset_peak_memory_stats(device)
+
+
 def peak_memory(device: torch.device) -> int:
-    """Return the peak memory in bytes: of torch's tensors on a GPU, else of this process."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+    """Return the peak memory in bytes: of torch's tensors on a GPU with its own memory, else of this process."""
+    if device.type in _WITH_MEMORY:
+        return int(torch.get_device_module(device).max_memory_allocated(device))
     try:
         with Path("/proc/self/status").open(encoding="ascii") as lines:
             return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024

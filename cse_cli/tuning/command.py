@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cse_cli.recipe.command import Plugin
+from cse_cli.core.formatting import parse_duration
+from cse_cli.recipe.command import Plugin, with_precision
 from cse_cli.recipe.completion import complete_recipe
 from registry import plugins
 from registry.errors import CseError
@@ -54,9 +55,13 @@ Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_SEARCH)]
 Name = Annotated[str | None, typer.Option(help="Name of the search. An existing search is continued.", **_SEARCH)]
 Resume = Annotated[str | None, typer.Option(metavar="NAME", help="Continue an existing search.", **_SEARCH)]
 Storage = Annotated[str | None, typer.Option(help="postgresql://… or sqlite:///…. Default: a local file.", **_SEARCH)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.", **_SEARCH)]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps, xpu or cuda:N.", **_SEARCH)]
+Precision = Annotated[
+    str | None,
+    typer.Option(help="fp32, bf16, fp16 or auto in every trial. Default: the recipe's.", show_default=False, **_SEARCH),
+]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of trials in parallel. Default: one per CUDA device.", **_SEARCH)
+    int | None, typer.Option(min=1, help="Number of trials in parallel. Default: one per GPU.", **_SEARCH)
 ]
 Cluster = Annotated[str | None, typer.Option(help="Ray cluster: auto, ray://… or local-cluster.", **_SEARCH)]
 Tag = Annotated[
@@ -96,6 +101,7 @@ def tune(
     resume: Resume = None,
     storage: Storage = None,
     device: Device = "auto",
+    precision: Precision = None,
     workers: Workers = None,
     cluster: Cluster = None,
     stall_timeout: StallTimeout = "2h",
@@ -109,7 +115,6 @@ def tune(
     json_: Json = False,
 ) -> None:
     """Search for better values of a recipe's parameters by its dev metric. Every trial is recorded."""
-    from cse_cli.core.formatting import parse_duration
     from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
     from cse_cli.tuning.config import SearchConfig
     from cse_cli.tuning.search import list_searches, search, show_search
@@ -120,8 +125,8 @@ def tune(
     stall = parse_duration("--stall-timeout", stall_timeout)
     asked = RunRequest(device=device, workers=workers, cluster=cluster, stall_timeout=stall, as_json=json_, quiet=quiet)
     given: dict[str, Any] = {
-        "name": resume or name, "recipe": recipe, "overrides": set_, "unset": unset, "trials": trials,
-        "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
+        "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset,
+        "trials": trials, "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
         "tags": parse_tags(tag or ()), "experiment": experiment, "accept_changed": accept_changed,
         "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,

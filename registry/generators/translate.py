@@ -18,8 +18,8 @@ from registry.resources.model_files import check_files, digest, settings_sha256
 from registry.resources.models import load_config, load_tokenizer, locate, quiet_transformers
 from registry.types import ColumnGenerator, ModelName
 
-BATCH_TOKENS = {"cpu": 4096, "cuda": 16_384}
-"""Default size of a batch: sentences × beams × tokens of the longest."""
+CPU_TOKENS, DEVICE_TOKENS = 4096, 16_384
+"""Default size of a batch on a CPU and on an accelerator: sentences × beams × tokens of the longest."""
 
 
 @GENERATORS.register("translate")
@@ -86,7 +86,7 @@ class Translate(ColumnGenerator):
     def use(self, device: torch.device, dtype: torch.dtype, batch_tokens: int | None = None) -> None:
         """Move to a device. The model is loaded for the first sentence."""
         self.device, self.dtype = device, dtype
-        self.batch_tokens = batch_tokens or BATCH_TOKENS[device.type]
+        self.batch_tokens = batch_tokens or (CPU_TOKENS if device.type == "cpu" else DEVICE_TOKENS)
         self.__dict__.pop("_model", None)
 
     def make(self, cells: Sequence[str], count: Callable[[int], None] | None = None) -> list[str]:
@@ -129,7 +129,7 @@ class Translate(ColumnGenerator):
         else:
             lines: list[str] = self._tokenizer.batch_decode(made, skip_special_tokens=True)
             return lines
-        torch.cuda.empty_cache()
+        torch.get_device_module(self.device).empty_cache()
         return None
 
     @cached_property

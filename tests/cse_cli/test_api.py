@@ -138,6 +138,14 @@ def test_the_text_of_a_result_is_one_short_line(file: Path) -> None:
     assert str(result.run_id) in str(result)
 
 
+def test_a_model_encodes_in_the_requested_precision() -> None:
+    exact, half = (cse_cli.load_model("mini_en", precision=one).encode("a cat") for one in ("fp32", "bf16"))
+    assert half.dtype == np.float32
+    assert 1 - 1e-3 < float(exact @ half / np.linalg.norm(exact) / np.linalg.norm(half)) < 1
+    with refuses("core.unknown_precision", "'fp8'"):
+        cse_cli.load_model("mini_en", precision="fp8").encode("a cat")
+
+
 def test_encode_refuses_what_is_not_a_string(file: Path) -> None:
     model = cse_cli.load_model("mini_en")
     with refuses("model.not_a_string", "sentences[1] = None", "NoneType"):

@@ -6,19 +6,64 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.core.devices import choose, missing_memory
+from cse_cli.core.devices import Compute, choose, kept_randomness, missing_memory, random_states
 from cse_cli.training.train_step import parallel
 from registry.distributed import all_devices, rank
 from tests.cse_cli.training.test_method import make, step_of
+from tests.support.accelerators import pretend
 from tests.support.errors import refuses
 from tests.support.processes import on_ranks
 
 TEXTS = [f"{a} {b} thing {c}" for a in "abcd" for b in "xy" for c in ("now", "later")]
 
 
-def test_the_cpu_computes_in_fp32_by_default() -> None:
+def test_the_cpu_computes_in_fp32_without_instructions_for_bf16() -> None:
     compute = choose("cpu", "auto")
     assert (compute.device.type, compute.precision) == ("cpu", "fp32")
+    assert compute.warning is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "supported", "precision"),
+    [("cuda", True, "bf16"), ("cuda", False, "fp32"), ("xpu", True, "bf16"), ("mps", True, "fp32")],
+)
+def test_auto_is_the_accelerator_in_its_fastest_precision(kind, supported, precision, monkeypatch) -> None:
+    pretend(monkeypatch, kind, 1)
+    if kind == "mps":
+        monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda *_: supported)
+    else:
+        monkeypatch.setattr(torch.get_device_module(kind), "is_bf16_supported", lambda including_emulation: supported)
+        monkeypatch.setattr(torch.get_device_module(kind), "get_device_name", lambda _: "H100")
+    assert choose() == choose(kind) == Compute(torch.device(kind, 0), precision)
+    assert choose("cpu").device == torch.device("cpu")
+    named = "mps:0" if kind == "mps" else f"{kind}:0 (H100)"
+    assert choose(kind, "fp16").describe() == named
+    if supported:
+        assert choose(kind, "bf16").precision == "bf16"
+    else:
+        with refuses("core.unsupported_precision", "H100"):
+            choose(kind, "bf16")
+
+
+def test_devices_that_nobody_tried_say_so(monkeypatch) -> None:
+    pretend(monkeypatch, "mps", 1)
+    assert choose("mps", "fp32").warning == "mps:0: not tested by this project yet; --device cpu falls back"
+    with refuses("core.no_device", "'xpu'", "0 XPU"):
+        choose("xpu")
+
+
+def test_randomness_is_kept_on_devices_whose_generator_takes_no_number(monkeypatch) -> None:
+    pretend(monkeypatch, "mps", 1)
+    held = torch.Generator().manual_seed(1)
+    monkeypatch.setattr(torch.mps, "get_rng_state", held.get_state)
+    monkeypatch.setattr(torch.mps, "set_rng_state", held.set_state)
+    before, states = torch.get_rng_state(), random_states()
+    with kept_randomness(torch.device("mps", 0)):
+        torch.rand(3)
+        torch.rand(3, generator=held)
+        assert not torch.equal(held.get_state(), states[0])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(held.get_state(), states[0])
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,18 @@ def test_evaluate_as_json(parts, capsys):
     assert first["fingerprints"] == {"stsb/dev": "stsb-dev", "graded_pairs/test": "graded_pairs-test"}
 
 
+def test_a_precision_that_was_asked_for_changes_the_digits(parts, capsys):
+    found = {}
+    for precision in ("fp32", "bf16"):
+        options = ("--tasks", "singular_values", "--precision", precision, "--json")
+        (found[precision],) = json.loads(evaluate(parts.models["bert"], *options, capsys=capsys)[1])["models"]
+        assert found[precision]["precision"] == precision
+    exact, half = (one["scores"]["singular_values"]["effective_rank"] for one in found.values())
+    assert 0 < abs(exact - half) < 0.1
+    code, _, err = evaluate(parts.models["bert"], "--precision", "fp16", capsys=capsys)
+    assert (code, "error: precision 'fp16' is not supported on a CPU" in err) == (2, True)
+
+
 def test_evaluate_as_json_tells_every_setting(parts, capsys):
     options = ("--tasks", "mr,stsb,singular_values", "--set", "transfer.classifier=logistic", "--set", "mr.folds=2")
     code, out, _ = evaluate(parts.models["bert"], *options, "--json", capsys=capsys)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from cse_cli.core.devices import Compute
 from cse_cli.listing.inventory import small_version
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import read_recipe
@@ -287,6 +288,37 @@ def test_the_same_command_resumes_too(stopped, file, run):
     assert (code, [one.run_id for one in results(out)]) == (0, [stopped])
     assert "resuming after step 2" in err
     assert states() == ["FINISHED"]
+
+
+def half(*_: Any) -> Compute:
+    return Compute(torch.device("cpu"), "bf16", "2.0 × fp32")
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("cse_cli.core.devices._auto", half)
+        patched.setattr(TrainStep, "take", throw(KeyboardInterrupt()))
+        code, _, err = run(file)
+    assert code == 130
+    assert "· bf16 (2.0 × fp32)\n" in err
+    begun = only_run()
+    assert begun.about.precision == "bf16"
+    assert json.loads((begun.about.path / "environment.json").read_text())["precision"] == "bf16 (2.0 × fp32)"
+    code, out, err = run(*(["--resume", begun.about.short] if named else [file]), "--json")
+    (result,) = results(out)
+    assert (code, result.run_id, result.precision) == (0, begun.run_id, "bf16")
+    assert "warning: this run continues in bf16, in which it began. A new run would select fp32" in err
+    again = run(file, "--again", "--json")[1]
+    assert results(again)[0].precision == "fp32"
+
+
+def test_the_option_precision_is_a_setting(file, run):
+    (result,) = results(run(file, "--precision", "bf16", "--json")[1])
+    assert result.precision == "bf16"
+    assert read_recipe(str(result.run_id))["train"]["precision"] == "bf16"
+    (other,) = results(run(file, "--set", "train.precision=bf16", "--precision", "fp32", "--json")[1])
+    assert (other.precision, other.experiment == result.experiment) == ("fp32", False)
 
 
 def test_resume_of_a_finished_run_shows_its_result(stopped, run):

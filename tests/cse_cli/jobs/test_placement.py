@@ -14,6 +14,7 @@ from cse_cli.jobs.placement import Placement, choose_placement
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job
+from tests.support.accelerators import pretend
 from tests.support.command import cse
 from tests.support.errors import refuses
 from tests.support.shrunken import Small, recipe
@@ -32,8 +33,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch):
     """Pretend that there are so many CUDA devices."""
 
     def there_are(count: int) -> None:
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+        pretend(monkeypatch, "cuda", count)
 
     return there_are
 
@@ -92,7 +92,7 @@ def test_on_the_cpu_runs_follow_each_other_unless_asked(job, cuda):
     [
         (0, "auto", 5, "jobs.indivisible_batch", "--processes 4"),
         (2, "auto", 3, "jobs.too_few_devices", "--processes 2"),
-        (2, "cuda:1", 2, "jobs.too_few_devices", "--processes 1 or --device cuda"),
+        (2, "cuda:1", 2, "jobs.too_few_devices", "--processes 1 or --device auto"),
     ],
 )
 def test_impossible_numbers_of_processes(devices, device, processes, code, action, job, cuda):
@@ -147,8 +147,7 @@ def test_each_process_has_a_device_of_its_own(cuda, monkeypatch):
     cuda(0)
     assert own_device(third, "auto") is None
     monkeypatch.setattr("cse_cli.core.devices.world_size", lambda: 8)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 2)
     cuda(4)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     assert [choose(device, "fp32").device for device in ("auto", "cuda")] == [torch.device("cuda:2")] * 2
     assert choose("cpu").device == torch.device("cpu")

@@ -66,5 +66,5 @@ def test_progress_of_parallel_runs(snapshot, capsys):
     ],
 )
 def test_errors(arguments, snapshot, monkeypatch, home):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: False)
     assert str(refused("run", *arguments)) == snapshot

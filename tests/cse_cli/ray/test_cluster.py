@@ -256,7 +256,7 @@ class TestExecutor:
                 assert executor.slots == 3
                 error = ended(executor, executor.submit(job(file), Watch())).exception()
         assert isinstance(error, CseError)
-        assert "--device: 'cuda' is not on this machine (0 CUDA devices found)" in error.message
+        assert "--device: 'cuda' does not exist: 0 CUDA devices found" in error.message
 
     def test_the_cluster_grows(self, file, tmp_path):
         with nodes(1, folder=tmp_path) as started, Placement(cluster=started.address, device="cpu").open() as executor:

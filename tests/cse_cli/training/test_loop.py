@@ -170,6 +170,25 @@ def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int
         assert name.startswith("speed/") or log.points[when, name] == value
 
 
+def test_a_run_in_bf16_resumes_bit_identically(text: str, tmp_path: Path) -> None:
+    def half() -> Prepared:
+        return replace(prepared(text, checkpoint_every=3), compute=choose("cpu", "bf16"))
+
+    whole = trainer(tmp_path / "whole", half())
+    whole.run()
+    broken = trainer(tmp_path / "broken", half())
+    before_step(broken, 7, kill)
+    with pytest.raises(Killed):
+        broken.run()
+    again = trainer(tmp_path / "broken", half())
+    again.restore()
+    again.run()
+    assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
+    full = trainer(tmp_path / "full", prepared(text))
+    full.run()
+    assert state_digest(method_state(full.method)) != state_digest(method_state(whole.method)), "bf16 is in use"
+
+
 def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:
     """Train 10 streamed steps on one of several processes, in two parts if asked; return weights and rows seen."""
 

@@ -58,8 +58,8 @@ class Event:
     now = 0.0
     reached = 0.0
 
-    def __init__(self, enable_timing: bool) -> None:
-        assert enable_timing
+    def __init__(self, device: torch.device, enable_timing: bool) -> None:
+        assert (device.type, enable_timing) == ("cuda", True)
 
     def record(self, stream: object) -> None:
         assert stream == "stream"
@@ -78,8 +78,8 @@ class Event:
 
 
 def test_a_gpu_is_waited_for_only_when_its_time_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: "stream")
+    monkeypatch.setattr(torch, "Event", Event)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda device: "stream")
     Event.now = Event.reached = 0.0
     clock = Clock(torch.device("cuda:0"))
     clock.start()

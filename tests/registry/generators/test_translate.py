@@ -64,7 +64,8 @@ def test_a_batch_has_as_many_sentences_as_fit_longest_first(tmp_path, monkeypatc
 def test_a_gpu_without_memory_gets_smaller_batches(tmp_path, monkeypatch):
     model = tiny_t5(tmp_path)
     whole = translated(translate(model, prefix=""), MANY)
-    made, sizes = translate(model, prefix="", batch_tokens=500), []
+    made, sizes, freed = translate(model, prefix="", batch_tokens=500), [], []
+    monkeypatch.setattr(torch.cpu, "empty_cache", lambda: freed.append(None), raising=False)  # the device here
     generate = made._model.generate
 
     def small(**inputs):
@@ -76,6 +77,7 @@ def test_a_gpu_without_memory_gets_smaller_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(made._model, "generate", small)
     assert translated(made, MANY) == whole
     assert sizes[0] > 200
+    assert len(freed) == sum(size > 100 for size in sizes)
     assert [size > 100 for size in sizes] == sorted((size > 100 for size in sizes), reverse=True)  # never grows again
     monkeypatch.setattr(made._model, "generate", lambda **_: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with refuses("data.out_of_memory", "max_length"):
