@@ -14,9 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
-
-from docs.markdown_table import markdown_table
 
 RUN = ("-m", "cse_cli", "run", "quickstart", "--quiet", "--yes", "--set", "train.steps=2")
 NO_WORK = ("--set", "evaluate.limit=20", "--set", "train.batch_size=4")
@@ -29,7 +26,9 @@ def main() -> None:
     options.add_argument("--threads", default="1", help="Threads of torch in a process.")
     chosen = options.parse_args()
     os.environ["OMP_NUM_THREADS"] = chosen.threads
-    print(markdown_table(("", "cpu s", "wall s", "cpu s for each further run"), measurements(chosen.runs)))
+    print("| | cpu s | wall s | cpu s for each further run |\n| --- | ---: | ---: | ---: |")
+    for row in measurements(chosen.runs):
+        print(f"| {' | '.join(row)} |", flush=True)
 
 
 def measurements(runs: int) -> Iterator[tuple[str, str, str, str]]:
