@@ -146,18 +146,19 @@ def save_figures(figures: Iterable[tuple[str, Figure]], directory: Path) -> list
             directory.mkdir(parents=True, exist_ok=True)
             svg, png = (directory / f"{name}{suffix}" for suffix in (".svg", ".png"))
             svg.write_bytes(_svg(figure))
-            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
+            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
             files += [svg, png]
     return files
 
 
 def _svg(figure: Figure) -> bytes:
-    """Return a figure as SVG, with its layout fixed for the PNG. `savefig` would draw everything twice, for a layout."""
+    """Return a figure as SVG and keep its layout for the PNG. `savefig` would draw everything once more."""
     if (layout := figure.get_layout_engine()) is not None:
         layout.execute(figure)
         figure.set_layout_engine("none")
     drawn = io.StringIO()
     figure.dpi = DOTS_IN_SVG
-    FigureCanvasSVG(figure).print_svg(drawn, metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")))
+    about = dict.fromkeys(("Date", "Creator", "Type", "Format"))
+    FigureCanvasSVG(figure).print_svg(drawn, metadata=about)  # type: ignore[no-untyped-call]
     figure.dpi = DOTS
     return re.sub(r"\n\s+", "\n", drawn.getvalue()).encode()  # indentation is a tenth of the file
