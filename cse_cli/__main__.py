@@ -11,6 +11,8 @@ from threading import Timer
 from types import FrameType
 from typing import Any
 
+from cse_cli.core.garbage import collect_rarely
+
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -20,6 +22,7 @@ def main() -> None:
     `runs.signals` handles signals during a run. These handlers close everything before and after it. An ignored signal,
     as under nohup, stays ignored.
     """
+    collect_rarely()
     os.environ["PYTHONSAFEPATH"] = "1"  # child processes do not import modules of the current directory
     caught: list[int] = []
 

@@ -14,6 +14,7 @@ from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_fin
 from cse_cli.analysis.score_table import ScoreTable
 from cse_cli.arguments import with_arguments
 from cse_cli.core.console import Screen
+from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
 from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
@@ -120,6 +121,7 @@ def run(
     )
     jobs = request.jobs()
     ends = run_all(jobs, choose_placement(jobs, request), request)
+    free_memory()
     for end in ends:
         if isinstance(end, CseError):
             raise end

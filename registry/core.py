@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -208,7 +210,7 @@ class Registry(Generic[T]):
             UnknownNameError: If it does not exist. The message suggests the closest name and lists failed plug-ins.
             RegistrationError: If two plug-ins use the name.
         """
-        self.scan()
+        self._import(name)
         if name in self._disputed:
             raise self._disputed[name]
         if name in self._entries:
@@ -222,7 +224,7 @@ class Registry(Generic[T]):
         )
 
     def __contains__(self, name: str) -> bool:
-        self.scan()
+        self._import(name)
         return name in self._entries
 
     def __iter__(self) -> Iterator[Entry[T]]:
@@ -247,13 +249,28 @@ class Registry(Generic[T]):
             self._import_all()
         plugins.load_new()
 
+    def _import(self, name: str) -> None:
+        """Import the module of a component, which has its name. Otherwise, or if there are plug-ins, import all."""
+        plugins.load_new()
+        if name in self._entries:
+            return
+        module = f"registry.{self.kind}.{name}"
+        if not self._points and name.isidentifier() and importlib.util.find_spec(module) is not None:
+            importlib.import_module(module)
+        if name not in self._entries:
+            self.scan()
+
+    @cached_property
+    def _points(self) -> tuple[importlib.metadata.EntryPoint, ...]:
+        return tuple(importlib.metadata.entry_points(group=f"cse.{self.kind}"))
+
     def _import_all(self) -> None:
         """Import all modules of `registry.<kind>` and the plug-ins of entry-point group `cse.<kind>`."""
         package = importlib.import_module(f"registry.{self.kind}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"registry.{self.kind}.{module.name}")
         self._scanned = True  # before the plug-ins, whose import can look up a component
-        for point in importlib.metadata.entry_points(group=f"cse.{self.kind}"):
+        for point in self._points:
             self._load_plugin(point)
 
     def _load_plugin(self, point: importlib.metadata.EntryPoint) -> None:

@@ -8,7 +8,6 @@ import random
 import signal
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,9 +77,9 @@ def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Te
 
 @pytest.fixture(autouse=True)
 def memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for no cycles after each run: tiny models need not go at once; it took 7 % of the tests' time."""
+    """Free no memory between runs: tiny models need not go at once; it took 7 % of the tests' time."""
     if "cse_cli.jobs.executor" in sys.modules:
-        monkeypatch.setattr("cse_cli.jobs.executor.gc", SimpleNamespace(collect=lambda: 0))
+        monkeypatch.setattr("cse_cli.jobs.executor.free_memory", lambda: None)
 
 
 @pytest.fixture(autouse=True)

@@ -35,6 +35,7 @@ DEFAULTS = {
     "MLFLOW_SQLALCHEMYSTORE_POOLCLASS": "NullPool",  # a pool would keep a database file open that was replaced
 }
 """Default settings of MLflow in this process."""
+_NAME, _VERSION = (re.compile(rf"^{field}: *(\S+) *$", re.MULTILINE) for field in ("Name", "Version"))
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -108,6 +109,7 @@ def git_commit(path: Path) -> str | None:
 
 @lru_cache(maxsize=1)
 def _packages() -> dict[str, str]:
-    """Return name → version of all installed packages, without importing them."""
-    found = {d.metadata["Name"].lower(): d.version for d in distributions() if d.metadata["Name"]}
-    return dict(sorted(found.items()))
+    """Return name → version of all installed packages, from the first lines of their metadata: a parser takes 0.2 s."""
+    texts = (one.read_text("METADATA") or one.read_text("PKG-INFO") or "" for one in distributions())
+    found = ((_NAME.search(text), _VERSION.search(text)) for text in texts)
+    return dict(sorted({name[1].lower(): version[1] for name, version in found if name and version}.items()))

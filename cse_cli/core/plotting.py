@@ -17,6 +17,7 @@ import matplotlib.style
 from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -145,14 +146,19 @@ def save_figures(figures: Iterable[tuple[str, Figure]], directory: Path) -> list
             directory.mkdir(parents=True, exist_ok=True)
             svg, png = (directory / f"{name}{suffix}" for suffix in (".svg", ".png"))
             svg.write_bytes(_svg(figure))
-            figure.savefig(png, metadata={"Software": None})
+            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})  # type: ignore[no-untyped-call]
             files += [svg, png]
     return files
 
 
 def _svg(figure: Figure) -> bytes:
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # SVG and PNG have the same layout
+    """Return a figure as SVG and keep its layout for the PNG. `savefig` would draw everything once more."""
+    if (layout := figure.get_layout_engine()) is not None:
+        layout.execute(figure)
+        figure.set_layout_engine("none")
     drawn = io.StringIO()
-    figure.savefig(drawn, format="svg", dpi=DOTS_IN_SVG, metadata=dict.fromkeys(("Date", "Creator", "Type", "Format")))
+    figure.dpi = DOTS_IN_SVG
+    about = dict.fromkeys(("Date", "Creator", "Type", "Format"))
+    FigureCanvasSVG(figure).print_svg(drawn, metadata=about)  # type: ignore[no-untyped-call]
+    figure.dpi = DOTS
     return re.sub(r"\n\s+", "\n", drawn.getvalue()).encode()  # indentation is a tenth of the file

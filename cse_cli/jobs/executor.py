@@ -7,21 +7,19 @@ receive events of runs in other processes through `cse_cli.jobs.child`, in the t
 
 from __future__ import annotations
 
-import gc
 import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
-from contextlib import suppress
-from ctypes import CDLL
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Self
 
 from cse_cli.core.console import Event, Observer, Started, Warned
-from cse_cli.core.devices import empty_cache, worker_environment
+from cse_cli.core.devices import worker_environment
+from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
 from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, receive
 from cse_cli.runs.claim import BusyError
@@ -77,12 +75,17 @@ class SerialExecutor(Executor):
 
     def __init__(self, processes: int = 1) -> None:
         self._processes = processes
+        self._has_run = False
 
     def submit(self, job: Job, observer: Observer) -> Future[Result]:
         """Run a job. If its run cannot be resumed and the job permits it, start a new run.
 
-        A signal raises its exception here, after the end of the run is recorded.
+        A signal raises its exception here, after the end of the run is recorded. The memory of the last run is freed
+        before the next one: at the end of a process, it would only take time.
         """
+        if self._has_run:
+            free_memory()
+        self._has_run = True
         future: Future[Result] = Future()
         try:
             try:
@@ -99,8 +102,6 @@ class SerialExecutor(Executor):
                 delete_checkpoints(unusable)
         except Exception as error:
             future.set_exception(error)
-        finally:
-            free_memory()
         return future
 
     def wait(self) -> None:
@@ -115,14 +116,6 @@ class SerialExecutor(Executor):
         from cse_cli.jobs.elastic import execute_in_processes  # imports torch's agent
 
         return execute_in_processes(job, self._processes, observer)
-
-
-def free_memory() -> None:
-    """Free the memory of the last run, as far as the allocators return it."""
-    gc.collect()  # models are in reference cycles, and errors hold models
-    empty_cache()
-    with suppress(OSError, AttributeError):  # only in glibc, which kept 2.2 GB of ten runs instead of 0.5 GB
-        CDLL("libc.so.6").malloc_trim(0)
 
 
 @dataclass(eq=False)

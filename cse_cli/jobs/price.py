@@ -15,8 +15,8 @@ import torch
 from cse_cli.core.console import Preparing, Screen, write_json
 from cse_cli.core.devices import accelerator, limit_torch_threads, thread_setting
 from cse_cli.core.formatting import duration, seed_list
+from cse_cli.core.garbage import free_memory
 from cse_cli.data.requirements import Availability, availabilities, download_size
-from cse_cli.jobs.executor import free_memory
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study

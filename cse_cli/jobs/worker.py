@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Any
 
 from cse_cli.core.console import Observer, Pruned, RunInfo
+from cse_cli.core.garbage import collect_rarely
 from cse_cli.core.processes import end_with_parent
 from cse_cli.core.results import Result
 from cse_cli.jobs.child import Failed, RemoteObserver, send_through
@@ -27,6 +28,7 @@ from registry.errors import CseError, RunFailedError
 
 def main() -> None:
     """Run the jobs that the driver sends, until it sends None or exits."""
+    collect_rarely()
     channel: Connection[Any, Any] = Connection(int(sys.argv[1]))
     os.set_inheritable(channel.fileno(), False)
     end_with_parent(int(sys.argv[2]))

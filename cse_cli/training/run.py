@@ -12,6 +12,7 @@ from cse_cli.core.console import Downloading, Observer, Preparing, Pruned, RunIn
 from cse_cli.core.devices import choose, limit_torch_threads, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.formatting import differences
+from cse_cli.core.garbage import usual_collection
 from cse_cli.core.identity import Identity
 from cse_cli.core.part_errors import part_errors
 from cse_cli.core.paths import home
@@ -140,7 +141,8 @@ def execute(job: Job, observer: Observer) -> Result:
         prepared = _in_recorded_precision(prepared, record.about, log)
         trainer = _trainer(prepared, record, log)
         if trainer is not None:
-            trainer.run()
+            with usual_collection():
+                trainer.run()
             trainer.finish()
         log.observe(Preparing(SCORING))
         one, settings = prepared.experiment, job.loaded.recipe.evaluate

@@ -1,6 +1,8 @@
 """Registering, looking up, building: what a registry promises about components of this package."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -195,3 +197,15 @@ def test_a_new_loss_in_one_file_needs_no_other_change(monkeypatch, tmp_path):
     assert entry.parameters().model_dump() == {"sharpness": 2.0}
     value = entry.build({"sharpness": 1.0})(torch.tensor([[1.0, 0.0], [0.0, 5.0]]))
     assert value.item() == pytest.approx(-2.0)
+
+
+def test_a_lookup_imports_one_component_and_a_wrong_name_all():
+    known = "from registry import LOSSES; LOSSES['info_nce']; print(list(LOSSES.registered))"
+    module_without_loss = "from registry import LOSSES; print('contrast' in LOSSES, len(LOSSES.registered) > 30)"
+    assert _printed(known) == "['info_nce']"
+    assert _printed(module_without_loss) == "False True"
+
+
+def _printed(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
@@ -72,14 +72,14 @@ class File:
         """Files to read."""
         return (self.path, *self.others)
 
-    @property
+    @cached_property
     def format(self) -> str:
         """Format, such as ".tsv"."""
         if self.layout.pattern or self.others:
             return "pattern" if self.layout.pattern else ".tsv"
         return file_format(self.path / self.member)
 
-    @property
+    @cached_property
     def typed(self) -> bool:
         """Whether cells have types, so that a number is never text."""
         return self.format in (".jsonl", ".json", ".parquet")

@@ -243,3 +243,16 @@ def test_a_driver_that_exits_before_it_replies_breaks_the_pipe(error):
 
     with pytest.raises(BrokenPipeError):
         send_through(Reset())(Collapsed("all alike"))
+
+
+def test_a_run_is_the_same_as_the_first_and_as_the_third_of_its_process(file: Path) -> None:
+    def trained(executor: SerialExecutor, seed: int, *, again: bool = False) -> Result:
+        return executor.submit(Job(load(str(file)), seed=seed, again=again), SilentObserver()).result()
+
+    several = SerialExecutor()
+    trained(several, 1)
+    trained(several, 2)
+    third, first = trained(several, 0), trained(SerialExecutor(), 0, again=True)
+    assert third.run_id != first.run_id
+    for part in ("scores", "untrained", "curve", "last_state", "identity"):
+        assert getattr(third, part) == getattr(first, part), part
