@@ -1,7 +1,7 @@
-"""Training beside other processes: `python -m benchmarks.busy`.
+"""Training on a busy machine: `python -m benchmarks.busy`.
 
 Trains the quickstart in two processes that take turns: with all cores and OpenMP's own waiting, and as `cse run` does.
-Both start beside 0, 1 and 5 processes that never wait. Prints the medians of rounds.
+Both start next to 0, 1 and 5 processes that never wait. Prints the medians of rounds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUSY = "while True: pass"
 
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, print the table and return 0."""
-    parser = argparse.ArgumentParser(description="Measure training beside other processes.")
+    parser = argparse.ArgumentParser(description="Measure training on a busy machine.")
     parser.add_argument("--recipe", default="quickstart")
     parser.add_argument("--loads", type=int, nargs="*", default=[0, 1, 5], help="Numbers of busy processes.")
     parser.add_argument("--rounds", type=int, default=3)
