@@ -101,16 +101,18 @@ def _runs() -> Iterator[Check]:
 def _threads() -> Iterator[Check]:
     import torch
 
-    from cse_cli.core import devices
+    from cse_cli.core import threads
 
-    usual, cpus, limit = torch.get_num_threads(), devices.schedulable_cores(), devices.core_quota()
+    usual, cpus, limit = torch.get_num_threads(), threads.schedulable_cores(), threads.core_quota()
     cores = f"{cpus} cores available" + ("" if limit is None else f", CPU quota of {limit:g} cores")
-    if chosen := devices.thread_setting():
-        state: State = "note" if usual > devices.usable_threads() else "ok"
+    if chosen := threads.thread_setting():
+        state: State = "note" if usual > threads.usable_threads() else "ok"
         yield Check("threads", state, f"{usual}, set by {chosen}, {cores}")
     else:
-        threads = min(usual, devices.usable_threads())
-        yield Check("threads", "ok", f"{threads}, {cores}. To change the number, set OMP_NUM_THREADS")
+        number, busy = min(usual, threads.free_threads()), threads.busy_cores()
+        shown = f"{number}, {cores}, other processes use {busy:.1f}"
+        yield Check("threads", "ok", f"{shown}. To change the number, set OMP_NUM_THREADS")
+    yield Check("waiting of threads", "ok", threads.waiting_setting())
 
 
 def _precision() -> Iterator[Check]:

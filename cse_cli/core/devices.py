@@ -1,13 +1,11 @@
-"""Device, precision and number of threads of a process."""
+"""Device and precision of a process."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -224,77 +222,3 @@ def worker_devices(device: str, workers: int | None) -> list[str]:
     found = device_count() if device == "auto" else 0
     count = workers or max(1, found)
     return [f"{accelerator()}:{number % found}" for number in range(count)] if found > 1 else [device] * count
-
-
-THREADS_VARIABLE = "OMP_NUM_THREADS"
-THREAD_VARIABLES = (THREADS_VARIABLE, "MKL_NUM_THREADS")
-"""Variables with which the user sets the number of threads."""
-_GROUPS = Path("/sys/fs/cgroup")
-_OWN = Path("/proc/self/cgroup")
-
-
-def worker_environment(processes: int, device: str) -> dict[str, str]:
-    """Return the environment of one of several processes. On a CPU, each gets its share of the cores.
-
-    A number of threads that the user set does not change.
-    """
-    own = dict(os.environ)
-    if device == "cpu" or accelerator() is None:
-        own.setdefault(THREADS_VARIABLE, str(max(1, usable_threads() // processes)))
-    return own
-
-
-def limit_torch_threads() -> int:
-    """Limit torch to the usable threads, unless the user set their number. Return the number of threads.
-
-    More threads than the quota of a container wait for each other at every operation.
-    """
-    if thread_setting() is None and usable_threads() < torch.get_num_threads():
-        torch.set_num_threads(usable_threads())
-    return torch.get_num_threads()
-
-
-def usable_threads() -> int:
-    """Return the number of threads that can run in parallel, from the available cores and the quota."""
-    limit = core_quota()
-    return schedulable_cores() if limit is None else max(1, min(schedulable_cores(), int(limit)))
-
-
-def schedulable_cores() -> int:
-    """Return the number of cores that the scheduler may use for this process."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def core_quota() -> float | None:
-    """Return the CPU quota of the container in cores, or None without a limit. torch ignores it."""
-    return min(_quotas(), default=None)
-
-
-def thread_setting() -> str | None:
-    """Return the variable that sets the number of threads as NAME=value, or None."""
-    return next((f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if os.environ.get(name)), None)
-
-
-def _quotas() -> Iterator[float]:
-    """Yield the limits of this process's control group and its parents, for versions 2 and 1."""
-    for line in _read(_OWN).splitlines():
-        _, controllers, path = line.split(":", 2)
-        for folder in (Path(path), *Path(path).parents):
-            if not controllers:
-                found = _read(_GROUPS / folder.relative_to("/") / "cpu.max").split()
-            elif "cpu" in controllers.split(","):
-                own = _GROUPS / "cpu" / folder.relative_to("/")
-                found = [_read(own / "cpu.cfs_quota_us").strip(), _read(own / "cpu.cfs_period_us").strip()]
-            else:
-                found = []
-            with suppress(ValueError):  # "max", or an empty file
-                time, period = map(int, found)
-                if time > 0 and period > 0:  # version 1 writes -1 without a limit
-                    yield time / period
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError:
-        return ""

@@ -14,12 +14,13 @@ from typing import Any
 import psutil
 
 from cse_cli._version import __version__
+from cse_cli.core.threads import WAITING
 
 _NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", "optuna")
 _SETTINGS = re.compile(
-    r"CSE_\w+|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+|ONEDNN_\w+"
+    r"CSE_\w+|OMP_NUM_THREADS|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME|CUDA_VISIBLE_DEVICES"
+    r"|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+|ONEDNN_\w+"
 )
-
 _SECRET = re.compile(r"TOKEN|PASSWORD|SECRET|_KEY")
 # SQLAlchemy accepts a password with spaces.
 _ADDRESS = re.compile(r"([a-z][\w+.-]*://)((?<!http://)(?<!https://)[^\s:/?#@]*:[^@\n]*@\S*|\S*)", re.IGNORECASE)
@@ -68,7 +69,7 @@ def cuda_devices() -> list[str]:
 def settings() -> dict[str, str]:
     """Return the environment variables that affect a run, without passwords."""
     found = {k: v for k, v in sorted(os.environ.items()) if _SETTINGS.fullmatch(k) and not _SECRET.search(k)}
-    return {name: without_password(value) for name, value in found.items() if DEFAULTS.get(name) != value}
+    return {name: without_password(value) for name, value in found.items() if (DEFAULTS | WAITING).get(name) != value}
 
 
 def without_password(text: str) -> str:

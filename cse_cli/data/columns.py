@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import torch
 
 from cse_cli.core import paths
-from cse_cli.core.devices import choose, is_accelerator, kept_randomness, limit_torch_threads
+from cse_cli.core.devices import choose, is_accelerator, kept_randomness
+from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.cache import Facts, Piece, PieceWriter, write_pieces
 from cse_cli.recipe.schema import Part
 from registry import GENERATORS

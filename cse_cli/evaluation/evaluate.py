@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.core.devices import Compute, choose, limit_torch_threads
+from cse_cli.core.devices import Compute, choose
 from cse_cli.core.distributed import run_on_rank0
 from cse_cli.core.results import Scores
+from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch

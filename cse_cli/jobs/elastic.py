@@ -30,10 +30,10 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from cse_cli.core.console import Observer
-from cse_cli.core.devices import THREADS_VARIABLE, worker_environment
 from cse_cli.core.distributed import LostRankError
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
+from cse_cli.core.threads import worker_environment
 from cse_cli.jobs.child import describe_exit, receive
 from cse_cli.mirrors import follow
 from cse_cli.runs.record import ABOUT, folder_of, read_about
@@ -150,11 +150,9 @@ def _signal_handlers_restored() -> Iterator[None]:
 def _environment(processes: int, device: str) -> Iterator[None]:
     """Set the environment of the processes: their share of the cores, and no warnings from C++."""
     before = dict(os.environ)
-    threads = worker_environment(processes, device).get(THREADS_VARIABLE)
     try:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        if threads is not None:
-            os.environ[THREADS_VARIABLE] = threads
+        os.environ.update(worker_environment(processes, device))
         yield
     finally:
         os.environ.clear()

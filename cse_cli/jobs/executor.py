@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from cse_cli.core.console import Event, Observer, Started, Warned
-from cse_cli.core.devices import worker_environment
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
+from cse_cli.core.threads import worker_environment
 from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, receive
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import result_of

@@ -13,9 +13,10 @@ import psutil
 import torch
 
 from cse_cli.core.console import Preparing, Screen, write_json
-from cse_cli.core.devices import accelerator, limit_torch_threads, thread_setting
+from cse_cli.core.devices import accelerator
 from cse_cli.core.formatting import duration, seed_list
 from cse_cli.core.garbage import free_memory
+from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_threads_restored
 from cse_cli.data.requirements import Availability, availabilities, download_size
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
@@ -109,13 +110,11 @@ def _process_age() -> float:
 @contextmanager
 def _threads_of_a_worker(slots: int) -> Iterator[None]:
     """Give torch the share of threads that each of several parallel runs has."""
-    before = limit_torch_threads()
-    if slots > 1 and thread_setting() is None:
-        torch.set_num_threads(max(1, before // slots))
-    try:
+    threads = limit_torch_threads()
+    with torch_threads_restored():
+        if slots > 1 and thread_setting() is None:
+            torch.set_num_threads(max(1, threads // slots))
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def announce_downloads(recipes: Sequence[Recipe], screen: Screen) -> None:

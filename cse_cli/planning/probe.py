@@ -13,8 +13,9 @@ from typing import Any, cast
 
 import torch
 
-from cse_cli.core.devices import Compute, choose, is_accelerator, limit_torch_threads
+from cse_cli.core.devices import Compute, choose, is_accelerator
 from cse_cli.core.paths import require_home
+from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import Batches, BatchSource
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream

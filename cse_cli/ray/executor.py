@@ -18,9 +18,9 @@ from uuid import uuid4
 
 from cse_cli._version import __version__
 from cse_cli.core.console import Event
-from cse_cli.core.devices import THREADS_VARIABLE, schedulable_cores
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
+from cse_cli.core.threads import THREADS_VARIABLE, schedulable_cores
 from cse_cli.jobs.child import LEAVE_SECONDS, Failed
 from cse_cli.jobs.executor import PoolExecutor, Submission, stalled
 from cse_cli.jobs.placement import Placement

@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from cse_cli.core.console import Downloading, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stopped, Warned
-from cse_cli.core.devices import choose, limit_torch_threads, missing_memory
+from cse_cli.core.devices import choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.formatting import differences
 from cse_cli.core.garbage import usual_collection
@@ -17,6 +17,7 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.part_errors import part_errors
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
+from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.identity import identify
 from cse_cli.data.requirements import fetch
@@ -135,7 +136,7 @@ def execute(job: Job, observer: Observer) -> Result:
         return record
     sampling = sampled(record) if rank() == 0 else nullcontext()
     with (
-        _mirrored(record), log, _messages(record, log), ending(record), sampling,
+        _mirrored(record), log, _messages(record, log), ending(record), sampling, torch_threads_restored(),
         explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(), part_errors(),
     ):  # fmt: skip
         prepared = _in_recorded_precision(prepared, record.about, log)
@@ -244,14 +245,15 @@ def _check_same(about: About, job: Job, identity: Identity) -> None:
 
 def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Trainer | None:
     """Return the trainer at its last checkpoint, or None for a recipe without training."""
-    job, device = prepared.job, prepared.compute.describe()
+    job = prepared.job
     if prepared.batches is None:
-        record.started(device=device)
+        record.started(device=prepared.compute.describe())
         prepared.experiment.method.to(prepared.compute.device)
         return None
     trainer = Trainer(prepared, record.path, record, observer)
     if run_on_rank0(lambda: bool(checkpoint.saved(record.path))):
         trainer.restore()
+    device = prepared.compute.describe()
     record.started(trainer.progress.step, prepared.steps, device)
     run = RunInfo(
         recipe=job.loaded.name,

@@ -15,6 +15,7 @@ import torch
 
 from cse_cli.core.devices import Compute, is_accelerator
 from cse_cli.core.results import Speed
+from cse_cli.core.threads import CoreUse, schedulable_cores
 from cse_cli.data.batches import Size
 from cse_cli.training.method import Method
 from registry.distributed import world_size
@@ -26,6 +27,12 @@ STEP: tuple[Part, ...] = ("data", "forward", "backward", "optimizer")
 """Parts of a step. "other" is the loop around it: metrics, health, checkpoints."""
 PENDING = 256
 """Maximum number of pending events."""
+SHORTAGE_SECONDS = 10.0
+"""Minimum time over which the use of the cores is measured."""
+ENOUGH = 0.75
+"""Share of a thread's time on a core from which a run has enough. On an idle machine, two threads have 0.85."""
+FULL = 0.9
+"""Share of the cores from which none of them is free."""
 
 
 class Clock:
@@ -130,6 +137,7 @@ class Stopwatch:
         self._peak = peak_flops(compute)
         self._before = (Work(), 0.0)
         forget_peak(compute.device)
+        self._use = CoreUse() if compute.device.type == "cpu" else None
 
     def count(self, sizes: Mapping[str, Size]) -> None:
         """Add the batch of one step."""
@@ -156,6 +164,21 @@ class Stopwatch:
         if self._peak is not None and flops:
             found["speed/model_flop_utilization"] = flops / took / self._peak
         return found
+
+    def shortage(self) -> str | None:
+        """Return a warning, once, if other processes use the cores that the threads of this process need.
+
+        A process that waits for data, or computes with fewer threads than it has, leaves cores free.
+        """
+        if self._use is None or self._use.seconds < SHORTAGE_SECONDS:
+            return None
+        threads, cores = torch.get_num_threads(), schedulable_cores()
+        own, others = self._use.read()
+        if own >= ENOUGH * threads or own + others < FULL * cores:
+            return None
+        self._use = None
+        needed = "1 core" if threads == 1 else f"{threads} cores"
+        return f"this run gets {own:.1f} of {needed}: other processes are busy → stop them, or use fewer --workers"
 
     def speed(self) -> Speed:
         """Return the throughput of the whole training."""

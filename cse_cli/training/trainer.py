@@ -15,6 +15,7 @@ from torch import Tensor
 from cse_cli.core.console import Collapsed, Evaluated, Halted, Observer, Scoring, Stepped, Warned
 from cse_cli.core.distributed import gather_objects, run_on_rank0
 from cse_cli.core.results import EarlyStop, Scores
+from cse_cli.core.threads import resume_torch_threads
 from cse_cli.evaluation.evaluate import evaluate, score
 from cse_cli.runs.record import RunRecord
 from cse_cli.runs.signals import stop_if_asked
@@ -163,6 +164,7 @@ class Trainer:
                 "run": self.folder.name,
                 "method": checkpoint.method_state(self.method),
                 **self.stepper.state(),
+                "threads": torch.get_num_threads(),
                 "random": randoms[0],
                 "random_of_others": randoms[1:],
                 "data": data,
@@ -190,6 +192,7 @@ class Trainer:
         self.saved = self.progress.step
         self.stepper.load_state(state, self.progress.step)
         self._restore_random([state["random"], *state.get("random_of_others", [])])
+        self._restore_threads(state["threads"])
         check_replicas_equal(self.method, self.progress.step)
 
     def _restore_random(self, states: list[dict[str, Any]]) -> None:
@@ -201,6 +204,13 @@ class Trainer:
             self._warn(
                 f"the number of processes changed from {len(states)} to {world_size()}. Batches stay the same, but "
                 "dropout now differs from that of an uninterrupted run"
+            )
+
+    def _restore_threads(self, recorded: int) -> None:
+        if self.compute.device.type == "cpu" and (now := resume_torch_threads(recorded)) != recorded:
+            self._warn(
+                f"the number of threads changed from {recorded} to {now}. The last digits of weights can differ from "
+                "those of an uninterrupted run"
             )
 
     # --- between the steps ---
@@ -256,6 +266,8 @@ class Trainer:
         for _, component in self.method.components():
             for notice in component.notices():
                 self._warn(notice)
+        if (shortage := self.stepper.watch.shortage()) is not None:
+            self._warn(shortage)
         if warning is not None:
             self.record.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
             self.observer.observe(Collapsed(f"step {self.progress.step}: {warning}"))

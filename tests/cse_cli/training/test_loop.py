@@ -13,6 +13,7 @@ from torch import Tensor
 
 from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
+from cse_cli.core.threads import torch_threads_restored
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
 from cse_cli.data.stream import Stream, open_stream
@@ -187,6 +188,23 @@ def test_a_run_in_bf16_resumes_bit_identically(text: str, tmp_path: Path) -> Non
     full = trainer(tmp_path / "full", prepared(text))
     full.run()
     assert state_digest(method_state(full.method)) != state_digest(method_state(whole.method)), "bf16 is in use"
+
+
+@pytest.mark.parametrize("set_by_user", [False, True])
+def test_a_resumed_run_has_the_threads_of_its_start(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, set_by_user: bool
+) -> None:
+    monkeypatch.setattr("cse_cli.core.threads.schedulable_cores", lambda: 4)
+    if not set_by_user:
+        monkeypatch.delenv("OMP_NUM_THREADS")
+    with torch_threads_restored():
+        torch.set_num_threads(2)
+        trainer(tmp_path / "run", prepared(text)).save()
+        torch.set_num_threads(1)
+        heard = Heard()
+        trainer(tmp_path / "run", prepared(text), observer=heard).restore()
+        assert torch.get_num_threads() == (1 if set_by_user else 2)
+    assert ["from 2 to 1" in warning for warning in heard.warnings] == [True] * set_by_user
 
 
 def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:

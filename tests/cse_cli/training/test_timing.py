@@ -244,3 +244,40 @@ def test_a_run_says_where_its_time_went(parts: Small, tmp_path: Path, capsys: py
     assert result.speed.tokens_per_second is not None
     old = result.model_dump(mode="json", exclude={"speed"})
     assert Result.model_validate(old).speed is None, "results written before still load"
+
+
+class Use:
+    """Use of the cores that the test sets."""
+
+    seconds = 0.0
+    cores = (0.0, 0.0)
+
+    def read(self) -> tuple[float, float]:
+        return self.cores
+
+
+@pytest.mark.parametrize(
+    ("threads", "own", "others", "warns"),
+    [
+        (2, 1.7, 0.0, False),  # alone, OpenMP's threads wait for each other
+        (2, 1.0, 0.9, True),
+        (2, 1.9, 0.1, False),
+        (2, 0.3, 0.4, False),  # it waits for data
+        (1, 1.0, 1.0, False),
+        (1, 0.4, 1.6, True),
+    ],
+)
+def test_a_run_that_gets_too_few_cores_warns_once(
+    threads: int, own: float, others: float, warns: bool, parts: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "CoreUse", Use)
+    monkeypatch.setattr(timing, "schedulable_cores", lambda: 2)
+    monkeypatch.setattr(timing.torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(Use, "cores", (own, others))
+    watch = Stopwatch(experiment(parts, "simcse_en").method, Compute(CPU, "fp32"))
+    assert watch.shortage() is None, "too early"
+    monkeypatch.setattr(Use, "seconds", timing.SHORTAGE_SECONDS)
+    said = watch.shortage()
+    assert (said is not None) == warns
+    assert said is None or f"{own} of {threads} core" in said
+    assert watch.shortage() is None or not warns
