@@ -15,6 +15,7 @@ from cse_cli.recipe.study_schema import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE, About
 from cse_cli.training.build import Job
+from cse_cli.training.run import changed_settings, experiment_changed
 from registry import plugins
 from registry.errors import CseError
 
@@ -124,6 +125,8 @@ class RunRequest:
         recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
         # The seed of the run comes first: a seed of the command line is a changed setting.
         job = self._job(recipe, self.seed, [Override.of("train.seed", about.seed)])
+        if run.end == "finished" and (changed := changed_settings(about, job.loaded.recipe)):
+            raise experiment_changed(about, changed)  # its result is shown, and no training checks it
         loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)
         return replace(job, loaded=loaded, resume=run.run_id, group=about.group)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.inspection.alarms import alarms_before_run
 from cse_cli.mirrors import configured, follow
 from cse_cli.recipe.requirements import merged_requirements
-from cse_cli.recipe.schema import PROSE
+from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.runs.claim import Busy, BusyError, Claimed, Done, claim, claim_run
 from cse_cli.runs.log import RunLog
 from cse_cli.runs.record import ENVIRONMENT, About, RunRecord, read_about, read_recipe
@@ -230,17 +230,27 @@ def _check_same(about: About, job: Job, identity: Identity) -> None:
     Raises:
         CseError: It names each difference.
     """
-    both = read_recipe(about.run_id), job.loaded.recipe.resolved()
-    ran, now = ({key: value for key, value in recipe.items() if key not in PROSE} for recipe in both)
-    changed = list(differences(ran, now))
+    changed = changed_settings(about, job.loaded.recipe)
     if about.identity is not None:
         changed += [str(one) for one in about.identity.differences(identity) if one.part != "settings" or not changed]
     if changed:
-        raise CseError(
-            f"cannot resume run {about.short} because the experiment changed:\n  " + "\n  ".join(changed),
-            "restore the experiment, or start a new run without --resume",
-            code="training.experiment_changed",
-        )
+        raise experiment_changed(about, changed)
+
+
+def changed_settings(about: About, recipe: Recipe) -> list[str]:
+    """Return each setting of a recipe that differs from a recorded run, with both values."""
+    both = read_recipe(about.run_id), recipe.resolved()
+    ran, now = ({key: value for key, value in resolved.items() if key not in PROSE} for resolved in both)
+    return list(differences(ran, now))
+
+
+def experiment_changed(about: About, changed: Sequence[str]) -> CseError:
+    """Return the error that a run cannot be resumed with these changes."""
+    return CseError(
+        f"cannot resume run {about.short} because the experiment changed:\n  " + "\n  ".join(changed),
+        "restore the experiment, or start a new run without --resume",
+        code="training.experiment_changed",
+    )
 
 
 def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Trainer | None:

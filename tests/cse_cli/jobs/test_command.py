@@ -348,7 +348,10 @@ def test_resume_of_a_finished_run_whose_result_is_damaged(stopped, home, run):
     assert "Traceback" not in err
 
 
-def test_changed_settings_are_named_with_both_values(stopped, file, run):
+@pytest.mark.parametrize("finished", [False, True])
+def test_changed_settings_are_named_with_both_values(finished, stopped, file, run):
+    if finished:
+        assert run("--resume", stopped)[0] == 0
     code, out, err = run(
         file, "--resume", stopped, "--set", "train.learning_rate=0.5", "--set", "losses.info_nce.temperature=0.2",
         "--set", "title=Other",
@@ -358,7 +361,7 @@ def test_changed_settings_are_named_with_both_values(stopped, file, run):
     assert f"cannot resume run {stopped[:8]}" in lines[0]
     assert lines[1:3] == ["  train.learning_rate: 3e-05 → 0.5", "  losses.info_nce.temperature: 0.05 → 0.2"]
     assert lines[3].startswith("  → ")
-    assert states() == ["STOPPED"]
+    assert states() == ["FINISHED" if finished else "STOPPED"]
 
 
 @pytest.mark.exhaustive
