@@ -1,7 +1,7 @@
 """Measure the processor time of two steps of the quickstart, once and many times in one command.
 
 `python -m benchmarks.short_runs --runs 100`. A run with few pairs and small batches hardly trains and scores, so its
-time is what a run costs in addition to. The first of several runs also starts the process, so it is subtracted.
+time is the cost of a run without these. The first of several runs also starts the process, so it is subtracted.
 """
 
 from __future__ import annotations
