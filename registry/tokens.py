@@ -198,9 +198,13 @@ def at_least_single(values: Tensor) -> Tensor:
     return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
 
 
+PINNED = ("cuda", "xpu")
+"""Devices with their own memory, to which pinned memory is copied without waiting."""
+
+
 def copy_to_device(values: Tensor, device: torch.device) -> Tensor:
     """Return host values on a device. Pinned memory avoids that the host waits for the copy."""
-    if device.type == "cuda" and values.device.type == "cpu":
+    if device.type in PINNED and values.device.type == "cpu":
         values = values.pin_memory()
     return values.to(device, non_blocking=True)
 

@@ -19,7 +19,7 @@ from cse_cli.data.cache import Progress
 from cse_cli.data.sources import Text
 from cse_cli.data.tokens import Column
 from registry.errors import CseError
-from registry.tokens import Pieces, Sample, Tokens, Vocabulary
+from registry.tokens import PINNED, Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
 
 UNCUT = 2**31
@@ -214,8 +214,6 @@ def random_order(rows: int, *key: int) -> Tensor:
     return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
-PINNED = ("cuda", "xpu")
-"""Devices with their own memory, to which pinned memory is copied without waiting."""
 AHEAD = 2
 """Number of batches made in advance: one is copied, one is made."""
 
