@@ -123,8 +123,9 @@ def _supports_bf16(device: torch.device) -> bool:
     """Return whether torch computes in bf16 on a device. A CPU without instructions for it emulates them."""
     if device.type == "mps":
         return torch.backends.mps.is_macos_or_newer(14, 0)
-    module = torch.get_device_module(device)
-    return device.type == "cpu" or bool(module.is_bf16_supported(including_emulation=False))
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    return device.type == "cpu" or bool(torch.xpu.is_bf16_supported())  # torch 2.6: without a parameter
 
 
 def _device(device: str) -> torch.device:
