@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -203,7 +204,7 @@ def test_the_directory_of_a_run_says_what_ran(parts):
         "model.sha256", "series",
     }  # fmt: skip
     history = read_history(folder)
-    assert json.loads((folder / "environment.json").read_text())["torch"] == torch.__version__
+    assert json.loads((folder / "environment.json").read_text())["torch"] == version("torch")
     weights = parts.models["bert"] / "model.safetensors"
     assert result.identity.weights["encoders.online"] == hashlib.sha256(weights.read_bytes()).hexdigest()
     assert read_about(str(result.run_id)).identity == result.identity
