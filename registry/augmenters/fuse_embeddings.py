@@ -11,7 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import AUGMENTERS
-from registry.encoders import backbone as split
+from registry.encoders import backbone as halves
+from registry.encoders import families
 from registry.errors import CseError, suggestion
 from registry.resources.models import load_model
 from registry.tokens import Embedded, Tokens, copy_to_device
@@ -170,7 +171,9 @@ class ForeignEmbeddings(nn.Module):
     def __init__(self, model: str) -> None:
         super().__init__()
         loaded = load_model(model, embeddings_only=True)
-        split.take_dropout(loaded)
+        families.require_split(loaded, "fuse_embeddings")
+        halves.take_dropout(loaded)
+        self._model = (loaded,)  # in a tuple, so that only its embedding layer becomes this module's
         self.pad = int(loaded.config.pad_token_id or 0)
         self.embeddings = loaded.embeddings
         self.projection = _projection(loaded)
@@ -192,7 +195,8 @@ class ForeignEmbeddings(nn.Module):
     @torch.no_grad()
     def forward(self, tokens: Tokens, site: str) -> Tensor:
         """Return (B, L, W) without dropout: the output of the layer ("layer"), or word embeddings ("word")."""
-        vectors = split.embed_words(self, tokens) if site == "word" else split.embed_layer(self, tokens)
+        embed = halves.embed_words if site == "word" else halves.embed_layer
+        vectors = embed(self._model[0], tokens)
         if self.projects and self.projection is not None:
             vectors = self.projection(vectors)
         return vectors

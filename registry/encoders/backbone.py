@@ -1,6 +1,6 @@
-"""A transformers encoder in two halves: embedding layer and blocks.
+"""A transformers model in two halves: the embedding layer, and the rest.
 
-Together the functions compute the same as the model's own `forward`. `verify` checks this.
+`open_halves` prepares a model, and checks that the halves together compute the same as the model's own `forward`.
 """
 
 from __future__ import annotations
@@ -12,69 +12,80 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from registry.encoders.blocks import first_states, run_blocks
+from registry.encoders import whole
+from registry.encoders.blocks import first_states, padded_states, run_blocks
+from registry.encoders.families import embedding_layer, is_split, set_split
 from registry.encoders.half import Dropout
 from registry.encoders.lookup import look_up
+from registry.encoders.packing import Prepended, Rows
+from registry.encoders.whole import position_offset
 from registry.errors import CseError, suggestion
 from registry.tokens import Tokens
 
 
-def take_dropout(model: Any) -> nn.Dropout:
-    """Remove and return the dropout at the end of the embedding layer. Augmenters act before it."""
-    embeddings = getattr(model, "embeddings", None)
-    parts = [getattr(embeddings, name, None) for name in ("dropout", "word_embeddings", "position_embeddings")]
-    if any(part is None for part in parts) or not hasattr(model, "encoder"):
-        raise unsupported(model, "it has no `encoder`, or no `embeddings` with word, position and dropout parts")
-    for part in list(model.modules()):
-        for name, child in part.named_children():
-            if type(child) is nn.Dropout:
-                setattr(part, name, Dropout(child.p))
-    dropout = Dropout(embeddings.dropout.p)  # type: ignore[union-attr]
-    embeddings.dropout = nn.Identity()  # type: ignore[union-attr]
+def open_halves(model: Any) -> nn.Module:
+    """Prepare a model and return the dropout at the end of its embedding layer. Augmenters act before it.
+
+    Raises:
+        CseError: If the halves do not compute the same as the model's own `forward`.
+    """
+    split = is_split(model)
+    dropout = take_dropout(model)
+    set_split(model, split and _halves_agree(model))
+    if not is_split(model):
+        whole.verify(model)
     return dropout
 
 
-def can_be_split(config: Any) -> bool:
-    """Return whether models of this transformers configuration have the parts that this module calls."""
-    from transformers import AutoModel
-
-    try:
-        with torch.device("meta"):
-            take_dropout(AutoModel.from_config(config, trust_remote_code=False))
-    except Exception:  # for wrong settings transformers raises many types; loading the model reports the error
-        return False
-    return True
-
-
-def unsupported(model: Any, why: str) -> CseError:
-    """Return the error for an architecture that cannot be split into two halves."""
-    return CseError(
-        f"the encoder \"transformer\" does not support the architecture '{type(model).__name__}': {why}",
-        'use a BERT, RoBERTa, XLM-R, ELECTRA or ALBERT checkpoint, or the encoder "auto_model" for other architectures',
-        code="encoders.unsupported_architecture",
-    )
+def take_dropout(model: Any) -> nn.Module:
+    """Remove and return the dropout at the end of the embedding layer, or a module without effect if there is none."""
+    for part in list(model.modules()):
+        for name, child in part.named_children():
+            if type(child) is nn.Dropout:
+                setattr(part, name, Dropout(child.p).train(child.training))
+    layer = embedding_layer(model)
+    for name in ("dropout", "drop"):
+        if isinstance(taken := getattr(layer, name, None), nn.Dropout):
+            setattr(layer, name, nn.Identity())
+            return Dropout(taken.p).train(taken.training)
+    return nn.Identity()
 
 
-def position_offset(model: Any) -> int:
-    """Return the offset that the model adds to positions: padding_idx + 1 in the RoBERTa family, else 0."""
-    embeddings = model.embeddings
-    return int(embeddings.padding_idx) + 1 if hasattr(embeddings, "create_position_ids_from_input_ids") else 0
+def rows_of(model: Any, tokens: Tokens, replaced: Prepended | None = None) -> Rows:
+    """Return mask and positions of tokens. The token vectors of a split model already contain the positions."""
+    return Rows(tokens.mask, None if is_split(model) else whole.positions(model, tokens), replaced)
 
 
-def longest(model: Any) -> int:
-    """Return the maximum number of tokens, special tokens included."""
+@torch.no_grad()
+def widths(model: Any, augment_at: str, layer: int | None) -> tuple[int, int]:
+    """Return the width D of the states after a layer, and W of the token vectors. Some models have several widths."""
+    tokens = whole.example(model, padded=False)
+    vectors = embed_layer(model, tokens)
+    states = padded_states(model, vectors, rows_of(model, tokens), all_states=layer is not None)
+    words = embed_words(model, tokens) if augment_at == "word" else vectors
+    return int(states[layer or 0].shape[-1]), int(words.shape[-1])
+
+
+def longest(model: Any) -> int | None:
+    """Return the maximum number of tokens, special tokens included, or None if there is no limit."""
+    if not is_split(model):
+        return whole.longest(model)
     return int(model.embeddings.position_embeddings.num_embeddings) - position_offset(model)
 
 
 def embed_words(model: Any, tokens: Tokens) -> Tensor:
     """Return the (B, L, W) word embeddings."""
-    return look_up(model.embeddings.word_embeddings, tokens.ids)
+    words = model.get_input_embeddings()
+    # Only a plain table has no other computation, such as Gemma's scaling.
+    vectors: Tensor = look_up(words, tokens.ids) if type(words) is nn.Embedding else words(tokens.ids)
+    return vectors
 
 
 def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None, *, padding_index: bool = False) -> Tensor:
-    """Return the (B, L, W) sum of word, position and segment embeddings after layer normalization.
+    """Return the (B, L, W) output of the embedding layer, in BERT the normalized sum of word, position and segment.
 
-    Tokens after the model's last position share that position.
+    Decoders have no such layer, and their blocks get the word embeddings. Tokens after the model's last position share
+    that position.
 
     Args:
         model: Transformers model.
@@ -83,12 +94,14 @@ def embed_layer(model: Any, tokens: Tokens, words: Tensor | None = None, *, padd
         padding_index: Whether padding has the position `padding_idx` in the RoBERTa family, as in transformers. It only
             has an effect if the blocks attend to padding.
     """
-    offset = position_offset(model)
-    positions = tokens.positions.clamp(max=longest(model) - 1) + offset
-    if padding_index and offset:
-        positions = positions.masked_fill(tokens.mask == 0, offset - 1)
     if words is None:
         words = embed_words(model, tokens)
+    if not is_split(model):
+        return whole.embed(model, tokens, words)
+    offset = position_offset(model)
+    positions = tokens.positions.clamp(max=int(longest(model) or 0) - 1) + offset
+    if padding_index and offset:
+        positions = positions.masked_fill(tokens.mask == 0, offset - 1)
     vectors: Tensor = model.embeddings(inputs_embeds=words, token_type_ids=tokens.types, position_ids=positions)
     return vectors
 
@@ -114,12 +127,8 @@ def freeze(model: nn.Module, prefixes: list[str]) -> None:
 
 
 @torch.no_grad()
-def verify(model: Any) -> None:
-    """Check on two short sentences that the two halves and the model's own forward give the same states.
-
-    Raises:
-        CseError: If they differ, because the architecture has steps between or after the halves.
-    """
+def _halves_agree(model: Any) -> bool:
+    """Return whether embedding layer and blocks, called separately, give the states of the model for two sentences."""
     ids = torch.arange(2, 12).remainder(model.config.vocab_size).view(2, 5)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
     tokens = Tokens(ids, mask, torch.zeros_like(ids), torch.arange(5).expand(2, 5))
@@ -128,16 +137,15 @@ def verify(model: Any) -> None:
     model.eval()
     try:
         expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        vectors = embed_layer(model, tokens)
-        split = run_blocks(model, vectors, mask, all_states=False)[0]
-        first = first_states(model, vectors, mask)
-    except (TypeError, AttributeError, ValueError, RuntimeError) as error:
-        raise unsupported(model, f"its parts cannot be called separately ({error})") from error
+        vectors, rows = embed_layer(model, tokens), Rows(mask)
+        split = run_blocks(model, vectors, rows, all_states=False)[0]
+        first = first_states(model, vectors, rows)
+    except (TypeError, AttributeError, ValueError, RuntimeError):
+        return False
     finally:
         model.train(training)
     same = expected.shape == split.shape and torch.allclose(expected[real], split[real], atol=1e-4)
-    if not same or not torch.allclose(expected[:, 0], first, atol=1e-4):
-        raise unsupported(model, "its output differs from that of its embedding layer and blocks")
+    return same and torch.allclose(expected[:, 0], first, atol=1e-4)
 
 
 @contextmanager

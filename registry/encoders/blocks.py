@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from registry.encoders import packing
-from registry.encoders.compiled import compiled
+from registry.encoders import families, packing, whole
+from registry.encoders.compiled import CompiledBlocks, Pass, compiled
+from registry.encoders.families import is_split
 from registry.encoders.head_dropout import heads_weighted
-from registry.encoders.packing import Pack
+from registry.encoders.packing import Pack, Rows
 from registry.tokens import attention_mask
 
 PACK_TOKENS = 2048
@@ -28,7 +29,7 @@ PACK_TOKENS = 2048
 def run_blocks(
     model: Any,
     vectors: Tensor,
-    mask: Tensor,
+    rows: Rows,
     all_states: bool,
     mini_batch_size: int | None = None,
     heads: Tensor | None = None,
@@ -36,10 +37,12 @@ def run_blocks(
 ) -> list[Tensor]:
     """Return the states (B, L, D): the output of the last block, or the first block's input and every output.
 
+    The last state of a model with a final normalization is normalized.
+
     Args:
         model: Transformers model.
         vectors: Output (B, L, W) of the embedding layer.
-        mask: (B, L) 1 for real tokens. States at padding are undefined.
+        rows: Mask and positions of the batch. States at padding are undefined.
         all_states: Whether to return the states of all layers.
         mini_batch_size: Number of rows whose states are in memory at a time. Default: all.
         heads: Weights (B, K, H) of the attention heads of each block. They prevent compiled blocks. None means 1.
@@ -47,33 +50,34 @@ def run_blocks(
     """
     fast = None if all_states or heads is not None or not packed else compiled(model)
     if fast is not None:
-        return [torch.cat(_padded_parts(partial(fast.run, _padded_last), model, vectors, mask, mini_batch_size, None))]
-    if not packed or not _packs(model, vectors, mask):
+        once: Callable[..., Any] = partial(_compiled, fast, _padded_last)
+        return [torch.cat(_padded_parts(once, model, vectors, rows, mini_batch_size, None))]
+    if not packed or not _packs(model, vectors, rows.mask):
         run = partial(padded_states, model, all_states=all_states)
-        parts = _padded_parts(run, model, vectors, mask, mini_batch_size, heads)
+        parts = _padded_parts(run, model, vectors, rows, mini_batch_size, heads)
         return [torch.cat(states) for states in zip(*parts, strict=True)]
     run = partial(_packed, model, all_states=all_states)
-    found, parts = _packed_parts(run, model, vectors, mask, mini_batch_size, heads)
+    found, parts = _packed_parts(run, model, vectors, rows, mini_batch_size, heads)
     places = torch.cat([pack.places for pack in found])
-    return [_spread(torch.cat(states), places, mask) for states in zip(*parts, strict=True)]
+    return [_spread(torch.cat(states), places, rows.mask) for states in zip(*parts, strict=True)]
 
 
 def first_states(
-    model: Any, vectors: Tensor, mask: Tensor, mini_batch_size: int | None = None, heads: Tensor | None = None
+    model: Any, vectors: Tensor, rows: Rows, mini_batch_size: int | None = None, heads: Tensor | None = None
 ) -> Tensor:
     """Return the (B, D) last state of each sentence's first token. The arguments are those of `run_blocks`."""
     fast = compiled(model) if heads is None else None
-    if fast is not None or not _packs(model, vectors, mask):
-        run = partial(_padded_first, model) if fast is None else partial(fast.run, _padded_first)
-        return torch.cat(_padded_parts(run, model, vectors, mask, mini_batch_size, heads))
-    found, parts = _packed_parts(partial(_packed_first, model), model, vectors, mask, mini_batch_size, heads)
+    if fast is not None or not _packs(model, vectors, rows.mask):
+        run = partial(_padded_first_of, model) if fast is None else partial(_compiled, fast, _padded_first)
+        return torch.cat(_padded_parts(run, model, vectors, rows, mini_batch_size, heads))
+    found, parts = _packed_parts(partial(_packed_first, model), model, vectors, rows, mini_batch_size, heads)
     return torch.cat(parts)[torch.argsort(torch.cat([pack.sentences for pack in found]))]
 
 
 def states_and_attentions(
     model: Any,
     vectors: Tensor,
-    mask: Tensor,
+    rows: Rows,
     all_states: bool,
     blocks: Sequence[int],
     mini_batch_size: int | None = None,
@@ -85,55 +89,51 @@ def states_and_attentions(
     weights of padding are exactly 0.
 
     Args:
-        model: Transformers model that is `built_as_bert`.
+        model: Transformers model with known `families.attentions`.
         vectors: See `run_blocks`.
-        mask: See `run_blocks`.
+        rows: See `run_blocks`.
         all_states: See `run_blocks`.
         blocks: Indices of the blocks, from 0, in ascending order.
         mini_batch_size: See `run_blocks`.
         heads: See `run_blocks`.
     """
 
-    def run(vectors: Tensor, mask: Tensor) -> list[Tensor]:
-        # Eager attention adds the mask to the scores, so that a boolean mask cannot be used.
-        hidden = vectors.new_zeros(mask.shape).masked_fill(mask == 0, torch.finfo(vectors.dtype).min)[:, None, None]
-        with _attending(model, "eager"), _attentions(model, blocks) as weights:
+    def run(vectors: Tensor, rows: Rows) -> list[Tensor]:
+        with packing.attending(model, "eager"), _attentions(model, blocks) as weights:
+            if not is_split(model):
+                return [*whole.states(model, vectors, rows, all_states), *weights]
+            # Eager attention adds the mask to the scores, so that a boolean mask cannot be used.
+            unseen = rows.mask == 0
+            hidden = vectors.new_zeros(unseen.shape).masked_fill(unseen, torch.finfo(vectors.dtype).min)[:, None, None]
             return [*_states(model, _projected(model, vectors), all_states, attention_mask=hidden), *weights]
 
-    parts = _padded_parts(run, model, vectors, mask, mini_batch_size, heads)
-    whole = [torch.cat(part) for part in zip(*parts, strict=True)]
-    return whole[: -len(blocks)], dict(zip(blocks, whole[-len(blocks) :], strict=True))
-
-
-def in_parts(run: Callable[[Tensor, slice], Tensor], vectors: Tensor, mini_batch_size: int | None) -> Tensor:
-    """Return the states (B, L, D) of all rows, computed in mini-batches.
-
-    Args:
-        run: Function of the vectors and the indices of some rows that returns their states.
-        vectors: Word embeddings (B, L, W).
-        mini_batch_size: Number of rows whose states are in memory at a time. Default: all.
-    """
-    return torch.cat([_held(run, vectors[own], own, mini_batch_size) for own in _rows(len(vectors), mini_batch_size)])
+    parts = _padded_parts(run, model, vectors, rows, mini_batch_size, heads)
+    made = [torch.cat(part) for part in zip(*parts, strict=True)]
+    return made[: -len(blocks)], dict(zip(blocks, made[-len(blocks) :], strict=True))
 
 
 def _packs(model: Any, vectors: Tensor, mask: Tensor) -> bool:
     """Return whether rows are packed without padding. Each row must begin with a real token."""
-    possible = vectors.device.type == "cpu" and model.is_backend_compatible()
-    return bool(possible and not mask.all() and mask[:, 0].all())
+    possible = model.is_backend_compatible() if is_split(model) else whole.packs(model)
+    return bool(possible and vectors.device.type == "cpu" and not mask.all() and mask[:, 0].all())
+
+
+def _compiled(fast: CompiledBlocks, function: Pass, vectors: Tensor, rows: Rows) -> Tensor:
+    return fast.run(function, vectors, rows.mask)
 
 
 def _padded_parts(
     run: Callable[..., Any],
     model: Any,
     vectors: Tensor,
-    mask: Tensor,
+    rows: Rows,
     mini_batch_size: int | None,
     heads: Tensor | None,
 ) -> list[Any]:
     """Return the output of `run` for each mini-batch of padded rows."""
     return [
-        _held(_weighing(run, model, heads, rows), vectors[rows], mask[rows], mini_batch_size)
-        for rows in _rows(len(mask), mini_batch_size)
+        _held(_weighing(run, model, heads, part), vectors[part], rows[part], mini_batch_size)
+        for part in _parts(len(vectors), mini_batch_size)
     ]
 
 
@@ -141,20 +141,20 @@ def _packed_parts(
     run: Callable[..., Any],
     model: Any,
     vectors: Tensor,
-    mask: Tensor,
+    rows: Rows,
     mini_batch_size: int | None,
     heads: Tensor | None,
 ) -> tuple[list[Pack], list[Any]]:
     """Return the packs of a batch, and the output of `run` for each of them."""
-    found = packing.packs(mask, PACK_TOKENS, mini_batch_size)
+    found = packing.packs(rows, PACK_TOKENS, mini_batch_size)
     parts = [
-        _held(_weighing(run, model, heads, pack, mask.shape[1]), _tokens(vectors, pack), pack, mini_batch_size)
+        _held(_weighing(run, model, heads, pack, rows.mask.shape[1]), _tokens(vectors, pack), pack, mini_batch_size)
         for pack in found
     ]
     return found, parts
 
 
-def _rows(count: int, at_once: int | None) -> list[slice]:
+def _parts(count: int, at_once: int | None) -> list[slice]:
     size = at_once or count
     return [slice(start, start + size) for start in range(0, count, size)]
 
@@ -202,25 +202,37 @@ def _spread(states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
     return empty.index_copy(0, places, states).view(*mask.shape, -1)
 
 
-def padded_states(model: Any, vectors: Tensor, mask: Tensor, all_states: bool) -> list[Tensor]:
+def padded_states(model: Any, vectors: Tensor, rows: Rows, all_states: bool) -> list[Tensor]:
     """Return the states of `run_blocks`, bit for bit as transformers computes them."""
-    attention = _attention_mask(model, vectors, mask)
-    return _states(model, _projected(model, vectors), all_states, attention_mask=attention)
+    with whole.states_replaced(model, rows.prepended):
+        if not is_split(model):
+            return whole.states(model, vectors, rows, all_states)
+        attention = _attention_mask(model, vectors, rows.mask)
+        return _states(model, _projected(model, vectors), all_states, attention_mask=attention)
 
 
 def _padded_last(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:
-    return padded_states(model, vectors, mask, all_states=False)[0]
+    return padded_states(model, vectors, Rows(mask), all_states=False)[0]
 
 
 def _packed(model: Any, vectors: Tensor, pack: Pack, all_states: bool) -> list[Tensor]:
-    with _attending(model, packing.NAME):
-        states = _states(model, _projected(model, vectors), all_states, attention_mask=None, pack=pack)
+    with packing.attending(model):
+        if is_split(model):
+            states = _states(model, _projected(model, vectors), all_states, attention_mask=None, pack=pack)
+        else:
+            states = whole.states(model, vectors, Rows(None, pack.positions), all_states, pack=pack)
     return [state[0] for state in states]
+
+
+def _padded_first_of(model: Any, vectors: Tensor, rows: Rows) -> Tensor:
+    if is_split(model):
+        return _padded_first(model, vectors, rows.mask)
+    return padded_states(model, vectors, rows, all_states=False)[0][:, 0]
 
 
 def _padded_first(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:
     if not built_as_bert(model):
-        return padded_states(model, vectors, mask, all_states=False)[0][:, 0]
+        return _padded_last(model, vectors, mask)[:, 0]
     attention = _attention_mask(model, vectors, mask)
     states = _before_last(model, _projected(model, vectors), attention_mask=attention)
 
@@ -235,7 +247,7 @@ def _padded_first(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:
 def _packed_first(model: Any, vectors: Tensor, pack: Pack) -> Tensor:
     if not built_as_bert(model):
         return _packed(model, vectors, pack, all_states=False)[0][pack.firsts]
-    with _attending(model, packing.NAME):
+    with packing.attending(model):
         states = _before_last(model, _projected(model, vectors), attention_mask=None, pack=pack)[0]
     return _last_of_first(model.encoder.layer[-1], states, states[pack.firsts], pack.attend_first)
 
@@ -256,11 +268,11 @@ def _last_of_first(block: Any, states: Tensor, first: Tensor, attend: Callable[.
 
 
 def built_as_bert(model: Any) -> bool:
-    """Return whether the last block has the parts of a BERT block."""
-    block = (getattr(model.encoder, "layer", None) or [None])[-1]
+    """Return whether the last block of a split model has the parts of a BERT block."""
+    block = (getattr(getattr(model, "encoder", None), "layer", None) or [None])[-1]
     own = getattr(getattr(block, "attention", None), "self", None)
     parts = ("query", "key", "value", "num_attention_heads", "attention_head_size", "scaling", "dropout")
-    return all(hasattr(own, part) for part in parts) and hasattr(block, "feed_forward_chunk")
+    return is_split(model) and all(hasattr(own, part) for part in parts) and hasattr(block, "feed_forward_chunk")
 
 
 def _before_last(model: Any, states: Tensor, **arguments: Any) -> Tensor:
@@ -292,18 +304,6 @@ def _projected(model: Any, vectors: Tensor) -> Tensor:
 
 
 @contextmanager
-def _attending(model: Any, way: str) -> Iterator[None]:
-    packing.register()
-    # `set_attn_implementation` visits all modules: 1.4 ms for 12 blocks instead of 0.05 ms.
-    usual = model.config._attn_implementation
-    model.config._attn_implementation = way
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = usual
-
-
-@contextmanager
 def _attentions(model: Any, blocks: Sequence[int]) -> Iterator[list[Tensor]]:
     """Collect the attention weights of these blocks in forward order."""
     weights: list[Tensor] = []
@@ -312,8 +312,9 @@ def _attentions(model: Any, blocks: Sequence[int]) -> Iterator[list[Tensor]]:
         weights.append(output[1])
 
     with ExitStack() as hooks:
+        found = families.attentions(model)
         for block in blocks:
-            hooks.enter_context(model.encoder.layer[block].attention.self.register_forward_hook(after))
+            hooks.enter_context(found[block].register_forward_hook(after))
         yield weights
 
 

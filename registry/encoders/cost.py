@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import nn
 
+from registry.encoders import families
 from registry.encoders.transformer import TransformerEncoder
 from registry.types import Encoder
 
@@ -37,8 +38,8 @@ def cost_of(encoder: Encoder) -> Cost | None:
 def _blocks(backbone: Any) -> Cost:
     """Return the cost of the blocks. ALBERT runs the same blocks several times."""
     layers = int(backbone.config.num_hidden_layers)
-    groups = getattr(backbone.encoder, "albert_layer_groups", None)
-    blocks = list(backbone.encoder.layer) if groups is None else [b for group in groups for b in group.albert_layers]
+    groups = getattr(getattr(backbone, "encoder", None), "albert_layer_groups", None)
+    blocks = list(families.blocks(backbone)) if groups is None else [b for g in groups for b in g.albert_layers]
     matrices = [part.weight.numel() for block in blocks for part in block.modules() if isinstance(part, nn.Linear)]
     passes = layers * (1 if groups is None else len(blocks) // len(groups))
     trained = any(weight.requires_grad for block in blocks for weight in block.parameters())

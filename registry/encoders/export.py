@@ -103,8 +103,15 @@ TOKEN_POOLINGS = {
 """Pooling → its name in the settings of sentence-transformers."""
 
 
-def export_whole(model: Any, tokenizer: Any, pooling: str | None, settings: Mapping[str, Any], folder: Path) -> None:
-    """Write a model for the encoder "auto_model".
+def export_whole(
+    model: Any,
+    tokenizer: Any,
+    pooling: str | None,
+    settings: Mapping[str, Any],
+    folder: Path,
+    dense: Sequence[tuple[Tensor, Tensor, str]] = (),
+) -> None:
+    """Write a model whose settings `Layout` cannot describe, such as a decoder.
 
     Args:
         model: Transformers model.
@@ -113,17 +120,22 @@ def export_whole(model: Any, tokenizer: Any, pooling: str | None, settings: Mapp
             directory.
         settings: Settings with which cse computes the embeddings.
         folder: Target directory, created if necessary.
+        dense: Weight, bias and activation of the dense layers in evaluation.
     """
     with drafted(folder) as draft:
         _save(model, tokenizer, settings["max_length"], draft)
         write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
+        first = 1 if pooling is None else 2
+        for number, (weight, bias, activation) in enumerate(dense, start=first):
+            _write_dense(weight, bias, activation, draft / f"{number}_Dense")
         if pooling is None:
             (draft / "README.md").write_text(_OWN_CARD.format(**settings), encoding="utf-8")
             return
         _write_module_settings(model, settings["max_length"], draft)
-        write_json(draft / MODULES, [_module(0, "Transformer"), _module(1, "Pooling")])
+        kinds = ["Transformer", "Pooling", *["Dense"] * len(dense)]
+        write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(kinds)])
         _write_pooling(TOKEN_POOLINGS[pooling], int(model.config.hidden_size), draft / "1_Pooling")
-        write_card(draft, {**settings, "pooling": pooling, "head": "none"})
+        write_card(draft, {**settings, "pooling": pooling, "head": "dense" if dense else "none"})
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.backbone import modes_kept
-from registry.encoders.blocks import run_blocks
 from registry.encoders.ema import copy_encoder, heads_of
 from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
@@ -99,7 +98,7 @@ class FrozenCopy(Encoder):
         """Apply the blocks and pool the states of each layer."""
         copied = self.target
         dropped: Tensor = copied.dropout(copied.layer_vectors(tokens, embeddings))
-        states = run_blocks(copied.backbone, dropped, tokens.mask, True, copied.mini_batch_size)
+        states = copied.block_states(tokens, dropped, every=True)
         pooled = [pool(copied.pooling, [state], tokens.mask) for state in states]
         layers = torch.stack([pooled[layer] for layer in self.layers], dim=1)
         return Encoded(sentence=pooled[-1], embeddings=dropped, hidden=states[-1], tokens=tokens, layers=layers)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from registry.encoders import families
+
 
 class HeadDropout(nn.Dropout):
     """Random weights for the attention heads of each sentence and block.
@@ -39,18 +41,12 @@ class HeadDropout(nn.Dropout):
         return kept * (self.heads / kept.sum(-1, keepdim=True))
 
 
-def droppable(model: Any) -> bool:
-    """Return whether each block passes its concatenated heads to one output module, as in BERT."""
-    blocks = getattr(model.encoder, "layer", None) or [None]
-    return all(isinstance(getattr(getattr(b, "attention", None), "output", None), nn.Module) for b in blocks)
-
-
 @contextmanager
 def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[None]:
     """Multiply the output of each attention head of a model by its weight.
 
     Args:
-        model: Transformers model that is `droppable`.
+        model: Transformers model with known `families.head_outputs`.
         tokens: Weights (b, 1, K, H) for padded rows, or (1, T, K, H) for a pack's tokens.
         sentences: Weights (b, K, H) for blocks that compute only first tokens.
     """
@@ -62,6 +58,6 @@ def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[No
         return (heads.flatten(-2), *rest)
 
     with ExitStack() as hooks:
-        for number, block in enumerate(model.encoder.layer):
-            hooks.enter_context(block.attention.output.register_forward_pre_hook(partial(weigh, number)))
+        for number, output in enumerate(families.head_outputs(model)):
+            hooks.enter_context(output.register_forward_pre_hook(partial(weigh, number)))
         yield

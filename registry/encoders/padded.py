@@ -11,9 +11,11 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import ENCODERS
-from registry.encoders import backbone as split
+from registry.encoders import backbone as halves
+from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.export import Layout
+from registry.encoders.packing import Rows
 from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
@@ -56,8 +58,9 @@ class PaddedEncoder(TransformerEncoder):
         **shared: Any,
     ) -> None:
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
+        families.require_split(self.backbone, 'the encoder "padded"')
         self.positions, self.eval_positions = positions, eval_positions or positions
-        self.max_length = min(self.max_length, max(self.positions, self.eval_positions))
+        self.max_length = min(self.max_length or 0, max(self.positions, self.eval_positions))
 
     def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
         """Set the states that training uses. The mean always needs all tokens."""
@@ -72,14 +75,14 @@ class PaddedEncoder(TransformerEncoder):
         made = super().encode(tokens, embeddings)
         return replace(made, hidden=made.hidden[:, : tokens.length])
 
-    def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
+    def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, P, D) states of all positions after the blocks."""
-        given = *self._stretched(vectors, mask, self.positions), every, self.mini_batch_size, heads
+        given = *self._stretched(vectors, tokens.mask, self.positions), every, self.mini_batch_size, heads
         return run_blocks(self.backbone, *given, packed=False)
 
-    def exact_states(self, vectors: Tensor, mask: Tensor, every: bool) -> list[Tensor]:
+    def exact_states(self, tokens: Tokens, vectors: Tensor, every: bool) -> list[Tensor]:
         """Return the states for evaluation, as transformers computes them."""
-        return padded_states(self.backbone, *self._stretched(vectors, mask, self.eval_positions), every)
+        return padded_states(self.backbone, *self._stretched(vectors, tokens.mask, self.eval_positions), every)
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the number of positions."""
@@ -88,7 +91,7 @@ class PaddedEncoder(TransformerEncoder):
     def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:  # noqa: ARG002
         return states[-1].mean(dim=1)
 
-    def _stretched(self, vectors: Tensor, mask: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _stretched(self, vectors: Tensor, mask: Tensor, count: int) -> tuple[Tensor, Rows]:
         """Return vectors (B, P, W) and mask (B, P). Vectors at padding are those of [PAD] at their position."""
         rows, length = mask.shape
         if length > count:
@@ -100,7 +103,7 @@ class PaddedEncoder(TransformerEncoder):
         places = torch.arange(count, device=mask.device).unsqueeze(0)
         empty = torch.zeros_like(places)
         padding = Tokens(torch.full_like(places, self.vocabulary.padding), empty, empty, places)
-        added = split.embed_layer(self.backbone, padding).to(vectors.dtype).repeat(rows, 1, 1)
+        added = halves.embed_layer(self.backbone, padding).to(vectors.dtype).repeat(rows, 1, 1)
         seen = torch.cat([mask, mask.new_zeros(rows, count - length)], dim=1)
         given = torch.cat([vectors, vectors.new_zeros(rows, count - length, vectors.shape[2])], dim=1)
-        return torch.where(seen.unsqueeze(-1) == 1, given, self.dropout(added)), seen
+        return torch.where(seen.unsqueeze(-1) == 1, given, self.dropout(added)), Rows(seen)

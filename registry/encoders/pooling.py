@@ -10,11 +10,11 @@ from torch import Tensor
 
 from registry.tokens import Tokens, at_least_single
 
-Pooling = Literal["cls", "mean", "last2", "first_last", "mask", "last_mask"]
-"""Poolings of models with access to all layers."""
+Pooling = Literal["cls", "mean", "last2", "first_last", "mask", "last_mask", "last", "weighted_mean", "text"]
+"""Poolings of a transformer."""
 
 TokenPooling = Literal["last", "mean", "weighted_mean", "cls", "text"]
-"""Poolings of any model. They use only the mask, and padding can be on either side."""
+"""Poolings that read only the last layer and the mask. Padding can be on either side."""
 
 
 def averaged(pooling: Pooling, first: int = 0) -> tuple[int, int] | None:
@@ -28,24 +28,27 @@ def needs_all_states(pooling: Pooling) -> bool:
 
 
 def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 0) -> Tensor:
-    """Return the pooled states (B, D).
+    """Return the pooled states (B, D), in single or double precision.
 
     Args:
-        pooling: "cls" is the first token of the last layer. The others average over the positions in `mask`: "mean",
-            "mask" and "last_mask" of the last layer, "last2" of the mean of the last two layers, "first_last" of the
-            mean of `first` and the last layer.
+        pooling: "cls" is the first token of the last layer, "last" the last one. The others average over the positions
+            in `mask`: "mean", "text", "mask" and "last_mask" of the last layer, "weighted_mean" with weight t for the
+            t-th of them, "last2" of the mean of the last two layers, "first_last" of the mean of `first` and the last
+            layer.
         states: States (B, L, D) of the first block's input and every block's output. Poolings of one layer need only
-            the last.
+            the last, and "cls" only the states (B, 1, D) of first tokens.
         mask: (B, L) 1 for real tokens, special tokens included. For "mask" and "last_mask", the result of
-            `mask_places`.
+            `mask_places`, and for "text", that of `last_copies`.
         first: Index of the first layer: 0 is the input of the first block, 1 its output.
     """
     if pooling == "cls":
-        return states[-1][:, 0]
+        return at_least_single(states[-1][:, 0])
+    if pooling in ("last", "weighted_mean", "text"):
+        return pool_tokens(pooling, states[-1], mask)
     if (pair := averaged(pooling, first)) is None:
-        return masked_mean(states[-1], mask)
+        return masked_mean(at_least_single(states[-1]), mask)
     lower, upper = pair
-    return masked_mean((states[upper] + states[lower]) / 2, mask)
+    return masked_mean((at_least_single(states[upper]) + at_least_single(states[lower])) / 2, mask)
 
 
 def reads_mask(pooling: Pooling) -> bool:

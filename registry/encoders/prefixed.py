@@ -12,8 +12,10 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
+from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.export import Layout
+from registry.encoders.packing import Rows
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Tokens
@@ -61,16 +63,20 @@ class PrefixedEncoder(TransformerEncoder):
         **shared: Any,
     ) -> None:
         super().__init__(**shared)
-        blocks = getattr(self.backbone.encoder, "layer", ())
+        blocks = getattr(getattr(self.backbone, "encoder", None), "layer", ())
         attentions: list[Any] = [getattr(getattr(block, "attention", None), "self", None) for block in blocks]
-        if not attentions or not all(hasattr(one, "key") and hasattr(one, "value") for one in attentions):
+        if (
+            not attentions
+            or not families.is_split(self.backbone)
+            or not all(hasattr(one, "key") and hasattr(one, "value") for one in attentions)
+        ):
             raise CseError(
                 f"prefixed: the blocks of '{type(self.backbone).__name__}' have no separate keys and values",
                 "set model to a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
                 code="encoders.unsupported_architecture",
             )
         self.length = length
-        self.max_length -= length
+        self.max_length = (self.max_length or 0) - length
         self.prefix = nn.Parameter(initial * torch.randn(len(attentions), 2, length, self.dim))
         self.prefix_dropout = nn.Dropout(self.dropout.p)
         for number, attention in enumerate(attentions):
@@ -94,14 +100,14 @@ class PrefixedEncoder(TransformerEncoder):
         """Return the (B, L, W) output of the embedding layer, at positions after those of the prefix."""
         return super().layer_vectors(self._moved(tokens), embeddings)
 
-    def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
+    def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states of the sentence's tokens after the blocks."""
-        given = *self._with_places(vectors, mask), every, self.mini_batch_size, heads
+        given = *self._with_places(vectors, tokens.mask), every, self.mini_batch_size, heads
         return self._without_places(run_blocks(self.backbone, *given, packed=False))
 
-    def exact_states(self, vectors: Tensor, mask: Tensor, every: bool) -> list[Tensor]:
+    def exact_states(self, tokens: Tokens, vectors: Tensor, every: bool) -> list[Tensor]:
         """Return the states for evaluation, as transformers computes them."""
-        return self._without_places(padded_states(self.backbone, *self._with_places(vectors, mask), every))
+        return self._without_places(padded_states(self.backbone, *self._with_places(vectors, tokens.mask), every))
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, prefix included."""
@@ -115,10 +121,10 @@ class PrefixedEncoder(TransformerEncoder):
     def _moved(self, tokens: Tokens) -> Tokens:
         return replace(tokens, positions=tokens.positions + self.length)
 
-    def _with_places(self, vectors: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    def _with_places(self, vectors: Tensor, mask: Tensor) -> tuple[Tensor, Rows]:
         rows = len(mask)
         empty, seen = vectors.new_zeros(rows, self.length, vectors.shape[2]), mask.new_ones(rows, self.length)
-        return torch.cat([empty, vectors], dim=1), torch.cat([seen, mask], dim=1)
+        return torch.cat([empty, vectors], dim=1), Rows(torch.cat([seen, mask], dim=1))
 
     def _without_places(self, states: Sequence[Tensor]) -> list[Tensor]:
         return [state[:, self.length :] for state in states]

@@ -14,9 +14,8 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from registry import ENCODERS
-from registry.encoders import backbone as split
+from registry.encoders import whole
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
-from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.export import (
     CNN,
@@ -36,11 +35,10 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
-from registry.resources.models import load_config, load_tokenizer, locate
+from registry.resources.models import load_skeleton, load_tokenizer, locate
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
-ALL_POOLINGS: tuple[str, ...] = tuple(dict.fromkeys((*POOLINGS, *TOKEN_POOLINGS)))
 
 
 @dataclass(frozen=True)
@@ -66,11 +64,11 @@ class _Saved:
 
 def check_pooling(pooling: str | None) -> None:
     """Raise an error for a name that is not a pooling. None is the pooling of the model."""
-    if pooling is not None and pooling not in ALL_POOLINGS:
-        hint = suggestion(pooling, ALL_POOLINGS)
+    if pooling is not None and pooling not in POOLINGS:
+        hint = suggestion(pooling, POOLINGS)
         raise CseError(
             f"'{pooling}' is not a pooling.{hint}",
-            f"use, for example, {', '.join(ALL_POOLINGS[:4])} or weighted_mean",
+            f"use, for example, {', '.join(POOLINGS[:4])} or weighted_mean",
             code="encoders.unknown_pooling",
         )
 
@@ -100,51 +98,23 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
         return _open_own(folder, settings, pooling, template)
     saved = _read(model)
     chosen = pooling or saved.pooling
-    if chosen not in (None, *POOLINGS) or not split.can_be_split(load_config(str(saved.transformer))):
-        return _open_whole(saved, chosen, template)
     given: dict[str, Any] = {
         "model": str(saved.transformer),
-        "pooling": chosen or "cls",
+        "pooling": chosen or ("last" if whole.is_decoder(load_skeleton(str(saved.transformer))) else "cls"),
         "first_layer_index": 1 if saved.first_layer_index == 1 else 0,
         "head_at_eval": bool(saved.dense),
         "template": template,
     }
     encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
-    limit = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
-    return encoder.eval(), min(limit, encoder.max_length)
-
-
-def _open_whole(saved: _Saved, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
-    """Open a decoder or another model that cannot be split. The default pooling of a decoder is "last".
-
-    Raises:
-        CseError: If the model has layers after the pooling, or does not support this pooling.
-    """
-    if saved.dense:
-        raise CseError(
-            f"cse does not support the layer {saved.dense[0]} after the pooling of this architecture",
-            "remove the module from modules.json",
-            code="encoders.layer_after_pooling",
-        )
-    given = {"pooling": pooling, "template": template}
-    encoder = _whole({"model": str(saved.transformer), **{key: one for key, one in given.items() if one is not None}})
-    if pooling is None:
-        encoder.eval_pooling = "last" if encoder.attention == "causal" else "cls"
     limits = [saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length), encoder.max_length]
     return encoder.eval(), min(limit for limit in limits if limit is not None)
-
-
-def _whole(values: dict[str, Any]) -> AutoModelEncoder:
-    encoder = ENCODERS["auto_model"].build(values)
-    assert isinstance(encoder, AutoModelEncoder)
-    return encoder
 
 
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, *adjusted}
+    known = {"word_average", "transformer", TEMPLATED, PREFIXED, PADDED, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -152,10 +122,13 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
             "use the version of cse that wrote the directory",
             code="encoders.unknown_format",
         )
-    if settings["format"] == "auto_model":
+    if settings["format"] == "transformer":
         given = {"pooling": pooling, "template": template, "model": str(folder)}
         values = {key: one for key, one in given.items() if one is not None}
-        return _whole({**settings["settings"], **values}).eval(), int(settings["max_length"])
+        dense = sorted(folder.glob("*_Dense"))
+        opened = ENCODERS["transformer"].build({**settings["settings"], **values, "head_at_eval": bool(dense)})
+        opened.attach({layer.name: _fixed(layer) for layer in dense})
+        return opened.eval(), int(settings["max_length"])
     if settings["format"] == "word_average":
         if pooling is not None:
             raise CseError(

@@ -1,8 +1,9 @@
-"""Standard encoder: a BERT-like checkpoint with pooling and training heads."""
+"""Standard encoder: any transformers model with pooling and training heads."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,41 +12,64 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
-from registry.encoders import backbone as split
-from registry.encoders.blocks import built_as_bert, first_states, padded_states, run_blocks, states_and_attentions
-from registry.encoders.export import Layout, export_encoder
-from registry.encoders.head_dropout import HeadDropout, droppable
-from registry.encoders.pooling import Pooling, mask_places, needs_all_states, pool, reads_mask
+from registry.encoders import backbone as halves
+from registry.encoders import families, lora, templates, whole
+from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
+from registry.encoders.export import Layout, export_encoder, export_whole
+from registry.encoders.families import is_split
+from registry.encoders.head_dropout import HeadDropout
+from registry.encoders.packing import Rows
+from registry.encoders.pooling import (
+    Pooling,
+    averaged,
+    last_copies,
+    mask_places,
+    needs_all_states,
+    pool,
+    pool_tokens,
+    reads_mask,
+)
 from registry.errors import CseError
-from registry.resources.models import load_model
+from registry.resources.models import WeightType, load_config, load_model
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
-from registry.vocabulary import MASK, Ending, HubVocabulary
+from registry.vocabulary import Ending, HubVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
-Scope = Literal["all", "embedding", "hidden"]
+Scope = Literal["all", "embedding", "hidden", "attention"]
+Rank = Annotated[int, Field(ge=1), Tune(4, 64, log=True)]
+Block = Annotated[int, Field(ge=0)]
 
 
 @ENCODERS.register("transformer")
 class TransformerEncoder(Encoder):
-    """Encode with a pre-trained BERT-like checkpoint, pool its last layer, and apply training heads.
+    """Encode with a pre-trained model of transformers, pool its states, and apply training heads.
 
     s = heads(pool(blocks(dropout(e)))), where e is the embedding layer's output before its dropout. Augmenters act on
     e. Dropout is sampled once, and the same tensor is the input of the blocks and of the losses (IFCL, Alg. 1).
 
+    Supported are encoders (BERT, RoBERTa, XLM-R, ELECTRA, ALBERT, MPNet, DistilBERT, DeBERTa-v3, ModernBERT, EuroBERT,
+    T5's encoder) and decoders without their prediction head (Llama, Mistral, Qwen2, Qwen3, Gemma, OPT, Phi, GPT-2). In
+    decoders and T5, e is the word embeddings. When the encoder is built, it compares its output with the model's own,
+    and checks the attention: it is bidirectional if the last token of a sentence changes the state of the first. A
+    parameter that an architecture does not support is an error.
+
     Args:
         model: Directory, name under $CSE_MODELS, model shipped with cse, or Hub ID.
-        pooling: Pooling in training: "cls" as in SimCSE. "mean" of real tokens. "last2" and "first_last", the mean over
-            two layers. "mask", the state at the template's {mask}, or the mean of several. "last_mask", the state at
-            the last {mask}.
+        pooling: Pooling in training: "cls", the state of the first token, as in SimCSE. "last", that of the last token.
+            "mean" of real tokens. "weighted_mean", with weight t for the t-th token. "last2" and "first_last", the mean
+            over two layers. "mask", the state at the template's {mask}, or the mean of several. "last_mask", the state
+            at the last {mask}. "text", the mean of the sentence's tokens without the template, of the last copy if the
+            template repeats the sentence.
         eval_pooling: Pooling in evaluation. IFCL trains with "cls" and evaluates with "mean" (Table 1, caption).
             Default: `pooling`.
         first_layer_index: Index of the first layer in "first_last": 0, the embedding layer's output, which gave the
             published BERT rows, or 1, the first block's output (methods/bert_avg.md).
         head_at_eval: Whether evaluation applies the heads that the recipe attaches. Unsupervised SimCSE does not.
         dropout: Dropout rate. Default: the checkpoint's rates.
-        dropout_scope: Scope of `dropout`: "all", embedding, hidden and attention dropout. "embedding", only the
-            embedding output. "hidden", all except attention weights.
+        dropout_scope: Scope of `dropout`: "all", embedding, hidden and attention dropout, as far as the model has them.
+            "embedding", only the embedding output. "hidden", all except attention weights. "attention", only attention
+            weights, the only dropout of many decoders.
         drophead: Probability that training drops an attention head of a block for a sentence. The remaining heads share
             its weight (DropHead, Zhou et al. 2020). It prevents compiled blocks.
         freeze: Parts of the checkpoint that are not trained, such as "embeddings" or "encoder.layer.0", or "heads".
@@ -57,7 +81,9 @@ class TransformerEncoder(Encoder):
         random_weights: Whether the weights are random, for a baseline or a fast test.
         template: Text around every sentence, in which "{text}" is the sentence and "{mask}" the mask token, for example
             'This sentence of "{text}" means {mask}.' It is tokenized separately and does not count toward
-            `data.max_length` and `evaluate.max_length`. A view can have another template.
+            `data.max_length` and `evaluate.max_length`. A view can have another template. Several "{text}" need other
+            text between them. The embeddings of several templates are averaged, in evaluation only.
+        template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Default: false.
         end_with: Ending of sentences in the template, in evaluation. "stop" adds "." to a sentence that does not end in
             a full stop, a question mark or a straight quotation mark. "spaced_stop" adds " ." to a sentence that does
             not end in ASCII punctuation. "stop_only" is "stop", and each double quotation mark becomes a single one and
@@ -69,14 +95,35 @@ class TransformerEncoder(Encoder):
             sampled once for all sentences of the same length. Default: none.
         denoise_gradient: Whether the gradient flows through the subtracted embedding. Default: true.
         denoise_at_eval: Whether evaluation also subtracts the template's embedding. Default: false.
+        attention: "causal", each token attends to earlier tokens, or "bidirectional", each token attends to all, also
+            in a decoder that was trained with causal attention. Default: the attention of the checkpoint.
+        layer: Layer whose states are pooled: 0 is the input of the first block, k the output of the k-th block.
+            Default: the last layer, with the model's final normalization.
+        prepend: Blocks a and b, counted from 0. Before each block from a to b − 1, the last token's state replaces the
+            placeholder's state, so that later tokens can attend to the end of the sentence.
+        placeholder: Token that `prepend` replaces. It is in front of the sentence and occurs in no sentence.
+        lora_rank: Rank of trained matrices next to each linear layer of the blocks (LoRA). All other weights of the
+            model are frozen. An export contains the merged weights, and the matrices in `adapter/`, as peft reads them.
+            Default: the model itself is trained.
+        lora_alpha: Numerator of the factor lora_alpha / lora_rank of the LoRA update. Default: `lora_rank`.
+        lora_dropout: Dropout rate of the input of the LoRA matrices.
+        dtype: Type of the weights: "fp32", "bf16", which needs half of the memory and is meant for LoRA, because small
+            updates of bf16 weights are rounded away, or "8bit" or "4bit", which requires LoRA and the package
+            bitsandbytes. LoRA matrices and heads are always fp32. Default: "fp32".
+        checkpointing: Whether the backward pass computes each block's activations again, to save memory. Default:
+            false.
 
     Shapes: ids (B, L) → token vectors (B, L, W) → sentence embeddings (B, D). W = D except in ALBERT and small ELECTRA.
+    Padding can be on either side in models other than BERT's family.
 
     Source: SimCSE (Gao et al. 2021) for pooling and head; IFCL (arXiv 2307.10932) §3.1 for the split at the embedding
     layer; Mirror-BERT (Liu et al. 2021) for `drophead`; PromptBERT (Jiang et al. 2022) for template and denoising;
-    CoT-BERT (Zhang et al. 2024) for "padding". Doubtful: DCLR's code attends to padding (methods/dclr.md N8 →
-    `attend_padding`). Settled in methods/ifcl.md: place of the fusion (A3 → `augment_at`), frozen parts (A6 →
-    `freeze`), scope of the dropout rate (A7 → `dropout_scope`).
+    CoT-BERT (Zhang et al. 2024) for "padding"; PromptEOL (code kongds/scaling_sentemb) for the last token; Token
+    Prepending (Fu et al. 2025) for `prepend`; LLM2Vec (BehnamGhader et al. 2024) for bidirectional attention, dropout
+    of attention and LoRA; SGPT (Muennighoff 2022, cited from memory) for the weighted mean. Doubtful: DCLR's code
+    attends to padding (methods/dclr.md N8 → `attend_padding`). Settled in methods/ifcl.md: place of the fusion (A3 →
+    `augment_at`), frozen parts (A6 → `freeze`), scope of the dropout rate (A7 → `dropout_scope`); in
+    methods/decoders.md and methods/llm2vec.md.
 
     Example:
         [encoders.online]
@@ -100,39 +147,74 @@ class TransformerEncoder(Encoder):
         random_weights: bool = False,
         attend_padding: bool | None = None,
         drophead: Probability | None = None,
-        template: str | None = None,
+        template: str | Annotated[list[str], Field(min_length=1)] | None = None,
+        template_joined: bool | None = None,
         end_with: Ending | None = None,
         end_in_training: bool | None = None,
         denoise: Literal["positions", "padding"] | None = None,
         denoise_gradient: bool | None = None,
         denoise_at_eval: bool | None = None,
+        attention: whole.Attention | None = None,
+        layer: Block | None = None,
+        prepend: Annotated[list[Block], Field(min_length=2, max_length=2)] | None = None,
+        placeholder: str | None = None,
+        lora_rank: Rank | None = None,
+        lora_alpha: Annotated[int, Field(ge=1, le=4096)] | None = None,
+        lora_dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.5)] | None = None,
+        dtype: WeightType | None = None,
+        checkpointing: bool | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.pooling: Pooling = pooling
         self.eval_pooling: Pooling = eval_pooling or pooling
         self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
-        self.vocabulary: HubVocabulary = HubVocabulary(model, template, end_with, bool(end_in_training))
+        self.templates = template if isinstance(template, list) else [template]
+        self.template_joined = bool(template_joined)
         self.denoise, self.denoise_gradient, self.denoise_at_eval = denoise, denoise_gradient, bool(denoise_at_eval)
-        self._check_template()
-        rates = {} if dropout is None else _rates(dropout, dropout_scope)
-        self.backbone = load_model(model, random_weights=random_weights, **rates)
-        self.dropout = split.take_dropout(self.backbone)
+        self.layer, self.prepend, self.placeholder = layer, prepend, placeholder
+        self._check_settings(lora_rank, lora_alpha is not None or lora_dropout is not None, dtype)
+        if checkpointing and (drophead is not None or prepend is not None):
+            raise CseError(
+                "checkpointing = true does not work with drophead or prepend, which the second computation would skip",
+                "remove checkpointing, or set train.mini_batch_size instead",
+                code="encoders.no_checkpointing",
+            )
+        ending = (end_with, bool(end_in_training))
+        self.vocabularies = templates.vocabularies(model, self.templates, ending, self.template_joined)
+        self.vocabulary: HubVocabulary = self.vocabularies[0]
+        rates = {} if dropout is None else families.rates(load_config(model), dropout, dropout_scope)
+        self.backbone = load_model(model, random_weights=random_weights, dtype=dtype or "fp32", **rates)
+        self.dropout = halves.open_halves(self.backbone)
         if dropout is not None:
-            self.dropout.p = dropout
+            self._set_dropout(dropout, dropout_scope, rates)
+        decoder = whole.is_decoder(self.backbone)
+        self.attention = whole.set_attention(self.backbone, attention)
+        self._as_trained = self.attention == "causal" or not decoder
+        self._check_architecture()
         self.drophead = None if drophead is None else self._drophead(drophead)
-        split.verify(self.backbone)
-        split.freeze(self.backbone, [part for part in freeze if part != "heads"])
+        self.adapter = None
+        if lora_rank is not None:
+            self.adapter = lora.add_low_rank(self.backbone, lora_rank, lora_alpha or lora_rank, lora_dropout or 0.0)
+        self.checkpointing = bool(checkpointing)
+        if checkpointing:
+            self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
+        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
         self.heads_frozen = "heads" in freeze
         self.attend_padding = bool(attend_padding)
-        self.max_length: int = self.vocabulary.longest(split.longest(self.backbone))
-        self.dim = int(self.backbone.config.hidden_size)
-        self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
+        limit = halves.longest(self.backbone)
+        self.max_length = None if limit is None else min(each.longest(limit) for each in self.vocabularies)
+        self.dim, self.width = halves.widths(self.backbone, augment_at, layer)
         self.heads = nn.ModuleDict()
         self.hidden_read = True
         self.mini_batch_size: int | None = None
         self.attentions_read: Sequence[int] = ()
         self.train()
+
+    @property
+    def compiles(self) -> bool:
+        """Whether `train.compile` compiles the blocks. Others run inside the model's own forward."""
+        return is_split(self.backbone)
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.
@@ -164,11 +246,9 @@ class TransformerEncoder(Encoder):
         """Select the blocks whose attention weights `encode` returns. This prevents packed rows and compiled blocks.
 
         Raises:
-            CseError: If a block does not exist.
+            CseError: If the weights of this architecture are unknown, or a block does not exist.
         """
-        if not built_as_bert(self.backbone):
-            super().keep_attentions(blocks)
-        count = len(self.backbone.encoder.layer)
+        count = len(families.attentions(self.backbone))
         if not set(blocks) <= set(range(count)):
             raise CseError(
                 f"a loss uses the attention weights of blocks {list(blocks)}, but '{self.model}' has {count} blocks",
@@ -180,25 +260,35 @@ class TransformerEncoder(Encoder):
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
         if self.augment_at == "word":
-            return split.embed_words(self.backbone, tokens)
-        return split.embed_layer(self.backbone, tokens, padding_index=self.attend_padding)
+            return halves.embed_words(self.backbone, tokens)
+        return halves.embed_layer(self.backbone, tokens, padding_index=self.attend_padding)
 
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Apply dropout, blocks, pooling and training heads."""
+        """Apply dropout, blocks, pooling and training heads.
+
+        Raises:
+            CseError: If the encoder has several templates.
+        """
+        if len(self.templates) > 1:
+            raise templates.several(
+                len(self.templates), "training cannot average the embeddings of", "set template to one string"
+            )
+        tokens = self._filled(tokens)
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
-        mask = torch.ones_like(tokens.mask) if self.attend_padding else tokens.mask
+        seen = self._seen(tokens)
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
-        every = needs_all_states(self.pooling)
+        every = self._needs_all_states(self.pooling)
         attentions: dict[int, Tensor] = {}
         if self.attentions_read:
             read = self.attentions_read
             states, attentions = states_and_attentions(
-                self.backbone, dropped, mask, every, read, self.mini_batch_size, heads
+                self.backbone, dropped, self._rows(seen), every, read, self.mini_batch_size, heads
             )
-        elif self.pooling == "cls" and not self.hidden_read:
-            states = [first_states(self.backbone, dropped, mask, self.mini_batch_size, heads).unsqueeze(1)]
+            states = states if self.layer is None else [states[self.layer]]
+        elif self._reads_first():
+            states = [first_states(self.backbone, dropped, self._rows(seen), self.mini_batch_size, heads).unsqueeze(1)]
         else:
-            states = self.block_states(dropped, mask, every, heads)
+            states = self.block_states(seen, dropped, every, heads)
         states = self.token_features(states, tokens.mask)
         pooled = self._pooled(self.pooling, states, tokens)
         if self.denoise is not None:
@@ -212,26 +302,75 @@ class TransformerEncoder(Encoder):
         return self._headed(pooled, ())
 
     def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the (B, D) embeddings for evaluation, without dropout and training-only heads."""
+        """Return the (B, D) embeddings for evaluation, without dropout and training-only heads.
+
+        Raises:
+            CseError: If the encoder has several templates and `embeddings` is given.
+        """
+        if embeddings is not None and len(self.templates) > 1:
+            raise templates.several(
+                len(self.templates),
+                "a view has word embeddings of one template, but the encoder has",
+                "evaluate without a view, or set template to one string",
+            )
         training = self.training
         self.eval()
         try:
             with torch.no_grad():
-                return self._represent(tokens, embeddings)
+                first = self._represent(tokens, embeddings)
+                others = [self._represent(each, None) for each in templates.in_others(tokens, self.vocabularies[1:])]
+                return torch.stack([first, *others]).mean(dim=0) if others else first
         finally:
             self.train(training)
 
     def export(self, folder: Path, max_length: int) -> None:
-        """Write a directory for transformers and sentence-transformers."""
-        export_encoder(self.backbone, self.vocabulary.tokenizer, self.layout(max_length), folder)
+        """Write a directory for transformers, and for sentence-transformers if it can give the same embeddings."""
+        model = self.backbone if self.adapter is None else lora.merged(self.backbone)
+        if self._exports_layout():
+            export_encoder(model, self.vocabulary.tokenizer, self.layout(max_length), folder)
+        else:
+            length = max_length if self.max_length is None else min(max_length, self.max_length)
+            plain = self._as_trained and self.settings().keys() <= {"pooling", "attention"}
+            settings = {"format": "transformer", "settings": self.settings(), "max_length": length}
+            pooling = self.eval_pooling if plain and averaged(self.eval_pooling) is None else None
+            dense = self._dense()
+            export_whole(model, self.vocabulary.tokenizer, pooling, {**settings, "origin": self.model}, folder, dense)
+        if self.adapter is not None:
+            lora.save(self.backbone, self.adapter, self.model, folder)
+
+    def _exports_layout(self) -> bool:
+        """Return whether `Layout` describes this encoder: a model of BERT's family with one of its poolings."""
+        others = (self.layer, self.prepend, self.template_joined or None)
+        one = len(self.templates) == 1 and all(value is None for value in others)
+        return is_split(self.backbone) and one and self.eval_pooling not in ("last", "weighted_mean", "text")
+
+    def settings(self) -> dict[str, Any]:
+        """Return the parameters with which an export that has no `Layout` gives the same embeddings."""
+        template = self.templates if len(self.templates) > 1 else self.templates[0]
+        optional: dict[str, Any] = {
+            "layer": self.layer,
+            "first_layer_index": self.first_layer_index if self.eval_pooling == "first_last" else None,
+            "template": template,
+            "template_joined": self.template_joined or None,
+            "end_with": self.vocabulary.end_with,
+            "denoise": self.denoise if self.denoise_at_eval else None,
+            "denoise_at_eval": self.denoise_at_eval or None,
+            "prepend": self.prepend,
+            "placeholder": self.placeholder,
+        }
+        given = {key: value for key, value in optional.items() if value is not None}
+        return {"pooling": self.eval_pooling, "attention": self.attention, **given}
+
+    def _dense(self) -> list[tuple[Tensor, Tensor, str]]:
+        return [layer for head in self._heads() if (layer := head.dense())] if self.head_at_eval else []
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export."""
         return Layout(
             pooling=self.eval_pooling,
             first_layer_index=self.first_layer_index,
-            dense=[layer for head in self._heads() if (layer := head.dense())] if self.head_at_eval else [],
-            max_length=min(max_length, self.max_length),
+            dense=self._dense(),
+            max_length=max_length if self.max_length is None else min(max_length, self.max_length),
             origin=self.model,
             template=self.template_settings(),
         )
@@ -243,26 +382,45 @@ class TransformerEncoder(Encoder):
         values = {"template": template, "end_with": self.vocabulary.end_with, "denoise": denoised}
         return {key: value for key, value in values.items() if value is not None}
 
-    def block_states(self, vectors: Tensor, mask: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
-        """Return the (B, L, D) states after the blocks, of the last layer or of every layer."""
-        return run_blocks(self.backbone, vectors, mask, every, self.mini_batch_size, heads)
+    def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
+        """Return the (B, L, D) states after the blocks, of the selected layer or of every layer."""
+        rows, packed = self._rows(tokens), self.prepend is None and not self.checkpointing
+        states = run_blocks(self.backbone, vectors, rows, every, self.mini_batch_size, heads, packed)
+        return states if self.layer is None else [states[self.layer]]
 
-    def exact_states(self, vectors: Tensor, mask: Tensor, every: bool) -> list[Tensor]:
+    def exact_states(self, tokens: Tokens, vectors: Tensor, every: bool) -> list[Tensor]:
         """Return the states bit for bit as transformers computes them."""
-        return padded_states(self.backbone, vectors, mask, every)
+        states = padded_states(self.backbone, vectors, self._rows(tokens), every)
+        return states if self.layer is None else [states[self.layer]]
 
     def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:  # noqa: ARG002 - a hook
         """Return the features (B, L, D) for the pooling from the states of the layers that it uses."""
         return list(states)
 
     def _drophead(self, rate: float) -> HeadDropout:
-        if not droppable(self.backbone):
-            raise CseError(
-                f"drophead does not support the architecture '{type(self.backbone).__name__}'",
-                "remove drophead, or set model to a BERT, RoBERTa, XLM-R or ELECTRA checkpoint",
-                code="encoders.unsupported_architecture",
-            )
-        return HeadDropout(rate, len(self.backbone.encoder.layer), int(self.backbone.config.num_attention_heads))
+        count = len(families.head_outputs(self.backbone))
+        return HeadDropout(rate, count, int(self.backbone.config.num_attention_heads))
+
+    def _rows(self, tokens: Tokens) -> Rows:
+        if self.prepend is None:
+            return halves.rows_of(self.backbone, tokens)
+        placeholder = self.vocabulary.id_of(str(self.placeholder))
+        return halves.rows_of(self.backbone, tokens, whole.prepended(*self.prepend, tokens, placeholder))
+
+    def _filled(self, tokens: Tokens) -> Tokens:
+        """Return the tokens with at least one in each row. BERT's family always has special tokens."""
+        return tokens if is_split(self.backbone) else whole.never_empty(tokens)
+
+    def _seen(self, tokens: Tokens) -> Tokens:
+        return replace(tokens, mask=torch.ones_like(tokens.mask)) if self.attend_padding else tokens
+
+    def _reads_first(self) -> bool:
+        """Return whether training reads only the last states of first tokens."""
+        plain = self.layer is None and self.prepend is None and not self.checkpointing
+        return self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
+
+    def _needs_all_states(self, pooling: Pooling) -> bool:
+        return needs_all_states(pooling) or self.layer is not None
 
     def _heads(self) -> list[Head]:
         return [head for head in self.heads.values() if isinstance(head, Head)]
@@ -273,67 +431,111 @@ class TransformerEncoder(Encoder):
         return pooled
 
     def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        places = mask_places(pooling, tokens, self.vocabulary.mask) if reads_mask(pooling) else tokens.mask
-        return pool(pooling, states, places, self.first_layer_index)
+        if reads_mask(pooling):
+            return pool(pooling, states, mask_places(pooling, tokens, self.vocabulary.mask))
+        if pooling == "text":
+            return pool(pooling, states, last_copies(tokens))
+        if is_split(self.backbone):
+            return pool(pooling, states, tokens.mask, self.first_layer_index)
+        if averaged(pooling) is None:
+            return pool_tokens(pooling, states[-1], tokens.mask)  # type: ignore[arg-type]
+        unseen = (tokens.mask == 0).unsqueeze(-1)  # states at padding can be infinite
+        return pool(pooling, [s.masked_fill(unseen, 0) for s in states], tokens.mask, self.first_layer_index)
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
-        """Return the (B, D) embeddings of each row's template without its sentence. Equal rows are encoded once."""
-        assert tokens.text is not None
-        text = tokens.text == 1
-        mask = tokens.mask if self.denoise == "padding" else tokens.mask.masked_fill(text, 0)
-        ids = tokens.ids.masked_fill(text, self.vocabulary.padding)
-        rows, places = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
-        ids, mask = rows[:, : tokens.length], rows[:, tokens.length :]
-        order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
-        if self.denoise == "padding" and split.position_offset(self.backbone):
-            real = ids != self.vocabulary.padding  # RoBERTa counts positions without padding tokens
-            order = real.cumsum(dim=1) * real - 1
-        alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
-        with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
-            vectors = self.dropout(self.layer_vectors(alone, None))
-            states = self.block_states(vectors, mask, needs_all_states(self.pooling))
-            return self._pooled(self.pooling, self.token_features(states, mask), alone)[places]
+        """Return the (B, D) embeddings of each row's template without its sentence."""
 
-    def _check_template(self) -> None:
-        """Check that the template fits pooling and denoising."""
-        template = self.vocabulary.template
-        if (reads_mask(self.pooling) or reads_mask(self.eval_pooling)) and MASK not in (template or ""):
+        def embed(rows: Tokens) -> Tensor:
+            vectors = self.dropout(self.layer_vectors(rows, None))
+            states = self.block_states(rows, vectors, self._needs_all_states(self.pooling))
+            return self._pooled(self.pooling, self.token_features(states, rows.mask), rows)
+
+        attends, counts_real = self.denoise == "padding", whole.position_offset(self.backbone) > 0
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
+            return templates.alone(tokens, self.vocabulary.padding, attends, counts_real, embed)
+
+    def _check_settings(self, rank: int | None, lora_set: bool, dtype: WeightType | None) -> None:
+        """Check parameters that fit or do not fit each other, whatever the model."""
+        poolings = (self.pooling, self.eval_pooling)
+        denoise = (self.denoise is not None, self.denoise_at_eval)
+        templates.check(self.templates, poolings, self.template_joined, denoise)
+        if rank is None and lora_set:
             raise CseError(
-                f'pooling "{self.pooling if reads_mask(self.pooling) else self.eval_pooling}" requires a template with '
-                "{mask}",
-                "set template, for example 'This sentence : \"{text}\" means {mask}.'",
-                code="encoders.no_template",
+                "lora_alpha and lora_dropout have no effect without lora_rank",
+                "set lora_rank, for example lora_rank = 16",
+                code="encoders.lora_without_rank",
             )
-        if template is None and (self.denoise is not None or self.denoise_at_eval):
+        if rank is None and dtype in ("8bit", "4bit"):
             raise CseError(
-                "denoise and denoise_at_eval require a template",
-                "set template, for example 'This sentence : \"{text}\" means {mask}.'",
-                code="encoders.no_template",
+                f'dtype = "{dtype}" requires LoRA, because quantized weights cannot be trained',
+                "set lora_rank, for example lora_rank = 16",
+                code="encoders.lora_without_rank",
             )
-        if self.denoise_at_eval and self.denoise is None:
+        if (self.prepend is None) != (self.placeholder is None):
             raise CseError(
-                "denoise_at_eval = true requires denoise", 'set denoise = "positions"', code="encoders.no_denoise"
+                "prepend and placeholder work only together, and one of them is not set",
+                "set both, or remove both",
+                code="encoders.incomplete_prepend",
+            )
+        if self.layer is not None and any(averaged(each) for each in poolings):
+            raise CseError(
+                f"layer = {self.layer} has no effect with a pooling over two layers",
+                "remove layer, or use another pooling",
+                code="encoders.layer_with_average",
+            )
+
+    def _check_architecture(self) -> None:
+        """Check parameters that only some models support."""
+        count = int(self.backbone.config.num_hidden_layers)
+        if self.layer is not None and self.layer > count:
+            raise CseError(
+                f"layer = {self.layer} does not exist: '{self.model}' has layers 0 to {count}",
+                f"set layer to a value from 0 to {count}",
+                code="encoders.unknown_layer",
+            )
+        if self.prepend is not None and not self.prepend[0] < self.prepend[1] <= count:
+            raise CseError(
+                f"prepend = {self.prepend} is not a range of blocks: '{self.model}' has blocks 0 to {count - 1}",
+                f"set prepend = [a, b] with a < b ≤ {count}, for example [1, {count}]",
+                code="encoders.unknown_block",
+            )
+        if self.placeholder is not None:
+            self.vocabulary.id_of(self.placeholder)
+            families.blocks(self.backbone)
+        if self.attention == "causal" and "cls" in (self.pooling, self.eval_pooling):
+            raise CseError(
+                f"pooling \"cls\" reads only the first token, which attends to no other in '{self.model}'",
+                'set pooling = "last" or "mean", or attention = "bidirectional"',
+                code="encoders.blind_pooling",
+            )
+
+    def _set_dropout(self, rate: float, scope: Scope, changed: Mapping[str, float]) -> None:
+        """Set the rate of the embedding layer's dropout, if it is in the scope.
+
+        Raises:
+            CseError: If the model has no dropout of this scope.
+        """
+        if isinstance(self.dropout, nn.Dropout) and scope != "attention":
+            self.dropout.p = rate
+        elif not changed:
+            raise CseError(
+                f'dropout_scope = "{scope}": {type(self.backbone).__name__} has no such dropout',
+                'set dropout_scope to "all" or "attention", or remove dropout',
+                code="encoders.no_such_dropout",
             )
 
     def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""
         if embeddings is not None and self.augment_at != "word":
             return embeddings
-        return split.embed_layer(self.backbone, tokens, embeddings, padding_index=self.attend_padding)
+        return halves.embed_layer(self.backbone, tokens, embeddings, padding_index=self.attend_padding)
 
     def _represent(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
+        tokens = self._filled(tokens)
         vectors = self.layer_vectors(tokens, embeddings)
-        states = self.exact_states(vectors, tokens.mask, needs_all_states(self.eval_pooling))
+        states = self.exact_states(tokens, vectors, self._needs_all_states(self.eval_pooling))
         states = self.token_features(states, tokens.mask)
         pooled = self._pooled(self.eval_pooling, states, tokens)
         if self.denoise_at_eval:
             pooled = pooled - self._template_alone(tokens)
         return self._headed(pooled, tokens.groups) if self.head_at_eval else pooled
-
-
-def _rates(dropout: float, scope: Scope) -> dict[str, Any]:
-    """Return the configuration values that `dropout` replaces, without that of the embedding output."""
-    if scope == "embedding":
-        return {}
-    attention = {"attention_probs_dropout_prob": dropout} if scope == "all" else {}
-    return {"hidden_dropout_prob": dropout, **attention}

@@ -1,6 +1,6 @@
-"""Any transformers model, run from word embeddings to states, with a choice of attention.
+"""A transformers model that runs through its own `forward`, from token vectors to states.
 
-The functions call the model's own `forward`, in contrast to `registry.encoders.backbone`, which splits a model.
+This is every architecture that is not split (`registry.encoders.families`): decoders, ModernBERT, T5's encoder.
 """
 
 from __future__ import annotations
@@ -8,59 +8,57 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from registry.encoders.backbone import position_offset
+from registry.encoders import packing
+from registry.encoders.families import ATTENTION_RATES, blocks, embedded, embedding_layer, is_split
+from registry.encoders.packing import Pack, Prepended, Rows
 from registry.encoders.pooling import last_places
-from registry.errors import CseError, MissingError
+from registry.errors import CseError
 from registry.tokens import Tokens
 
 Attention = Literal["causal", "bidirectional"]
 
-DROPOUT_KEYS = ("attention_dropout", "attn_pdrop", "attention_probs_dropout_prob")
-"""Names of the dropout of attention weights in configurations."""
+_PACKS = "cse_packs"
+"""Attribute of a model whose states are the same in a packed batch."""
 
 
-def embed_words(model: Any, ids: Tensor) -> Tensor:
-    """Return the (B, L, W) word embeddings of (B, L) token IDs."""
-    vectors: Tensor = model.get_input_embeddings()(ids)
-    return vectors
+def states(model: Any, vectors: Tensor, rows: Rows, all_states: bool, pack: Pack | None = None) -> list[Tensor]:
+    """Return the last layer's states (B, L, D), or the first block's input and the output of every block.
 
-
-def contextual_states(model: Any, tokens: Tokens, vectors: Tensor, layer: int | None = None) -> Tensor:
-    """Return the (B, L, D) states after a layer.
+    The last state includes the model's final normalization.
 
     Args:
         model: Transformers model.
-        tokens: Mask, segments and positions of the tokens. Padding can be on either side.
-        vectors: Word embeddings (B, L, W).
-        layer: Index of the layer: 0 is the input of the first block, k the output of the k-th block. Default: the last
-            layer, with the model's final normalization.
+        vectors: Output (B, L, W) of the embedding layer.
+        rows: Mask and positions. Padding can be on either side.
+        all_states: Whether to return the states of all layers.
+        pack: Sentences of a packed batch (1, T, W).
     """
     known = inspect.signature(model.forward).parameters
-    given: dict[str, Any] = {
-        "inputs_embeds": vectors,
-        "attention_mask": tokens.mask,
-        "position_ids": _positions(model, tokens),
-        "token_type_ids": tokens.types,
-        "use_cache": False,
-    }
-    if getattr(model.config, "type_vocab_size", 0) == 0:
-        del given["token_type_ids"]  # GPT-2 would look them up as words
-    made = model(**{key: given[key] for key in given if key in known}, output_hidden_states=layer is not None)
-    states: Tensor = made.last_hidden_state if layer is None else made.hidden_states[layer]
-    return states
+    given: dict[str, Any] = {"attention_mask": rows.mask, "position_ids": rows.positions, "use_cache": False}
+    given = {key: value for key, value in given.items() if key in known}
+    if pack is not None:
+        given["pack"] = pack
+    with embedded(model, vectors):
+        made = model(inputs_embeds=vectors, output_hidden_states=all_states, **given)
+    return list(made.hidden_states) if all_states else [made.last_hidden_state]
 
 
-def rows_of(tokens: Tokens, rows: slice) -> Tokens:
-    """Return some rows of the tensors that `contextual_states` uses."""
-    ids, mask, types, positions = (part[rows] for part in (tokens.ids, tokens.mask, tokens.types, tokens.positions))
-    return Tokens(ids, mask, types, positions)
+def embed(model: Any, tokens: Tokens, words: Tensor) -> Tensor:
+    """Return the (B, L, W) output of the embedding layer for word embeddings (B, L, W)."""
+    layer = embedding_layer(model)
+    if layer is None:
+        return words
+    given = {"position_ids": positions(model, tokens), "token_type_ids": tokens.types, "mask": tokens.mask}
+    known = inspect.signature(layer.forward).parameters
+    required = {"input_ids": None} if "input_ids" in known else {}
+    vectors: Tensor = layer(inputs_embeds=words, **required, **{key: one for key, one in given.items() if key in known})
+    return vectors
 
 
 def never_empty(tokens: Tokens) -> Tokens:
@@ -74,47 +72,31 @@ def never_empty(tokens: Tokens) -> Tokens:
 def longest(model: Any) -> int | None:
     """Return the maximum number of tokens, or None if the configuration does not limit it."""
     found = getattr(model.config, "max_position_embeddings", None)
-    return None if found is None else int(found) - _offset(model)
+    return None if found is None else int(found) - position_offset(model)
 
 
-def _positions(model: Any, tokens: Tokens) -> Tensor:
+def positions(model: Any, tokens: Tokens) -> Tensor:
     """Return the positions (B, L), counted from each row's first real token and limited to the model's last."""
     real = tokens.positions.masked_fill(tokens.mask == 0, torch.iinfo(torch.int64).max)
     counted = (tokens.positions - real.amin(dim=1, keepdim=True)).clamp(min=0)
     limit = longest(model)
-    return (counted if limit is None else counted.clamp(max=limit - 1)) + _offset(model)
+    return (counted if limit is None else counted.clamp(max=limit - 1)) + position_offset(model)
 
 
-def _offset(model: Any) -> int:
-    return position_offset(model) if hasattr(model, "embeddings") else 0
+def position_offset(model: Any) -> int:
+    """Return the offset that the model adds to positions: padding_idx + 1 in the RoBERTa family and MPNet, else 0."""
+    embeddings = getattr(model, "embeddings", None)
+    counts = hasattr(embeddings, "create_position_ids_from_inputs_embeds")
+    return int(embeddings.padding_idx) + 1 if counts else 0  # type: ignore[union-attr]
 
 
-def blocks(model: Any) -> nn.ModuleList:
-    """Return the model's blocks in forward order.
-
-    Raises:
-        CseError: If the model has no single list of its blocks.
-    """
-    count = int(model.config.num_hidden_layers)
-    for part in model.modules():
-        if isinstance(part, nn.ModuleList) and len(part) == count:
-            return part
-    raise CseError(
-        f"prepend does not support the architecture '{type(model).__name__}', which has no list of its {count} blocks",
-        "remove prepend and placeholder",
-        code="encoders.unsupported_architecture",
-    )
-
-
-@contextmanager
-def last_state_prepended(model: Any, start: int, stop: int, tokens: Tokens, placeholder: int) -> Iterator[None]:
-    """Replace the placeholder's state by the last token's state before each block from start to stop − 1.
+def prepended(start: int, stop: int, tokens: Tokens, placeholder: int) -> Prepended:
+    """Return the replacement of the first placeholder's state by the last token's state.
 
     Args:
-        model: Transformers model.
-        start: Index of the first such block, from 0.
+        start: Index of the first block before which the state is replaced, from 0.
         stop: Index after the last such block.
-        tokens: Input of the model. The first placeholder of each row is replaced.
+        tokens: Input of the model.
         placeholder: ID of the placeholder.
 
     Raises:
@@ -127,16 +109,23 @@ def last_state_prepended(model: Any, start: int, stop: int, tokens: Tokens, plac
             "add the placeholder to the encoder's template, before {text}",
             code="encoders.no_placeholder",
         )
-    rows = torch.arange(tokens.rows, device=tokens.ids.device)
-    places, ends = found.int().argmax(dim=1), last_places(tokens.mask)
+    return Prepended((start, stop), last_places(tokens.mask), found.int().argmax(dim=1))
+
+
+@contextmanager
+def states_replaced(model: Any, replaced: Prepended | None) -> Iterator[None]:
+    """Replace a state of each sentence before some blocks of a model."""
+    if replaced is None:
+        yield
+        return
 
     def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
-        states = arguments[0] if arguments else named["hidden_states"]
-        moved = states.index_put((rows, places), states[rows, ends])
-        return ((moved, *arguments[1:]), named) if arguments else ((), {**named, "hidden_states": moved})
+        if arguments:
+            return (replaced.replace(arguments[0]), *arguments[1:]), named
+        return (), {**named, "hidden_states": replaced.replace(named["hidden_states"])}
 
     with ExitStack() as hooks:
-        for block in blocks(model)[start:stop]:
+        for block in blocks(model)[slice(*replaced.blocks)]:
             hooks.enter_context(block.register_forward_pre_hook(before, with_kwargs=True))
         yield
 
@@ -154,13 +143,17 @@ def set_attention(model: Any, attention: Attention | None) -> Attention:
     Raises:
         CseError: If the model attends in another way.
     """
+    if is_split(model) and not getattr(model.config, "is_decoder", False) and attention != "causal":
+        return "bidirectional"
     if attention is None and getattr(model.config, "is_causal", True) is False:
         attention = "bidirectional"  # a decoder exported by cse
     if attention == "bidirectional":
         model.config.is_causal = False
         for part in model.modules():
-            if hasattr(part, "is_causal"):
+            if getattr(part, "is_causal", None):
                 part.is_causal = False
+                if getattr(part, "sliding_window", None) is not None:  # transformers counts its tokens differently
+                    setattr(model, _PACKS, False)
     seen = {padded: attention_of(model, padded) for padded in (False, True)}
     if len(set(seen.values())) > 1 or attention not in (None, seen[False]):
         setting = f"attention = '{attention}' does not work" if attention else "the attention depends on padding"
@@ -172,28 +165,35 @@ def set_attention(model: Any, attention: Attention | None) -> Attention:
     return seen[False]
 
 
-@torch.no_grad()
-def states_width(model: Any, layer: int | None) -> int:
-    """Return the width D of the states after a layer. In some models the last layer is narrower."""
-    tokens = _example(model, padded=False)
-    return int(contextual_states(model, tokens, embed_words(model, tokens.ids), layer).shape[-1])
-
-
 def is_decoder(model: Any) -> bool:
     """Return whether a model is built with causal attention."""
-    return any(getattr(part, "is_causal", False) for part in model.modules())
+    return any(getattr(part, "is_causal", None) is True for part in model.modules())
 
 
 @torch.no_grad()
 def attention_of(model: Any, padded: bool) -> Attention:
     """Return the attention of a model, bidirectional if the last of five tokens changes the first state."""
-    tokens = _example(model, padded)
-    states = contextual_states(model, tokens, embed_words(model, tokens.ids))
-    change = (states[0, 0] - states[1, 0]).abs().max()
-    return "bidirectional" if bool(change > 1e-6 * states[:, 0].abs().max()) else "causal"
+    tokens = example(model, padded)
+    first = run(model, tokens)[:, 0]
+    change = (first[0] - first[1]).abs().max()
+    return "bidirectional" if bool(change > 1e-6 * first.abs().max()) else "causal"
 
 
-def _example(model: Any, padded: bool) -> Tokens:
+def run(model: Any, tokens: Tokens, packed: bool = False) -> Tensor:
+    """Return the last layer's states (B, L, D) of tokens, or those of a pack (1, T, D)."""
+    vectors = embed(model, tokens, model.get_input_embeddings()(tokens.ids))
+    rows = Rows(tokens.mask, positions(model, tokens))
+    if not packed:
+        return states(model, vectors, rows, False)[0]
+    (pack,) = packing.packs(rows, most_tokens=tokens.ids.numel())
+    vectors = vectors.flatten(0, 1)[pack.places].unsqueeze(0)
+    with packing.attending(model):
+        made = states(model, vectors, Rows(None, pack.positions), False, pack)[0]
+    empty = made.new_zeros(tokens.ids.numel(), made.shape[-1])
+    return empty.index_copy(0, pack.places, made[0]).view(*tokens.ids.shape, -1)
+
+
+def example(model: Any, padded: bool) -> Tokens:
     """Return two rows of five tokens that differ in the last token, optionally with two padding tokens."""
     first = torch.arange(2, 7)
     ids = torch.stack([first, torch.where(first == 6, 7, first)]).remainder(model.config.vocab_size)
@@ -204,26 +204,43 @@ def _example(model: Any, padded: bool) -> Tokens:
 
 @torch.no_grad()
 def verify(model: Any) -> None:
-    """Check that the model gives the same states for word embeddings and positions as for token IDs.
+    """Check that the model gives the same states for token vectors and positions as for token IDs.
+
+    Also stores whether it gives the same states in a packed batch, for `packs`.
 
     Raises:
-        CseError: If the states differ, or if the model does not run on word embeddings.
+        CseError: If the states differ, or if the model does not run on token vectors.
     """
-    tokens = _example(model, padded=True)
+    tokens = example(model, padded=True)
+    tokens.mask[1, 3:] = 0
     try:
-        states = contextual_states(model, tokens, embed_words(model, tokens.ids))
-        whole = model(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
+        found = run(model, tokens)
+        expected = model(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
     except (TypeError, AttributeError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise _unsupported(model, f"it does not run on word embeddings ({error})") from error
+        raise _unsupported(model, f"it does not run on token vectors ({error})") from error
+    if not _same(found, expected, tokens):
+        raise _unsupported(model, "its output for token vectors and positions differs from that for token IDs")
+    try:
+        agrees = model.is_backend_compatible() and _same(run(model, tokens, packed=True), expected, tokens)
+    except Exception:  # an attention with other parameters, such as a position bias, runs padded
+        agrees = False
+    setattr(model, _PACKS, agrees)
+
+
+def packs(model: Any) -> bool:
+    """Return whether the model gives the same states for packed rows. `verify` finds out."""
+    return bool(getattr(model, _PACKS, False))
+
+
+def _same(found: Tensor, expected: Tensor, tokens: Tokens) -> bool:
     real = tokens.mask.bool()
-    if states.shape != whole.shape or not torch.allclose(states[real], whole[real], rtol=1e-3, atol=1e-4):
-        raise _unsupported(model, "its output for word embeddings and positions differs from that for token IDs")
+    return found.shape == expected.shape and torch.allclose(found[real], expected[real], rtol=1e-3, atol=1e-4)
 
 
 def _unsupported(model: Any, why: str) -> CseError:
     return CseError(
-        f"the encoder \"auto_model\" does not support the architecture '{type(model).__name__}': {why}",
-        "use a decoder or encoder that runs on word embeddings, such as Llama or ModernBERT",
+        f"the encoder \"transformer\" does not support the architecture '{type(model).__name__}': {why}",
+        "use a model such as BERT, ModernBERT, Llama or Qwen3",
         code="encoders.unsupported_architecture",
     )
 
@@ -234,7 +251,7 @@ def dropout_key(config: Any) -> str:
     Raises:
         CseError: If the configuration has no such dropout.
     """
-    for key in DROPOUT_KEYS:
+    for key in ATTENTION_RATES:
         if hasattr(config, key):
             return key
     raise CseError(
@@ -242,39 +259,3 @@ def dropout_key(config: Any) -> str:
         "remove attention_dropout",
         code="encoders.no_attention_dropout",
     )
-
-
-# --- low-rank adaptation (LoRA, Hu et al. 2021), by `peft` ------------------------------------------------------------
-
-
-def add_low_rank(model: Any, rank: int, alpha: int, dropout: float) -> None:
-    """Add trainable matrices to every linear layer of the blocks: W + α/rank · B·A.
-
-    A starts from random numbers and B from zeros, so that the initial output does not change. All other weights are
-    frozen.
-
-    Raises:
-        MissingError: If `peft` is not installed.
-    """
-    try:
-        from peft import LoraConfig, inject_adapter_in_model
-    except ImportError as error:
-        raise MissingError(
-            "lora_rank requires the package peft, which is not installed",
-            'run pip install "cse-registry[llm]"',
-            code="encoders.missing_package",
-        ) from error
-    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear")
-    inject_adapter_in_model(config, model)
-
-
-def merged(model: Any) -> Any:
-    """Return a copy of a model with merged LoRA matrices: W + α/rank · B·A."""
-    from peft.tuners.lora import LoraLayer
-
-    copied = deepcopy(model)
-    for name, layer in list(copied.named_modules()):
-        if isinstance(layer, LoraLayer):
-            layer.merge()
-            copied.set_submodule(name, layer.get_base_layer())
-    return copied

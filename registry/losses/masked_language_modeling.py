@@ -70,7 +70,7 @@ class MaskedLanguageModeling(Loss):
         if words is None:
             raise CseError(
                 f"masked_language_modeling: encoder {type(encoder).__name__} has no word embeddings",
-                'use an encoder of type "transformer" or "auto_model"',
+                'use an encoder of type "transformer"',
                 code="losses.no_word_embeddings",
             )
         self.shift = shift or 0

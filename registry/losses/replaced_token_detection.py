@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from registry import LOSSES
 from registry.distributed import all_devices, sum_devices, world_size
-from registry.encoders import backbone as split
+from registry.encoders import backbone as halves
+from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
+from registry.encoders.packing import Rows
 from registry.encoders.pooling import needs_all_states, pool
 from registry.errors import CseError, MissingError
 from registry.masking import Masking, Rate, Share
@@ -171,8 +173,8 @@ class Discriminator(nn.Module):
         self.pads = pads
         self.model = model
         self.backbone = load_model(model)
-        self.dropout = split.take_dropout(self.backbone)
-        split.verify(self.backbone)
+        self.dropout = halves.open_halves(self.backbone)
+        families.require_split(self.backbone, "replaced_token_detection")
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
         self.head = nn.Linear(int(self.backbone.config.hidden_size), 2)
         self.train()
@@ -198,9 +200,10 @@ class Discriminator(nn.Module):
             tokens: Tokens to classify.
             first: (B, W) vectors for the first place, inserted after the embedding layer's norm and dropout.
         """
-        vectors = self.dropout(split.embed_layer(self.backbone, tokens))
+        vectors = self.dropout(halves.embed_layer(self.backbone, tokens))
         vectors = torch.cat([first.to(vectors.dtype).unsqueeze(1), vectors[:, 1:]], dim=1)
-        states = (padded_states if self.pads else run_blocks)(self.backbone, vectors, tokens.mask, all_states=False)
+        run = padded_states if self.pads else run_blocks
+        states = run(self.backbone, vectors, Rows(tokens.mask), all_states=False)
         scores: Tensor = self.head(states[-1])
         return scores
 

@@ -11,8 +11,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import LOSSES
-from registry.encoders import backbone as split
+from registry.encoders import backbone as halves
 from registry.encoders.blocks import run_blocks
+from registry.encoders.packing import Rows
 from registry.errors import CseError
 from registry.losses.masked_language_modeling import MaskedLanguageModeling
 from registry.masking import Masking, Rate, Share
@@ -102,7 +103,7 @@ class SideLanguageModel(Loss):
                 code="losses.width_mismatch",
             )
         states = torch.cat([first.unsqueeze(1), states[:, 1:]], dim=1)
-        (states,) = run_blocks(self.trained, states, tokens.mask, all_states=False)
+        (states,) = run_blocks(self.trained, states, Rows(tokens.mask), all_states=False)
         value: Tensor = self.restore(Encoded(first, states, states, replace(tokens, targets=targets)))
         return value
 
@@ -136,9 +137,9 @@ class FrozenLayers(Component, nn.Module):
     @torch.no_grad()
     def forward(self, tokens: Tokens) -> Tensor:
         """Return (B, L, D) states."""
-        vectors = split.embed_layer(self.backbone, tokens)
+        vectors = halves.embed_layer(self.backbone, tokens)
         vectors = vectors if self.dropout is None else self.dropout(vectors)
-        (states,) = run_blocks(self.backbone, vectors, tokens.mask, all_states=False)
+        (states,) = run_blocks(self.backbone, vectors, Rows(tokens.mask), all_states=False)
         return states
 
 

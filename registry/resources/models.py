@@ -9,8 +9,9 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory
@@ -25,6 +26,8 @@ EMBEDDINGS_ONLY = "cse_embeddings_only"
 """Key of `config.json` for a checkpoint that contains only the embedding layer."""
 
 _MOST_LAYERS = 1000
+WeightType = Literal["fp32", "bf16", "8bit", "4bit"]
+"""Types of the weights of a model."""
 
 
 @dataclass(frozen=True)
@@ -266,21 +269,28 @@ def _check_size(model: str, entries: int) -> None:
         )
 
 
-def load_model(model: str, *, random_weights: bool = False, embeddings_only: bool = False, **config: Any) -> Any:
-    """Return the transformers model in float32 and eval mode, without pooler, with scaled-dot-product attention.
+def load_model(
+    model: str,
+    *,
+    random_weights: bool = False,
+    embeddings_only: bool = False,
+    dtype: WeightType = "fp32",
+    **config: Any,
+) -> Any:
+    """Return the transformers model in eval mode, without pooler, with scaled-dot-product attention where it has it.
+
+    Of T5 it is the encoder.
 
     Args:
         model: Name or directory.
         random_weights: Initialize the weights randomly instead of loading them.
         embeddings_only: Omit all transformer blocks.
+        dtype: Type of the weights.
         config: Configuration values to override, for example `hidden_dropout_prob`.
 
     Raises:
-        MissingError: If the checkpoint lacks weights, which would stay random.
+        MissingError: If the checkpoint lacks weights, which would stay random, or a package is missing.
     """
-    import torch
-    from transformers import AutoModel
-
     quiet_transformers()
     settings = load_config(model)
     if getattr(settings, EMBEDDINGS_ONLY, False) and not (random_weights or embeddings_only):
@@ -295,19 +305,77 @@ def load_model(model: str, *, random_weights: bool = False, embeddings_only: boo
     for key, value in config.items():
         setattr(settings, key, value)
     path = locate(model)
-    options: dict[str, Any] = {"dtype": torch.float32, "attn_implementation": "sdpa", **without_pooler(settings)}
+    cls = _encoder_class(settings)
+    options: dict[str, Any] = {**_weights(dtype), **_attention(cls, settings), **without_pooler(settings)}
     action = "use a directory with config.json and model.safetensors of the same model"
     message = f"cannot load the weights of model {model!r} in {path}"
     with errors_as_one(message, action, code="models.invalid_weights"):
         if random_weights:
-            return AutoModel.from_config(settings, trust_remote_code=False, **options).eval()
+            # Some classes have no parameter for the type of new weights.
+            return cls._from_config(settings, **options).eval()
         check_files(path)
-        loaded, report = AutoModel.from_pretrained(
-            path, config=settings, output_loading_info=True, trust_remote_code=False, **options
-        )
+        loaded, report = cls.from_pretrained(path, config=settings, output_loading_info=True, **options)
     missing = [key for key in report["missing_keys"] if "pooler" not in key.split(".")]
     _refuse_missing(model, missing, ", or set random_weights = true to start from random weights")
     return loaded
+
+
+def load_skeleton(model: str) -> Any:
+    """Return the transformers model without memory for its weights."""
+    import torch
+
+    settings = load_config(model)
+    with torch.device("meta"):
+        return _encoder_class(settings)(settings)
+
+
+def _encoder_class(settings: Any) -> Any:
+    """Return the class of transformers for a configuration, of encoder-decoders the encoder.
+
+    Raises:
+        CseError: If transformers has none.
+    """
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
+
+    mapping = MODEL_FOR_TEXT_ENCODING_MAPPING if settings.is_encoder_decoder else MODEL_MAPPING
+    found = mapping.get(type(settings), None)
+    if found is None or isinstance(found, tuple):
+        kind = "encoder" if settings.is_encoder_decoder else "model"
+        raise CseError(
+            f"transformers has no {kind} of its own for the architecture '{settings.model_type}'",
+            "use another model, such as BERT, ModernBERT, Llama or T5",
+            code="models.no_encoder",
+        )
+    return found
+
+
+def _weights(dtype: WeightType) -> dict[str, Any]:
+    """Return the options of transformers for a type of weights.
+
+    Raises:
+        MissingError: If the package for quantized weights is not installed.
+    """
+    import torch
+
+    if dtype in ("fp32", "bf16"):
+        return {"dtype": torch.bfloat16 if dtype == "bf16" else torch.float32}
+    if find_spec("bitsandbytes") is None:
+        raise MissingError(
+            f'dtype = "{dtype}" requires the package bitsandbytes, which is not installed',
+            "run pip install bitsandbytes accelerate",
+            code="models.missing_package",
+        )
+    from transformers import BitsAndBytesConfig
+
+    few: dict[str, Any] = {"load_in_4bit": True, "bnb_4bit_compute_dtype": torch.bfloat16, "bnb_4bit_quant_type": "nf4"}
+    quantized = BitsAndBytesConfig(**(few if dtype == "4bit" else {"load_in_8bit": True}))
+    return {"dtype": torch.bfloat16, "quantization_config": quantized}
+
+
+def _attention(cls: Any, settings: Any) -> dict[str, str]:
+    """Return the option for scaled-dot-product attention if the architecture has it, without a limit of scores."""
+    limited = getattr(settings, "attn_logit_softcapping", None) is not None
+    return {"attn_implementation": "sdpa" if cls._supports_sdpa and not limited else "eager"}
 
 
 def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]:

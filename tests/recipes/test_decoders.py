@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from cse_cli.recipe.load import load
-from registry.encoders.auto_model import AutoModelEncoder
+from registry.encoders.transformer import TransformerEncoder
 from registry.vocabulary import HubVocabulary, in_evaluation
 from tests.support.tiny import sentences, tiny_llama
 
@@ -46,7 +46,7 @@ def test_one_prompt_as_in_the_authors_code(tmp_path, name, template, place):
     """One text from template and sentence, padded on the left, and the last token's state of the authors' layer."""
     params = load(name).recipe.encoders["online"].params
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
-    encoder = AutoModelEncoder(**{**params, "model": folder})
+    encoder = TransformerEncoder(**{**params, "model": folder})
     tokenizer, network = AutoTokenizer.from_pretrained(folder, padding_side="left"), AutoModel.from_pretrained(folder)
     tokenizer.pad_token_id = 0
     filled = [template.replace("_", " ").replace("*sent 0*", changed(text)).strip() for text in TEXTS]
@@ -67,7 +67,7 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
     assert params["template"].replace("<unk>", "<PST>") == 'This sentence : <PST> "{text}" means in one word:"'
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
     given = {**params, "model": folder, "placeholder": "_"}
-    encoder = AutoModelEncoder(**{**given, "template": params["template"].replace("<unk>", "_")})
+    encoder = TransformerEncoder(**{**given, "template": params["template"].replace("<unk>", "_")})
     network = AutoModel.from_pretrained(folder)
     (ids,) = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, sentences(1)), 64)
     assert encoder.vocabulary.id_of(".") in ids
@@ -97,7 +97,7 @@ def test_the_eight_prompts(tmp_path):
         ' highlights the primary entity or relation in one word:"',
     ]
     folder = str(tiny_llama(tmp_path, layers=3, positions=256))
-    encoder = AutoModelEncoder(**{**params, "model": folder})
+    encoder = TransformerEncoder(**{**params, "model": folder})
     tokenizer, network = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     (text,) = sentences(1)
     states = [

@@ -16,8 +16,8 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
 from cse_cli.training.step import StepState
-from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.saved import open_encoder
+from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from tests.support.command import cse
 from tests.support.shrunken import pairs
@@ -49,7 +49,7 @@ def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, caps
     before, after = (load_file(folder / "model.safetensors") for folder in (decoder, adapted))
     assert not any("lora" in name for name in after)  # merged into the weights
     assert any((before[f"model.{name}"] != value).any() for name, value in after.items() if "proj" in name)
-    assert AutoModelEncoder(str(adapted)).attention == "bidirectional"
+    assert TransformerEncoder(str(adapted)).attention == "bidirectional"
 
     second = f"encoders.online.model={adapted}"
     more = (second, "train.steps=6", "train.precision=bf16", "train.learning_rate=1e-2")
@@ -105,7 +105,7 @@ def test_the_first_step_of_masked_next_token_prediction(parts):
 def test_the_first_step_of_simcse(parts):
     """Means of the states of all tokens, all of which see each other, and cosines over 0.05, one by one."""
     pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    step, loss = first_step("llm2vec_simcse_en", parts, "encoders.online.attention_dropout=0.0")
+    step, loss = first_step("llm2vec_simcse_en", parts, "encoders.online.dropout=0.0")
     tokens = step.batch["anchor"]
     model = AutoModel.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
     with torch.no_grad():
@@ -189,14 +189,14 @@ def test_recipes_without_training_score(name, parts, home, capsys):
     run(name, parts, capsys=capsys)
     again, _ = open_encoder(str(model_of(home)))
     values = {**loaded.encoders["online"].params, "model": str(parts.decoder)}
-    plain = AutoModelEncoder(**values)
+    plain = TransformerEncoder(**values)
     texts = sentences(4)
     tokens = plain.vocabulary.pad(plain.vocabulary.ids(texts, 32))
     torch.testing.assert_close(again.encode_for_eval(tokens), plain.encode_for_eval(tokens), rtol=0, atol=0)
 
 
 def test_decoder_without_dropout_layers_rejects_a_view_rate(tmp_path):
-    encoder = f'encoders.online={{ name = "auto_model", model = "{tiny_llama(tmp_path)}" }}'
+    encoder = f'encoders.online={{ name = "transformer", pooling = "mean", model = "{tiny_llama(tmp_path)}" }}'
     recipe = load("mini/simcse_en", [encoder, "views.positive.dropout=0.2"], ["encoders.online"]).recipe
     with pytest.raises(CseError, match=r"views\.positive\.dropout = 0\.2, but encoder 'online' has no dropout layer"):
         resolve(recipe, seed=0)

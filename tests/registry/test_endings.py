@@ -8,7 +8,6 @@ import torch
 
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
-from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample
@@ -136,7 +135,7 @@ def test_an_export_of_a_masked_template_ends_sentences_too(tmp_path):
 @pytest.mark.parametrize("values", [{}, {"template_joined": True}, {"template": ["a {text}", "the {text} sees"]}])
 def test_an_export_of_a_decoder_ends_sentences_too(tmp_path, values):
     shared = {"model": str(tiny_gpt2(tmp_path)), "pooling": "last", "template": 'a "{text}" sees'} | values
-    made, plain = AutoModelEncoder(**shared, end_with="stop_only"), AutoModelEncoder(**shared)
+    made, plain = TransformerEncoder(**shared, end_with="stop_only"), TransformerEncoder(**shared)
     expected = scored(plain.eval(), CODE["stop_only"])
     torch.testing.assert_close(scored(made, TEXTS), expected, rtol=1e-6, atol=1e-6)
     made.export(tmp_path / "out", 32)

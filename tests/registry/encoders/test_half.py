@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from registry.encoders import half, packing
-from registry.encoders.packing import packs
+from registry.encoders.packing import Rows, packs
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.37, 0.9])
@@ -66,9 +66,9 @@ def test_attention_is_that_of_torch_without_dropped_weights(masked, monkeypatch)
 def test_a_pack_in_half_precision_computes_the_attention_of_single_precision(monkeypatch):
     monkeypatch.setattr(half, "dropout", lambda weights, _: weights)
     lengths = torch.tensor([5, 2, 7, 7, 1, 3, 2])
-    (pack,) = packs((torch.arange(7) < lengths[:, None]).long(), 1000)
+    (pack,) = packs(Rows((torch.arange(7) < lengths[:, None]).long()), 1000)
     states = torch.randn(3, 1, 2, int(lengths.sum()), 4).bfloat16()
-    expected = pack.attend(*(part[0].transpose(0, 1).float() for part in states), 0.0, None)
+    expected = pack.attend([part[0].transpose(0, 1).float() for part in states], 0.0, None)
     with torch.autocast("cpu", torch.bfloat16):
         found, _ = packing.packed_attention(None, *states, None, pack=pack, dropout=0.1, scaling=None)
     torch.testing.assert_close(found[0], expected, atol=1e-6, rtol=1e-5)

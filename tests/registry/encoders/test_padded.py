@@ -71,7 +71,7 @@ def test_padding_drops_out_row_by_row(tmp_path):
     made, seen = encoder._stretched(vectors, mask, 20)
     assert torch.equal(made[:, :4], vectors)
     assert not torch.equal(made[0, 4:], made[1, 4:])
-    assert seen.sum(1).tolist() == [4, 4, 4]
+    assert seen.mask.sum(1).tolist() == [4, 4, 4]
     assert (made[:, 4:] == 0).float().mean().item() == pytest.approx(0.5, abs=0.1)
 
 

@@ -239,7 +239,7 @@ def test_every_weight_gets_a_gradient(tmp_path):
 def test_other_architectures_are_refused_by_name(tmp_path):
     config = DistilBertConfig(vocab_size=50, dim=16, n_layers=1, n_heads=2, hidden_dim=32)
     DistilBertModel(config).save_pretrained(tmp_path / "distil")
-    with refuses("encoders.unsupported_architecture", "DistilBertModel", "auto_model"):
+    with refuses("encoders.unsupported_architecture", "DistilBertModel", "transformer"):
         TransformerEncoder(str(tmp_path / "distil"))
 
 

@@ -8,7 +8,6 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
 
 from registry import LOSSES
 from registry.augmenters.mask_tokens import MaskTokens
-from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import MissingError
 from registry.losses import masked_language_modeling as module
@@ -276,7 +275,7 @@ def causal_model(folder, tied):
 def test_shift_1_equals_the_next_token_loss_at_masked_places(tmp_path, make, tied, attention):
     folder = make(tmp_path)
     model = causal_model(folder, tied)
-    encoder = AutoModelEncoder(str(folder), attention=attention).eval()
+    encoder = TransformerEncoder(str(folder), "mean", attention=attention).eval()
     view = masked_decoder_view(encoder)
     loss = MaskedLanguageModeling(encoder, initial="checkpoint", shift=1)
     assert (loss.decoder is None) is tied
@@ -289,7 +288,7 @@ def test_shift_1_equals_the_next_token_loss_at_masked_places(tmp_path, make, tie
 
 
 def test_a_decoder_without_head_predicts_with_its_words(tmp_path):
-    encoder = AutoModelEncoder(str(tiny_llama(tmp_path)))
+    encoder = TransformerEncoder(str(tiny_llama(tmp_path)), "mean")
     loss = MaskedLanguageModeling(encoder, shift=1)
     assert loss.decoder is None
     assert "has no prediction head" in loss.notices()[0]

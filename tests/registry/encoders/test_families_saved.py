@@ -5,16 +5,17 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.saved import open_encoder
+from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
-from tests.support.errors import refuses
-from tests.support.tiny import sentences, tiny_bert, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
+from registry.heads.mlp import Mlp
+from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
 
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
-PLAIN = [{"pooling": pooling} for pooling in ("last", "mean", "weighted_mean", "cls")]
+PLAIN = [{"pooling": pooling} for pooling in ("last", "mean", "weighted_mean")]
 OWN = [
-    {"attention": "bidirectional"},
+    {"attention": "bidirectional", "pooling": "mean"},
+    {"pooling": "first_last"},
     {"pooling": "last", "layer": 2},
     {"pooling": "text", "template": "the cat {text} and {text} sings"},
     {"pooling": "last", "template": "the cat {text} sings", "template_joined": True},
@@ -24,7 +25,7 @@ MAKERS = [tiny_llama, tiny_gpt2, tiny_opt, tiny_modernbert]
 
 
 def exported(tmp_path, make, values, max_length=12):
-    encoder = AutoModelEncoder(str(make(tmp_path)), **values)
+    encoder = TransformerEncoder(str(make(tmp_path)), **values)
     folder = tmp_path / "out" / "model"
     encoder.export(folder, max_length)
     return encoder, folder
@@ -49,7 +50,7 @@ def test_an_export_comes_back_exactly(tmp_path, make, values):
 
 
 def test_what_the_prepended_state_needs_is_saved(tmp_path):
-    encoder, folder = exported(tmp_path, tiny_llama, {"prepend": [1, 2], "placeholder": "_"})
+    encoder, folder = exported(tmp_path, tiny_llama, {"pooling": "mean", "prepend": [1, 2], "placeholder": "_"})
     texts = ["_ a cat sees a dog", "a _ man"]
     assert torch.equal(vectors(open_encoder(str(folder))[0], texts), vectors(encoder, texts))
     assert not (folder / "modules.json").exists()
@@ -72,7 +73,7 @@ def test_sentence_transformers_makes_the_same_vectors(tmp_path, make, values):
 
 def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
     pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    encoder = AutoModelEncoder(str(tiny_llama(tmp_path)), lora_rank=2, lora_alpha=4)
+    encoder = TransformerEncoder(str(tiny_llama(tmp_path)), "mean", lora_rank=2, lora_alpha=4)
     with torch.no_grad():
         for name, weight in encoder.named_parameters():
             if "lora_B" in name:
@@ -87,7 +88,7 @@ def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
 
 def test_a_saved_bidirectional_decoder_stays_bidirectional(tmp_path):
     encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional"})
-    again = AutoModelEncoder(str(folder))
+    again = TransformerEncoder(str(folder), "mean")
     assert again.attention == "bidirectional"
     assert torch.equal(vectors(again), vectors(encoder))
     again.export(tmp_path / "twice", 12)
@@ -99,11 +100,11 @@ def test_a_saved_bidirectional_decoder_stays_bidirectional(tmp_path):
 def test_a_plain_model_is_opened_as_it_was_trained(tmp_path, make, pooling):
     folder = str(make(tmp_path))
     encoder, max_length = open_encoder(folder)
-    assert isinstance(encoder, AutoModelEncoder)
+    assert isinstance(encoder, TransformerEncoder)
     assert (encoder.eval_pooling, max_length) == (pooling, 64)
-    expected = AutoModelEncoder(folder, pooling=pooling)
+    expected = TransformerEncoder(folder, pooling=pooling)
     assert torch.equal(vectors(encoder), vectors(expected))
-    assert torch.equal(vectors(open_encoder(folder, "mean")[0]), vectors(AutoModelEncoder(folder, pooling="mean")))
+    assert torch.equal(vectors(open_encoder(folder, "mean")[0]), vectors(TransformerEncoder(folder, pooling="mean")))
 
 
 def test_another_pooling_replaces_the_saved_one_or_is_refused(tmp_path):
@@ -111,16 +112,20 @@ def test_another_pooling_replaces_the_saved_one_or_is_refused(tmp_path):
     again = open_encoder(str(folder), "last")[0]
     assert (again.eval_pooling, again.attention) == ("last", "bidirectional")
     with pytest.raises(CseError, match="pooling"):
-        open_encoder(str(tiny_gpt2(tmp_path)), "first_last")
-    bert = open_encoder(str(tiny_bert(tmp_path)), "weighted_mean")[0]  # which a BERT-like encoder has not by itself
-    assert isinstance(bert, AutoModelEncoder)
+        open_encoder(str(tiny_gpt2(tmp_path)), "cls")
 
 
-def test_a_layer_after_the_pooling_is_refused(tmp_path):
-    _, folder = exported(tmp_path, tiny_llama, {"pooling": "last"})
-    (folder / "cse.json").unlink()
-    modules = json.loads((folder / "modules.json").read_text())
-    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
-    (folder / "modules.json").write_text(json.dumps([*modules, dense]))
-    with refuses("encoders.layer_after_pooling", "2_Dense"):
-        open_encoder(str(folder))
+@pytest.mark.parametrize("removed", [None, "cse.json"])
+def test_a_layer_after_the_pooling_comes_back(tmp_path, removed):
+    encoder = TransformerEncoder(str(tiny_llama(tmp_path)), "last", head_at_eval=True)
+    encoder.attach({"mlp": Mlp()})
+    folder = tmp_path / "out" / "model"
+    encoder.export(folder, 12)
+    if removed is not None:
+        (folder / removed).unlink()
+    assert [module["path"] for module in json.loads((folder / "modules.json").read_text())] == [
+        "",
+        "1_Pooling",
+        "2_Dense",
+    ]
+    assert torch.equal(vectors(open_encoder(str(folder))[0]), vectors(encoder))

@@ -1,0 +1,167 @@
+"""Parts of the architectures of transformers: where they are, and which an encoder can change.
+
+An architecture is *split* if its embedding layer and its blocks can be called separately, as in BERT. The others run
+through their own `forward`, which also gets their token vectors. Decoders have no embedding layer besides the words.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from registry.errors import CseError
+
+_SPLIT = "cse_split"
+"""Attribute of a model: whether it is split. Its parts can be replaced later."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Paths from a block to its parts.
+
+    Args:
+        attention: Attention, whose second output is the attention weights in transformers' "eager" implementation.
+        output: Module whose first input contains the concatenated attention heads.
+    """
+
+    attention: str
+    output: str
+
+
+_BERT = Parts("attention.self", "attention.output")
+_LLAMA = Parts("self_attn", "self_attn.o_proj")
+PARTS = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta-v2"), _BERT),
+    **dict.fromkeys(
+        ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "eurobert"), _LLAMA
+    ),
+    "mpnet": Parts("attention.attn", "attention.attn.o"),
+    "distilbert": Parts("attention", "attention.out_lin"),
+    "modernbert": Parts("attn", "attn.Wo"),
+    "opt": Parts("self_attn", "self_attn.out_proj"),
+    "phi": Parts("self_attn", "self_attn.dense"),
+    "gpt2": Parts("attn", "attn.c_proj"),
+    "t5": Parts("layer.0.SelfAttention", "layer.0.SelfAttention.o"),
+}
+"""`model_type` of a configuration → its parts. Other architectures work, without access to heads and their weights."""
+
+EMBEDDING_RATES = ("embedding_dropout", "embd_pdrop")
+HIDDEN_RATES = ("hidden_dropout_prob", "mlp_dropout", "resid_pdrop", "dropout")
+ATTENTION_RATES = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+SINGLE_RATE = "dropout_rate"
+"""Names of dropout rates in configurations. T5 has a single one for everything."""
+
+
+def unsupported(model: Any, what: str, action: str) -> CseError:
+    """Return the error for a parameter that an architecture does not support."""
+    return CseError(
+        f"{what} does not work with the architecture '{type(model).__name__}'",
+        action,
+        code="encoders.unsupported_architecture",
+    )
+
+
+def is_split(model: Any) -> bool:
+    """Return whether the embedding layer and the blocks of a model are called separately, at first from its parts."""
+    if (known := getattr(model, _SPLIT, None)) is not None:
+        return bool(known)
+    embeddings = getattr(model, "embeddings", None)
+    parts = [getattr(embeddings, name, None) for name in ("dropout", "word_embeddings", "position_embeddings")]
+    return hasattr(model, "encoder") and all(part is not None for part in parts)
+
+
+def set_split(model: Any, split: bool) -> None:
+    """Store whether a model is split."""
+    setattr(model, _SPLIT, split)
+
+
+def require_split(model: Any, what: str) -> None:
+    """Raise an error if a model is not split."""
+    if not is_split(model):
+        raise unsupported(model, what, "set model to a BERT, RoBERTa, XLM-R, ELECTRA or ALBERT checkpoint")
+
+
+def embedding_layer(model: Any) -> nn.Module | None:
+    """Return the module between word embeddings and blocks, or None if the blocks get the word embeddings."""
+    layer = getattr(model, "embeddings", None)
+    takes_words = isinstance(layer, nn.Module) and "inputs_embeds" in inspect.signature(layer.forward).parameters
+    return layer if takes_words else None
+
+
+@contextmanager
+def embedded(model: Any, vectors: Tensor) -> Iterator[None]:
+    """Let the model's embedding layer return these vectors."""
+    layer: Any = embedding_layer(model)
+    if layer is None:
+        yield
+        return
+    layer.forward = lambda *_, **__: vectors  # of the object: it hides that of the class until it is deleted
+    try:
+        yield
+    finally:
+        del layer.forward
+
+
+def blocks(model: Any) -> Sequence[nn.Module]:
+    """Return the model's blocks in forward order.
+
+    Raises:
+        CseError: If the model has no single list of its blocks.
+    """
+    count = int(model.config.num_hidden_layers)
+    for part in model.modules():
+        if isinstance(part, nn.ModuleList) and len(part) == count:
+            return part  # type: ignore[return-value]
+    raise unsupported(model, f"access to its {count} blocks", "set model to another architecture")
+
+
+def attentions(model: Any) -> list[nn.Module]:
+    """Return the attention of each block, which returns its weights in the "eager" implementation.
+
+    Raises:
+        CseError: If they are unknown.
+    """
+    parts = PARTS.get(model.config.model_type)
+    if parts is None or not model.is_backend_compatible() or not _have(model, parts.attention):
+        raise unsupported(model, "a loss on attention weights", "set model to a BERT, ModernBERT or Llama checkpoint")
+    return [block.get_submodule(parts.attention) for block in blocks(model)]
+
+
+def head_outputs(model: Any) -> list[nn.Module]:
+    """Return the module of each block that gets the concatenated attention heads.
+
+    Raises:
+        CseError: If they are unknown.
+    """
+    parts = PARTS.get(model.config.model_type)
+    if parts is None or not _have(model, parts.output):
+        raise unsupported(model, "drophead", "remove drophead, or set model to a BERT, ModernBERT or Llama checkpoint")
+    return [block.get_submodule(parts.output) for block in blocks(model)]
+
+
+def _have(model: Any, path: str) -> bool:
+    return path in dict(blocks(model)[0].named_modules())
+
+
+def rates(model_config: Any, dropout: float, scope: str) -> dict[str, float]:
+    """Return the configuration values that replace the dropout rates of a scope.
+
+    The dropout at the end of an embedding layer that the encoder applies itself is not among them.
+
+    Args:
+        model_config: Configuration of transformers.
+        dropout: Rate.
+        scope: "all", "embedding", "hidden" (all except attention weights) or "attention".
+    """
+    names: tuple[str, ...] = {
+        "all": (*EMBEDDING_RATES, *HIDDEN_RATES, *ATTENTION_RATES, SINGLE_RATE),
+        "embedding": EMBEDDING_RATES,
+        "hidden": (*EMBEDDING_RATES, *HIDDEN_RATES),
+        "attention": ATTENTION_RATES,
+    }[scope]
+    return {name: dropout for name in names if getattr(model_config, name, None) is not None}
