@@ -337,12 +337,13 @@ def _encoder_class(settings: Any) -> Any:
     """
     from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
 
-    mapping = MODEL_FOR_TEXT_ENCODING_MAPPING if settings.is_encoder_decoder else MODEL_MAPPING
-    found = mapping.get(type(settings), None)
-    if found is None or isinstance(found, tuple):
-        kind = "encoder" if settings.is_encoder_decoder else "model"
+    found = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(settings), None)
+    if found is not None and found.__name__.endswith("EncoderModel"):  # T5 and its relatives
+        return found
+    found = MODEL_MAPPING.get(type(settings), None)
+    if found is None or isinstance(found, tuple) or settings.is_encoder_decoder:
         raise CseError(
-            f"transformers has no {kind} of its own for the architecture '{settings.model_type}'",
+            f"transformers has no encoder of its own for the architecture '{settings.model_type}'",
             "use another model, such as BERT, ModernBERT, Llama or T5",
             code="models.no_encoder",
         )

@@ -132,10 +132,14 @@ def test_an_unknown_block_is_refused(tmp_path):
         encoder_of(tmp_path).keep_attentions([1, 7])
 
 
-@pytest.mark.parametrize("kind", ["albert", "prefixed", "frozen copy"])
+def test_an_architecture_without_known_attention_is_refused(tmp_path):
+    with refuses("encoders.unsupported_architecture", "attention weights", "AlbertModel"):
+        encoder_of(tmp_path, tiny_albert).keep_attentions([0])
+
+
+@pytest.mark.parametrize("kind", ["prefixed", "frozen copy"])
 def test_encoders_without_attention_weights_are_refused(tmp_path, kind):
     made = {
-        "albert": lambda: encoder_of(tmp_path, tiny_albert),
         "prefixed": lambda: PrefixedEncoder(model=str(tiny_bert(tmp_path))),
         "frozen copy": lambda: FrozenCopy(encoder_of(tmp_path)),
     }[kind]()

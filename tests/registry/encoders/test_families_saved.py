@@ -87,7 +87,7 @@ def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
 
 
 def test_a_saved_bidirectional_decoder_stays_bidirectional(tmp_path):
-    encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional"})
+    encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
     again = TransformerEncoder(str(folder), "mean")
     assert again.attention == "bidirectional"
     assert torch.equal(vectors(again), vectors(encoder))
