@@ -25,8 +25,8 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.functional import pad
 
 from cse_cli.core import processes
-from cse_cli.core.devices import ACCELERATORS, accelerator, device_count
 from cse_cli.core.processes import ProcessRank, is_alive
+from registry.accelerators import ACCELERATORS, accelerator, device_count
 from registry.distributed import rank, single_process, world_size
 from registry.errors import CseError, RunFailedError
 

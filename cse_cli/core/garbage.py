@@ -30,7 +30,7 @@ def usual_collection() -> Iterator[None]:
 
 def free_memory() -> None:
     """Free the memory of the last run, as far as the allocators return it."""
-    from cse_cli.core.devices import empty_cache
+    from registry.accelerators import empty_cache
 
     gc.collect()  # models are in reference cycles, and errors hold models
     if gc.get_threshold()[0] == RARELY:

@@ -83,7 +83,7 @@ def worker_environment(processes: int, device: str) -> dict[str, str]:
 
     A number of threads that the user set does not change.
     """
-    from cse_cli.core.devices import accelerator
+    from registry.accelerators import accelerator
 
     own = dict(os.environ)
     given = own.get(THREADS_VARIABLE) and _SHARE not in own

@@ -19,11 +19,12 @@ from typing import Any, Protocol
 import torch
 
 from cse_cli.core import paths
-from cse_cli.core.devices import choose, is_accelerator, kept_randomness
+from cse_cli.core.devices import choose
 from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.cache import Facts, Piece, PieceWriter, write_pieces
 from cse_cli.recipe.schema import Part
 from registry import GENERATORS
+from registry.accelerators import is_accelerator, kept_randomness
 from registry.code import code_digest, modules_digest
 from registry.core import OWN
 from registry.types import ColumnGenerator

@@ -11,8 +11,8 @@ from random import Random
 import torch
 from torch import Tensor
 
-from cse_cli.core.devices import kept_randomness
 from cse_cli.data.batches import ViewPlan
+from registry.accelerators import kept_randomness
 from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, MissingError
 from registry.tokens import Embedded, Encoded

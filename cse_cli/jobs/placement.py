@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from cse_cli.core.devices import ACCELERATORS, device_count, worker_devices
+from cse_cli.core.devices import worker_devices
 from cse_cli.core.processes import torchrun_rank
 from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.jobs.request import RunRequest
 from cse_cli.training.build import Job
+from registry.accelerators import ACCELERATORS, device_count
 from registry.errors import CseError, UnknownNameError, suggestion
 
 GROUP = "cse.executors"

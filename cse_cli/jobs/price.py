@@ -13,7 +13,6 @@ import psutil
 import torch
 
 from cse_cli.core.console import Preparing, Screen, write_json
-from cse_cli.core.devices import accelerator
 from cse_cli.core.formatting import duration, seed_list
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_threads_restored
@@ -30,6 +29,7 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.runs.index import all_runs
 from cse_cli.training.build import Job
+from registry.accelerators import accelerator
 from registry.errors import CseError
 
 LONG = 12 * 3600.0

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from cse_cli.core.devices import Compute, choose, is_accelerator
+from cse_cli.core.devices import Compute, choose
 from cse_cli.core.paths import require_home
 from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import Batches, BatchSource
@@ -26,6 +26,7 @@ from cse_cli.training.build import Experiment, Job, Prepared, resolve
 from cse_cli.training.disk_space import DiskSpace, needed
 from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
+from registry.accelerators import is_accelerator
 
 WARM_UP = 2
 """Steps that are not measured. The first ones of a process take several times as long."""

@@ -25,7 +25,7 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 PositiveNumber = Annotated[Number, Field(gt=0)]
 NonNegativeNumber = Annotated[Number, Field(ge=0)]
 UnitInterval = Annotated[Number, Field(ge=0, lt=1)]
-MaxLength = Annotated[int, Field(ge=3, le=512, strict=True)]
+MaxLength = Annotated[int, Field(ge=3, le=131072, strict=True)]
 String = Annotated[str, Field(min_length=1)]
 
 

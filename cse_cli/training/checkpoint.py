@@ -21,9 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from cse_cli.core.devices import random_states, set_random_states
 from cse_cli.core.distributed import gather_objects, run_on_rank0
 from cse_cli.training.method import Method
+from registry.accelerators import random_states, set_random_states
 from registry.distributed import world_size
 from registry.errors import CseError, RunFailedError
 from registry.types import Component, Encoder

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from cse_cli.core.devices import random_states, set_random_states
+from registry.accelerators import random_states, set_random_states
 from registry.distributed import all_devices, world_size
 from registry.errors import CseError, suggestion
 from registry.tokens import Embedded, Encoded

@@ -13,11 +13,12 @@ from typing import Any, Literal
 
 import torch
 
-from cse_cli.core.devices import Compute, is_accelerator
+from cse_cli.core.devices import Compute
 from cse_cli.core.results import Speed
 from cse_cli.core.threads import CoreUse, schedulable_cores
 from cse_cli.data.batches import Size
 from cse_cli.training.method import Method
+from registry.accelerators import is_accelerator
 from registry.distributed import world_size
 from registry.encoders.cost import Cost, cost_of
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from registry.accelerators import kept_randomness
 from registry.types import Encoder
 
 Pass = Callable[[Any, Tensor, Tensor], Tensor]
@@ -92,13 +93,12 @@ class CompiledBlocks:
         return not self.failed
 
     def _try(self, function: Pass, vectors: Tensor, attended: Tensor) -> None:
-        cuda = [vectors.device] if vectors.device.type == "cuda" else []
         weights = [weight for weight in self._model.parameters() if weight.requires_grad]
         # Gradient caching counts saved tensors. Those of a test pass must not count.
         hidden = torch.autograd.graph.saved_tensors_hooks(_same, _same)
-        with torch.random.fork_rng(devices=cuda), warnings.catch_warnings(), hidden:
+        with kept_randomness(vectors.device), warnings.catch_warnings(), hidden:
             warnings.simplefilter("ignore")  # these settings are deliberate
-            for _ in range(TRIALS if cuda else 1):
+            for _ in range(TRIALS if vectors.device.type == "cuda" else 1):
                 zeros = torch.zeros_like(vectors).requires_grad_(vectors.requires_grad)
                 made = self._version(function)(zeros, torch.ones_like(attended))
                 if made.requires_grad:

@@ -78,7 +78,7 @@ class PrefixedEncoder(TransformerEncoder):
         self.length = length
         self.max_length = (self.max_length or 0) - length
         self.prefix = nn.Parameter(initial * torch.randn(len(attentions), 2, length, self.dim))
-        self.prefix_dropout = nn.Dropout(self.dropout.p)
+        self.prefix_dropout = nn.Dropout(float(self.dropout.p))  # type: ignore[arg-type]
         for number, attention in enumerate(attentions):
             for place, made in enumerate((attention.key, attention.value)):
                 made.register_forward_hook(partial(self._in_front, number, place))

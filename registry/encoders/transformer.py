@@ -183,7 +183,9 @@ class TransformerEncoder(Encoder):
         ending = (end_with, bool(end_in_training))
         self.vocabularies = templates.vocabularies(model, self.templates, ending, self.template_joined)
         self.vocabulary: HubVocabulary = self.vocabularies[0]
-        rates = {} if dropout is None else families.rates(load_config(model), dropout, dropout_scope)
+        rates: dict[str, Any] = {}
+        if dropout is not None:
+            rates = families.rates(load_config(model), dropout, dropout_scope)
         self.backbone = load_model(model, random_weights=random_weights, dtype=dtype or "fp32", **rates)
         self.dropout = halves.open_halves(self.backbone)
         if dropout is not None:
@@ -248,6 +250,12 @@ class TransformerEncoder(Encoder):
         Raises:
             CseError: If the weights of this architecture are unknown, or a block does not exist.
         """
+        if self.checkpointing:
+            raise CseError(
+                "checkpointing = true does not work with a loss on attention weights",
+                "remove checkpointing, or set train.mini_batch_size instead",
+                code="encoders.no_checkpointing",
+            )
         count = len(families.attentions(self.backbone))
         if not set(blocks) <= set(range(count)):
             raise CseError(
@@ -404,8 +412,9 @@ class TransformerEncoder(Encoder):
     def _rows(self, tokens: Tokens) -> Rows:
         if self.prepend is None:
             return halves.rows_of(self.backbone, tokens)
-        placeholder = self.vocabulary.id_of(str(self.placeholder))
-        return halves.rows_of(self.backbone, tokens, whole.prepended(*self.prepend, tokens, placeholder))
+        placed = self.vocabulary.id_of(str(self.placeholder))
+        replaced = whole.prepended((self.prepend[0], self.prepend[1]), tokens, placed)
+        return halves.rows_of(self.backbone, tokens, replaced)
 
     def _filled(self, tokens: Tokens) -> Tokens:
         """Return the tokens with at least one in each row. BERT's family always has special tokens."""

@@ -90,12 +90,11 @@ def position_offset(model: Any) -> int:
     return int(embeddings.padding_idx) + 1 if counts else 0  # type: ignore[union-attr]
 
 
-def prepended(start: int, stop: int, tokens: Tokens, placeholder: int) -> Prepended:
+def prepended(blocks: tuple[int, int], tokens: Tokens, placeholder: int) -> Prepended:
     """Return the replacement of the first placeholder's state by the last token's state.
 
     Args:
-        start: Index of the first block before which the state is replaced, from 0.
-        stop: Index after the last such block.
+        blocks: Indices a and b of the blocks before which the state is replaced, from a to b − 1.
         tokens: Input of the model.
         placeholder: ID of the placeholder.
 
@@ -109,7 +108,7 @@ def prepended(start: int, stop: int, tokens: Tokens, placeholder: int) -> Prepen
             "add the placeholder to the encoder's template, before {text}",
             code="encoders.no_placeholder",
         )
-    return Prepended((start, stop), last_places(tokens.mask), found.int().argmax(dim=1))
+    return Prepended(blocks, last_places(tokens.mask), found.int().argmax(dim=1))
 
 
 @contextmanager

@@ -10,13 +10,15 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import QUEUES
+from registry.accelerators import kept_randomness
 from registry.distributed import all_devices
+from registry.errors import CseError
 from registry.queues.rolling import RollingQueue
 from registry.tokens import Tokens
 from registry.types import Encoder, Step, ViewName, take_shape_from_checkpoint
 
 LONGEST = 512
-"""Maximum number of stored tokens per sentence if the encoder has no limit."""
+"""Maximum number of stored tokens per sentence."""
 
 
 @QUEUES.register("reencoded")
@@ -74,8 +76,7 @@ class Reencoded(RollingQueue):
         if not known.any():
             return
         seed = int(torch.randint(2**62, (1,), generator=step.generator))
-        own = [self.ages.device] if self.ages.is_cuda else []  # by default, torch forks the generators of all devices
-        with torch.random.fork_rng(devices=own), torch.no_grad():
+        with kept_randomness(self.ages.device), torch.no_grad():
             torch.manual_seed(seed)
             made = torch.cat([self._encode(rows) for rows in torch.split(held[known], self.chunk)])
         vectors = self.vectors[: self.filled].clone()  # the graph of a step may hold the previous vectors
@@ -88,6 +89,12 @@ class Reencoded(RollingQueue):
         rows = torch.stack([tokens.ids, tokens.mask, tokens.types, tokens.positions], dim=1).to(torch.int32)
         rows = rows * rows[:, 1:2]  # zeros at padding, whose length differs between devices
         longest = self.tokens.shape[2]
+        if tokens.length > longest:
+            raise CseError(
+                f"queue 'reencoded' stores at most {longest} tokens of a sentence, but one has {tokens.length}",
+                f"use --set data.max_length={longest}, or another queue",
+                code="queues.too_long",
+            )
         new = all_devices(F.pad(rows, (0, longest - rows.shape[2])))
         kept = torch.cat([self.tokens[: self.filled], new])[-self.length :]
         self.tokens = F.pad(kept, (0, 0, 0, 0, 0, self.length - len(kept)))

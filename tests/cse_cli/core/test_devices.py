@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.core.devices import Compute, choose, kept_randomness, missing_memory, random_states
+from cse_cli.core.devices import Compute, choose, missing_memory
 from cse_cli.training.train_step import parallel
+from registry.accelerators import kept_randomness, random_states
 from registry.distributed import all_devices, rank
 from tests.cse_cli.training.test_method import make, step_of
 from tests.support.accelerators import pretend
