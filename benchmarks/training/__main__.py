@@ -20,6 +20,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.training.material import SHAPES
+
 PARTS = ("peers", "shares", "methods", "memory", "others")
 
 
@@ -29,7 +31,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         prog="python -m benchmarks.training", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--shape", default="minilm", choices=("minilm", "bert-base", "mini", "tiny"), help="Shape of the random model.")
+    add("--shape", default="minilm", choices=tuple(SHAPES), help="Shape of the random model.")
     add("--model", help="Directory of a checkpoint, instead of a random model.")
     add("--tokenizer", help="Directory of a tokenizer for the random model.")
     add(

@@ -15,11 +15,13 @@ SHAPES = {
     "minilm": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536},
     "bert-base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072},
     "mini": {"hidden_size": 192, "num_hidden_layers": 4, "num_attention_heads": 3, "intermediate_size": 768},
+    "modernbert": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 576},
     "tiny": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64},
 }
-"""Name → shape, with BERT's vocabulary of 30,522; "mini" is that of the shipped encoder, "tiny" is for tests."""
+"""Name → shape, with BERT's vocabulary of 30,522; "mini" is that of the shipped encoder, "modernbert" is a
+ModernBERT of half the width and a quarter of the depth of its base model, "tiny" is for tests."""
 
-SPREAD = {"minilm": 0.05, "bert-base": 0.03, "mini": 0.08, "tiny": 0.12}
+SPREAD = {"minilm": 0.05, "bert-base": 0.03, "mini": 0.08, "modernbert": 0.05, "tiny": 0.12}
 """Standard deviation of weights that makes random sentences distinguishable, so losses are informative."""
 
 VOCABULARY = 30522
@@ -72,7 +74,7 @@ class Setting:
 def write_model(
     shape: str, folder: Path, tokenizer: str | None, text: Path, dropout: float, spread: float = 0.02
 ) -> Path:
-    """Write a random BERT with its pooler and a tokenizer, and return the directory.
+    """Write a random BERT with its pooler, or a ModernBERT, and a tokenizer, and return the directory.
 
     Args:
         shape: Name in `SHAPES`.
@@ -83,25 +85,33 @@ def write_model(
         spread: Standard deviation of the weights. At BERT's own 0.02, all sentences have almost the same embedding.
     """
     import torch
-    from transformers import BertConfig, BertModel
+    from transformers import AutoConfig, AutoModel
 
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    family = "modernbert" if shape == "modernbert" else "bert"
+    special = {"pad_token_id": 0, "cls_token_id": 101, "sep_token_id": 102} if family == "modernbert" else {}
+    values = {**SHAPES[shape], **special, **_rates(family, dropout)}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        shaped = BertConfig(vocab_size=VOCABULARY, initializer_range=spread, **SHAPES[shape], **rates)
-        BertModel(shaped).save_pretrained(folder)
+        shaped = AutoConfig.for_model(family, vocab_size=VOCABULARY, initializer_range=spread, **values)
+        AutoModel.from_config(shaped).save_pretrained(folder)
     _tokenizer(tokenizer, text).save_pretrained(folder)
     return folder
 
 
 def copy_model(model: Path, folder: Path, dropout: float) -> Path:
     """Copy a checkpoint with another dropout rate and return the new directory."""
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-    rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    rates = _rates(AutoConfig.from_pretrained(model).model_type, dropout)
     AutoModel.from_pretrained(model, dtype="float32", **rates).save_pretrained(folder)
     AutoTokenizer.from_pretrained(model).save_pretrained(folder)
     return folder
+
+
+def _rates(family: str, dropout: float) -> dict[str, float]:
+    modern = ("embedding_dropout", "mlp_dropout", "attention_dropout")
+    names = modern if family == "modernbert" else ("hidden_dropout_prob", "attention_probs_dropout_prob")
+    return dict.fromkeys(names, dropout)
 
 
 def _tokenizer(given: str | None, text: Path) -> Any:

@@ -33,7 +33,9 @@ class Plain:
     name = "plain loop"
 
     def __init__(self, setting: Setting, batches: Batches, total: int = MANY) -> None:
-        from transformers import AutoModel, AutoTokenizer, get_linear_schedule_with_warmup
+        from transformers import AutoConfig, AutoModel, AutoTokenizer, get_linear_schedule_with_warmup
+
+        from registry.resources.models import without_pooler
 
         self.batches = batches
         self.device = torch.device(setting.device)
@@ -41,7 +43,8 @@ class Plain:
         self.tokenizer = AutoTokenizer.from_pretrained(setting.model)
         self.texts = sentences(batches)
         self.length = setting.length
-        self.model = AutoModel.from_pretrained(setting.model, add_pooling_layer=False, dtype="float32")
+        options = without_pooler(AutoConfig.from_pretrained(setting.model))
+        self.model = AutoModel.from_pretrained(setting.model, dtype="float32", **options)
         self.model.to(self.device).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE, weight_decay=0.0)
         self.schedule = get_linear_schedule_with_warmup(self.optimizer, 0, total)

@@ -222,7 +222,7 @@ def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
     if view.dropout is not None and not any(isinstance(part, nn.Dropout) for part in parts):
         raise CseError(
             f"views.{name}.dropout = {view.dropout}, but encoder '{view.encoder}' has no dropout layer",
-            "remove the key; for decoders set `attention_dropout` of the encoder",
+            'remove the key; for decoders set `dropout` and `dropout_scope = "attention"` of the encoder',
             code="training.no_dropout_layer",
         )
     augmenters = [AUGMENTERS[part.name].build(part.params, encoders) for part in view.augment]

@@ -200,7 +200,9 @@ class TransformerEncoder(Encoder):
             self.adapter = lora.add_low_rank(self.backbone, lora_rank, lora_alpha or lora_rank, lora_dropout or 0.0)
         self.checkpointing = bool(checkpointing)
         if checkpointing:
-            self.backbone.gradient_checkpointing_enable({"use_reentrant": False})
+            # transformers 5.24 has a new name for it.
+            old = self.backbone.gradient_checkpointing_enable
+            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
         halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
         self.heads_frozen = "heads" in freeze
         self.attend_padding = bool(attend_padding)

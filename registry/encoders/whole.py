@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from registry.encoders import packing
-from registry.encoders.families import ATTENTION_RATES, blocks, embedded, embedding_layer, is_split
+from registry.encoders.families import blocks, embedded, embedding_layer, is_split
 from registry.encoders.packing import Pack, Prepended, Rows
 from registry.encoders.pooling import last_places
 from registry.errors import CseError
@@ -241,20 +241,4 @@ def _unsupported(model: Any, why: str) -> CseError:
         f"the encoder \"transformer\" does not support the architecture '{type(model).__name__}': {why}",
         "use a model such as BERT, ModernBERT, Llama or Qwen3",
         code="encoders.unsupported_architecture",
-    )
-
-
-def dropout_key(config: Any) -> str:
-    """Return the name of the dropout of attention weights in a configuration.
-
-    Raises:
-        CseError: If the configuration has no such dropout.
-    """
-    for key in ATTENTION_RATES:
-        if hasattr(config, key):
-            return key
-    raise CseError(
-        f"attention_dropout does not work with {type(config).__name__}, which has no dropout of attention weights",
-        "remove attention_dropout",
-        code="encoders.no_attention_dropout",
     )

@@ -325,8 +325,9 @@ def load_skeleton(model: str) -> Any:
     import torch
 
     settings = load_config(model)
+    cls = _encoder_class(settings)
     with torch.device("meta"):
-        return _encoder_class(settings)(settings)
+        return cls._from_config(settings, dtype=torch.float32, **_attention(cls, settings))
 
 
 def _encoder_class(settings: Any) -> Any:
