@@ -35,6 +35,7 @@ from registry.declarations import (
     ViewName,
 )
 from registry.errors import CseError
+from registry.prompts import Prompts
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
 __all__ = [
@@ -202,6 +203,10 @@ class Encoder(Component, nn.Module):
     """Whether small changes of the weights cause small changes of the embeddings. False for ranks."""
     vocabulary: Vocabulary
     """Tokenizer of the encoder."""
+    prompts: Prompts = Prompts()
+    """Text in front of sentences in evaluation."""
+    routed: bool = False
+    """Whether queries and documents have different modules."""
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.

@@ -12,6 +12,7 @@ EPILOG = (
     "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
     "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
     "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating  ·  "
+    "cse evaluate intfloat/e5-small-v2 --prompt 'query: '  ·  "
     "cse evaluate bert-base-uncased --template '\"{text}\" means {mask}.' --pooling mask"
 )
 
@@ -46,6 +47,13 @@ def evaluate(
         ),
     ] = None,
     template: Template = None,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Text in front of every sentence, or the name of one of the model's prompts. query=TEXT and "
+            "document=TEXT set it for one side of retrieval. Repeatable. Default: the model's own."
+        ),
+    ] = None,
     max_length: Annotated[
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
@@ -56,6 +64,10 @@ def evaluate(
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
     precision: Precision = "fp32",
+    cache: Annotated[
+        bool,
+        typer.Option("--cache/--no-cache", help="Read and write embeddings in the cache. Default: --cache."),
+    ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -68,7 +80,7 @@ def evaluate(
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    settings = Settings(pooling, max_length, batch_tokens, device, template, precision)
+    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, prompt or (), cache)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         if warning := settings.compute.warning:

@@ -1,7 +1,8 @@
 """Open a saved encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
 
 The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. Such an export
-has a `modules.json` only if sentence-transformers can give the same embeddings.
+has a `modules.json` only if sentence-transformers can give the same embeddings. sentence-transformers itself opens its
+directories with other modules or settings than the ones read here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.export import (
     CNN,
     CNN_CONFIG,
+    MODULES,
     OWN_FORMAT,
     PADDED,
     PREFIX,
@@ -29,6 +31,7 @@ from registry.encoders.export import (
     TEMPLATED,
     TOKEN_POOLINGS,
 )
+from registry.encoders.library import open_with_library
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
@@ -36,6 +39,7 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
+from registry.prompts import Prompts
 from registry.resources.models import load_config, load_tokenizer, locate
 from registry.types import Encoder
 
@@ -64,6 +68,10 @@ class _Saved:
     convolutions: tuple[Path, str] | None = None
 
 
+class _Unsupported(CseError):
+    """A module or setting of sentence-transformers that this module does not read."""
+
+
 def check_pooling(pooling: str | None) -> None:
     """Raise an error for a name that is not a pooling. None is the pooling of the model."""
     if pooling is not None and pooling not in ALL_POOLINGS:
@@ -84,14 +92,22 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         template: Text around every sentence instead of the saved one, as for `TransformerEncoder`.
 
     Raises:
-        CseError: If the model has settings or modules that cse does not support.
+        CseError: If the model has settings or modules that neither cse nor sentence-transformers supports, or a pooling
+            or template is given that they do not support.
         MissingError: If the model is not on this machine and cannot be downloaded.
     """
     check_pooling(pooling)
     folder = locate(model)
     action = "use a complete directory, or download it again"
     with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):
-        return _open(model, folder, pooling, template)
+        try:
+            encoder, limit = _open(model, folder, pooling, template)
+        except _Unsupported:
+            if pooling is not None or template is not None or not (folder / MODULES).is_file():
+                raise
+            return open_with_library(folder)
+        encoder.prompts = Prompts.read(folder)
+        return encoder, limit
 
 
 def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
@@ -122,7 +138,7 @@ def _open_whole(saved: _Saved, pooling: str | None, template: str | None) -> tup
         CseError: If the model has layers after the pooling, or does not support this pooling.
     """
     if saved.dense:
-        raise CseError(
+        raise _Unsupported(
             f"cse does not support the layer {saved.dense[0]} after the pooling of this architecture",
             "remove the module from modules.json",
             code="encoders.layer_after_pooling",
@@ -232,7 +248,7 @@ def _read(model: str) -> _Saved:
     folder = locate(model)
     if (folder / SETTINGS).is_file():
         return _read_export(folder)
-    if (folder / "modules.json").is_file():
+    if (folder / MODULES).is_file():
         return _read_modules(folder)
     return _Saved(model)
 
@@ -271,13 +287,13 @@ def _read_modules(folder: Path) -> _Saved:
         elif kind == "Dense":
             dense.append(path)
         elif kind != "Normalize":
-            raise CseError(
+            raise _Unsupported(
                 f"{folder}: cse does not support the sentence-transformers module '{kind}'",
                 "use a model with the modules Transformer, Pooling, Dense and Normalize",
                 code="encoders.unsupported_module",
             )
     if pooling is None:
-        raise CseError(
+        raise _Unsupported(
             f"{folder / 'modules.json'} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
         )
     return _Saved(transformer, pooling, dense=tuple(dense), max_length=_max_length(transformer))
@@ -293,9 +309,11 @@ def _pooling(folder: Path) -> str:
         on = [key.removeprefix(prefix) for key, value in config.items() if key.startswith(prefix) and value]
         modes = [key.removesuffix("_tokens").removesuffix("_token") for key in on]
     known = {mode.removesuffix("_tokens").removesuffix("_token"): pooling for pooling, mode in TOKEN_POOLINGS.items()}
-    if len(modes) != 1 or modes[0] not in known:
-        raise CseError(
-            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'",
+    without_prompt = not config.get("include_prompt", True)
+    if len(modes) != 1 or modes[0] not in known or without_prompt:
+        raise _Unsupported(
+            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'"
+            f"{' without the prompt' if without_prompt else ''}",
             f"use a model with one of the poolings {', '.join(known)}",
             code="encoders.unsupported_pooling",
         )
@@ -308,7 +326,7 @@ def _max_length(folder: Path) -> int | None:
         return None
     config = _json(file)
     if config.get("do_lower_case"):
-        raise CseError(
+        raise _Unsupported(
             f"{file}: cse does not support do_lower_case = true",
             "set do_lower_case in the tokenizer instead",
             code="encoders.unsupported_lower_case",
@@ -327,7 +345,7 @@ def _fixed(folder: Path) -> FixedDense:
     config = _json(folder / "config.json")
     activation = str(config.get("activation_function", "")).rpartition(".")[2]
     if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
-        raise CseError(
+        raise _Unsupported(
             f"{folder}: the dense layer is not tanh(Wx + b) or Wx + b (activation '{activation}')",
             "use a model with the activation Tanh or Identity, with bias and without residual",
             code="encoders.unsupported_dense",

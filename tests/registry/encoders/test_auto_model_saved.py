@@ -123,4 +123,4 @@ def test_a_layer_after_the_pooling_is_refused(tmp_path):
     dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
     (folder / "modules.json").write_text(json.dumps([*modules, dense]))
     with refuses("encoders.layer_after_pooling", "2_Dense"):
-        open_encoder(str(folder))
+        open_encoder(str(folder), "last")
