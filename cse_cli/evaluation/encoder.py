@@ -17,7 +17,7 @@ from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
-from cse_cli.evaluation.vectors import StoredVectors
+from cse_cli.evaluation.vectors import StoredVectors, Way
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
 from registry.encoders.library import LibraryEncoder
@@ -36,9 +36,6 @@ CPU_TOKENS, DEVICE_TOKENS = 2048, 16_384
 """Default numbers of tokens per batch: the content of a CPU cache, and enough work for a GPU."""
 ENOUGH = 512
 """Minimum size of a batch in tokens before a longer sentence, which pads the others, starts a new batch."""
-
-Way = tuple[str, Side | None]
-"""Prompt of sentences, and their side if the encoder has different modules for the sides."""
 
 
 class SentenceEncoder:

@@ -27,6 +27,9 @@ from registry.types import Encoder
 LIMIT = 10 * 2**30
 """Maximum size of all files in bytes."""
 
+Way = tuple[str, Side | None]
+"""Prompt of sentences, and their side if the encoder has different modules for the sides."""
+
 _LIBRARIES = ("torch", "transformers", "tokenizers", "sentence-transformers")
 
 
@@ -42,9 +45,14 @@ class StoredVectors:
         self.read_rows = 0
         """Number of embeddings that were read."""
 
-    def read(self, sentences: Sequence[str], way: tuple[str, Side | None]) -> np.ndarray | None:
+    def path(self, sentences: Sequence[str], way: Way) -> Path:
+        """Return the file with the embeddings of sentences."""
+        content = json.dumps([way, list(sentences)])
+        return self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.npy"
+
+    def read(self, sentences: Sequence[str], way: Way) -> np.ndarray | None:
         """Return the embeddings (n, D) of sentences, or None if they are not stored or damaged."""
-        path = self._path(sentences, way)
+        path = self.path(sentences, way)
         if whole_file(path) is None:
             return None
         with suppress(OSError):  # a read-only directory
@@ -53,7 +61,7 @@ class StoredVectors:
         self.read_rows += len(found)
         return found
 
-    def write(self, sentences: Sequence[str], way: tuple[str, Side | None], vectors: np.ndarray) -> None:
+    def write(self, sentences: Sequence[str], way: Way, vectors: np.ndarray) -> None:
         """Store the embeddings of sentences, unless the directory is read-only or the disk is full."""
 
         def save(path: Path) -> Facts:
@@ -61,12 +69,8 @@ class StoredVectors:
             return {"rows": len(vectors)}
 
         with suppress(OSError):
-            make_file(self._path(sentences, way), save)
+            make_file(self.path(sentences, way), save)
             _delete_oldest(self.folder.parent)
-
-    def _path(self, sentences: Sequence[str], way: tuple[str, Side | None]) -> Path:
-        content = json.dumps([way, list(sentences)])
-        return self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.npy"
 
 
 def identify(folder: Path, encoder: Encoder, compute: Compute, **settings: Any) -> str:
