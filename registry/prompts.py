@@ -59,7 +59,7 @@ class Prompts:
         if not given:
             return self
         texts = {kind: self.named.get(text, text) for kind, text in given.items()}
-        own = {"default": self.choose()[1], **{side: self.choose(side)[1] for side in SIDES}}
+        own: dict[str, str] = {"default": self.choose()[1], **{side: self.choose(side)[1] for side in SIDES}}
         chosen = {**(dict.fromkeys(own, texts.pop("all")) if "all" in texts else own), **texts}
         return Prompts({name: text for name, text in chosen.items() if text}, "default")
 

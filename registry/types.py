@@ -412,6 +412,15 @@ class Evaluator(Component):
         """
         return None
 
+    @classmethod
+    def tasks_of(cls, suite: str) -> Mapping[str, dict[str, Any]]:  # noqa: ARG003 - the hook's form
+        """Return name → parameters of the tasks of a suite that is not in `suites`, or nothing if it does not exist.
+
+        Args:
+            suite: Name in `cse evaluate --tasks`.
+        """
+        return {}
+
     limit: int | None = None
     """Maximum number of pairs or rows to read, which `evaluate.limit` sets. None reads all."""
 
@@ -426,6 +435,23 @@ class Evaluator(Component):
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return name → values for a figure of the last call. Empty before the first call."""
         return {}
+
+    def save(
+        self,
+        folder: Path,  # noqa: ARG002 - the hook's form
+        model: str,  # noqa: ARG002
+        revision: str,  # noqa: ARG002
+        settings: Mapping[str, Any],  # noqa: ARG002
+    ) -> bool:
+        """Write the result of the last call in the format of another program. Return whether there is such a format.
+
+        Args:
+            folder: Directory for all models.
+            model: Name of the model, such as "owner/name".
+            revision: Commit or digest of the model.
+            settings: Settings that differ from those of the model.
+        """
+        return False
 
     def texts(self) -> Sequence[str]:
         """Return the sentences of all splits, on which transductive methods are fitted."""

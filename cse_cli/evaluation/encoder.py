@@ -118,8 +118,8 @@ class SentenceEncoder:
             return list(sentences), views.numpy()
         if isinstance(self.encoder, LibraryEncoder):
             with self.compute.autocast():
-                texts = self.encoder.encode_texts(sentences, self.max_length, *way)
-            return list(sentences), texts.float().cpu().numpy()
+                vectors = self.encoder.encode_texts(sentences, self.max_length, *way)
+            return list(sentences), vectors.float().cpu().numpy()
         vocabulary = self.encoder.vocabulary
         texts = [way[0] + sentence for sentence in in_evaluation(vocabulary, sentences)]
         rows = vocabulary.ids(texts, self.max_length)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cse_cli.core.devices import Compute, choose
 from cse_cli.core.distributed import run_on_rank0
+from cse_cli.core.paths import home
 from cse_cli.core.results import Scores
 from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import ViewPlan
@@ -16,10 +18,11 @@ from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
 from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
-from cse_cli.evaluation.vectors import StoredVectors, identify
+from cse_cli.evaluation.vectors import StoredVectors, digest_of, identify
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.model import checked_model_of_run, model_of_run
+from cse_cli.runs.record import MODEL
 from registry import EVALUATORS
 from registry.distributed import world_size
 from registry.encoders.library import LibraryEncoder
@@ -145,6 +148,18 @@ class Settings:
         _ = self.compute
 
     @property
+    def changed(self) -> dict[str, Any]:
+        """Settings that change the embeddings of a model."""
+        values = {
+            "pooling": self.pooling,
+            "max_length": self.max_length,
+            "template": self.template,
+            "precision": None if self.precision == "fp32" else self.precision,
+            "prompts": list(self.prompts),
+        }
+        return {name: value for name, value in values.items() if value}
+
+    @property
     def compute(self) -> Compute:
         """Device and precision."""
         return choose(self.device, self.precision)
@@ -167,6 +182,7 @@ class Scored:
         prompts: Name of each prompt that was used → its text.
         library: Modules of the model if sentence-transformers opened it, or None.
         cached: Number of embeddings that were read from the disk.
+        exported: Directories of results in the formats of other programs.
     """
 
     model: str
@@ -181,6 +197,7 @@ class Scored:
     prompts: dict[str, str] = field(default_factory=dict)
     library: str | None = None
     cached: int = 0
+    exported: list[str] = field(default_factory=list)
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
@@ -247,16 +264,18 @@ def _score(
     template = getattr(getattr(encoder, "vocabulary", None), "template", None)
     encoder.to(compute.device).eval()
     encode = SentenceEncoder(encoder, compute, settings.batch_tokens, length)
+    folder, digest = locate(found), digest_of(locate(found))
     if settings.cache:
-        key = identify(locate(found), encoder, compute, pooling=pooling, template=template, max_length=length)
+        key = identify(digest, encoder, compute, pooling=pooling, template=template, max_length=length)
         encode.stored = StoredVectors(key)
     began = time.perf_counter()
+    scores = _scores(encode, {name: task.evaluator for name, task in tasks.items()}, show)
     return Scored(
         model=model,
         pooling=pooling,
         max_length=length,
         precision=compute.precision,
-        scores=_scores(encode, {name: task.evaluator for name, task in tasks.items()}, show),
+        scores=scores,
         tasks={name: {"name": task.component, "params": task.params} for name, task in tasks.items()},
         fingerprints=dict(digests),
         seconds=time.perf_counter() - began,
@@ -264,4 +283,19 @@ def _score(
         prompts=encode.prompts,
         library=encoder.modules_named if isinstance(encoder, LibraryEncoder) else None,
         cached=encode.stored.read_rows if encode.stored is not None else 0,
+        exported=_export(folder, digest, tasks, settings.changed),
     )
+
+
+def _export(folder: Path, digest: str, tasks: Mapping[str, Task], changed: Mapping[str, Any]) -> list[str]:
+    """Write the results of tasks in the formats of other programs, and return the directories."""
+    if folder.parent.name == "snapshots":  # of the Hub's cache
+        name, revision = folder.parents[1].name.removeprefix("models--").replace("--", "/"), folder.name
+    else:
+        name, revision = f"cse/{folder.parent.name if folder.name == MODEL else folder.name}", digest
+    written = {
+        str(home() / task.component)
+        for task in tasks.values()
+        if task.evaluator.save(home() / task.component, name, revision, changed)
+    }
+    return sorted(written)

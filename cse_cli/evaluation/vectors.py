@@ -47,8 +47,7 @@ class StoredVectors:
 
     def path(self, sentences: Sequence[str], way: Way) -> Path:
         """Return the file with the embeddings of sentences."""
-        content = json.dumps([way, list(sentences)])
-        return self.folder / f"{hashlib.sha256(content.encode()).hexdigest()[:32]}.npy"
+        return self.folder / f"{_sha256([way, list(sentences)])}.npy"
 
     def read(self, sentences: Sequence[str], way: Way) -> np.ndarray | None:
         """Return the embeddings (n, D) of sentences, or None if they are not stored or damaged."""
@@ -73,25 +72,34 @@ class StoredVectors:
             _delete_oldest(self.folder.parent)
 
 
-def identify(folder: Path, encoder: Encoder, compute: Compute, **settings: Any) -> str:
+def digest_of(folder: Path) -> str:
+    """Return the SHA-256 of all files of a model except its descriptions. Unchanged files are not read again."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".md"]
+    return _sha256({file.relative_to(folder).as_posix(): digests.sha256(file) for file in files})
+
+
+def identify(model: str, encoder: Encoder, compute: Compute, **settings: Any) -> str:
     """Return the digest of everything that decides an embedding of a model, apart from the sentence and its prompt.
 
     Args:
-        folder: Directory of the model, whose files count with their SHA-256.
+        model: Digest of its files.
         encoder: Opened model, whose code and tokenizer count.
         compute: Precision, and kind of device.
         settings: Other settings, as JSON values.
     """
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".md"]
     known: dict[str, Any] = {
-        "files": {file.relative_to(folder).as_posix(): digests.sha256(file) for file in files},
+        "model": model,
         "vocabulary": getattr(getattr(encoder, "vocabulary", None), "fingerprint", ""),
         "code": code_digest(type(encoder)),
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "compute": [compute.device.type, compute.precision],
         "settings": settings,
     }
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:32]
+    return _sha256(known)
+
+
+def _sha256(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _version(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from rich.text import Text
 
@@ -72,6 +73,8 @@ def _notes(one: Scored) -> Iterator[str]:
         yield f"{one.model}: prompt {text!r} ({names})"
     if one.cached:
         yield f"{one.model}: {one.cached:,} embeddings read from the cache. To compute them again, add --no-cache"
+    for folder in one.exported:
+        yield f"{one.model}: results in the format of {Path(folder).name} in {folder}"
 
 
 def _block(scored: Sequence[Scores], tasks: Mapping[str, Task], names: list[str]) -> tuple[str, Columns]:

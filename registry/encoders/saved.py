@@ -68,7 +68,7 @@ class _Saved:
     convolutions: tuple[Path, str] | None = None
 
 
-class _Unsupported(CseError):
+class _UnsupportedError(CseError):
     """A module or setting of sentence-transformers that this module does not read."""
 
 
@@ -102,7 +102,7 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
     with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):
         try:
             encoder, limit = _open(model, folder, pooling, template)
-        except _Unsupported:
+        except _UnsupportedError:
             if pooling is not None or template is not None or not (folder / MODULES).is_file():
                 raise
             return open_with_library(folder)
@@ -138,7 +138,7 @@ def _open_whole(saved: _Saved, pooling: str | None, template: str | None) -> tup
         CseError: If the model has layers after the pooling, or does not support this pooling.
     """
     if saved.dense:
-        raise _Unsupported(
+        raise _UnsupportedError(
             f"cse does not support the layer {saved.dense[0]} after the pooling of this architecture",
             "remove the module from modules.json",
             code="encoders.layer_after_pooling",
@@ -287,13 +287,13 @@ def _read_modules(folder: Path) -> _Saved:
         elif kind == "Dense":
             dense.append(path)
         elif kind != "Normalize":
-            raise _Unsupported(
+            raise _UnsupportedError(
                 f"{folder}: cse does not support the sentence-transformers module '{kind}'",
                 "use a model with the modules Transformer, Pooling, Dense and Normalize",
                 code="encoders.unsupported_module",
             )
     if pooling is None:
-        raise _Unsupported(
+        raise _UnsupportedError(
             f"{folder / 'modules.json'} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
         )
     return _Saved(transformer, pooling, dense=tuple(dense), max_length=_max_length(transformer))
@@ -311,7 +311,7 @@ def _pooling(folder: Path) -> str:
     known = {mode.removesuffix("_tokens").removesuffix("_token"): pooling for pooling, mode in TOKEN_POOLINGS.items()}
     without_prompt = not config.get("include_prompt", True)
     if len(modes) != 1 or modes[0] not in known or without_prompt:
-        raise _Unsupported(
+        raise _UnsupportedError(
             f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'"
             f"{' without the prompt' if without_prompt else ''}",
             f"use a model with one of the poolings {', '.join(known)}",
@@ -326,7 +326,7 @@ def _max_length(folder: Path) -> int | None:
         return None
     config = _json(file)
     if config.get("do_lower_case"):
-        raise _Unsupported(
+        raise _UnsupportedError(
             f"{file}: cse does not support do_lower_case = true",
             "set do_lower_case in the tokenizer instead",
             code="encoders.unsupported_lower_case",
@@ -345,7 +345,7 @@ def _fixed(folder: Path) -> FixedDense:
     config = _json(folder / "config.json")
     activation = str(config.get("activation_function", "")).rpartition(".")[2]
     if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
-        raise _Unsupported(
+        raise _UnsupportedError(
             f"{folder}: the dense layer is not tanh(Wx + b) or Wx + b (activation '{activation}')",
             "use a model with the activation Tanh or Identity, with bias and without residual",
             code="encoders.unsupported_dense",

@@ -22,6 +22,7 @@ from cse_cli.runs.record import About
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
 from registry.resources import catalog
+from tests.support import mteb_task
 from tests.support.errors import refuses
 from tests.support.shrunken import pairs
 from tests.support.tiny import tiny_bert
@@ -209,3 +210,24 @@ def test_the_sides_of_retrieval_have_their_prompts(tmp_path):
     tasks = parse_tasks("retrieval_at_k", [f"retrieval_at_k.file={tmp_path / 'faq.tsv'}"])
     (one,) = score_models([model], tasks, Settings("mean", None, 8, "cpu"))
     assert one.prompts == {"query": "the cat ", "passage": "a dog "}
+
+
+def test_results_are_also_written_for_mteb(tmp_path, monkeypatch, home):
+    pytest.importorskip("mteb", reason="mteb is not installed (extra 'mteb')")
+    from mteb.cache import ResultCache
+
+    name = mteb_task.serve(monkeypatch)
+    benchmark = mteb_task.serve_benchmark(monkeypatch)
+    model = with_prompts(tmp_path, prompts={name: "the cat ", "STS": "two "})
+    tasks = parse_tasks(f"mteb/{benchmark}")
+    (one,) = score_models([model], tasks, Settings("mean", None, 8, "cpu"))
+    assert (list(one.scores), one.prompts) == ([f"mteb/{name}"], {name: "the cat "})
+    assert one.exported == [str(home / "mteb")]
+    (file,) = (home / "mteb" / "results" / "cse__tiny").rglob(f"{name}.json")
+    (entry,) = json.loads(file.read_text())["scores"]["test"]
+    assert 100 * entry["main_score"] == pytest.approx(one.scores[f"mteb/{name}"]["main_score"])
+    (plain,) = score_models([model], tasks, Settings(None, None, 8, "cpu"))
+    found = ResultCache(home / "mteb").load_results(tasks=[name], include_remote=False)
+    (result,) = found.model_results
+    assert result.model_name == "cse/tiny"
+    assert 100 * result.task_results[0].get_score() == pytest.approx(plain.scores[f"mteb/{name}"]["main_score"])
