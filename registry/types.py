@@ -207,6 +207,8 @@ class Encoder(Component, nn.Module):
     """Text in front of sentences in evaluation."""
     routed: bool = False
     """Whether queries and documents have different modules."""
+    normalizes: bool = False
+    """Whether evaluation scales the embeddings to length 1."""
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
 
 from cse_cli.core.devices import Compute
@@ -125,7 +126,8 @@ class SentenceEncoder:
         rows = vocabulary.ids(texts, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         batches = list(self._batches([len(rows[i]) for i in order]))
-        return [sentences[i] for i in order], torch.cat(self._vectors([rows[i] for i in order], batches)).numpy()
+        vectors = torch.cat(self._vectors([rows[i] for i in order], batches))
+        return [sentences[i] for i in order], (F.normalize(vectors) if self.encoder.normalizes else vectors).numpy()
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
         return self._encode_batches(self.encoder, rows, batches)

@@ -58,6 +58,7 @@ class _Saved:
         dense: Directories of the layers after the pooling.
         max_length: Saved maximum number of tokens.
         convolutions: Directory of the convolutions before the pooling, and their activation.
+        normalizes: Whether the embeddings are scaled to length 1.
     """
 
     transformer: Path | str
@@ -66,6 +67,7 @@ class _Saved:
     dense: tuple[Path, ...] = ()
     max_length: int | None = None
     convolutions: tuple[Path, str] | None = None
+    normalizes: bool = False
 
 
 class _UnsupportedError(CseError):
@@ -127,6 +129,7 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
     }
     encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
+    encoder.normalizes = saved.normalizes
     limit = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
     return encoder.eval(), min(limit, encoder.max_length)
 
@@ -145,6 +148,7 @@ def _open_whole(saved: _Saved, pooling: str | None, template: str | None) -> tup
         )
     given = {"pooling": pooling, "template": template}
     encoder = _whole({"model": str(saved.transformer), **{key: one for key, one in given.items() if one is not None}})
+    encoder.normalizes = saved.normalizes
     if pooling is None:
         encoder.eval_pooling = "last" if encoder.attention == "causal" else "cls"
     limits = [saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length), encoder.max_length]
@@ -269,14 +273,14 @@ def _read_export(folder: Path) -> _Saved:
 
 
 def _read_modules(folder: Path) -> _Saved:
-    """Read a sentence-transformers directory. The Normalize module is ignored, because it does not change cosines."""
-    transformer, pooling = folder, None
+    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order."""
+    transformer, pooling, normalizes = folder, None, False
     dense: list[Path] = []
-    for module in _json(folder / "modules.json"):
+    for module in _json(folder / MODULES):
         kind, path = module["type"].rpartition(".")[2], folder / module["path"]
         if path != folder and path.parent != folder:
             raise CseError(
-                f"{folder / 'modules.json'}: '{module['path']}' is not a directory next to it",
+                f"{folder / MODULES}: '{module['path']}' is not a directory next to it",
                 "download the model again",
                 code="encoders.module_outside",
             )
@@ -284,19 +288,22 @@ def _read_modules(folder: Path) -> _Saved:
             transformer = path
         elif kind == "Pooling":
             pooling = _pooling(path)
-        elif kind == "Dense":
+        elif kind == "Dense" and not normalizes:
             dense.append(path)
-        elif kind != "Normalize":
+        elif kind == "Normalize":
+            normalizes = True
+        else:
             raise _UnsupportedError(
                 f"{folder}: cse does not support the sentence-transformers module '{kind}'",
-                "use a model with the modules Transformer, Pooling, Dense and Normalize",
+                "use a model with the modules Transformer, Pooling, Dense and Normalize, in this order",
                 code="encoders.unsupported_module",
             )
     if pooling is None:
         raise _UnsupportedError(
-            f"{folder / 'modules.json'} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
+            f"{folder / MODULES} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
         )
-    return _Saved(transformer, pooling, dense=tuple(dense), max_length=_max_length(transformer))
+    limit = _max_length(transformer)
+    return _Saved(transformer, pooling, dense=tuple(dense), max_length=limit, normalizes=normalizes)
 
 
 def _pooling(folder: Path) -> str:

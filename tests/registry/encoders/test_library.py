@@ -1,9 +1,11 @@
 import builtins
 import json
 
+import numpy as np
 import pytest
 import torch
 
+from cse_cli.evaluation.model import load_model
 from registry.encoders.library import UNLIMITED, LibraryEncoder
 from registry.encoders.saved import open_encoder
 from registry.errors import MissingError
@@ -78,6 +80,19 @@ def test_a_pooling_that_we_do_not_read(tmp_path, pooling):
     torch.testing.assert_close(encoder.encode_texts(TEXTS, length, "the cat ", None), expected, rtol=0, atol=1e-6)
     with refuses("encoders.unsupported_pooling", pooling["pooling_mode"]):
         open_encoder(str(folder), "mean")
+
+
+def test_our_reader_normalizes_as_the_library_does(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
+    expected = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(load_model(folder).encode(TEXTS), expected, rtol=0, atol=1e-6)
+
+
+def test_a_normalization_before_a_dense_layer_is_left_to_the_library(tmp_path):
+    kinds = ("Transformer", "Pooling", "Normalize", "Dense")
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"}, kinds)
+    with refuses("encoders.unsupported_module", "'Dense'"):
+        open_encoder(str(folder), "cls")
 
 
 def test_the_length_cuts_sentences(tmp_path):
