@@ -20,7 +20,7 @@ import numpy as np
 from cse_cli.core import digests, paths
 from cse_cli.core.devices import Compute
 from cse_cli.data.cache import Facts, make_file, whole_file
-from registry.code import code_digest
+from registry.code import code_digest, modules_digest
 from registry.prompts import Side
 from registry.types import Encoder
 
@@ -30,6 +30,7 @@ LIMIT = 10 * 2**30
 Way = tuple[str, Side | None]
 """Prompt of sentences, and their side if the encoder has different modules for the sides."""
 
+_CODE = ("cse_cli.evaluation.encoder", "registry.encoders.saved")
 _LIBRARIES = ("torch", "transformers", "tokenizers", "sentence-transformers")
 
 
@@ -90,7 +91,7 @@ def identify(model: str, encoder: Encoder, compute: Compute, **settings: Any) ->
     known: dict[str, Any] = {
         "model": model,
         "vocabulary": getattr(getattr(encoder, "vocabulary", None), "fingerprint", ""),
-        "code": code_digest(type(encoder)),
+        "code": [code_digest(type(encoder)), modules_digest(_CODE)],
         "libraries": {name: _version(name) for name in _LIBRARIES},
         "compute": [compute.device.type, compute.precision],
         "settings": settings,

@@ -1,8 +1,8 @@
 """Open a saved encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
 
 The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. Such an export
-has a `modules.json` only if sentence-transformers can give the same embeddings. sentence-transformers itself opens its
-directories with other modules or settings than the ones read here.
+has a `modules.json` only if sentence-transformers can give the same embeddings. A directory with modules or settings
+that this module does not read is opened through sentence-transformers.
 """
 
 from __future__ import annotations
@@ -104,9 +104,10 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
     with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):
         try:
             encoder, limit = _open(model, folder, pooling, template)
-        except _UnsupportedError:
-            if pooling is not None or template is not None or not (folder / MODULES).is_file():
-                raise
+        except _UnsupportedError as error:
+            if pooling is not None or template is not None:
+                problem = f"{error.message}, and sentence-transformers supports no other pooling and no template"
+                raise CseError(problem, "remove pooling and template", code=error.code) from error
             return open_with_library(folder)
         encoder.prompts = Prompts.read(folder)
         return encoder, limit
