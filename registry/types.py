@@ -8,7 +8,6 @@ Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -41,7 +40,7 @@ from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabular
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
     "Evaluator", "FileName", "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue",
-    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName", "dropout_rate",
+    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName",
     "take_shape_from_checkpoint",
 ]  # fmt: skip
 
@@ -205,8 +204,6 @@ class Encoder(Component, nn.Module):
     """Tokenizer of the encoder."""
     prompts: Prompts = Prompts()
     """Text in front of sentences in evaluation."""
-    routed: bool = False
-    """Whether queries and documents have different modules."""
     normalizes: bool = False
     """Whether evaluation scales the embeddings to length 1."""
 
@@ -300,20 +297,6 @@ class Encoder(Component, nn.Module):
             max_length: Maximum number of tokens, including special tokens, in the exported settings.
         """
         raise NotImplementedError
-
-
-@contextmanager
-def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
-    """Change the rate of all dropout modules of an encoder within this block. None changes nothing."""
-    parts = [] if rate is None else [part for part in encoder.modules() if isinstance(part, nn.Dropout)]
-    own = [part.p for part in parts]
-    try:
-        for part in parts:
-            part.p = rate or 0.0
-        yield
-    finally:
-        for part, p in zip(parts, own, strict=True):
-            part.p = p
 
 
 class Loss(Component, nn.Module):
@@ -416,11 +399,7 @@ class Evaluator(Component):
 
     @classmethod
     def tasks_of(cls, suite: str) -> Mapping[str, dict[str, Any]]:  # noqa: ARG003 - the hook's form
-        """Return name → parameters of the tasks of a suite that is not in `suites`, or nothing if it does not exist.
-
-        Args:
-            suite: Name in `cse evaluate --tasks`.
-        """
+        """Return name → parameters of the tasks of a suite that is not in `suites`, or nothing if it does not exist."""
         return {}
 
     limit: int | None = None
@@ -438,20 +417,10 @@ class Evaluator(Component):
         """Return name → values for a figure of the last call. Empty before the first call."""
         return {}
 
-    def save(
-        self,
-        folder: Path,  # noqa: ARG002 - the hook's form
-        model: str,  # noqa: ARG002
-        revision: str,  # noqa: ARG002
-        settings: Mapping[str, Any],  # noqa: ARG002
-    ) -> bool:
+    def save(self, folder: Path, about: Mapping[str, Any]) -> bool:  # noqa: ARG002 - the hook's form
         """Write the result of the last call in the format of another program. Return whether there is such a format.
 
-        Args:
-            folder: Directory for all models.
-            model: Name of the model, such as "owner/name".
-            revision: Commit or digest of the model.
-            settings: Settings that differ from those of the model.
+        `about` contains "name", "revision" and "settings" of the model, the settings that a user changed.
         """
         return False
 

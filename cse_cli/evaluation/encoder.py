@@ -91,7 +91,7 @@ class SentenceEncoder:
         name, prompt = self.encoder.prompts.choose(side, prompts)
         if prompt:
             self.prompts[name] = prompt
-        way = prompt, side if self.encoder.routed else None
+        way = prompt, side if isinstance(self.encoder, LibraryEncoder) else None
         parts = [self._part(sentences[start : start + CHUNK], way) for start in range(0, len(sentences), CHUNK)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 

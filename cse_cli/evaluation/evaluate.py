@@ -293,9 +293,6 @@ def _export(folder: Path, digest: str, tasks: Mapping[str, Task], changed: Mappi
         name, revision = folder.parents[1].name.removeprefix("models--").replace("--", "/"), folder.name
     else:
         name, revision = f"cse/{folder.parent.name if folder.name == MODEL else folder.name}", digest
-    written = {
-        str(home() / task.component)
-        for task in tasks.values()
-        if task.evaluator.save(home() / task.component, name, revision, changed)
-    }
-    return sorted(written)
+    about = {"name": name, "revision": revision, "settings": changed}
+    written = [task.component for task in tasks.values() if task.evaluator.save(home() / task.component, about)]
+    return [str(home() / component) for component in dict.fromkeys(written)]

@@ -28,7 +28,7 @@ LIMIT = 10 * 2**30
 """Maximum size of all files in bytes."""
 
 Way = tuple[str, Side | None]
-"""Prompt of sentences, and their side if the encoder has different modules for the sides."""
+"""Prompt of sentences, and their side if the encoder can have different modules for the sides."""
 
 _CODE = ("cse_cli.evaluation.encoder", "registry.encoders.saved")
 _LIBRARIES = ("torch", "transformers", "tokenizers", "sentence-transformers")

@@ -182,13 +182,13 @@ class Mteb(Evaluator):
         self._result = done.task_results[0]
         return float(self._result.get_score(splits=task.eval_splits))
 
-    def save(self, folder: Path, model: str, revision: str, settings: Mapping[str, Any]) -> bool:
+    def save(self, folder: Path, about: Mapping[str, Any]) -> bool:
         """Write the result to a `mteb.ResultCache`: results/MODEL/REVISION/TASK.json. Settings are an experiment."""
         from mteb.cache import ResultCache
         from mteb.models import ModelMeta
 
-        about = {"name": model, "revision": revision, "experiment_kwargs": dict(settings) or None}
-        ResultCache(folder).save_to_cache(self._result, ModelMeta.create_empty(about))
+        model = {"name": about["name"], "revision": about["revision"], "experiment_kwargs": about["settings"] or None}
+        ResultCache(folder).save_to_cache(self._result, ModelMeta.create_empty(model))
         return True
 
     @contextmanager
