@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from registry.types import Encoder
 
 UNLIMITED = 1_000_000
 """Maximum number of tokens of a model without a limit."""
+
+OLDEST = 6
+"""Oldest release of sentence-transformers. Earlier ones execute code in local directories."""
 
 
 class LibraryEncoder(Encoder):
@@ -67,16 +72,16 @@ def open_with_library(folder: Path) -> tuple[LibraryEncoder, int]:
     """Return the model in a directory, opened by sentence-transformers, and its maximum number of tokens.
 
     Raises:
-        MissingError: If sentence-transformers is not installed.
+        MissingError: If sentence-transformers is not installed, or too old.
     """
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
+    if find_spec("sentence_transformers") is None or int(version("sentence-transformers").partition(".")[0]) < OLDEST:
         raise MissingError(
-            f"the model in {folder} requires sentence-transformers, which is not installed",
+            f"the model in {folder} requires sentence-transformers {OLDEST} or newer, which is not installed",
             'run pip install "cse-registry[sentence-transformers]"',
             code="encoders.missing_package",
-        ) from error
+        )
+    from sentence_transformers import SentenceTransformer
+
     quiet_transformers()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
     model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False, local_files_only=True)

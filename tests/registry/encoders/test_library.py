@@ -1,4 +1,3 @@
-import builtins
 import json
 
 import numpy as np
@@ -104,19 +103,25 @@ def test_the_length_cuts_sentences(tmp_path):
     )
 
 
-def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
+@pytest.mark.parametrize("change", [("find_spec", None), ("version", "5.2.0")], ids=["missing", "old"])
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, change):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
-    plain = builtins.__import__
-
-    def missing(name, *rest):
-        if name == "sentence_transformers":
-            raise ImportError(name)
-        return plain(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    name, value = change
+    monkeypatch.setattr(f"registry.encoders.library.{name}", lambda package: value)
     with refuses("encoders.missing_package", 'pip install "cse-registry[sentence-transformers]"') as caught:
         open_encoder(str(folder))
     assert isinstance(caught.value, MissingError)
+
+
+def test_code_of_a_model_is_not_executed(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
+    listed = json.loads((folder / "modules.json").read_text())
+    listed[1]["type"] = "own.Pooling"
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with refuses("encoders.damaged_model", "own.Pooling"):
+        open_encoder(str(folder))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_prompts_of_a_model_that_we_read(tmp_path):
