@@ -107,7 +107,7 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         except _UnsupportedError as error:
             if pooling is not None or template is not None:
                 problem = f"{error.message}, and sentence-transformers supports no other pooling and no template"
-                raise CseError(problem, "remove pooling and template", code=error.code) from error
+                raise CseError(problem, "remove --pooling and --template", code=error.code) from error
             return open_with_library(folder)
         encoder.prompts = Prompts.read(folder)
         return encoder, limit

@@ -13,8 +13,14 @@ from tests.registry.encoders.test_saved import sentence_transformers_directory
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
-sentence_transformers = pytest.importorskip("sentence_transformers")
+pytestmark = pytest.mark.xdist_group("sentence_transformers")  # imported by one process
 TEXTS = sentences(5)
+
+
+def opened_by_library(folder):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu")
 
 
 def static(tmp_path, seed, width=8):
@@ -27,7 +33,9 @@ def static(tmp_path, seed, width=8):
 
 
 def saved(tmp_path, module, **options):
-    model = sentence_transformers.SentenceTransformer(modules=[module], device="cpu", **options)
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(modules=[module], device="cpu", **options)
     model.save(str(tmp_path / "model"))
     return model, tmp_path / "model"
 
@@ -74,7 +82,7 @@ def test_a_pooling_that_we_do_not_read(tmp_path, pooling):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, **pooling})
     encoder, length = open_encoder(str(folder))
     assert length == 20
-    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
+    theirs = opened_by_library(folder)
     expected = theirs.encode(TEXTS, prompt="the cat ", convert_to_tensor=True)
     torch.testing.assert_close(encoder.encode_texts(TEXTS, length, "the cat ", None), expected, rtol=0, atol=1e-6)
     with refuses("encoders.unsupported_pooling", pooling["pooling_mode"]):
@@ -83,7 +91,7 @@ def test_a_pooling_that_we_do_not_read(tmp_path, pooling):
 
 def test_our_reader_normalizes_as_the_library_does(tmp_path):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
-    expected = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(TEXTS)
+    expected = opened_by_library(folder).encode(TEXTS)
     np.testing.assert_allclose(load_model(folder).encode(TEXTS), expected, rtol=0, atol=1e-6)
 
 
