@@ -138,6 +138,7 @@ def evaluate(
     device: str = "auto",
     precision: str = "fp32",
     template: str | None = None,
+    prompts: str | Sequence[str] = (),
     progress: bool = True,
 ) -> list[Scored]:
     """Score encoders as the papers do.
@@ -152,12 +153,15 @@ def evaluate(
         device: "auto", "cpu", "cuda", "mps", "xpu" or "cuda:N".
         precision: "fp32", "bf16", "fp16" or "auto".
         template: Text around every sentence, with "{text}", and "{mask}" for the poolings "mask" and "last_mask".
+        prompts: Text in front of every sentence, or the name of one of the model's prompts. "query=TEXT" and
+            "document=TEXT" set it for one side of retrieval.
         progress: Whether to print downloads and scores to stderr.
 
     Raises:
         CseError: If a model, a task or data is missing, before anything is scored.
     """
-    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision)
+    given = (prompts,) if isinstance(prompts, str) else prompts
+    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision, given)
     assignments = [str(one) for one in _overrides(settings)]
     wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:

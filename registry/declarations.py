@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Protocol
 import torch
 from torch import Tensor
 
+from registry.prompts import Side
 from registry.tokens import Embedded, Encoded, Tokens
 
 
@@ -98,8 +99,14 @@ Batch = Mapping[str, Tokens]
 class Encode(Protocol):
     """Function from sentences to embeddings: the only access of an evaluator to a model."""
 
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return (n, D) float32 embeddings on the CPU, row i for sentence i."""
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:
+        """Return (n, D) float32 embeddings on the CPU, row i for sentence i.
+
+        Args:
+            sentences: Sentences without prompts.
+            side: Side of the sentences in retrieval, "query" or "document".
+            prompts: Names of prompts that have priority over those of the side, best first.
+        """
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
         """Return the embeddings of sentences after the augmenters of a view.

@@ -8,7 +8,6 @@ Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -35,12 +34,13 @@ from registry.declarations import (
     ViewName,
 )
 from registry.errors import CseError
+from registry.prompts import Prompts
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
     "Evaluator", "FileName", "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue",
-    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName", "dropout_rate",
+    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName",
     "take_shape_from_checkpoint",
 ]  # fmt: skip
 
@@ -202,6 +202,10 @@ class Encoder(Component, nn.Module):
     """Whether small changes of the weights cause small changes of the embeddings. False for ranks."""
     vocabulary: Vocabulary
     """Tokenizer of the encoder."""
+    prompts: Prompts = Prompts()
+    """Text in front of sentences in evaluation."""
+    normalizes: bool = False
+    """Whether evaluation scales the embeddings to length 1."""
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.
@@ -293,20 +297,6 @@ class Encoder(Component, nn.Module):
             max_length: Maximum number of tokens, including special tokens, in the exported settings.
         """
         raise NotImplementedError
-
-
-@contextmanager
-def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
-    """Change the rate of all dropout modules of an encoder within this block. None changes nothing."""
-    parts = [] if rate is None else [part for part in encoder.modules() if isinstance(part, nn.Dropout)]
-    own = [part.p for part in parts]
-    try:
-        for part in parts:
-            part.p = rate or 0.0
-        yield
-    finally:
-        for part, p in zip(parts, own, strict=True):
-            part.p = p
 
 
 class Loss(Component, nn.Module):
@@ -407,6 +397,11 @@ class Evaluator(Component):
         """
         return None
 
+    @classmethod
+    def tasks_of(cls, suite: str) -> Mapping[str, dict[str, Any]]:  # noqa: ARG003 - the hook's form
+        """Return name → parameters of the tasks of a suite that is not in `suites`, or nothing if it does not exist."""
+        return {}
+
     limit: int | None = None
     """Maximum number of pairs or rows to read, which `evaluate.limit` sets. None reads all."""
 
@@ -421,6 +416,13 @@ class Evaluator(Component):
     def series(self) -> Mapping[str, Sequence[float]]:
         """Return name → values for a figure of the last call. Empty before the first call."""
         return {}
+
+    def save(self, folder: Path, about: Mapping[str, Any]) -> bool:  # noqa: ARG002 - the hook's form
+        """Write the result of the last call in the format of another program. Return whether there is such a format.
+
+        `about` contains "name", "revision" and "settings" of the model, the settings that a user changed.
+        """
+        return False
 
     def texts(self) -> Sequence[str]:
         """Return the sentences of all splits, on which transductive methods are fitted."""

@@ -12,12 +12,20 @@ EPILOG = (
     "Examples:  cse evaluate mini_en --pooling mean  ·  cse evaluate 3f2a --tasks stsb,sickr/all,geometry  ·  "
     "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
     "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating  ·  "
+    "cse evaluate intfloat/e5-small-v2 --prompt 'query: '  ·  "
     "cse evaluate bert-base-uncased --template '\"{text}\" means {mask}.' --pooling mask"
 )
 
 Template = Annotated[
     str | None,
     typer.Option(help="Text around every sentence. {text} is the sentence, {mask} the token for --pooling mask."),
+]
+Prompt = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Text in front of every sentence, or the name of one of the model's prompts. query=TEXT and document=TEXT "
+        "set it for one side of retrieval. Repeatable. Default: the model's own."
+    ),
 ]
 Precision = Annotated[
     str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
@@ -30,7 +38,7 @@ def evaluate(
         str,
         typer.Option(
             help="Tasks, separated by commas: sts, transfer, geometry, all, sts_zh, data sets such as stsb/dev, files "
-            "of pairs, evaluators."
+            "of pairs, evaluators, tasks and benchmarks of mteb."
         ),
     ] = "sts",
     set_: Annotated[
@@ -46,6 +54,7 @@ def evaluate(
         ),
     ] = None,
     template: Template = None,
+    prompt: Prompt = None,
     max_length: Annotated[
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
@@ -56,6 +65,7 @@ def evaluate(
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
     precision: Precision = "fp32",
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor store embeddings.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -68,7 +78,7 @@ def evaluate(
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    settings = Settings(pooling, max_length, batch_tokens, device, template, precision)
+    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, prompt or (), not no_cache)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         if warning := settings.compute.warning:

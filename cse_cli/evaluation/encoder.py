@@ -11,15 +11,19 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
 
 from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
+from cse_cli.evaluation.vectors import StoredVectors, Way
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
+from registry.encoders.library import LibraryEncoder
 from registry.errors import CseError, suggestion
+from registry.prompts import Side
 from registry.types import Encoder
 from registry.vocabulary import in_evaluation
 
@@ -73,38 +77,57 @@ class SentenceEncoder:
         self.watch: Callable[[float], None] = lambda _: None
         """Callback after each batch with the share of encoded sentences."""
         self.cache_bytes = cache_bytes
-        self._cache: dict[str, np.ndarray] = {}
+        self.stored: StoredVectors | None = None
+        """Embeddings on the disk, or None without them."""
+        self.prompts: dict[str, str] = {}
+        """Name of each prompt that was used → its text."""
+        self._cache: dict[tuple[Way, str], np.ndarray] = {}
 
     @torch.inference_mode()
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
-        """Return embeddings (n, D), float32 on the CPU. Equal sentences have equal embeddings."""
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:
+        """Return embeddings (n, D), float32 on the CPU. Equal sentences with equal prompts have equal embeddings."""
         if not sentences:
             return torch.empty(0, self.encoder.dim)
-        parts = [self._part(sentences[start : start + CHUNK]) for start in range(0, len(sentences), CHUNK)]
+        name, prompt = self.encoder.prompts.choose(side, prompts)
+        if prompt:
+            self.prompts[name] = prompt
+        way = prompt, side if isinstance(self.encoder, LibraryEncoder) else None
+        parts = [self._part(sentences[start : start + CHUNK], way) for start in range(0, len(sentences), CHUNK)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def forget(self) -> None:
         """Clear the cache after a change of the encoder."""
         self._cache.clear()
 
-    def _part(self, sentences: Sequence[str]) -> Tensor:
-        if new := [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._cache]:
-            ordered, embeddings = self._encoded(new)
-            self._cache.update(zip(ordered, embeddings.numpy(), strict=True))
-        found = np.stack([self._cache[sentence] for sentence in sentences])
+    def _part(self, sentences: Sequence[str], way: Way) -> Tensor:
+        distinct = list(dict.fromkeys(sentences))
+        if new := [sentence for sentence in distinct if (way, sentence) not in self._cache]:
+            vectors = None if self.stored is None else self.stored.read(distinct, way)
+            ordered, vectors = self._encoded(new, way) if vectors is None else (distinct, vectors)
+            self._cache.update(zip(((way, sentence) for sentence in ordered), vectors, strict=True))
+            if self.stored is not None and ordered is not distinct:
+                self.stored.write(distinct, way, np.stack([self._cache[way, sentence] for sentence in distinct]))
+        found = np.stack([self._cache[way, sentence] for sentence in sentences])
         while len(self._cache) * found[0].nbytes > self.cache_bytes:
             del self._cache[next(iter(self._cache))]  # the oldest
         return torch.from_numpy(found)
 
-    def _encoded(self, sentences: Sequence[str]) -> tuple[list[str], Tensor]:
+    def _encoded(self, sentences: Sequence[str], way: Way) -> tuple[list[str], np.ndarray]:
         """Return the sentences sorted by length, and their embeddings."""
         if self.through is not None:
-            return list(sentences), self.encode_view(self.through, {self.plans[self.through].column: sentences})
+            views = self.encode_view(self.through, {self.plans[self.through].column: sentences})
+            return list(sentences), views.numpy()
+        if isinstance(self.encoder, LibraryEncoder):
+            with self.compute.autocast():
+                vectors = self.encoder.encode_texts(sentences, self.max_length, *way)
+            return list(sentences), vectors.float().cpu().numpy()
         vocabulary = self.encoder.vocabulary
-        rows = vocabulary.ids(in_evaluation(vocabulary, sentences), self.max_length)
+        texts = [way[0] + sentence for sentence in in_evaluation(vocabulary, sentences)]
+        rows = vocabulary.ids(texts, self.max_length)
         order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
         batches = list(self._batches([len(rows[i]) for i in order]))
-        return [sentences[i] for i in order], torch.cat(self._vectors([rows[i] for i in order], batches))
+        vectors = torch.cat(self._vectors([rows[i] for i in order], batches))
+        return [sentences[i] for i in order], (F.normalize(vectors) if self.encoder.normalizes else vectors).numpy()
 
     def _vectors(self, rows: Sequence[Sequence[int]], batches: Sequence[slice]) -> list[Tensor]:
         return self._encode_batches(self.encoder, rows, batches)

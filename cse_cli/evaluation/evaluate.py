@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cse_cli.core.devices import Compute, choose
 from cse_cli.core.distributed import run_on_rank0
+from cse_cli.core.paths import home
 from cse_cli.core.results import Scores
 from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import ViewPlan
@@ -16,13 +18,17 @@ from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
 from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
+from cse_cli.evaluation.vectors import StoredVectors, digest_of, identify
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.model import checked_model_of_run, model_of_run
+from cse_cli.runs.record import MODEL
 from registry import EVALUATORS
 from registry.distributed import world_size
+from registry.encoders.library import LibraryEncoder
 from registry.encoders.saved import check_pooling, open_encoder
 from registry.errors import CseError
+from registry.prompts import parse_prompts
 from registry.resources.models import locate
 from registry.types import Encoder, Evaluator
 
@@ -119,9 +125,11 @@ class Settings:
         device: Device as `cse_cli.core.devices.choose` takes it.
         template: Text around every sentence, or None for the model's own.
         precision: Precision of encoding. Published scores are compared in fp32.
+        prompts: Text or name of a prompt for all sentences, "query=…" or "document=…". Default: the model's own.
+        cache: Whether to read and write embeddings on the disk.
 
     Raises:
-        CseError: If there is no such pooling, device or precision.
+        CseError: If there is no such pooling, device or precision, or two prompts are for the same sentences.
     """
 
     pooling: str | None
@@ -130,11 +138,26 @@ class Settings:
     device: str
     template: str | None = None
     precision: str = "fp32"
+    prompts: Sequence[str] = ()
+    cache: bool = True
 
     def __post_init__(self) -> None:
         """Check the names, before anything is downloaded."""
         check_pooling(self.pooling)
+        parse_prompts(self.prompts)
         _ = self.compute
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """Settings that change the embeddings of a model."""
+        values = {
+            "pooling": self.pooling,
+            "max_length": self.max_length,
+            "template": self.template,
+            "precision": None if self.precision == "fp32" else self.precision,
+            "prompts": list(self.prompts),
+        }
+        return {name: value for name, value in values.items() if value}
 
     @property
     def compute(self) -> Compute:
@@ -156,6 +179,10 @@ class Scored:
         fingerprints: Data set → digest of its contents.
         seconds: Duration of the evaluation.
         template: Text around every sentence, or None.
+        prompts: Name of each prompt that was used → its text.
+        library: Modules of the model if sentence-transformers opened it, or None.
+        cached: Number of embeddings that were read from the disk.
+        exported: Directories of results in the formats of other programs.
     """
 
     model: str
@@ -167,6 +194,10 @@ class Scored:
     fingerprints: dict[str, str]
     seconds: float
     template: str | None = None
+    prompts: dict[str, str] = field(default_factory=dict)
+    library: str | None = None
+    cached: int = 0
+    exported: list[str] = field(default_factory=list)
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
@@ -225,24 +256,43 @@ def _score(
 ) -> Scored:
     limit_torch_threads()
     compute = settings.compute
-    encoder, own_length = open_encoder(model_of_run(model) or model, settings.pooling, settings.template)
+    found = model_of_run(model) or model
+    encoder, own_length = open_encoder(found, settings.pooling, settings.template)
+    encoder.prompts = encoder.prompts.replaced(parse_prompts(settings.prompts))
     length = min(settings.max_length or own_length, own_length)
+    pooling = str(getattr(encoder, "eval_pooling", settings.pooling or ""))
+    template = getattr(getattr(encoder, "vocabulary", None), "template", None)
     encoder.to(compute.device).eval()
+    encode = SentenceEncoder(encoder, compute, settings.batch_tokens, length)
+    folder, digest = locate(found), digest_of(locate(found))
+    if settings.cache:
+        key = identify(digest, encoder, compute, pooling=pooling, template=template, max_length=length)
+        encode.stored = StoredVectors(key)
     began = time.perf_counter()
+    scores = _scores(encode, {name: task.evaluator for name, task in tasks.items()}, show)
     return Scored(
         model=model,
-        pooling=str(getattr(encoder, "eval_pooling", settings.pooling or "")),
+        pooling=pooling,
         max_length=length,
         precision=compute.precision,
-        scores=evaluate(
-            encoder,
-            {name: task.evaluator for name, task in tasks.items()},
-            Evaluate(batch_tokens=settings.batch_tokens, max_length=length),
-            compute,
-            show=show,
-        ),
+        scores=scores,
         tasks={name: {"name": task.component, "params": task.params} for name, task in tasks.items()},
         fingerprints=dict(digests),
         seconds=time.perf_counter() - began,
-        template=getattr(encoder.vocabulary, "template", None),
+        template=template,
+        prompts=encode.prompts,
+        library=encoder.modules_named if isinstance(encoder, LibraryEncoder) else None,
+        cached=encode.stored.read_rows if encode.stored is not None else 0,
+        exported=_export(folder, digest, tasks, settings.changed),
     )
+
+
+def _export(folder: Path, digest: str, tasks: Mapping[str, Task], changed: Mapping[str, Any]) -> list[str]:
+    """Write the results of tasks in the formats of other programs, and return the directories."""
+    if folder.parent.name == "snapshots":  # of the Hub's cache
+        name, revision = folder.parents[1].name.removeprefix("models--").replace("--", "/"), folder.name
+    else:
+        name, revision = f"cse/{folder.parent.name if folder.name == MODEL else folder.name}", digest
+    about = {"name": name, "revision": revision, "settings": changed}
+    written = [task.component for task in tasks.values() if task.evaluator.save(home() / task.component, about)]
+    return [str(home() / component) for component in dict.fromkeys(written)]

@@ -15,6 +15,7 @@ from cse_cli.runs.model import checked_model_of_run
 from registry.encoders.export import MODULES
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, MissingError
+from registry.prompts import Side, parse_prompts
 from registry.resources.models import locate, without_pooler
 from registry.types import Encoder
 
@@ -39,12 +40,15 @@ class Model:
     max_length: int
     precision: str = "fp32"
 
-    def encode(self, sentences: str | Sequence[str], batch_tokens: int | None = None) -> np.ndarray:
-        """Return the embeddings from which scores are computed.
+    def encode(
+        self, sentences: str | Sequence[str], batch_tokens: int | None = None, side: Side | None = None
+    ) -> np.ndarray:
+        """Return the embeddings from which scores are computed. The model's prompt is in front of every sentence.
 
         Args:
             sentences: One sentence or several.
             batch_tokens: Maximum number of tokens per batch, including padding. None selects the device's default.
+            side: "query" or "document" for the prompt, and for the modules of a router.
 
         Returns:
             (D,) float32 for one sentence, (N, D) for several.
@@ -62,7 +66,7 @@ class Model:
                 )
         device = next((str(weights.device) for weights in self.encoder.parameters()), "cpu")
         encode = SentenceEncoder(self.encoder, choose(device, self.precision), batch_tokens, self.max_length)
-        vectors: np.ndarray = encode(several).numpy()
+        vectors: np.ndarray = encode(several, side).numpy()
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def to_sentence_transformers(self) -> SentenceTransformer:
@@ -108,7 +112,11 @@ class Model:
 
 
 def load_model(
-    name: str | Path, pooling: str | None = None, template: str | None = None, precision: str = "fp32"
+    name: str | Path,
+    pooling: str | None = None,
+    template: str | None = None,
+    precision: str = "fp32",
+    prompts: str | Sequence[str] = (),
 ) -> Model:
     """Return the model of a finished run, or any other encoder.
 
@@ -118,6 +126,8 @@ def load_model(
             model's own.
         template: Text around every sentence. "{text}" is the sentence, "{mask}" the token that pooling "mask" reads.
         precision: "fp32", "bf16", "fp16" or "auto", in which the method `encode` computes.
+        prompts: Text in front of every sentence, or the name of one of the model's prompts. "query=TEXT" and
+            "document=TEXT" set it for one side of retrieval. Default: the model's own.
 
     Raises:
         MissingError: If the model is not on this machine and cannot be downloaded.
@@ -125,4 +135,6 @@ def load_model(
     """
     found = checked_model_of_run(str(name)) or str(name)
     encoder, max_length = open_encoder(found, pooling, template)
+    given = (prompts,) if isinstance(prompts, str) else prompts
+    encoder.prompts = encoder.prompts.replaced(parse_prompts(given))
     return Model(locate(found), encoder, max_length, precision)

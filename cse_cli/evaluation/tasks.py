@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,15 +56,16 @@ def parse_tasks(words: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
     """Return name → task in the given order, without duplicates.
 
     Args:
-        words: Suites, data sets, files of pairs and evaluators, separated by commas.
+        words: Suites, data sets, files of pairs and evaluators, separated by commas outside parentheses.
         assignments: "task.parameter=value", or "component.parameter=value" for all tasks of a component.
 
     Raises:
         UnknownNameError: If no task has one of the names.
-        CseError: If a required parameter is missing, or a parameter is unknown or not valid.
+        CseError: If a required parameter is missing, or a parameter is unknown or not valid, or a name has two
+            meanings.
     """
     found: dict[str, _Named] = {}
-    for word in words.split(","):
+    for word in re.split(r",(?![^()]*\))", words):
         for name, one in _tasks_of(word.strip()):
             if found.setdefault(name, one).entry.name != one.entry.name:
                 raise CseError(
@@ -72,12 +74,21 @@ def parse_tasks(words: str, assignments: Sequence[str] = ()) -> dict[str, Task]:
                     "rename the task in one of them, or uninstall the plug-in",
                     code="evaluate.ambiguous_task",
                 )
+            if found[name].given != one.given:
+                raise CseError(
+                    f"the task '{name}' has two settings: {dict(found[name].given)} and {dict(one.given)}",
+                    "score them in two commands",
+                    code="evaluate.ambiguous_task",
+                )
     settings = _settings(found, assignments)
     return {name: _made(name, one, settings) for name, one in found.items()}
 
 
 def _tasks_of(word: str) -> list[tuple[str, _Named]]:
     """Return the tasks of a suite, or the one task with this name. The component with the most tasks is first."""
+    for entry in EVALUATORS:
+        if made := entry.cls.tasks_of(word):
+            return [(name, _Named(entry, given)) for name, given in made.items()]
     members = {entry.name: entry.cls.suites[word] for entry in EVALUATORS if word in entry.cls.suites}
     if not members:
         return [(word, _single(word))]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 
 from rich.text import Text
 
@@ -37,6 +38,8 @@ def print_scores(
     settings = [[one.model, _pooling(one), str(one.max_length), one.precision, f"{one.seconds:.1f}"] for one in scored]
     with stdout_console() as console:
         _print_table(console, ["model", "pooling", "max_length", "precision", "seconds"], settings, "pprrr")
+        for note in (note for one in scored for note in _notes(one)):
+            console.print(Text(note))
         for _, names in groupby(tasks, key=lambda name: tasks[name].component):
             of_component = list(names)
             lines = [(one.model, one.scores) for one in scored]
@@ -59,6 +62,19 @@ def _print_table(console: Console, headings: Sequence[str], rows: Sequence[Seque
 
 def _pooling(one: Scored) -> str:
     return one.pooling if one.template is None else f"{one.pooling} of {one.template}"
+
+
+def _notes(one: Scored) -> Iterator[str]:
+    """Yield notes about the way to the embeddings of a model."""
+    if one.library is not None:
+        yield f"{one.model}: opened through sentence-transformers ({one.library})"
+    for text in dict.fromkeys(one.prompts.values()):
+        names = ", ".join(name for name, prompt in one.prompts.items() if prompt == text)
+        yield f"{one.model}: prompt {text!r} ({names})"
+    if one.cached:
+        yield f"{one.model}: {one.cached:,} embeddings read from the cache. To compute them again, add --no-cache"
+    for folder in one.exported:
+        yield f"{one.model}: results in the format of {Path(folder).name} in {folder}"
 
 
 def _block(scored: Sequence[Scores], tasks: Mapping[str, Task], names: list[str]) -> tuple[str, Columns]:

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from cse_cli.data.batches import ViewPlan
 from registry.accelerators import kept_randomness
+from registry.dropout import dropout_rate
 from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, MissingError
 from registry.tokens import Embedded, Encoded
-from registry.types import Encoder, dropout_rate
+from registry.types import Encoder
 
 SEED = 0
 """Seed of the augmenters at evaluation, so a score is always the same."""

@@ -17,6 +17,7 @@ from cse_cli.core.devices import Compute
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.training.build import Experiment
 from registry.errors import CseError
+from registry.prompts import Side
 from registry.types import Evaluator
 
 SIZES = (32, 128, 512)
@@ -40,7 +41,7 @@ class _Requested(BaseException):
 class _FirstRequest:
     """An `Encode` that ends the evaluation at its first request."""
 
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:  # noqa: ARG002
         """Raise the request."""
         raise _Requested(sentences)
 
@@ -60,9 +61,9 @@ class _Timed(SentenceEncoder):
     sentences = 0
     most = math.inf
 
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:
         """Return embeddings."""
-        return self._measured(sentences, lambda: super(_Timed, self).__call__(sentences))
+        return self._measured(sentences, lambda: super(_Timed, self).__call__(sentences, side, prompts))
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
         """Return embeddings of sentences changed by a view's augmenters."""

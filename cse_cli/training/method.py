@@ -14,9 +14,10 @@ from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.step import ProbeState, StepState
 from registry.core import Entry
 from registry.distributed import all_devices
+from registry.dropout import dropout_rate
 from registry.errors import PartError
 from registry.tokens import Embedded, Encoded, Tokens
-from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step, dropout_rate
+from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step
 
 
 @dataclass(frozen=True)

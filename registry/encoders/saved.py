@@ -1,7 +1,8 @@
 """Open a saved encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
 
 The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. Such an export
-has a `modules.json` only if sentence-transformers can give the same embeddings.
+has a `modules.json` only if sentence-transformers can give the same embeddings. A directory with modules or settings
+that this module does not read is opened through sentence-transformers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.export import (
     CNN,
     CNN_CONFIG,
+    MODULES,
     OWN_FORMAT,
     PADDED,
     PREFIX,
@@ -28,6 +30,7 @@ from registry.encoders.export import (
     TEMPLATED,
     TOKEN_POOLINGS,
 )
+from registry.encoders.library import open_with_library
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
@@ -35,6 +38,7 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
+from registry.prompts import Prompts
 from registry.resources.models import load_skeleton, load_tokenizer, locate
 from registry.types import Encoder
 
@@ -52,6 +56,7 @@ class _Saved:
         dense: Directories of the layers after the pooling.
         max_length: Saved maximum number of tokens.
         convolutions: Directory of the convolutions before the pooling, and their activation.
+        normalizes: Whether the embeddings are scaled to length 1.
     """
 
     transformer: Path | str
@@ -60,6 +65,11 @@ class _Saved:
     dense: tuple[Path, ...] = ()
     max_length: int | None = None
     convolutions: tuple[Path, str] | None = None
+    normalizes: bool = False
+
+
+class _UnsupportedError(CseError):
+    """A module or setting of sentence-transformers that this module does not read."""
 
 
 def check_pooling(pooling: str | None) -> None:
@@ -82,14 +92,23 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         template: Text around every sentence instead of the saved one, as for `TransformerEncoder`.
 
     Raises:
-        CseError: If the model has settings or modules that cse does not support.
+        CseError: If the model has settings or modules that neither cse nor sentence-transformers supports, or a pooling
+            or template is given that they do not support.
         MissingError: If the model is not on this machine and cannot be downloaded.
     """
     check_pooling(pooling)
     folder = locate(model)
     action = "use a complete directory, or download it again"
     with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):
-        return _open(model, folder, pooling, template)
+        try:
+            encoder, limit = _open(model, folder, pooling, template)
+        except _UnsupportedError as error:
+            if pooling is not None or template is not None:
+                problem = f"{error.message}, and sentence-transformers supports no other pooling and no template"
+                raise CseError(problem, "remove --pooling and --template", code=error.code) from error
+            return open_with_library(folder)
+        encoder.prompts = Prompts.read(folder)
+        return encoder, limit
 
 
 def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
@@ -107,6 +126,7 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
     }
     encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
+    encoder.normalizes = saved.normalizes
     limits = [saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length), encoder.max_length]
     return encoder.eval(), min(limit for limit in limits if limit is not None)
 
@@ -205,7 +225,7 @@ def _read(model: str) -> _Saved:
     folder = locate(model)
     if (folder / SETTINGS).is_file():
         return _read_export(folder)
-    if (folder / "modules.json").is_file():
+    if (folder / MODULES).is_file():
         return _read_modules(folder)
     return _Saved(model)
 
@@ -226,14 +246,14 @@ def _read_export(folder: Path) -> _Saved:
 
 
 def _read_modules(folder: Path) -> _Saved:
-    """Read a sentence-transformers directory. The Normalize module is ignored, because it does not change cosines."""
-    transformer, pooling = folder, None
+    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order."""
+    transformer, pooling, normalizes = folder, None, False
     dense: list[Path] = []
-    for module in _json(folder / "modules.json"):
+    for module in _json(folder / MODULES):
         kind, path = module["type"].rpartition(".")[2], folder / module["path"]
         if path != folder and path.parent != folder:
             raise CseError(
-                f"{folder / 'modules.json'}: '{module['path']}' is not a directory next to it",
+                f"{folder / MODULES}: '{module['path']}' is not a directory next to it",
                 "download the model again",
                 code="encoders.module_outside",
             )
@@ -241,19 +261,22 @@ def _read_modules(folder: Path) -> _Saved:
             transformer = path
         elif kind == "Pooling":
             pooling = _pooling(path)
-        elif kind == "Dense":
+        elif kind == "Dense" and not normalizes:
             dense.append(path)
-        elif kind != "Normalize":
-            raise CseError(
+        elif kind == "Normalize":
+            normalizes = True
+        else:
+            raise _UnsupportedError(
                 f"{folder}: cse does not support the sentence-transformers module '{kind}'",
-                "use a model with the modules Transformer, Pooling, Dense and Normalize",
+                "use a model with the modules Transformer, Pooling, Dense and Normalize, in this order",
                 code="encoders.unsupported_module",
             )
     if pooling is None:
-        raise CseError(
-            f"{folder / 'modules.json'} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
+        raise _UnsupportedError(
+            f"{folder / MODULES} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
         )
-    return _Saved(transformer, pooling, dense=tuple(dense), max_length=_max_length(transformer))
+    limit = _max_length(transformer)
+    return _Saved(transformer, pooling, dense=tuple(dense), max_length=limit, normalizes=normalizes)
 
 
 def _pooling(folder: Path) -> str:
@@ -266,9 +289,11 @@ def _pooling(folder: Path) -> str:
         on = [key.removeprefix(prefix) for key, value in config.items() if key.startswith(prefix) and value]
         modes = [key.removesuffix("_tokens").removesuffix("_token") for key in on]
     known = {mode.removesuffix("_tokens").removesuffix("_token"): pooling for pooling, mode in TOKEN_POOLINGS.items()}
-    if len(modes) != 1 or modes[0] not in known:
-        raise CseError(
-            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'",
+    without_prompt = not config.get("include_prompt", True)
+    if len(modes) != 1 or modes[0] not in known or without_prompt:
+        raise _UnsupportedError(
+            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'"
+            f"{' without the prompt' if without_prompt else ''}",
             f"use a model with one of the poolings {', '.join(known)}",
             code="encoders.unsupported_pooling",
         )
@@ -281,7 +306,7 @@ def _max_length(folder: Path) -> int | None:
         return None
     config = _json(file)
     if config.get("do_lower_case"):
-        raise CseError(
+        raise _UnsupportedError(
             f"{file}: cse does not support do_lower_case = true",
             "set do_lower_case in the tokenizer instead",
             code="encoders.unsupported_lower_case",
@@ -300,7 +325,7 @@ def _fixed(folder: Path) -> FixedDense:
     config = _json(folder / "config.json")
     activation = str(config.get("activation_function", "")).rpartition(".")[2]
     if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
-        raise CseError(
+        raise _UnsupportedError(
             f"{folder}: the dense layer is not tanh(Wx + b) or Wx + b (activation '{activation}')",
             "use a model with the activation Tanh or Identity, with bias and without residual",
             code="encoders.unsupported_dense",

@@ -1,7 +1,8 @@
-"""Any task of the mteb package, scored with the trained encoder."""
+"""Any task or benchmark of the mteb package, scored with the trained encoder."""
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import math
 import random
@@ -9,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from registry import EVALUATORS
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.prompts import Side
 from registry.types import Encode, Evaluator
 
 BATCH = 1024
@@ -32,9 +35,10 @@ class Mteb(Evaluator):
     nDCG@10 for retrieval, accuracy for classification, V-measure for clustering. mteb reports it between 0 and 1, and
     it is multiplied by 100 here. If a task has several subsets, for example languages, it is the mean over them.
 
-    No prompt or instruction is added to a sentence, even if the task suggests one. mteb's cache is neither read nor
-    written. mteb sets the seed of every random number generator, and their states are restored afterwards, so training
-    is not affected.
+    The prompts are those of the encoder, under mteb's names: those of the task, of its type, and of queries and
+    documents, for example "STS12", "Retrieval-query", "Clustering" and "query". The instruction that a task suggests is
+    not used. mteb's cache of results is not read. `cse evaluate` writes the results in its format. mteb sets the seed
+    of every random number generator, and their states are restored afterwards, so training is not affected.
 
     Shapes: mteb's batches of n texts → (n, D) embeddings, compared by cosine similarity.
 
@@ -47,6 +51,8 @@ class Mteb(Evaluator):
         task: Name of the task, such as "STSBenchmark" or "SciFact".
         split: Split of the task. mteb lists the splits of each task.
         languages: ISO 639-3 codes of the languages, such as "eng". Default: all languages.
+        benchmark: Name of a benchmark that contains the task, such as "MTEB(eng, v2)", whose splits and languages are
+            used instead of `split` and `languages`. Default: none.
 
     Example:
         [evaluators.scifact]
@@ -57,7 +63,9 @@ class Mteb(Evaluator):
     metric: ClassVar[str] = "main_score"
     metrics: ClassVar[tuple[str, ...]] = ("main_score",)
 
-    def __init__(self, task: str, split: str = "test", languages: list[str] | None = None) -> None:
+    def __init__(
+        self, task: str, split: str = "test", languages: list[str] | None = None, benchmark: str | None = None
+    ) -> None:
         if importlib.util.find_spec("mteb") is None:
             raise MissingError(
                 f"evaluator mteb, task '{task}': the package mteb is not installed",
@@ -67,6 +75,27 @@ class Mteb(Evaluator):
         self.task = task
         self.split = split
         self.languages = languages or []
+        self.benchmark = benchmark
+        self._result: Any = None
+
+    @classmethod
+    def tasks_of(cls, suite: str) -> Mapping[str, dict[str, Any]]:
+        """Return the tasks of "mteb/benchmark", for example of "mteb/MTEB(eng, v2)"."""
+        owner, _, name = suite.partition("/")
+        if owner != "mteb" or importlib.util.find_spec("mteb") is None:
+            return {}
+        with preserve_random_state():
+            import mteb
+
+            try:
+                tasks = list(mteb.get_benchmark(name).tasks)
+            except KeyError:
+                return {}
+        shared = {"benchmark": name}
+        return {
+            f"mteb/{task.metadata.name}": {"task": task.metadata.name, "split": task.eval_splits[0], **shared}
+            for task in tasks
+        }
 
     @classmethod
     def parameters_for(cls, name: str) -> dict[str, Any] | None:
@@ -103,6 +132,8 @@ class Mteb(Evaluator):
         """
         import mteb
 
+        if self.benchmark is not None:
+            return self._task_of_benchmark()
         try:
             task = mteb.get_task(self.task, languages=self.languages or None, eval_splits=[self.split])
         except KeyError as error:
@@ -127,6 +158,19 @@ class Mteb(Evaluator):
             )
         return task
 
+    def _task_of_benchmark(self) -> Any:
+        import mteb
+
+        try:
+            tasks = {task.metadata.name: task for task in mteb.get_benchmark(self.benchmark).tasks}
+            return copy.deepcopy(tasks[self.task])
+        except KeyError as error:
+            raise UnknownNameError(
+                f"mteb benchmark '{self.benchmark}' with the task '{self.task}' does not exist",
+                "run `python -c 'import mteb; print(mteb.get_benchmarks())'` to see all benchmarks",
+                code="evaluators.unknown_task",
+            ) from error
+
     def _score(self, model: MtebModel, task: Any) -> float:
         import mteb
 
@@ -135,7 +179,17 @@ class Mteb(Evaluator):
             done = mteb.evaluate(
                 model, task, co2_tracker=False, cache=None, encode_kwargs=settings, show_progress_bar=False
             )
-        return float(done.task_results[0].get_score(splits=[self.split]))
+        self._result = done.task_results[0]
+        return float(self._result.get_score(splits=task.eval_splits))
+
+    def save(self, folder: Path, about: Mapping[str, Any]) -> bool:
+        """Write the result to a `mteb.ResultCache`: results/MODEL/REVISION/TASK.json. Settings are an experiment."""
+        from mteb.cache import ResultCache
+        from mteb.models import ModelMeta
+
+        model = {"name": about["name"], "revision": about["revision"], "experiment_kwargs": about["settings"] or None}
+        ResultCache(folder).save_to_cache(self._result, ModelMeta.create_empty(model))
+        return True
 
     @contextmanager
     def _reachable(self) -> Iterator[None]:
@@ -163,8 +217,21 @@ class MtebModel:
         self._encode = encode
         self._task = task
 
-    def encode(self, inputs: Iterable[Mapping[str, Any]], **about: Any) -> np.ndarray[Any, Any]:  # noqa: ARG002
-        """Return (n, D) embeddings of the texts of all batches, without prompts.
+    def encode(
+        self,
+        inputs: Iterable[Mapping[str, Any]],
+        *,
+        task_metadata: Any = None,
+        prompt_type: Any = None,
+        **about: Any,  # noqa: ARG002
+    ) -> np.ndarray[Any, Any]:
+        """Return (n, D) embeddings of the texts of all batches, with the prompts of the encoder for the task.
+
+        Args:
+            inputs: Batches.
+            task_metadata: Name and type of the task.
+            prompt_type: Side of the texts in retrieval, or None.
+            about: Other arguments of mteb.
 
         Raises:
             CseError: If the task contains other data than texts.
@@ -179,7 +246,10 @@ class MtebModel:
                     code="evaluators.not_texts",
                 )
             texts += batch["text"]
-        return self._encode(texts).numpy()
+        side: Side | None = None if prompt_type is None else prompt_type.value
+        names = [] if task_metadata is None else [task_metadata.name, task_metadata.type]
+        ordered = [each for name in names for each in ([f"{name}-{side}"] if side else []) + [name]]
+        return self._encode(texts, side, ordered).numpy()
 
     def similarity(self, first: Any, second: Any) -> Tensor:
         """Return (n, m) cosine similarities of all pairs."""

@@ -28,8 +28,8 @@ class RetrievalAtK(PairEvaluator):
 
     A query is a distinct first sentence. Its right answers are the second sentences of its pairs. The candidates are
     all distinct second sentences, except the query's own text if that is not a right answer. All similarities are
-    computed, without approximation. A wrong candidate within 1e-6 of a right one is ranked before it, so a collapsed
-    encoder has score 0.
+    computed, without approximation. Queries have the model's prompt for queries, and candidates the one for documents.
+    A wrong candidate within 1e-6 of a right one is ranked before it, so a collapsed encoder has score 0.
 
     Source: the standard measures of information retrieval (Manning, Raghavan and Schütze 2008, section 8.4);
     accuracy@1 of translations is Tatoeba's (Artetxe and Schwenk 2019).
@@ -84,10 +84,8 @@ class RetrievalAtK(PairEvaluator):
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the recall for each k, and the mean reciprocal rank."""
         asked = self._questions()
-        rows = {text: row for row, text in enumerate(dict.fromkeys([*asked.candidates, *asked.queries]))}
-        vectors = encode(list(rows))
-        queries = vectors[[rows[text] for text in asked.queries]]
-        found = ranks(queries, vectors[: len(asked.candidates)], asked.right, asked.hidden)
+        queries, candidates = encode(asked.queries, "query"), encode(asked.candidates, "document")
+        found = ranks(queries, candidates, asked.right, asked.hidden)
         recalls = {
             f"recall_at_{k}": 100 * sum(sum(rank <= k for rank in each) / len(each) for each in found) / len(found)
             for k in KS

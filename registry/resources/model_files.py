@@ -29,13 +29,13 @@ _WEIGHTS = (  # the first form that exists is used
     ("pytorch_model.bin.index.json", "pytorch_model-?????-of-?????.bin"),
     ("pytorch_model*.bin",),
 )
-_MODULE = re.compile(r"\d+_\w+")
-"""Directory name of a sentence-transformers module, such as 1_Pooling."""
+_MODULE = re.compile(r"(\w+_)?\d+_\w+(/(\w+_)?\d+_\w+)?")
+"""Directory of a sentence-transformers module, such as 1_Pooling, or of a router's, such as query_0_StaticEmbedding."""
 
 
 def needed_files(names: Sequence[str]) -> list[str]:
     """Return the files of a repository to download: settings, vocabulary, and PyTorch weights in one format."""
-    modules = {name.partition("/")[0] for name in names if name.count("/") == 1}
+    modules = {name.rpartition("/")[0] for name in names}
     folders = ["", *(f"{folder}/" for folder in sorted(modules) if _MODULE.fullmatch(folder))]
     chosen: list[str] = []
     for folder in folders:
@@ -59,11 +59,13 @@ def complete(folder: Path) -> bool:
         shards = _shards(folder)
     except ValueError:
         return False
+    in_modules = not (folder / "config.json").is_file() and (folder / "modules.json").is_file()
+    parts = [folder, *(part for part in folder.iterdir() if _MODULE.fullmatch(part.name))] if in_modules else [folder]
     if shards and not any((folder / name).is_file() for name in ("model.safetensors", "pytorch_model.bin")):
         weights = all((folder / shard).is_file() for shard in shards)
     else:
-        weights = any(folder.glob("*.safetensors")) or any(folder.glob("pytorch_model*.bin"))
-    return weights and has_vocabulary(folder)
+        weights = any(any(part.glob(form)) for part in parts for form in ("*.safetensors", "pytorch_model*.bin"))
+    return weights and any(map(has_vocabulary, parts))
 
 
 def has_vocabulary(folder: Path) -> bool:

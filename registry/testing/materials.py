@@ -14,6 +14,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.core import Entry
+from registry.prompts import Side
 from registry.tokens import Embedded, Encoded, Tokens
 from registry.types import Encoder
 
@@ -158,7 +159,7 @@ class PlainEncode:
 
     vectors: Callable[[Sequence[str]], Tensor]
 
-    def __call__(self, sentences: Sequence[str]) -> Tensor:
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:  # noqa: ARG002 - a protocol
         """Return the embeddings."""
         return self.vectors(sentences)
 

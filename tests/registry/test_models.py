@@ -227,6 +227,8 @@ BERT = ["config.json", "model.safetensors", "tokenizer.json", "vocab.txt"]
             ],
             ["modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors"],
         ),
+        (["modules.json", "router_config.json", "query_0_Static/model.safetensors", "0_Router/doc_0_X/tokenizer.json"],)
+        * 2,
         (["model.safetensors", "model.fp16.safetensors", "adapter.safetensors"], ["model.safetensors"]),
     ],
 )
@@ -246,6 +248,17 @@ def test_a_snapshot_is_complete_with_all_shards_and_a_vocabulary(tmp_path):
     for vocabulary in ("tokenizer.json", "vocab.txt"):
         (folder / vocabulary).unlink(missing_ok=True)
     assert not complete(folder)
+
+
+def test_a_snapshot_without_a_model_at_its_root_has_weights_in_its_modules(tmp_path):
+    (tmp_path / "modules.json").write_text("[]")
+    module = tmp_path / "query_0_StaticEmbedding"
+    module.mkdir()
+    for name, whole in (("model.safetensors", False), ("tokenizer.json", True)):
+        (module / name).touch()
+        assert complete(tmp_path) is whole
+    (tmp_path / "config.json").touch()
+    assert not complete(tmp_path)
 
 
 def test_every_model_that_recipes_name_is_known():

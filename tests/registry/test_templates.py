@@ -42,6 +42,12 @@ def test_cached_ids_and_assembled_pieces_are_one():
         assert torch.equal(getattr(padded, name), getattr(made, name))
 
 
+def test_a_prompt_of_a_view_gives_the_tokens_of_the_prompt_in_evaluation():
+    texts = [text for text in TEXTS if text]
+    prompted = HubVocabulary("mini_en").ids([f"query: {text}" for text in texts], 64)
+    assert HubVocabulary("mini_en", "query: {text}").ids(texts, 64) == prompted
+
+
 def test_lengths_do_not_count_the_template():
     plain, vocabulary = HubVocabulary("mini_en"), HubVocabulary("mini_en", BERT)
     long = " ".join(["cat"] * 50)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.evaluate import Settings, score_models
 from cse_cli.evaluation.model import load_model
 from cse_cli.evaluation.tasks import parse_tasks
+from cse_cli.evaluation.vectors import StoredVectors
 from cse_cli.runs.model import model_of_run, note_model_digests
 from cse_cli.runs.record import About
+from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError, MissingError
 from registry.resources import catalog
+from tests.support import mteb_task
 from tests.support.errors import refuses
 from tests.support.shrunken import pairs
 from tests.support.tiny import tiny_bert
@@ -116,3 +123,111 @@ def test_a_changed_model_is_an_error_before_any_score(tmp_path, monkeypatch, ask
     weights.unlink()
     with pytest.raises(CseError, match=f"{weights} is missing"):
         score_models([name], *plan)
+
+
+def counted_rows(monkeypatch):
+    """Count the sentences of every forward pass of an encoder."""
+    rows = []
+    plain = TransformerEncoder.encode_for_eval
+
+    def count(self, tokens, embeddings=None):
+        rows.append(tokens.rows)
+        return plain(self, tokens, embeddings)
+
+    monkeypatch.setattr(TransformerEncoder, "encode_for_eval", count)
+    return rows
+
+
+def test_a_second_evaluation_needs_no_forward_pass(tmp_path, monkeypatch):
+    rows, model = counted_rows(monkeypatch), tiny_bert(tmp_path)
+    settings, tasks = Settings("mean", None, 8, "cpu"), parse_tasks("stsb,alignment_uniformity")
+    (first,) = score_models([str(model)], tasks, settings)
+    assert (first.cached, len(rows) > 0) == (0, True)
+    rows.clear()
+    (second,) = score_models([str(model)], tasks, settings)
+    assert (second.scores, rows, second.cached > 0) == (first.scores, [], True)
+    others = [replace(settings, **one) for one in ({"pooling": "cls"}, {"max_length": 4}, {"prompts": ["the "]})]
+    for other in (*others, replace(settings, precision="bf16"), replace(settings, cache=False)):
+        rows.clear()
+        assert score_models([str(model)], tasks, other)[0].cached == 0
+        assert rows
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+    assert score_models([str(model)], tasks, settings)[0].cached == 0
+
+
+def test_damaged_embeddings_are_computed_again(tmp_path, monkeypatch, home):
+    model, settings, tasks = str(tiny_bert(tmp_path)), Settings("mean", None, 8, "cpu"), parse_tasks("stsb")
+    (first,) = score_models([model], tasks, settings)
+    (file,) = (home / "cache" / "vectors").glob("*/*.npy")
+    file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
+    rows = counted_rows(monkeypatch)
+    with pytest.warns(UserWarning, match="is damaged and is created again"):
+        (again,) = score_models([model], tasks, settings)
+    assert (again.scores, again.cached, len(rows) > 0) == (first.scores, 0, True)
+    assert score_models([model], tasks, settings)[0].cached > 0
+
+
+def test_the_least_recently_used_embeddings_are_deleted(home, monkeypatch):
+    stored, vectors = StoredVectors("key"), np.ones((2, 4), dtype=np.float32)
+    for place, text in enumerate("abc"):
+        stored.write([text, "x"], ("", None), vectors)
+        os.utime(stored.path([text, "x"], ("", None)), (place, place))
+    assert np.array_equal(stored.read(["a", "x"], ("", None)), vectors)  # now the last used
+    monkeypatch.setattr("cse_cli.evaluation.vectors.LIMIT", 3 * (128 + vectors.nbytes))
+    stored.write(["d"], ("", None), vectors)
+    assert [stored.read([text, "x"], ("", None)) is None for text in "abc"] == [False, True, False]
+    assert {file.suffix for file in stored.folder.glob("*")} == {".npy", ".json", ".lock"}
+    assert len(list(stored.folder.glob("*"))) == 9
+
+
+def with_prompts(tmp_path, **settings):
+    model = tiny_bert(tmp_path)
+    (model / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    return str(model)
+
+
+def test_prompts_of_a_model_and_of_a_user(tmp_path):
+    named = {"query": "the cat ", "document": "a dog ", "same": "two "}
+    model = with_prompts(tmp_path, prompts=named, default_prompt_name="same")
+    (one,) = score_models([model], parse_tasks("stsb"), Settings("mean", None, 8, "cpu"))
+    assert one.prompts == {"same": "two "}
+    text, plain = "a red house", load_model(model, "mean", prompts="")
+    for asked, side, prompt in [
+        ((), None, "two "), ((), "query", "the cat "), ((), "document", "a dog "), ("query", None, "the cat "),
+        ("not ", "document", "not "), (["query=not "], "query", "not "), (["query=not "], "document", "a dog "),
+        (["query=not "], None, "two "), (["document=same", "in "], "document", "two "),
+        (["document=same", "in "], "query", "in "), ("", "query", ""),
+    ]:  # fmt: skip
+        made = load_model(model, "mean", prompts=asked).encode(text, side=side)
+        assert np.array_equal(made, plain.encode(prompt + text)), (asked, side)
+    with refuses("prompts.two_prompts", "query", "'b'"):
+        Settings(None, None, None, "cpu", prompts=["query=a", "query=b"])
+
+
+def test_the_sides_of_retrieval_have_their_prompts(tmp_path):
+    (tmp_path / "faq.tsv").write_text("query\tpositive\na cat\tthe cat\na dog\tthe dog\n")
+    model = with_prompts(tmp_path, prompts={"query": "the cat ", "passage": "a dog "})
+    tasks = parse_tasks("retrieval_at_k", [f"retrieval_at_k.file={tmp_path / 'faq.tsv'}"])
+    (one,) = score_models([model], tasks, Settings("mean", None, 8, "cpu"))
+    assert one.prompts == {"query": "the cat ", "passage": "a dog "}
+
+
+def test_results_are_also_written_for_mteb(tmp_path, monkeypatch, home):
+    pytest.importorskip("mteb", reason="mteb is not installed (extra 'mteb')")
+    from mteb.cache import ResultCache
+
+    name = mteb_task.serve(monkeypatch)
+    benchmark = mteb_task.serve_benchmark(monkeypatch)
+    model = with_prompts(tmp_path, prompts={name: "the cat ", "STS": "two "})
+    tasks = parse_tasks(f"mteb/{benchmark}")
+    (one,) = score_models([model], tasks, Settings("mean", None, 8, "cpu"))
+    assert (list(one.scores), one.prompts) == ([f"mteb/{name}"], {name: "the cat "})
+    assert one.exported == [str(home / "mteb")]
+    (file,) = (home / "mteb" / "results" / "cse__tiny").rglob(f"{name}.json")
+    (entry,) = json.loads(file.read_text())["scores"]["test"]
+    assert 100 * entry["main_score"] == pytest.approx(one.scores[f"mteb/{name}"]["main_score"])
+    (plain,) = score_models([model], tasks, Settings(None, None, 8, "cpu"))
+    found = ResultCache(home / "mteb").load_results(tasks=[name], include_remote=False)
+    (result,) = found.model_results
+    assert result.model_name == "cse/tiny"
+    assert 100 * result.task_results[0].get_score() == pytest.approx(plain.scores[f"mteb/{name}"]["main_score"])

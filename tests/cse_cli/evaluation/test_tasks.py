@@ -135,6 +135,16 @@ def test_a_task_of_mteb_is_named_with_a_slash():
     assert parse_tasks("mteb/STSBenchmark")["mteb/STSBenchmark"].params["task"] == "STSBenchmark"
 
 
+def test_a_benchmark_of_mteb_is_its_tasks(monkeypatch):
+    pytest.importorskip("mteb", reason="mteb is not installed (extra 'mteb')")
+    found = parse_tasks("mteb/MTEB(eng, v2),stsb")
+    assert (len(found), next(iter(found)), list(found)[-1]) == (42, "mteb/ArguAna", "stsb")
+    expected = {"task": "STS17", "split": "test", "languages": None, "benchmark": "MTEB(eng, v2)"}
+    assert found["mteb/STS17"].params == expected
+    with refuses("evaluate.ambiguous_task", "mteb/ArguAna", "MTEB(eng, v1)"):
+        parse_tasks("mteb/MTEB(eng, v2),mteb/MTEB(eng, v1)")
+
+
 # --- plug-ins --------------------------------------------------------------------------------------------------------
 
 

@@ -74,7 +74,7 @@ def clock(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
 
-    def encoded(self, sentences):
+    def encoded(self, sentences, side, prompts):
         now[0] += 0.01 * len(sentences)
         return torch.zeros(len(sentences), 4)
 

@@ -151,7 +151,11 @@ def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "
     """A directory as sentence-transformers writes it, the transformer in a sub-folder as its oldest releases did."""
     root = tmp_path / "st"
     tiny_bert(root, name="0_Transformer")
-    listed = [{"path": f"{i}_{kind}", "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(modules)]
+    kinds = [f"sentence_transformers.models.{kind}" for kind in modules]
+    listed = [
+        {"name": str(i), "path": f"{i}_{kind}", "type": of}
+        for i, (kind, of) in enumerate(zip(modules, kinds, strict=True))
+    ]
     (root / "modules.json").write_text(json.dumps(listed))
     (root / "0_Transformer" / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 20}))
     (root / "1_Pooling").mkdir()
@@ -171,13 +175,13 @@ def test_sentence_transformers_directories_of_either_form(tmp_path, pooling):
     assert (encoder.eval_pooling, max_length) == ("mean", 20)
 
 
-def test_unsupported_poolings_and_modules_are_refused(tmp_path):
+def test_another_pooling_does_not_replace_one_that_we_do_not_read(tmp_path):
     root = sentence_transformers_directory(tmp_path, {"pooling_mode_max_tokens": True})
     with refuses("encoders.unsupported_pooling", "'max'"):
-        open_encoder(str(root))
+        open_encoder(str(root), "mean")
     root = sentence_transformers_directory(tmp_path / "b", {"pooling_mode": "cls"}, ("Transformer", "Pooling", "LSTM"))
     with refuses("encoders.unsupported_module", "'LSTM'"):
-        open_encoder(str(root))
+        open_encoder(str(root), "mean")
 
 
 def test_a_damaged_settings_file_is_named(tmp_path):

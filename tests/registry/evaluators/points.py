@@ -15,7 +15,7 @@ class Points:
     def __init__(self, vectors):
         self.vectors = {text: torch.as_tensor(vector, dtype=torch.float64) for text, vector in vectors.items()}
 
-    def __call__(self, sentences):
+    def __call__(self, sentences, side=None, prompts=()):
         return torch.stack([self.vectors[sentence] for sentence in sentences])
 
 

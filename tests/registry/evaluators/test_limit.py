@@ -27,7 +27,7 @@ class Encoder:
     def __init__(self):
         self.sentences = []
 
-    def __call__(self, sentences):
+    def __call__(self, sentences, side=None):
         self.sentences += sentences
         return torch.randn(len(sentences), 4, generator=torch.Generator().manual_seed(len(sentences)))
 

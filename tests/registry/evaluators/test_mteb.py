@@ -1,5 +1,6 @@
 import importlib.util
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -40,12 +41,16 @@ def test_it_is_listed_with_or_without_the_package():
 def test_texts_of_all_batches_are_encoded_in_order_and_at_once():
     asked = []
 
-    def encode(texts):
-        asked.append(list(texts))
+    def encode(texts, side, prompts):
+        asked.append((list(texts), side, prompts))
         return torch.tensor([[len(text), 1.0] for text in texts])
 
-    made = MtebModel(encode, "x").encode([{"text": ["a", "bbb"]}, {"text": ["cc"]}], prompt_type="query")
-    assert asked == [["a", "bbb", "cc"]]
+    about = {
+        "task_metadata": SimpleNamespace(name="x", type="Retrieval"),
+        "prompt_type": SimpleNamespace(value="query"),
+    }
+    made = MtebModel(encode, "x").encode([{"text": ["a", "bbb"]}, {"text": ["cc"]}], **about)
+    assert asked == [(["a", "bbb", "cc"], "query", ["x-query", "x", "Retrieval-query", "Retrieval"])]
     assert isinstance(made, np.ndarray)
     assert made.tolist() == [[1, 1], [3, 1], [2, 1]]
 
@@ -111,7 +116,7 @@ def test_agrees_with_our_own_correlation(size, monkeypatch):
 @needs_mteb
 def test_an_undefined_score_is_zero(monkeypatch):
     name = mteb_task.serve(monkeypatch)
-    assert build(name)(lambda texts: torch.ones(len(texts), 3)) == {"main_score": 0.0}
+    assert build(name)(lambda texts, *_: torch.ones(len(texts), 3)) == {"main_score": 0.0}
 
 
 @needs_mteb
@@ -145,6 +150,15 @@ def test_wrong_names(values, code, named, monkeypatch):
     mteb_task.serve(monkeypatch)
     with refuses(code, named):
         build(**values).fingerprints()
+
+
+@needs_mteb
+def test_a_task_of_a_benchmark_has_its_splits(monkeypatch):
+    name = mteb_task.serve(monkeypatch)
+    benchmark = mteb_task.serve_benchmark(monkeypatch)
+    assert build(name, benchmark=benchmark)(words) == build(name)(words)
+    with refuses("evaluators.unknown_task", "'MTEB(few, v1)'", "'STS12'"):
+        build("STS12", benchmark=benchmark)(words)
 
 
 @needs_mteb

@@ -17,7 +17,7 @@ from tests.support.errors import refuses
 ANGLES = {"q1": 0, "q2": 90, "q3": 50, "a": 10, "b": 40, "c": 85, "d": 100, "e": 55}
 
 
-def by_angle(sentences):
+def by_angle(sentences, side):
     radians = torch.tensor([math.radians(ANGLES[s]) for s in sentences], dtype=torch.float64)
     return torch.stack([radians.cos(), radians.sin()], dim=1).float()
 
@@ -80,7 +80,7 @@ def test_a_query_that_is_a_candidate_does_not_find_itself(tmp_path):
 @pytest.mark.parametrize("vectors", [torch.ones, torch.zeros], ids=["collapsed", "zero"])
 def test_ties_go_against_the_model(tmp_path, vectors):
     file = own(tmp_path, [(f"q{i}", f"a{i}") for i in range(20)])
-    found = RetrievalAtK(file=file)(lambda sentences: vectors(len(sentences), 3))
+    found = RetrievalAtK(file=file)(lambda sentences, side: vectors(len(sentences), 3))
     assert found == pytest.approx({"recall_at_1": 0.0, "recall_at_5": 0.0, "recall_at_10": 0.0, "mrr": 5.0})
 
 
@@ -88,19 +88,19 @@ def test_a_tie_is_what_a_float_cannot_tell(tmp_path):
     near = {"q": 0.0, "right": 10.0, "wrong": 10.0 + 1e-4}  # its cosine is 3e-7 less
     file = own(tmp_path, [("q", "right"), ("right", "wrong")])
 
-    def encode(sentences, angles=near):
+    def encode(sentences, side, angles=near):
         radians = torch.tensor([math.radians(angles[s]) for s in sentences], dtype=torch.float64)
         return torch.stack([radians.cos(), radians.sin()], dim=1)
 
     assert RetrievalAtK(file=file)(encode)["recall_at_1"] == 50.0  # "right" finds "wrong"
     apart = {**near, "wrong": 10.0 + 1e-2}
-    assert RetrievalAtK(file=file)(lambda sentences: encode(sentences, apart))["recall_at_1"] == 100.0
+    assert RetrievalAtK(file=file)(lambda sentences, side: encode(sentences, side, apart))["recall_at_1"] == 100.0
 
 
 def test_nan_counts_as_far(tmp_path):
     vectors = {"q": [1.0, 0.0], "a": [1.0, 0.2], "b": [math.nan, math.nan], "r": [0.0, 1.0]}
     file = own(tmp_path, [("q", "a"), ("r", "b")])
-    found = RetrievalAtK(file=file)(lambda sentences: torch.tensor([vectors[s] for s in sentences]))
+    found = RetrievalAtK(file=file)(lambda sentences, side: torch.tensor([vectors[s] for s in sentences]))
     assert found["recall_at_1"] == 50.0  # q finds a; for r, b is at 0 and a at 0.2
 
 
@@ -110,7 +110,7 @@ def made(size, queries, seed):
     pairs = [(f"s{rng.randrange(queries)}", f"s{rng.randrange(size)}") for _ in range(size)]
     draws = torch.randint(0, 4, (size + queries, 3), generator=torch.Generator().manual_seed(seed)).double() - 1.5
 
-    def encode(sentences):
+    def encode(sentences, side):
         return draws[[int(s[1:]) for s in sentences]].float()
 
     def similarity(one, other):
@@ -141,17 +141,17 @@ def test_any_order_of_the_pairs_gives_the_same(tmp_path):
         assert RetrievalAtK(file=own(tmp_path, pairs))(encode) == pytest.approx(plain, abs=1e-9)
 
 
-def test_each_distinct_sentence_is_encoded_once_in_one_call(tmp_path):
+def test_each_side_is_encoded_in_one_call(tmp_path):
     calls = []
 
-    def encode(sentences):
-        calls.append(list(sentences))
+    def encode(sentences, side):
+        calls.append((side, list(sentences)))
         return torch.randn(len(sentences), 4)
 
     file = own(tmp_path, [("a  b", "c"), ("a b", "d"), ("c", " a\u00a0b")])
     evaluator = RetrievalAtK(file=file)
     evaluator(encode)
-    assert calls == [["c", "d", "a b"]]
+    assert calls == [("query", ["a b", "c"]), ("document", ["c", "d", "a b"])]
     assert evaluator.texts() == ["c", "d", "a b"]
 
 
@@ -182,7 +182,7 @@ def test_columns_of_a_data_set():
     rows = catalog.read_pairs("graded_pairs", "dev")
     asked = {pair.first for pair in rows if pair.score >= 4.5}
     assert set(evaluator.texts()) == asked | {pair.second for pair in rows}
-    found = evaluator(lambda sentences: torch.eye(len(sentences)))
+    found = evaluator(lambda sentences, side: torch.zeros(len(sentences), 3))
     assert found["recall_at_1"] == pytest.approx(0.0)
     assert evaluator.fingerprints() == {"graded_pairs/dev": catalog.fingerprint("graded_pairs", "dev")}
 
@@ -195,7 +195,7 @@ def test_a_parallel_data_set_needs_no_score():
     vectors = torch.randn(len(texts), 32, generator=torch.Generator().manual_seed(0))
     perfect = {" ".join(one.split()): " ".join(other.split()) for one, other in german.items()}
 
-    def encode(sentences):
+    def encode(sentences, side):
         return torch.stack([vectors[place[perfect.get(s, s)]] for s in sentences])
 
     assert evaluator(encode)["recall_at_1"] > 95.0

@@ -1,0 +1,139 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from cse_cli.evaluation.model import load_model
+from registry.encoders.library import UNLIMITED, LibraryEncoder
+from registry.encoders.saved import open_encoder
+from registry.errors import MissingError
+from registry.prompts import Prompts
+from tests.registry.encoders.test_saved import sentence_transformers_directory
+from tests.support.errors import refuses
+from tests.support.tiny import sentences, tiny_bert
+
+pytestmark = pytest.mark.xdist_group("sentence_transformers")  # imported by one process
+TEXTS = sentences(5)
+
+
+def opened_by_library(folder):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu")
+
+
+def static(tmp_path, seed, width=8):
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(tiny_bert(tmp_path, name=f"words{seed}") / "tokenizer.json"))
+    rows = torch.randn(tokenizer.get_vocab_size(), width, generator=torch.Generator().manual_seed(seed))
+    return StaticEmbedding(tokenizer, embedding_weights=rows.numpy())
+
+
+def saved(tmp_path, module, **options):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(modules=[module], device="cpu", **options)
+    model.save(str(tmp_path / "model"))
+    return model, tmp_path / "model"
+
+
+def router(tmp_path, default):
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    sides = [static(tmp_path, 1)], [static(tmp_path, 2)]
+    return Router.for_query_document(*sides, default_route=default, allow_empty_key=False)
+
+
+def test_static_embeddings_are_those_of_the_library(tmp_path):
+    model, folder = saved(tmp_path, static(tmp_path, 1), prompts={"query": "the "}, default_prompt_name="query")
+    encoder, length = open_encoder(str(folder))
+    assert isinstance(encoder, LibraryEncoder)
+    assert (encoder.dim, length, encoder.modules_named) == (8, UNLIMITED, "StaticEmbedding")
+    assert encoder.prompts == Prompts({"query": "the "}, "query")
+    made = encoder.encode_texts(TEXTS, length, "the ", None)
+    assert torch.equal(made, model.encode(TEXTS, convert_to_tensor=True))
+    assert not torch.equal(made, encoder.encode_texts(TEXTS, length, "", None))
+
+
+def test_a_router_encodes_each_side_by_its_modules(tmp_path):
+    model, folder = saved(tmp_path, router(tmp_path, "document"))
+    encoder, length = open_encoder(str(folder))
+    assert encoder.routed
+    query, document = (encoder.encode_texts(TEXTS, length, "", side) for side in ("query", "document"))
+    assert torch.equal(query, model.encode_query(TEXTS, convert_to_tensor=True))
+    assert torch.equal(document, model.encode_document(TEXTS, convert_to_tensor=True))
+    assert torch.equal(encoder.encode_texts(TEXTS, length, "", None), document)
+    assert not torch.equal(query, document)
+
+
+def test_a_router_without_default_route_requires_a_side(tmp_path):
+    encoder, length = open_encoder(str(saved(tmp_path, router(tmp_path, None))[1]))
+    with refuses("encoders.no_route", "default_route"):
+        encoder.encode_texts(TEXTS, length, "", None)
+
+
+@pytest.mark.parametrize(
+    "pooling", [{"pooling_mode": "max"}, {"pooling_mode": "mean", "include_prompt": False}], ids=["max", "prompt"]
+)
+def test_a_pooling_that_we_do_not_read(tmp_path, pooling):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, **pooling})
+    encoder, length = open_encoder(str(folder))
+    assert length == 20
+    theirs = opened_by_library(folder)
+    expected = theirs.encode(TEXTS, prompt="the cat ", convert_to_tensor=True)
+    torch.testing.assert_close(encoder.encode_texts(TEXTS, length, "the cat ", None), expected, rtol=0, atol=1e-6)
+    with refuses("encoders.unsupported_pooling", pooling["pooling_mode"]):
+        open_encoder(str(folder), "mean")
+
+
+def test_our_reader_normalizes_as_the_library_does(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
+    expected = opened_by_library(folder).encode(TEXTS)
+    np.testing.assert_allclose(load_model(folder).encode(TEXTS), expected, rtol=0, atol=1e-6)
+
+
+def test_a_normalization_before_a_dense_layer_is_left_to_the_library(tmp_path):
+    kinds = ("Transformer", "Pooling", "Normalize", "Dense")
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"}, kinds)
+    with refuses("encoders.unsupported_module", "'Dense'"):
+        open_encoder(str(folder), "cls")
+
+
+def test_the_length_cuts_sentences(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
+    encoder, _ = open_encoder(str(folder))
+    first = " ".join(TEXTS[0].split()[:2])
+    torch.testing.assert_close(
+        encoder.encode_texts([TEXTS[0]], 4, "", None), encoder.encode_texts([first], 20, "", None)
+    )
+
+
+@pytest.mark.parametrize("change", [("find_spec", None), ("version", "5.2.0")], ids=["missing", "old"])
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, change):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
+    name, value = change
+    monkeypatch.setattr(f"registry.encoders.library.{name}", lambda package: value)
+    with refuses("encoders.missing_package", 'pip install "cse-registry[sentence-transformers]"') as caught:
+        open_encoder(str(folder))
+    assert isinstance(caught.value, MissingError)
+
+
+def test_code_of_a_model_is_not_executed(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
+    listed = json.loads((folder / "modules.json").read_text())
+    listed[1]["type"] = "own.Pooling"
+    (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with refuses("encoders.damaged_model", "own.Pooling"):
+        open_encoder(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_prompts_of_a_model_that_we_read(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
+    settings = {"prompts": {"query": "", "passage": "the "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    assert open_encoder(str(folder))[0].prompts == Prompts({"passage": "the "})
