@@ -23,6 +23,8 @@ from registry.declarations import (
     DatasetName,
     Encode,
     FileName,
+    FromColumn,
+    Labels,
     ModelName,
     NamesAView,
     Negatives,
@@ -39,8 +41,8 @@ from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabular
 
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
-    "Evaluator", "FileName", "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue",
-    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName", "dropout_rate",
+    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "LossWrapper", "ModelName",
+    "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName", "dropout_rate",
     "take_shape_from_checkpoint",
 ]  # fmt: skip
 
@@ -252,6 +254,18 @@ class Encoder(Component, nn.Module):
             code="encoder.no_attentions",
         )
 
+    def keep_layers(self) -> None:
+        """Make `Encoded.layers` contain the pooled states of every block. Default: it is not computed. Called once.
+
+        Raises:
+            CseError: If the encoder has no blocks.
+        """
+        raise CseError(
+            f"a loss reads the states of all layers, but {type(self).__name__} returns only one",
+            'use a "transformer" encoder for this view',
+            code="encoder.no_layers",
+        )
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token embeddings before any dropout."""
         raise NotImplementedError
@@ -312,8 +326,8 @@ def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
 class Loss(Component, nn.Module):
     """Base class of losses. `forward` returns a scalar to minimize.
 
-    The annotations of `forward` declare its inputs: `Sentences`, `Pooled` and `Encoded` are views, and `Negatives` are
-    the entries of a queue.
+    The annotations of `forward` declare its inputs: `Sentences`, `Pooled` and `Encoded` are views, `Negatives` are the
+    entries of a queue, and `Labels` are the numbers of a column of the data.
 
     Example:
         >>> class Contrast(Loss):
@@ -327,12 +341,47 @@ class Loss(Component, nn.Module):
         True
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset()
+    steering: frozenset[str] = frozenset()
     """Inputs without gradient, which only weight or select."""
     reads_hidden: bool = True
     """Whether the loss reads `hidden` of its `Encoded` inputs. False saves the states of all tokens after the first."""
     reads_attentions: Sequence[int] = ()
     """Indices of the blocks whose attention weights the loss reads from its `Encoded` inputs, counted from 0."""
+    reads_layers: bool = False
+    """Whether `forward` has an argument `layers`: its other inputs for each block of the encoder except the last."""
+    column: str | None = None
+    """Column of its `Labels`. It is the value of the parameter `column`, or an attribute of the class."""
+
+
+class LossWrapper(Loss):
+    """Base class of losses that compute another loss several times, which the recipe names in their parameter `of`.
+
+    `forward` receives the inputs of that loss by name.
+
+    Args:
+        of: Name of the loss in the recipe. It is no separate term of the objective.
+
+    Example:
+        >>> class Doubled(LossWrapper):
+        ...     '''Another loss, twice.'''
+        ...
+        ...     def __init__(self, of: Loss) -> None:
+        ...         super().__init__(of)
+        ...
+        ...     def forward(self, **inputs):
+        ...         return self.of(**inputs) + self.of(**inputs)
+    """
+
+    def __init__(self, of: Loss) -> None:
+        super().__init__()
+        self._of = (of,)  # in a tuple: not a sub-module
+        self.steering, self.reads_layers = of.steering, of.reads_layers
+        self.reads_hidden, self.reads_attentions = of.reads_hidden, of.reads_attentions
+
+    @property
+    def of(self) -> Loss:
+        """The loss, which can be a wrapper."""
+        return self._of[0]
 
 
 class Queue(Component, nn.Module):

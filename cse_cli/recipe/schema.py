@@ -374,6 +374,23 @@ class Recipe(Section):
         for name, evaluator in self.evaluators.items():
             yield PlacedPart(("evaluators", name), evaluator, EVALUATORS)
 
+    @property
+    def wrapped(self) -> dict[str, str]:
+        """Wrapper → loss that it computes, by their names in the recipe."""
+        return {
+            label: str(loss.params.get(reference.parameter))
+            for label, loss in self.losses.items()
+            for reference in (LOSSES[loss.name].references if loss.name in LOSSES else ())
+            if reference.kind == "loss"
+        }
+
+    def innermost(self, label: str) -> str:
+        """Return the loss that a wrapper computes, through all wrappers, or the loss itself."""
+        of = self.wrapped
+        for _ in of:
+            label = of.get(label, label)
+        return label
+
     def resolved(self) -> dict[str, Any]:
         """Return the recipe as tables for TOML, with every default and without `extends`."""
         components = ("encoders", "losses", "evaluators")

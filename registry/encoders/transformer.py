@@ -132,6 +132,7 @@ class TransformerEncoder(Encoder):
         self.hidden_read = True
         self.mini_batch_size: int | None = None
         self.attentions_read: Sequence[int] = ()
+        self.layers_read = False
         self.train()
 
     def attach(self, heads: Mapping[str, Head]) -> None:
@@ -177,6 +178,10 @@ class TransformerEncoder(Encoder):
             )
         self.attentions_read = sorted(blocks)
 
+    def keep_layers(self) -> None:
+        """Make `encode` return the pooled states of every block."""
+        self.layers_read = True
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
         if self.augment_at == "word":
@@ -188,14 +193,14 @@ class TransformerEncoder(Encoder):
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
         mask = torch.ones_like(tokens.mask) if self.attend_padding else tokens.mask
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
-        every = needs_all_states(self.pooling)
+        every = self.layers_read or needs_all_states(self.pooling)
         attentions: dict[int, Tensor] = {}
         if self.attentions_read:
             read = self.attentions_read
             states, attentions = states_and_attentions(
                 self.backbone, dropped, mask, every, read, self.mini_batch_size, heads
             )
-        elif self.pooling == "cls" and not self.hidden_read:
+        elif self.pooling == "cls" and not self.hidden_read and not every:
             states = [first_states(self.backbone, dropped, mask, self.mini_batch_size, heads).unsqueeze(1)]
         else:
             states = self.block_states(dropped, mask, every, heads)
@@ -205,7 +210,8 @@ class TransformerEncoder(Encoder):
             pooled = pooled - self._template_alone(tokens)
         sentence = self._headed(pooled, tokens.groups)
         before = pooled if self.heads else None
-        return Encoded(sentence, dropped, states[-1], tokens, before, attentions=attentions)
+        layers = self._each_layer(states, tokens) if self.layers_read else None
+        return Encoded(sentence, dropped, states[-1], tokens, before, layers, attentions)
 
     def project(self, pooled: Tensor) -> Tensor:
         """Return the (B, D) output of the training heads for (B, D′) embeddings."""
@@ -275,6 +281,11 @@ class TransformerEncoder(Encoder):
     def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         places = mask_places(pooling, tokens, self.vocabulary.mask) if reads_mask(pooling) else tokens.mask
         return pool(pooling, states, places, self.first_layer_index)
+
+    def _each_layer(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the (B, K, D) pooled states of every block, as if it were the last. `denoise` does not apply."""
+        each = [self._pooled(self.pooling, states[: last + 1], tokens) for last in range(1, len(states))]
+        return torch.stack(each, dim=1)
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
         """Return the (B, D) embeddings of each row's template without its sentence. Equal rows are encoded once."""

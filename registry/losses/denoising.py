@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch.nn.functional as F
 from pydantic import Field
@@ -58,7 +58,7 @@ class Denoising(Loss):
     """
 
     reads_hidden = False
-    steering: ClassVar[frozenset[str]] = frozenset({"target"})
+    steering: frozenset[str] = frozenset({"target"})
 
     def __init__(
         self,

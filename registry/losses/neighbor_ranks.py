@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -59,7 +59,7 @@ class NeighborRanks(Loss):
         limit = 2000
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset({"reference"})
+    steering: frozenset[str] = frozenset({"reference"})
 
     def __init__(
         self,
