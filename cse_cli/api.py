@@ -138,6 +138,7 @@ def evaluate(
     device: str = "auto",
     precision: str = "fp32",
     template: str | None = None,
+    width: int | None = None,
     progress: bool = True,
 ) -> list[Scored]:
     """Score encoders as the papers do.
@@ -152,12 +153,13 @@ def evaluate(
         device: "auto", "cpu", "cuda", "mps", "xpu" or "cuda:N".
         precision: "fp32", "bf16", "fp16" or "auto".
         template: Text around every sentence, with "{text}", and "{mask}" for the poolings "mask" and "last_mask".
+        width: Number of leading dimensions that are scored. Default: all.
         progress: Whether to print downloads and scores to stderr.
 
     Raises:
         CseError: If a model, a task or data is missing, before anything is scored.
     """
-    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision)
+    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision, width)
     assignments = [str(one) for one in _overrides(settings)]
     wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:

@@ -342,7 +342,9 @@ class Loss(Component, nn.Module):
     """
 
     steering: frozenset[str] = frozenset()
-    """Inputs without gradient, which only weight or select."""
+    """Inputs without gradient, such as those that only weight or select, or a teacher's."""
+    targets: frozenset[str] = frozenset()
+    """Those of `steering` that other inputs are compared with, so that their width is the same."""
     reads_hidden: bool = True
     """Whether the loss reads `hidden` of its `Encoded` inputs. False saves the states of all tokens after the first."""
     reads_attentions: Sequence[int] = ()
@@ -375,7 +377,7 @@ class LossWrapper(Loss):
     def __init__(self, of: Loss) -> None:
         super().__init__()
         self._of = (of,)  # in a tuple: not a sub-module
-        self.steering, self.reads_layers = of.steering, of.reads_layers
+        self.steering, self.targets, self.reads_layers = of.steering, of.targets, of.reads_layers
         self.reads_hidden, self.reads_attentions = of.reads_hidden, of.reads_attentions
 
     @property

@@ -49,6 +49,9 @@ def evaluate(
     max_length: Annotated[
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
+    width: Annotated[
+        int | None, typer.Option(min=1, help="Number of leading dimensions that are scored. Default: all.")
+    ] = None,
     batch_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on a GPU."),
@@ -68,7 +71,7 @@ def evaluate(
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    settings = Settings(pooling, max_length, batch_tokens, device, template, precision)
+    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, width)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         if warning := settings.compute.warning:

@@ -14,7 +14,7 @@ from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
-from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
+from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
@@ -49,12 +49,12 @@ def evaluate(
     chosen = {name: evaluators[name] for name in list(only) or evaluators}
     arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view, columns
     if world_size() == 1:
-        return _scores(SentenceEncoder(*arguments), chosen, show)
+        return _scores(SentenceEncoder(*arguments), chosen, show, settings.width)
     sharded = ShardedEncoder(*arguments)
 
     def lead() -> Scores:
         with sharded.leading():
-            return _scores(sharded, chosen, show)
+            return _scores(sharded, chosen, show, settings.width)
 
     return run_on_rank0(lead, meanwhile=sharded.follow)
 
@@ -65,8 +65,11 @@ def word_overlaps(evaluators: Mapping[str, Evaluator]) -> Scores:
     return {name: values for name, values in found.items() if values}
 
 
-def _scores(encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: Show | None) -> Scores:
+def _scores(
+    encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: Show | None, width: int | None
+) -> Scores:
     encoder = encode.encoder
+    scored = encode if width is None else FirstDimensions(encode, width)
     if encoder.fits == "once":
         encoder.fit(encode, ())
         encode.forget()
@@ -84,7 +87,7 @@ def _scores(encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: 
                 )
             encoder.fit(encode, texts)
             encode.forget()
-        scores[name] = evaluator(encode)
+        scores[name] = evaluator(scored)
         encode.watch(1.0)
     return scores
 
@@ -119,6 +122,7 @@ class Settings:
         device: Device as `cse_cli.core.devices.choose` takes it.
         template: Text around every sentence, or None for the model's own.
         precision: Precision of encoding. Published scores are compared in fp32.
+        width: Number of leading dimensions that are scored, or None for all.
 
     Raises:
         CseError: If there is no such pooling, device or precision.
@@ -130,6 +134,7 @@ class Settings:
     device: str
     template: str | None = None
     precision: str = "fp32"
+    width: int | None = None
 
     def __post_init__(self) -> None:
         """Check the names, before anything is downloaded."""
@@ -156,6 +161,7 @@ class Scored:
         fingerprints: Data set → digest of its contents.
         seconds: Duration of the evaluation.
         template: Text around every sentence, or None.
+        width: Number of leading dimensions that are scored, or None for all.
     """
 
     model: str
@@ -167,6 +173,7 @@ class Scored:
     fingerprints: dict[str, str]
     seconds: float
     template: str | None = None
+    width: int | None = None
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
@@ -237,7 +244,7 @@ def _score(
         scores=evaluate(
             encoder,
             {name: task.evaluator for name, task in tasks.items()},
-            Evaluate(batch_tokens=settings.batch_tokens, max_length=length),
+            Evaluate(batch_tokens=settings.batch_tokens, max_length=length, width=settings.width),
             compute,
             show=show,
         ),
@@ -245,4 +252,5 @@ def _score(
         fingerprints=dict(digests),
         seconds=time.perf_counter() - began,
         template=getattr(encoder.vocabulary, "template", None),
+        width=settings.width,
     )

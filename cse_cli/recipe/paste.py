@@ -62,6 +62,8 @@ def _example(entry: Entry[Any], name: str) -> Any:
     if get_origin(annotation) is Literal:
         return get_args(annotation)[0]
     resource = entry.resources.get(name)
+    if get_origin(annotation) is list and resource is None:
+        return [64]
     evaluated = entry.kind == "evaluators" and resource is not None and resource.kind == "dataset"
     example = "stsb" if evaluated else _EXAMPLES.get(resource.kind if resource else "", "STSBenchmark")
     return [example] if get_origin(annotation) is list else example

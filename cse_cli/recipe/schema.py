@@ -265,6 +265,7 @@ class Evaluate(Section):
             Default: no augmenters.
         batch_tokens: Maximum number of tokens per batch, including padding. Default: chosen for the device.
         max_length: Maximum number of tokens per sentence. The limit of the model also applies.
+        width: Number of leading dimensions of the embeddings that are scored. Default: all.
         limit: Maximum number of pairs or rows per evaluator, evenly spaced in its data. Such scores are not comparable
             with others, so leaderboards leave these runs out. Default: all.
         eval_on_start: Whether all evaluators score the untrained encoder. Default: only the one that selects does.
@@ -278,6 +279,7 @@ class Evaluate(Section):
     view: str | None = None
     batch_tokens: PositiveInt | None = None
     max_length: MaxLength = 512
+    width: PositiveInt | None = None
     limit: Annotated[int, Field(ge=2, strict=True)] | None = None
     eval_on_start: StrictBool = False
     allow_test_selection: StrictBool = False

@@ -23,7 +23,7 @@ class Matryoshka(LossWrapper):
 
     ℓ = Σ_d c_d · ℓ'( h[1…d], h⁺[1…d], … ).
     All vectors that ℓ' compares are cut: the embeddings of its views, token states and queue entries. ℓ' normalizes
-    the cut vectors as it does the whole ones. Inputs without gradient, such as those of a teacher, are not cut.
+    the cut vectors as it does the whole ones. The vectors of a teacher or another reference are not cut.
     Evaluation at a width: `evaluate.width`, and `cse evaluate --width`.
 
     Shapes: inputs (N, D) as those of ℓ'; result a scalar.
@@ -67,7 +67,7 @@ class Matryoshka(LossWrapper):
     def forward(self, **inputs: Any) -> Tensor:
         """Return the weighted sum of the losses at all widths."""
         pairs = zip(self.weights, self.widths, strict=True)
-        losses = [weight * self.of(**_cut_all(inputs, width, self.steering)) for weight, width in pairs]
+        losses = [weight * self.of(**_cut_all(inputs, width, self.steering - self.targets)) for weight, width in pairs]
         return sum(losses[1:], start=losses[0])
 
 
