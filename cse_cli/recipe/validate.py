@@ -213,7 +213,9 @@ class _Rules:
                 continue
             wrapper, wrapped = str(keys[1]), self.recipe.losses[name]
             if wrapped.weight != 1 or wrapped.weight_schedule is not None:
-                message = f"has no effect, because '{wrapper}' computes this loss. Set the weight of '{wrapper}' instead"
+                message = (
+                    f"has no effect, because '{wrapper}' computes this loss. Set the weight of '{wrapper}' instead"
+                )
                 key = "weight" if wrapped.weight != 1 else "weight_schedule"
                 self.problems.add("recipe.conflict", ("losses", name, key), message, at_key=True)
             if not self.recipe.losses[wrapper].queue:

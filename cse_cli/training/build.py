@@ -252,5 +252,7 @@ def _plan(
     vocabulary = encoders[view.encoder].vocabulary
     if view.template is not None:
         vocabulary = vocabulary.with_template(view.template)
-    numbers = [term.column for term in terms.values() if term.column and any(name in term.views_of(i) for i in term.views)]
+    numbers = [
+        term.column for term in terms.values() if term.column and any(name in term.views_of(i) for i in term.views)
+    ]
     return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)

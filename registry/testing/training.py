@@ -22,7 +22,17 @@ from torch import Tensor
 
 from registry import LOSSES
 from registry.core import Entry
-from registry.testing.materials import NOTHING, SENTENCES, WRAPPED, Materials, OneStep, PlainEncode, WidthOnly, draw, require
+from registry.testing.materials import (
+    NOTHING,
+    SENTENCES,
+    WRAPPED,
+    Materials,
+    OneStep,
+    PlainEncode,
+    WidthOnly,
+    draw,
+    require,
+)
 from registry.tokens import Embedded, Encoded, Sample, Tokens
 from registry.types import Augmenter, Encoder, Head, Loss, Negatives, Queue
 
