@@ -351,7 +351,7 @@ class Loss(Component, nn.Module):
     """Indices of the blocks whose attention weights the loss reads from its `Encoded` inputs, counted from 0."""
     reads_layers: bool = False
     """Whether `forward` has an argument `layers`: its other inputs for each block of the encoder except the last."""
-    column: str | None = None
+    column: str = "score"
     """Column of its `Labels`. It is the value of the parameter `column`, or an attribute of the class."""
 
 

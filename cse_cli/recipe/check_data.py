@@ -9,7 +9,7 @@ from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import PlacedPart, Recipe
-from registry import GENERATORS
+from registry import GENERATORS, LOSSES
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
 from registry.resources.catalog.hub_sets import HubSet
@@ -144,5 +144,5 @@ def _columns_read(recipe: Recipe) -> Iterator[tuple[Keys, str]]:
             if isinstance(part.params.get("column"), str):
                 yield ("views", name, "augment", number, "column"), part.params["column"]
     for name, loss in recipe.losses.items():
-        if isinstance(loss.params.get("column"), str):
-            yield ("losses", name, "column"), loss.params["column"]
+        if loss.name in LOSSES and any(i.kind == "labels" for i in LOSSES[loss.name].inputs):
+            yield ("losses", name, "column"), loss.params.get("column", LOSSES[loss.name].cls.column)

@@ -200,7 +200,8 @@ def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
     for label in [label for label in recipe.losses if label not in recipe.wrapped.values()]:
         outer, name = recipe.losses[label], recipe.innermost(label)
         inner = recipe.losses[name]
-        entry, column = LOSSES[inner.name], losses[name].column
+        entry = LOSSES[inner.name]
+        column = losses[name].column if any(i.kind == "labels" for i in entry.inputs) else None
         terms[label] = Term(entry, outer.weight, inner.views, inner.queue, outer.weight_schedule, column)
     return terms
 
@@ -252,7 +253,6 @@ def _plan(
     vocabulary = encoders[view.encoder].vocabulary
     if view.template is not None:
         vocabulary = vocabulary.with_template(view.template)
-    numbers = [
-        term.column for term in terms.values() if term.column and any(name in term.views_of(i) for i in term.views)
-    ]
+    read = [term for term in terms.values() if any(name in term.views_of(i) for i in term.views)]
+    numbers = [term.column for term in read if term.column is not None]
     return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)
