@@ -42,8 +42,8 @@ from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabular
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
     "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "LossWrapper", "ModelName",
-    "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName", "dropout_rate",
-    "take_shape_from_checkpoint",
+    "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Sentences", "Step",
+    "Tune", "ViewName", "dropout_rate", "take_shape_from_checkpoint",
 ]  # fmt: skip
 
 # --- kinds of components ----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, stack
 
 from registry import LOSSES
 from registry.errors import CseError
@@ -67,8 +67,10 @@ class Matryoshka(LossWrapper):
     def forward(self, **inputs: Any) -> Tensor:
         """Return the weighted sum of the losses at all widths."""
         pairs = zip(self.weights, self.widths, strict=True)
-        losses = [weight * self.of(**_cut_all(inputs, width, self.steering - self.targets)) for weight, width in pairs]
-        return sum(losses[1:], start=losses[0])
+        losses: list[Tensor] = [
+            weight * self.of(**_cut_all(inputs, width, self.steering - self.targets)) for weight, width in pairs
+        ]
+        return stack(losses).sum()
 
 
 def _cut_all(inputs: Mapping[str, Any], width: int, whole: frozenset[str]) -> dict[str, Any]:
