@@ -66,21 +66,20 @@ class Matryoshka(LossWrapper):
 
     def forward(self, **inputs: Any) -> Tensor:
         """Return the weighted sum of the losses at all widths."""
+        whole = self.steering - self.targets
         pairs = zip(self.weights, self.widths, strict=True)
-        losses: list[Tensor] = [
-            weight * self.of(**_cut_all(inputs, width, self.steering - self.targets)) for weight, width in pairs
-        ]
-        return stack(losses).sum()
+        return stack([weight * self.of(**_cut(inputs, width, whole)) for weight, width in pairs]).sum()
 
 
-def _cut_all(inputs: Mapping[str, Any], width: int, whole: frozenset[str]) -> dict[str, Any]:
-    return {name: value if name in whole else _cut(value, width) for name, value in inputs.items()}
+def _cut(value: Any, width: int, whole: frozenset[str] = frozenset()) -> Any:
+    """Return an input of a loss, or several by name, with the first dimensions of its vectors.
 
-
-def _cut(value: Any, width: int) -> Any:
-    """Return an input of a loss with the first dimensions of its vectors. Labels (N,) are unchanged."""
+    Labels (N,) are unchanged, and so are the inputs in `whole`.
+    """
+    if isinstance(value, Mapping):
+        return {name: one if name in whole else _cut(one, width, whole) for name, one in value.items()}
     if isinstance(value, Sequence):
-        return tuple(_cut(each, width) for each in value)
+        return tuple(_cut(each, width, whole) for each in value)
     if isinstance(value, Negatives):
         return replace(value, vectors=value.vectors[:, :width])
     if isinstance(value, Encoded):
