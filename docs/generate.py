@@ -118,6 +118,7 @@ def _inputs(entry: Entry[Any]) -> Iterator[str]:
             "pooled": "sentence vectors of a view before the heads",
             "encoded": "an encoded view",
             "negatives": "the queue's negatives",
+            "labels": "numbers of the data's column `column`",
         }
         listed = [f"`{i.name}`: {words[i.kind]}{', optional' if i.optional else ''}" for i in entry.inputs]
         yield f"Its `forward` takes {'; '.join(listed)}."

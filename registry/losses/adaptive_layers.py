@@ -20,9 +20,9 @@ class AdaptiveLayers(LossWrapper):
     """Compute another loss on the pooled states of every layer, and align each layer with the last one.
 
     ℓ = c·ℓ'(h_K) + (1/(K−1))·Σ_k w_k·ℓ'(h_k) + λ·τ·Σ_k KL( softmax(h_K/τ) ‖ softmax(h_k/τ) ), k = 1…K−1,
-    with h_k the embedding after pooling and heads from block k of K, and the KL divergence over the dimensions, averaged
-    over all sentences of all views, without gradient of h_K. With a loss `matryoshka` as ℓ', it is 2D Matryoshka. Views
-    of a teacher or another reference use their last layer, and so do the entries of a queue.
+    with h_k the embedding after pooling and heads from block k of K, and the KL divergence over the dimensions, the
+    mean over all sentences of all views, without gradient of h_K. With a loss `matryoshka` as ℓ', it is 2D Matryoshka.
+    Views of a teacher or another reference use their last layer, and so do the entries of a queue.
 
     Shapes: inputs (N, D) as those of ℓ'; result a scalar.
 

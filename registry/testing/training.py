@@ -283,7 +283,7 @@ def _call(
             part = {"encoded": view, "sentences": view.sentence, "pooled": view.before_heads}[wanted.kind]
             given[wanted.name] = (part,) if wanted.several else part
     if loss.reads_layers:
-        given["layers"] = [given]
+        given["layers"] = [dict(given)]
     value: Tensor = loss(**given)
     return value
 
