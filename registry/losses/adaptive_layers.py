@@ -26,8 +26,8 @@ class AdaptiveLayers(LossWrapper):
 
     Shapes: inputs (N, D) as those of ℓ'; result a scalar.
 
-    Source: 2DMSE (Li et al. 2024, eq. 3 to 6), and sentence-transformers' `AdaptiveLayerLoss` with all layers. The
-    paper samples one lower layer and one width per step: the mean over layers has the same expectation.
+    Source: 2DMSE (Li et al. 2024) in the form of sentence-transformers' `AdaptiveLayerLoss` with all layers. The paper
+    samples one lower layer and one width per step (methods/matryoshka.md MY3).
 
     Args:
         of: Name of a loss in the recipe, such as a `matryoshka`.

@@ -20,9 +20,9 @@ class AnglE(CoSENT):
 
     Shapes: anchor, positive (N, D); label (N,), a column of the data; result a scalar.
 
-    Source: Li and Li 2024, eq. 6 and 7, as their code computes them (SeanLee97/AnglE, `angle_emb/loss.py`,
-    angle_loss). The paper's objective (eq. 8) also has the terms `cosent` and an in-batch contrast: add these losses
-    to the recipe. sentence-transformers' `AnglELoss` is the same.
+    Source: Li and Li 2024 as their code computes it (SeanLee97/AnglE, `angle_emb/loss.py`, angle_loss). The complete
+    objective also has the terms `cosent` and an in-batch contrast: add these losses to the recipe (methods/cosent.md).
+    sentence-transformers' `AnglELoss` is the same.
 
     Args:
         temperature: Divisor τ of the angles.

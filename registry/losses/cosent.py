@@ -21,8 +21,8 @@ class CoSENT(Loss):
 
     Shapes: anchor, positive (N, D); label (N,), a column of the data; result a scalar.
 
-    Source: Su 2022 (kexue.fm/archives/8847, bojone/CoSENT) with 1/τ = 20. sentence-transformers' `CoSENTLoss` is the
-    same.
+    Source: Su 2022 (kexue.fm/archives/8847, bojone/CoSENT) with 1/τ = 20 (methods/cosent.md). sentence-transformers'
+    `CoSENTLoss` is the same.
 
     Args:
         temperature: Divisor τ of the cosines.

@@ -25,10 +25,9 @@ class GIST(Loss):
 
     Shapes: anchor, positive, hard (N, D); references (N, D'), without gradient; result a scalar.
 
-    Source: GISTEmbed (Solatorio 2024, eq. 2 to 6) and its form in sentence-transformers (`GISTEmbedLoss`), which added
-    margins and switches. With a guide that returns the same vector for both sentences of a pair, sentence-transformers
-    also contrasts an anchor with itself. A fixed threshold instead of the guide's own pair: `false_negative` of
-    `info_nce`.
+    Source: GISTEmbed (Solatorio 2024) in the form of sentence-transformers (`GISTEmbedLoss`), which has margins and
+    switches. With a guide that returns the same vector for both sentences of a pair, that code also contrasts an anchor
+    with itself (methods/cosent.md CE3). For a fixed threshold, use `false_negative` of `info_nce`.
 
     Args:
         temperature: Divisor τ of the cosines.

@@ -28,8 +28,8 @@ class Matryoshka(LossWrapper):
 
     Shapes: inputs (N, D) as those of ℓ'; result a scalar.
 
-    Source: Kusupati et al. 2022, eq. 1, without weight tying, with c_d = 1 as there; sentence-transformers'
-    `MatryoshkaLoss` is the same.
+    Source: Kusupati et al. 2022 with c_d = 1 as there; sentence-transformers' `MatryoshkaLoss` is the same
+    (methods/matryoshka.md).
 
     Args:
         of: Name of a loss in the recipe.
