@@ -55,6 +55,17 @@ class Denoising(Loss):
         feed_forward = 768
         noise = 0.825
         views = { target = "positive" }
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> view = encoder.encode(tokens, encoder.embed(tokens))
+        >>> _ = torch.manual_seed(0)
+        >>> values = {"layers": 1, "noise": 0.0, "initial": "fresh"}
+        >>> loss = LOSSES["denoising"].build(values, {"online": encoder}).eval()
+        >>> round(loss(view, view).item(), 1)
+        9.4
     """
 
     reads_hidden = False
