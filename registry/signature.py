@@ -14,13 +14,13 @@ from pydantic.errors import PydanticUserError
 from torch import Tensor, nn
 
 from registry.errors import RegistrationError
+from registry.loss_wrapper import LossWrapper
 from registry.tokens import Encoded
 from registry.types import (
     AllDevices,
     Encoder,
     FromColumn,
     Loss,
-    LossWrapper,
     NamesAView,
     Negatives,
     Reference,
@@ -50,7 +50,7 @@ class Input:
 
     @property
     def is_view(self) -> bool:
-        """Whether it is a view of the recipe, or several."""
+        """Whether a view of the recipe fills the input, or several."""
         return self.kind not in ("negatives", "labels")
 
 

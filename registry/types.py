@@ -8,7 +8,6 @@ Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar, Literal
@@ -36,12 +35,13 @@ from registry.declarations import (
     Tune,
     ViewName,
 )
+from registry.dropout import dropout_rate
 from registry.errors import CseError
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
-    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "LossWrapper", "ModelName",
+    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "ModelName",
     "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Sentences", "Step",
     "Tune", "ViewName", "dropout_rate", "take_shape_from_checkpoint",
 ]  # fmt: skip
@@ -255,11 +255,7 @@ class Encoder(Component, nn.Module):
         )
 
     def keep_layers(self) -> None:
-        """Make `Encoded.layers` contain the pooled states of every block. Default: it is not computed. Called once.
-
-        Raises:
-            CseError: If the encoder has no blocks.
-        """
+        """Make `Encoded.layers` contain the pooled states of every block, or raise `CseError`. Called once."""
         raise CseError(
             f"a loss reads the states of all layers, but {type(self).__name__} returns only one",
             'use a "transformer" encoder for this view',
@@ -309,20 +305,6 @@ class Encoder(Component, nn.Module):
         raise NotImplementedError
 
 
-@contextmanager
-def dropout_rate(encoder: Encoder, rate: float | None) -> Iterator[None]:
-    """Change the rate of all dropout modules of an encoder within this block. None changes nothing."""
-    parts = [] if rate is None else [part for part in encoder.modules() if isinstance(part, nn.Dropout)]
-    own = [part.p for part in parts]
-    try:
-        for part in parts:
-            part.p = rate or 0.0
-        yield
-    finally:
-        for part, p in zip(parts, own, strict=True):
-            part.p = p
-
-
 class Loss(Component, nn.Module):
     """Base class of losses. `forward` returns a scalar to minimize.
 
@@ -353,37 +335,6 @@ class Loss(Component, nn.Module):
     """Whether `forward` has an argument `layers`: its other inputs for each block of the encoder except the last."""
     column: str = "score"
     """Column of its `Labels`. It is the value of the parameter `column`, or an attribute of the class."""
-
-
-class LossWrapper(Loss):
-    """Base class of losses that compute another loss several times, which the recipe names in their parameter `of`.
-
-    `forward` receives the inputs of that loss by name.
-
-    Args:
-        of: Name of the loss in the recipe. It is no separate term of the objective.
-
-    Example:
-        >>> class Doubled(LossWrapper):
-        ...     '''Another loss, twice.'''
-        ...
-        ...     def __init__(self, of: Loss) -> None:
-        ...         super().__init__(of)
-        ...
-        ...     def forward(self, **inputs):
-        ...         return self.of(**inputs) + self.of(**inputs)
-    """
-
-    def __init__(self, of: Loss) -> None:
-        super().__init__()
-        self._of = (of,)  # in a tuple: not a sub-module
-        self.steering, self.targets, self.reads_layers = of.steering, of.targets, of.reads_layers
-        self.reads_hidden, self.reads_attentions = of.reads_hidden, of.reads_attentions
-
-    @property
-    def of(self) -> Loss:
-        """The loss, which can be a wrapper."""
-        return self._of[0]
 
 
 class Queue(Component, nn.Module):

@@ -19,6 +19,7 @@ Template = Annotated[
     str | None,
     typer.Option(help="Text around every sentence. {text} is the sentence, {mask} the token for --pooling mask."),
 ]
+Width = Annotated[int | None, typer.Option(min=1, help="Number of leading dimensions that are scored. Default: all.")]
 Precision = Annotated[
     str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
 ]
@@ -49,9 +50,7 @@ def evaluate(
     max_length: Annotated[
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
-    width: Annotated[
-        int | None, typer.Option(min=1, help="Number of leading dimensions that are scored. Default: all.")
-    ] = None,
+    width: Width = None,
     batch_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on a GPU."),

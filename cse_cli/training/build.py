@@ -195,7 +195,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
 
 
 def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
-    """Return the terms of the objective. A wrapper has the inputs of the loss that it computes, which is no term."""
+    """Return the terms of the objective. A wrapper replaces the loss that it computes, and has its inputs."""
     terms = {}
     for label in [label for label in recipe.losses if label not in recipe.wrapped.values()]:
         outer, name = recipe.losses[label], recipe.innermost(label)

@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES
-from registry.types import Loss, LossWrapper
+from registry.loss_wrapper import LossWrapper
+from registry.types import Loss
 
 
 @LOSSES.register("adaptive_layers")

@@ -11,8 +11,9 @@ from torch import Tensor, stack
 
 from registry import LOSSES
 from registry.errors import CseError
+from registry.loss_wrapper import LossWrapper
 from registry.tokens import Encoded
-from registry.types import Loss, LossWrapper, Negatives
+from registry.types import Loss, Negatives
 
 Width = Annotated[int, Field(gt=0)]
 
