@@ -199,7 +199,8 @@ class Method(nn.Module):
 
     def _lower_layers(self, step: StepState) -> Iterator[dict[str, Encoded]]:
         """Yield the views of each layer except the last, for losses that read all layers."""
-        stacks = {view: layers for view in self.views_by_layer if (layers := step.views[view].layers) is not None}
+        read = [name for name in step.views if name in self.views_by_layer]
+        stacks = {name: layers for name in read if (layers := step.views[name].layers) is not None}
         for layer in range(min((stack.shape[1] for stack in stacks.values()), default=1) - 1):
             views = dict(step.views)
             for name, stack in stacks.items():

@@ -179,7 +179,17 @@ class TransformerEncoder(Encoder):
         self.attentions_read = sorted(blocks)
 
     def keep_layers(self) -> None:
-        """Make `encode` return the pooled states of every block."""
+        """Make `encode` return the pooled states of every block.
+
+        Raises:
+            CseError: If the pooling does not read the states of the blocks alone.
+        """
+        if self.denoise is not None or type(self).token_features is not TransformerEncoder.token_features:
+            raise CseError(
+                "a loss reads all layers, but the encoder changes the states of its last layer",
+                "remove denoise from the encoder, or use a plain transformer",
+                code="encoders.changed_states",
+            )
         self.layers_read = True
 
     def embed(self, tokens: Tokens) -> Tensor:
@@ -283,7 +293,7 @@ class TransformerEncoder(Encoder):
         return pool(pooling, states, places, self.first_layer_index)
 
     def _each_layer(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the (B, K, D) pooled states of every block, as if it were the last. `denoise` does not apply."""
+        """Return the (B, K, D) pooled states of every block, as if it were the last."""
         each = [self._pooled(self.pooling, states[: last + 1], tokens) for last in range(1, len(states))]
         return torch.stack(each, dim=1)
 

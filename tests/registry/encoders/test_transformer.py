@@ -279,3 +279,11 @@ def test_layers_are_the_pooled_states_of_every_block(tmp_path, pooling):
     literal = [slow_pool(pooling, states[: last + 1], tokens.mask, 0) for last in (1, 2, 3)]
     torch.testing.assert_close(made.layers, torch.stack(literal, dim=1), rtol=0, atol=1e-6)
     torch.testing.assert_close(made.layers[:, -1], made.sentence, rtol=0, atol=1e-6)
+
+
+def test_layers_of_a_denoised_template_are_refused(tmp_path):
+    encoder = TransformerEncoder(
+        str(tiny_bert(tmp_path)), pooling="mask", template='"{text}" is {mask}', denoise="positions"
+    )
+    with refuses("encoders.changed_states", "denoise"):
+        encoder.keep_layers()
