@@ -182,7 +182,7 @@ class TransformerEncoder(Encoder):
         """Make `encode` return the pooled states of every block.
 
         Raises:
-            CseError: If the pooling does not read the states of the blocks alone.
+            CseError: If something other than the pooling changes the states of the last block.
         """
         if self.denoise is not None or type(self).token_features is not TransformerEncoder.token_features:
             raise CseError(
