@@ -46,6 +46,10 @@ def table_of(table: dict[str, Any], fields: Any) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key in fields}
 
 
+def test_the_screen_names_the_source_of_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "label ← numbers of the data's column `column`" in cse("show", "cosent", capsys=capsys)[1].replace("\n", " ")
+
+
 def test_the_screen_ends_with_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     out = cse("show", "fifo", capsys=capsys)[1]
     assert out.endswith(f"in a recipe:\n\n{paste_block(QUEUES['fifo'])}\n")
