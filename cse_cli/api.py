@@ -139,6 +139,7 @@ def evaluate(
     precision: str = "fp32",
     template: str | None = None,
     prompts: str | Sequence[str] = (),
+    width: int | None = None,
     progress: bool = True,
 ) -> list[Scored]:
     """Score encoders as the papers do.
@@ -155,13 +156,14 @@ def evaluate(
         template: Text around every sentence, with "{text}", and "{mask}" for the poolings "mask" and "last_mask".
         prompts: Text in front of every sentence, or the name of one of the model's prompts. "query=TEXT" and
             "document=TEXT" set it for one side of retrieval.
+        width: Number of leading dimensions that are scored. Default: all.
         progress: Whether to print downloads and scores to stderr.
 
     Raises:
         CseError: If a model, a task or data is missing, before anything is scored.
     """
     given = (prompts,) if isinstance(prompts, str) else prompts
-    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision, given)
+    settings_of_all = scoring.Settings(pooling, max_length, None, device, template, precision, given, width=width)
     assignments = [str(one) for one in _overrides(settings)]
     wanted, named = parse_tasks(tasks, assignments), [str(model) for model in models]
     with Screen(quiet=not progress) as screen:

@@ -89,8 +89,9 @@ def _prose(cls: type) -> Iterator[str]:
     for part in re.split(r"\n{2,}", text.strip()):
         yield re.sub(r"(?m)^(Source|Shapes|Doubtful|Raises):\s+", r"\n**\1.** ", paragraph(part)).strip()
     if example:
-        code = dedent(example).strip()
-        yield f"**Example.**\n\n```{'pycon' if code.startswith('>>>') else 'toml'}\n{code}\n```"
+        recipe, prompt, python = dedent(example).partition(">>>")
+        blocks = {"toml": recipe.strip(), "pycon": f"{prompt}{python}".strip()}
+        yield "\n\n".join(["**Example.**", *(f"```{kind}\n{code}\n```" for kind, code in blocks.items() if code)])
 
 
 def _parameters(entry: Entry[Any]) -> str:
@@ -118,6 +119,7 @@ def _inputs(entry: Entry[Any]) -> Iterator[str]:
             "pooled": "sentence vectors of a view before the heads",
             "encoded": "an encoded view",
             "negatives": "the queue's negatives",
+            "labels": "numbers of the data's column `column`",
         }
         listed = [f"`{i.name}`: {words[i.kind]}{', optional' if i.optional else ''}" for i in entry.inputs]
         yield f"Its `forward` takes {'; '.join(listed)}."

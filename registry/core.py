@@ -73,16 +73,22 @@ class Entry(Generic[T]):
 
         return resources(self.parameters)
 
-    def build(self, values: Mapping[str, Any], encoders: Mapping[str, Encoder] | None = None) -> T:
+    def build(
+        self,
+        values: Mapping[str, Any],
+        encoders: Mapping[str, Encoder] | None = None,
+        losses: Mapping[str, Loss] | None = None,
+    ) -> T:
         """Build the component from parameter values.
 
         Args:
             values: Parameter → value. Other parameters have their defaults.
             encoders: Name → encoder, for parameters that name one.
+            losses: Name → loss, for parameters that name one.
 
         Raises:
             CseError: If a value is not valid.
-            UnknownNameError: If an encoder does not exist.
+            UnknownNameError: If an encoder or a loss does not exist.
         """
         try:
             arguments = self.parameters(**values)
@@ -93,20 +99,21 @@ class Entry(Generic[T]):
                 code="component.invalid_value",
             ) from error
         keywords = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+        known: dict[str, Mapping[str, Component]] = {"encoder": encoders or {}, "loss": losses or {}}
         for reference in self.references:
-            if reference.kind == "encoder":
-                keywords[reference.parameter] = _named(keywords[reference.parameter], encoders or {})
+            if reference.kind in known:
+                keywords[reference.parameter] = _named(reference, keywords[reference.parameter], known[reference.kind])
         return self.cls(**keywords)
 
 
-def _named(name: str, encoders: Mapping[str, Encoder]) -> Encoder:
-    if name not in encoders:
+def _named(reference: Reference, name: str, known: Mapping[str, Component]) -> Component:
+    if name not in known:
         raise UnknownNameError(
-            f"unknown encoder '{name}'.{suggestion(name, encoders)}",
-            f"use one of the recipe's encoders: {', '.join(list(encoders)[:5])}",
-            code="component.unknown_encoder",
+            f"unknown {reference.kind} '{name}'.{suggestion(name, known)}",
+            f"use one that the recipe has: {', '.join(list(known)[:5])}",
+            code="component.unknown_reference",
         )
-    return encoders[name]
+    return known[name]
 
 
 @dataclass

@@ -25,6 +25,11 @@ class AllDevices:
 
 
 @dataclass(frozen=True)
+class FromColumn:
+    """Mark of a tensor with the numbers of a column of the data, gathered from all devices."""
+
+
+@dataclass(frozen=True)
 class NamesAView:
     """Mark of a parameter that contains the name of a view in the recipe."""
 
@@ -68,6 +73,9 @@ Sentences = Annotated[Tensor, AllDevices()]
 
 `tuple[Sentences, ...]` takes several views, which the recipe lists. The same holds for `Pooled` and `Encoded`."""
 
+Labels = Annotated[Tensor, FromColumn()]
+"""(N,): numbers of the column of the data that the parameter `column` of the loss names, from all devices."""
+
 Pooled = Annotated[Tensor, AllDevices(before_heads=True)]
 """(N, D′): sentence embeddings before the training heads. `encoder.project` applies the heads to other vectors."""
 
@@ -89,7 +97,7 @@ class Reference:
     """A parameter that names another part of the recipe."""
 
     parameter: str
-    kind: str = field(metadata={"values": ("encoder", "view")})
+    kind: str = field(metadata={"values": ("encoder", "view", "loss")})
 
 
 Batch = Mapping[str, Tokens]

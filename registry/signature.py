@@ -14,13 +14,23 @@ from pydantic.errors import PydanticUserError
 from torch import Tensor, nn
 
 from registry.errors import RegistrationError
+from registry.loss_wrapper import LossWrapper
 from registry.tokens import Encoded
-from registry.types import AllDevices, Encoder, NamesAView, Negatives, Reference, Resource
+from registry.types import (
+    AllDevices,
+    Encoder,
+    FromColumn,
+    Loss,
+    NamesAView,
+    Negatives,
+    Reference,
+    Resource,
+)
 
 RESERVED = frozenset({"name", "weight", "views", "queue", "augment", "heads"})
 """Keys of a component's table that the recipe uses, and that cannot be names of parameters."""
 
-InputKind = Literal["sentences", "pooled", "encoded", "negatives"]
+InputKind = Literal["sentences", "pooled", "encoded", "negatives", "labels"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,11 @@ class Input:
     kind: InputKind
     optional: bool
     several: bool = False
+
+    @property
+    def is_view(self) -> bool:
+        """Whether a view of the recipe fills the input, or several."""
+        return self.kind not in ("negatives", "labels")
 
 
 def owner(cls: type) -> str:
@@ -88,7 +103,7 @@ def docstring(cls: type) -> str:
 
 
 def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
-    """Return the pydantic model of a component's parameters, and the parameters that name encoders or views.
+    """Return the pydantic model of a component's parameters, and those that name encoders, views or losses.
 
     The parameters are those of `__init__`. If its last parameter is `**shared`, those of the base class follow, so
     components can share declarations. Parameters without default come first.
@@ -156,9 +171,9 @@ def _resource(hints: tuple[Any, ...]) -> Resource | None:
 
 
 def _reference(cls: type, name: str, hint: Any) -> tuple[Any, str]:
-    """Return the type for pydantic, and "encoder" or "view" if the parameter names one, else ""."""
-    if inspect.isclass(hint) and issubclass(hint, Encoder):
-        return str, "encoder"
+    """Return the type for pydantic, and "encoder", "loss" or "view" if the parameter names one, else ""."""
+    if inspect.isclass(hint) and issubclass(hint, Encoder | Loss):
+        return str, "encoder" if issubclass(hint, Encoder) else "loss"
     if any(isinstance(mark, NamesAView) for mark in getattr(hint, "__metadata__", ())):
         return hint, "view"
     if _names_a_view(hint):  # inside a union or a list, the existence of the view would not be checked
@@ -193,13 +208,15 @@ def _model(cls: type, fields: dict[str, Any]) -> type[BaseModel]:
 
 
 def forward_inputs(cls: type) -> tuple[Input, ...]:
-    """Return the inputs of a loss's `forward`.
+    """Return the inputs of a loss's `forward`. A wrapper has those of the loss that it computes.
 
     Raises:
         RegistrationError: If there is no `forward`, an input has no annotation or one without a source, `Sentences`
             and `Encoded` are mixed (their rows do not match on several devices), or there is neither a view nor an
             encoder, as a regularizer of weights needs.
     """
+    if issubclass(cls, LossWrapper):
+        return ()
     forward: Any = cls.forward  # type: ignore[attr-defined]
     if forward is nn.Module.forward:
         raise RegistrationError(
@@ -224,7 +241,7 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
             "annotate all views as Encoded, or none",
             code="component.mixed_inputs",
         )
-    if not kinds & {"sentences", "pooled", "encoded"} and not _takes_encoder(cls):
+    if not any(i.is_view for i in inputs) and not _takes_encoder(cls):
         raise RegistrationError(
             f"{owner(cls)}: forward has no view, and __init__ no encoder",
             "annotate an input as Sentences or Encoded, or a parameter as Encoder for a loss of its weights",
@@ -288,10 +305,10 @@ def _input(cls: type, parameter: inspect.Parameter, hint: Any) -> Input:
         optional = len(members) < len(get_args(hint))
         hint = members[0] if len(members) == 1 else hint
     kind = _kind(hint)
-    if kind is None or (several and kind == "negatives"):
+    if kind is None or (several and kind in ("negatives", "labels")):
         raise RegistrationError(
             f"{owner(cls)}.forward: '{parameter.name}' has the annotation {hint!r}",
-            "annotate it as Sentences, Pooled, Encoded or Negatives",
+            "annotate it as Sentences, Pooled, Encoded, Negatives or Labels",
             code="component.invalid_annotation",
         )
     return Input(parameter.name, kind, optional, several)
@@ -303,6 +320,8 @@ def _kind(hint: Any) -> InputKind | None:
     if hint is Encoded:
         return "encoded"
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated and get_args(hint)[0] is Tensor else ()
+    if any(isinstance(mark, FromColumn) for mark in marks):
+        return "labels"
     gathered = [mark for mark in marks if isinstance(mark, AllDevices)]
     if not gathered:
         return None

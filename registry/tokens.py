@@ -66,6 +66,7 @@ class Tokens:
         side: Column → tokens of this column, for augmenters that read a second text.
         text: (B, L) 1 for tokens of the sentence, 0 for those of its template, or None without a template.
         groups: View and number of rows, in order, if several views are stacked. Empty for a single view.
+        numbers: Column → (B,) its numbers, for losses that read labels.
     """
 
     ids: Tensor
@@ -77,6 +78,7 @@ class Tokens:
     side: Mapping[str, Tokens] = field(default_factory=dict)
     text: Tensor | None = None
     groups: tuple[tuple[str, int], ...] = ()
+    numbers: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -92,7 +94,9 @@ class Tokens:
         """Return the same tokens on `device`."""
         values = [(name, value) for name, value in vars(self).items() if isinstance(value, Tensor)]
         moved: dict[str, Any] = {name: value.to(device, non_blocking=True) for name, value in values}
-        return replace(self, **moved, side={column: tokens.to(device) for column, tokens in self.side.items()})
+        side = {column: tokens.to(device) for column, tokens in self.side.items()}
+        numbers = {column: values.to(device, non_blocking=True) for column, values in self.numbers.items()}
+        return replace(self, **moved, side=side, numbers=numbers)
 
     def padded_to(self, length: int) -> Tokens:
         """Return the tokens with padding up to `length`. `side` is not padded."""

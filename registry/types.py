@@ -22,6 +22,8 @@ from registry.declarations import (
     DatasetName,
     Encode,
     FileName,
+    FromColumn,
+    Labels,
     ModelName,
     NamesAView,
     Negatives,
@@ -39,9 +41,9 @@ from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabular
 
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
-    "Evaluator", "FileName", "Generator", "Head", "Loss", "ModelName", "NamesAView", "Negatives", "Pooled", "Queue",
-    "Reference", "Resource", "RowGenerator", "Sentences", "Step", "Tune", "ViewName",
-    "take_shape_from_checkpoint",
+    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "ModelName",
+    "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Sentences", "Step",
+    "Tune", "ViewName", "take_shape_from_checkpoint",
 ]  # fmt: skip
 
 # --- kinds of components ----------------------------------------------------------------------------------------------
@@ -256,6 +258,14 @@ class Encoder(Component, nn.Module):
             code="encoder.no_attentions",
         )
 
+    def keep_layers(self) -> None:
+        """Make `Encoded.layers` contain the pooled states of every block, or raise `CseError`. Called once."""
+        raise CseError(
+            f"a loss reads the states of all layers, but {type(self).__name__} returns only one",
+            'use a "transformer" encoder for this view',
+            code="encoder.no_layers",
+        )
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return (B, L, W) token embeddings before any dropout."""
         raise NotImplementedError
@@ -302,8 +312,8 @@ class Encoder(Component, nn.Module):
 class Loss(Component, nn.Module):
     """Base class of losses. `forward` returns a scalar to minimize.
 
-    The annotations of `forward` declare its inputs: `Sentences`, `Pooled` and `Encoded` are views, and `Negatives` are
-    the entries of a queue.
+    The annotations of `forward` declare its inputs: `Sentences`, `Pooled` and `Encoded` are views, `Negatives` are the
+    entries of a queue, and `Labels` are the numbers of a column of the data.
 
     Example:
         >>> class Contrast(Loss):
@@ -317,12 +327,18 @@ class Loss(Component, nn.Module):
         True
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset()
-    """Inputs without gradient, which only weight or select."""
+    steering: frozenset[str] = frozenset()
+    """Inputs without gradient, such as those that only weight or select, or a teacher's."""
+    targets: frozenset[str] = frozenset()
+    """Those of `steering` that other inputs are compared with, so that their width is the same."""
     reads_hidden: bool = True
     """Whether the loss reads `hidden` of its `Encoded` inputs. False saves the states of all tokens after the first."""
     reads_attentions: Sequence[int] = ()
     """Indices of the blocks whose attention weights the loss reads from its `Encoded` inputs, counted from 0."""
+    reads_layers: bool = False
+    """Whether `forward` has an argument `layers`: its other inputs for each block of the encoder except the last."""
+    column: str = "score"
+    """Column of its `Labels`. It is the value of the parameter `column`, or an attribute of the class."""
 
 
 class Queue(Component, nn.Module):

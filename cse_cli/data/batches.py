@@ -6,6 +6,7 @@ The rows of a step depend only on seed and step, so a resumed run has the same b
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
@@ -38,6 +39,7 @@ class ViewPlan:
         side: Tokenizers of other columns that the augmenters read, by column.
         augmenters: Augmenters, in order.
         dropout: Dropout rate of the encoder in this view. None means the encoder's own rates.
+        numbers: Columns whose numbers a loss of this view reads as labels.
     """
 
     column: str
@@ -45,6 +47,7 @@ class ViewPlan:
     side: Mapping[str, Vocabulary] = field(default_factory=dict)
     augmenters: Sequence[Augmenter] = ()
     dropout: float | None = None
+    numbers: Sequence[str] = ()
 
     @property
     def changes_text(self) -> bool:
@@ -127,14 +130,18 @@ class BatchSource(Generic[TextT]):
         """Restore the state after `step` steps, from the results of `state` in each process, by rank."""
 
     def _views(
-        self, tokens: Callable[[str, Vocabulary], Tokens], changed: Callable[[str, ViewPlan], Tokens]
+        self,
+        tokens: Callable[[str, Vocabulary], Tokens],
+        changed: Callable[[str, ViewPlan], Tokens],
+        numbers: Callable[[str], Tensor],
     ) -> dict[str, Tokens]:
         """Return the tokens of each view: `changed` from its name and plan if it changes text, else `tokens`."""
         views = {}
         for name, plan in self.plans.items():
             own = changed(name, plan) if plan.changes_text else tokens(plan.column, plan.vocabulary)
             side = {column: tokens(column, vocabulary) for column, vocabulary in plan.side.items()}
-            views[name] = replace(own, side=side) if side else own
+            labels = {column: numbers(column) for column in plan.numbers}
+            views[name] = replace(own, side=side, numbers=labels) if side or labels else own
         return views
 
 
@@ -153,6 +160,7 @@ class Batches(BatchSource[Text]):
     _epoch: tuple[int, Tensor] | None = field(default=None, init=False)
     _tokens: dict[tuple[str, str], Column[list[int]]] = field(default_factory=dict, init=False)
     _sentences: dict[str, Column[str]] = field(default_factory=dict, init=False)
+    _numbers: dict[str, Tensor] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         if self.batch_size > self.text.rows:
@@ -169,6 +177,8 @@ class Batches(BatchSource[Text]):
                 self._tokenize(plan.column, plan.vocabulary)
             for column, vocabulary in plan.side.items():
                 self._tokenize(column, vocabulary)
+            for column in plan.numbers:
+                self._numbers[column] = as_numbers(column, self.text.sentences(column).take(range(self.text.rows)))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -197,7 +207,7 @@ class Batches(BatchSource[Text]):
             pieces = plan.pieces(self._sentences[plan.column].take(indices), own, shared, self.max_length)
             return plan.vocabulary.assemble(self._own(pieces))
 
-        return self._views(tokens, changed)
+        return self._views(tokens, changed, lambda column: self._numbers[column][own])
 
     def _own(self, rows: list[T]) -> list[T]:
         return rows[self.rank * self.share : (self.rank + 1) * self.share]
@@ -206,6 +216,30 @@ class Batches(BatchSource[Text]):
         key = (column, vocabulary.fingerprint)
         if key not in self._tokens:
             self._tokens[key] = self.text.tokens(column, vocabulary, self.max_length, self.progress)
+
+
+def as_numbers(column: str, cells: Sequence[str]) -> Tensor:
+    """Return the cells of a column as numbers: (rows,) float32.
+
+    Raises:
+        CseError: If a cell is not a finite number.
+    """
+    numbers = [_number(cell) for cell in cells]
+    for row, number in enumerate(numbers):
+        if not math.isfinite(number):
+            raise CseError(
+                f"column '{column}' contains {cells[row]!r} in row {row + 1}, but a loss reads it as a number",
+                "correct the data, or set `column` of the loss to another column",
+                code="data.not_a_number",
+            )
+    return torch.tensor(numbers)
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
 
 
 def random_order(rows: int, *key: int) -> Tensor:
@@ -319,4 +353,5 @@ def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:
     named = {each.name: getattr(tokens, each.name) for each in fields(tokens)}
     changed: dict[str, Any] = {name: act(value) for name, value in named.items() if isinstance(value, Tensor)}
     side = {column: each_tensor(other, act) for column, other in tokens.side.items()}
-    return replace(tokens, **changed, side=side)
+    numbers = {column: act(values) for column, values in tokens.numbers.items()}
+    return replace(tokens, **changed, side=side, numbers=numbers)

@@ -173,7 +173,9 @@ class TextFiles:
             cells = {name: raw.column(name) for name in self.columns.values() if name}
         rows = len(next(iter(cells.values()))) if cells else len(raw)
         made = {
-            ours: _strings(cells[theirs], theirs, place) if theirs else pa.array([""] * rows, pa.string())
+            ours: _strings(cells[theirs], theirs, place, ours != "text")
+            if theirs
+            else pa.array([""] * rows, pa.string())
             for ours, theirs in self.columns.items()
         }
         return pa.table(made)
@@ -316,7 +318,8 @@ def _without_bom(lines: Any) -> Any:
     return pa.chunked_array([pa.array([lines[0].as_py()[1:]], pa.string()), *lines.slice(1).chunks])
 
 
-def _strings(column: Any, name: str, place: _Place) -> Any:
+def _strings(column: Any, name: str, place: _Place, numbers: bool) -> Any:
+    """Return a column as strings. With `numbers`, it may contain numbers, such as labels."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -329,7 +332,8 @@ def _strings(column: Any, name: str, place: _Place) -> Any:
             code="data.missing_value",
         )
     readable = (pa.types.is_null, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    if not any(is_kind(kind) for is_kind in readable):
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if not any(is_kind(kind) for is_kind in readable) and not (numbers and numeric):
         raise CseError(
             f"{place.where}: column '{name}' contains {kind}, not strings",
             "use a column of strings",

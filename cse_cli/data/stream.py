@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from cse_cli.core.digests import remembered
-from cse_cli.data.batches import BatchSource, ViewPlan, random_order
+from cse_cli.data.batches import BatchSource, ViewPlan, as_numbers, random_order
 from cse_cli.data.files import TextFiles, without_blanks
 from cse_cli.data.sources import check_columns, find_parts
 from cse_cli.recipe.schema import Data
@@ -177,7 +177,7 @@ class Stream(BatchSource[StreamedText]):
             own, shared = (Random(f"{self.seed}:{step}:{part}:{self.rank}") for part in (name, ""))
             return plan.vocabulary.assemble(plan.pieces(cells[plan.column], own, shared, self.max_length))
 
-        return self._views(tokens, changed)
+        return self._views(tokens, changed, lambda column: as_numbers(column, cells[column]))
 
     def state(self) -> dict[str, Any]:
         """Return the position of the next batch, for a checkpoint."""

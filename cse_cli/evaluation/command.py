@@ -27,6 +27,7 @@ Prompt = Annotated[
         "set it for one side of retrieval. Repeatable. Default: the model's own."
     ),
 ]
+Width = Annotated[int | None, typer.Option(min=1, help="Number of leading dimensions that are scored. Default: all.")]
 Precision = Annotated[
     str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
 ]
@@ -58,6 +59,7 @@ def evaluate(
     max_length: Annotated[
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
+    width: Width = None,
     batch_tokens: Annotated[
         int | None,
         typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on a GPU."),
@@ -78,7 +80,9 @@ def evaluate(
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, prompt or (), not no_cache)
+    settings = Settings(
+        pooling, max_length, batch_tokens, device, template, precision, prompt or (), not no_cache, width
+    )
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         if warning := settings.compute.warning:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from registry.distributed import single_process
 from registry.encoders.library import LibraryEncoder
 from registry.errors import CseError, suggestion
 from registry.prompts import Side
-from registry.types import Encoder
+from registry.types import Encode, Encoder
 from registry.vocabulary import in_evaluation
 
 CACHE_BYTES = 2**30
@@ -164,6 +165,37 @@ class SentenceEncoder:
         with self.compute.autocast():
             vectors = encode_view(self.encoder, (view, plan), columns, VIEW_BATCH, self.max_length, training)
         return vectors.float().cpu()
+
+
+@dataclass(frozen=True)
+class FirstDimensions:
+    """An `Encode` that returns only the first dimensions of another one's embeddings.
+
+    Args:
+        encode: The other one.
+        width: Number of dimensions.
+    """
+
+    encode: Encode
+    width: int
+
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:
+        """Return embeddings (n, width)."""
+        return self._cut(self.encode(sentences, side, prompts))
+
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
+        """Return embeddings of a view. Those that losses compare keep their width."""
+        vectors = self.encode.encode_view(view, columns, training)
+        return vectors if training else self._cut(vectors)
+
+    def _cut(self, vectors: Tensor) -> Tensor:
+        if self.width > vectors.shape[1]:
+            raise CseError(
+                f"width {self.width} is larger than the embeddings, which have {vectors.shape[1]} dimensions",
+                f"use a width up to {vectors.shape[1]}",
+                code="evaluate.too_wide",
+            )
+        return vectors[:, : self.width]
 
 
 class ShardedEncoder(SentenceEncoder):

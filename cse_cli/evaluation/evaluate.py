@@ -16,7 +16,7 @@ from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
-from cse_cli.evaluation.encoder import SentenceEncoder, ShardedEncoder
+from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
 from cse_cli.evaluation.vectors import StoredVectors, digest_of, identify
 from cse_cli.recipe.requirements import Requirement, of_part
@@ -55,12 +55,12 @@ def evaluate(
     chosen = {name: evaluators[name] for name in list(only) or evaluators}
     arguments = encoder, compute, settings.batch_tokens, settings.max_length, plans, settings.view, columns
     if world_size() == 1:
-        return _scores(SentenceEncoder(*arguments), chosen, show)
+        return _scores(SentenceEncoder(*arguments), chosen, show, settings.width)
     sharded = ShardedEncoder(*arguments)
 
     def lead() -> Scores:
         with sharded.leading():
-            return _scores(sharded, chosen, show)
+            return _scores(sharded, chosen, show, settings.width)
 
     return run_on_rank0(lead, meanwhile=sharded.follow)
 
@@ -71,8 +71,11 @@ def word_overlaps(evaluators: Mapping[str, Evaluator]) -> Scores:
     return {name: values for name, values in found.items() if values}
 
 
-def _scores(encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: Show | None) -> Scores:
+def _scores(
+    encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: Show | None, width: int | None
+) -> Scores:
     encoder = encode.encoder
+    scored = encode if width is None else FirstDimensions(encode, width)
     if encoder.fits == "once":
         encoder.fit(encode, ())
         encode.forget()
@@ -90,7 +93,7 @@ def _scores(encode: SentenceEncoder, evaluators: Mapping[str, Evaluator], show: 
                 )
             encoder.fit(encode, texts)
             encode.forget()
-        scores[name] = evaluator(encode)
+        scores[name] = evaluator(scored)
         encode.watch(1.0)
     return scores
 
@@ -127,6 +130,7 @@ class Settings:
         precision: Precision of encoding. Published scores are compared in fp32.
         prompts: Text or name of a prompt for all sentences, "query=…" or "document=…". Default: the model's own.
         cache: Whether to read and write embeddings on the disk.
+        width: Number of leading dimensions that are scored, or None for all.
 
     Raises:
         CseError: If there is no such pooling, device or precision, or two prompts are for the same sentences.
@@ -140,6 +144,7 @@ class Settings:
     precision: str = "fp32"
     prompts: Sequence[str] = ()
     cache: bool = True
+    width: int | None = None
 
     def __post_init__(self) -> None:
         """Check the names, before anything is downloaded."""
@@ -156,6 +161,7 @@ class Settings:
             "template": self.template,
             "precision": None if self.precision == "fp32" else self.precision,
             "prompts": list(self.prompts),
+            "width": self.width,
         }
         return {name: value for name, value in values.items() if value}
 
@@ -183,6 +189,7 @@ class Scored:
         library: Modules of the model if sentence-transformers opened it, or None.
         cached: Number of embeddings that were read from the disk.
         exported: Directories of results in the formats of other programs.
+        width: Number of leading dimensions that are scored, or None for all.
     """
 
     model: str
@@ -198,6 +205,7 @@ class Scored:
     library: str | None = None
     cached: int = 0
     exported: list[str] = field(default_factory=list)
+    width: int | None = None
 
 
 def fetch_needed(models: Sequence[str], tasks: Mapping[str, Task], progress: DownloadProgress) -> None:
@@ -269,7 +277,7 @@ def _score(
         key = identify(digest, encoder, compute, pooling=pooling, template=template, max_length=length)
         encode.stored = StoredVectors(key)
     began = time.perf_counter()
-    scores = _scores(encode, {name: task.evaluator for name, task in tasks.items()}, show)
+    scores = _scores(encode, {name: task.evaluator for name, task in tasks.items()}, show, settings.width)
     return Scored(
         model=model,
         pooling=pooling,
@@ -284,6 +292,7 @@ def _score(
         library=encoder.modules_named if isinstance(encoder, LibraryEncoder) else None,
         cached=encode.stored.read_rows if encode.stored is not None else 0,
         exported=_export(folder, digest, tasks, settings.changed),
+        width=settings.width,
     )
 
 

@@ -61,7 +61,8 @@ def _print_table(console: Console, headings: Sequence[str], rows: Sequence[Seque
 
 
 def _pooling(one: Scored) -> str:
-    return one.pooling if one.template is None else f"{one.pooling} of {one.template}"
+    pooling = one.pooling if one.template is None else f"{one.pooling} of {one.template}"
+    return pooling if one.width is None else f"{pooling}, {one.width} dimensions"
 
 
 def _notes(one: Scored) -> Iterator[str]:

@@ -9,7 +9,7 @@ from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import PlacedPart, Recipe
-from registry import GENERATORS
+from registry import GENERATORS, LOSSES
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
 from registry.resources.catalog.hub_sets import HubSet
@@ -134,7 +134,7 @@ def _check_columns(recipe: Recipe, name: str, problems: Problems) -> None:
 
 
 def _columns_read(recipe: Recipe) -> Iterator[tuple[Keys, str]]:
-    """Yield each column that a view, a generator, or the parameter `column` of an augmenter reads."""
+    """Yield each column that a view, a generator, or the parameter `column` of an augmenter or a loss reads."""
     for name, column in recipe.data.columns.items():
         if isinstance(column.params.get("column"), str):
             yield ("data", "columns", name, "column"), column.params["column"]
@@ -143,3 +143,6 @@ def _columns_read(recipe: Recipe) -> Iterator[tuple[Keys, str]]:
         for number, part in enumerate(view.augment):
             if isinstance(part.params.get("column"), str):
                 yield ("views", name, "augment", number, "column"), part.params["column"]
+    for name, loss in recipe.losses.items():
+        if loss.name in LOSSES and any(i.kind == "labels" for i in LOSSES[loss.name].inputs):
+            yield ("losses", name, "column"), loss.params.get("column", LOSSES[loss.name].cls.column)

@@ -20,7 +20,7 @@ _HEADERS = {
 _NAMED = ("augmenters", "encoders", "queues")
 """Kinds whose table needs a `name`, because its key is another one."""
 _EXAMPLES = {"model": "bert-base-uncased", "dataset": "wiki1m", "file": "vectors.txt"}
-_REFERENCES = {"view": "anchor", "encoder": "online"}
+_REFERENCES = {"view": "anchor", "encoder": "online", "loss": "info_nce"}
 _USUAL_VIEWS = ("anchor", "positive")
 
 
@@ -49,7 +49,7 @@ def paste_block(entry: Entry[Any]) -> str:
 def _views(entry: Entry[Any]) -> Iterator[tuple[str, str | list[str]]]:
     """Yield the inputs of a loss whose view has another name, and a view for each."""
     for wanted in entry.inputs:
-        if wanted.kind != "negatives" and wanted.name not in _USUAL_VIEWS and not wanted.optional:
+        if wanted.is_view and wanted.name not in _USUAL_VIEWS and not wanted.optional:
             yield wanted.name, ["positive"] if wanted.several else "positive"
 
 
@@ -62,6 +62,8 @@ def _example(entry: Entry[Any], name: str) -> Any:
     if get_origin(annotation) is Literal:
         return get_args(annotation)[0]
     resource = entry.resources.get(name)
+    if get_origin(annotation) is list and resource is None:
+        return [64]
     evaluated = entry.kind == "evaluators" and resource is not None and resource.kind == "dataset"
     example = "stsb" if evaluated else _EXAMPLES.get(resource.kind if resource else "", "STSBenchmark")
     return [example] if get_origin(annotation) is list else example

@@ -265,6 +265,7 @@ class Evaluate(Section):
             Default: no augmenters.
         batch_tokens: Maximum number of tokens per batch, including padding. Default: chosen for the device.
         max_length: Maximum number of tokens per sentence. The limit of the model also applies.
+        width: Number of leading dimensions of the embeddings that are scored. Default: all.
         limit: Maximum number of pairs or rows per evaluator, evenly spaced in its data. Such scores are not comparable
             with others, so leaderboards leave these runs out. Default: all.
         eval_on_start: Whether all evaluators score the untrained encoder. Default: only the one that selects does.
@@ -278,6 +279,7 @@ class Evaluate(Section):
     view: str | None = None
     batch_tokens: PositiveInt | None = None
     max_length: MaxLength = 512
+    width: PositiveInt | None = None
     limit: Annotated[int, Field(ge=2, strict=True)] | None = None
     eval_on_start: StrictBool = False
     allow_test_selection: StrictBool = False
@@ -373,6 +375,23 @@ class Recipe(Section):
             yield PlacedPart(("losses", name), loss, LOSSES)
         for name, evaluator in self.evaluators.items():
             yield PlacedPart(("evaluators", name), evaluator, EVALUATORS)
+
+    @property
+    def wrapped(self) -> dict[str, str]:
+        """Wrapper → loss that it computes, by their names in the recipe."""
+        return {
+            label: str(loss.params.get(reference.parameter))
+            for label, loss in self.losses.items()
+            for reference in (LOSSES[loss.name].references if loss.name in LOSSES else ())
+            if reference.kind == "loss"
+        }
+
+    def innermost(self, label: str) -> str:
+        """Return the loss that a wrapper computes, through all wrappers, or the loss itself."""
+        of = self.wrapped
+        for _ in of:
+            label = of.get(label, label)
+        return label
 
     def resolved(self) -> dict[str, Any]:
         """Return the recipe as tables for TOML, with every default and without `extends`."""

@@ -70,8 +70,8 @@ def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...
 
 
 def _view_inputs(entry: Entry[Any]) -> list[Input]:
-    """Return the inputs of a loss that are views. The queue fills the others."""
-    return [i for i in entry.inputs if i.kind != "negatives"]
+    """Return the inputs of a loss that are views. The queue and columns of the data fill the others."""
+    return [i for i in entry.inputs if i.is_view]
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,7 @@ class _Rules:
         self.train()
         self.patience()
         self.weight_schedules()
+        self.wrapped_losses()
         self.optimizer(self.recipe.train)
         self.queue()
         self.evaluated_encoder()
@@ -124,8 +125,9 @@ class _Rules:
             for given in loss.views:
                 keys: Keys = ("losses", name, "views", given)
                 exists = self.problems.known("input", given, inputs, keys, owner=f"loss '{loss.name}'", at_key=True)
-                if exists and inputs[given].kind == "negatives":
-                    message = f"input '{given}' of loss '{loss.name}' comes from the queue. Remove it"
+                if exists and not inputs[given].is_view:
+                    source = "the queue" if inputs[given].kind == "negatives" else "the parameter `column`"
+                    message = f"input '{given}' of loss '{loss.name}' comes from {source}. Remove it"
                     self.problems.add("recipe.input_of_queue", keys, message, at_key=True)
             for i in _view_inputs(self.losses[name]):
                 used |= self.views_of_input(name, i)
@@ -162,8 +164,8 @@ class _Rules:
     def order_of_references(self) -> None:
         """Report names that do not exist, or that exist only later in the same section."""
         for kind, name, keys in self.references():
-            section = f"{kind}s"
-            names = list(self.recipe.encoders if kind == "encoder" else self.recipe.views)
+            section = {"encoder": "encoders", "view": "views", "loss": "losses"}[kind]
+            names = list(getattr(self.recipe, section))
             if not self.problems.known(kind, name, names, keys) or keys[0] != section:
                 continue
             owner = str(keys[1])
@@ -204,6 +206,29 @@ class _Rules:
                 message = 'shape "exponential" requires weight and end above 0, or both below 0'
                 self.problems.add("recipe.conflict", ("losses", name, "weight_schedule"), message)
 
+    def wrapped_losses(self) -> None:
+        """Report settings that a wrapper does not use, and losses that it cannot compute."""
+        for kind, name, keys in self.references():
+            if kind != "loss" or name not in self.losses:
+                continue
+            wrapper, wrapped = str(keys[1]), self.recipe.losses[name]
+            if wrapped.weight != 1 or wrapped.weight_schedule is not None:
+                message = (
+                    f"has no effect, because '{wrapper}' computes this loss. Set the weight of '{wrapper}' instead"
+                )
+                key = "weight" if wrapped.weight != 1 else "weight_schedule"
+                self.problems.add("recipe.conflict", ("losses", name, key), message, at_key=True)
+            if not self.recipe.losses[wrapper].queue:
+                message = f"has no effect. Set the key of '{name}' instead"
+                self.problems.add("recipe.conflict", ("losses", wrapper, "queue"), message, at_key=True)
+            entry = self.losses.get(self.recipe.innermost(name))
+            if entry and any(one.kind == "encoder" for one in entry.references):
+                message = f"loss '{entry.name}' uses an encoder, which has only one width and one last layer"
+                self.problems.add("recipe.conflict", keys, message)
+            elif entry and self.losses[wrapper].cls.reads_layers and any(i.kind == "encoded" for i in entry.inputs):
+                message = f"loss '{entry.name}' reads the states of tokens, which only the last layer has"
+                self.problems.add("recipe.conflict", keys, message)
+
     def optimizer(self, train: Train) -> None:
         milestones, rates = train.milestones or (), train.learning_rates or ()
         if len(milestones) != len(rates):
@@ -228,7 +253,7 @@ class _Rules:
         if self.recipe.queue is None or not self.all_known:
             return
         for name, entry in self.losses.items():
-            if self.recipe.losses[name].queue and len(_view_inputs(entry)) < len(entry.inputs):
+            if self.recipe.losses[name].queue and any(i.kind == "negatives" for i in entry.inputs):
                 return
         message = 'no loss uses the queue. Add a loss that takes negatives, or remove = ["queue"]'
         self.problems.add("recipe.unused_queue", ("queue",), message, at_key=True)

@@ -58,6 +58,7 @@ _SOURCES = {
     "pooled": "sentence embeddings of a view, before the heads",
     "encoded": "hidden states of a view",
     "negatives": "the queue",
+    "labels": "numbers of the data's column `column`",
 }
 
 

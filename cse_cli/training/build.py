@@ -22,7 +22,7 @@ from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.distributed import world_size
 from registry.errors import CseError
-from registry.types import Encoder, Evaluator
+from registry.types import Encoder, Evaluator, Loss
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Experiment:
     @property
     def columns(self) -> set[str]:
         """Data columns that the views read."""
-        return {plan.column for plan in self.plans.values()} | {c for plan in self.plans.values() for c in plan.side}
+        return {column for plan in self.plans.values() for column in (plan.column, *plan.side, *plan.numbers)}
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,10 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         queue = entry.build(recipe.queue.params, encoders)
         watched = next(recipe.queue.params[r.parameter] for r in entry.references if r.kind == "view")
         queue.bind(encoders[recipe.views[watched].encoder])
-    losses = {label: LOSSES[loss.name].build(loss.params, encoders) for label, loss in recipe.losses.items()}
-    terms = {
-        label: Term(LOSSES[loss.name], loss.weight, loss.views, loss.queue, loss.weight_schedule)
-        for label, loss in recipe.losses.items()
-    }
+    losses: dict[str, Loss] = {}
+    for label, loss in recipe.losses.items():
+        losses[label] = LOSSES[loss.name].build(loss.params, encoders, losses)
+    terms = _terms(recipe, losses)
     for name, encoder in encoders.items():
         reading = [losses[label] for label, term in terms.items() if _reads_encoded(term, views, name)]
         encoder.expect(
@@ -182,14 +181,29 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         )
         if blocks := sorted({block for loss in reading for block in loss.reads_attentions}):
             encoder.keep_attentions(blocks)
+    method = Method(encoders, views, queue, losses, terms)
+    for name in {views[view].encoder for view in method.views_by_layer}:
+        encoders[name].keep_layers()
     return Experiment(
         recipe=recipe,
-        method=Method(encoders, views, queue, losses, terms),
-        plans={name: _plan(recipe.views[name], view, encoders) for name, view in views.items()},
+        method=method,
+        plans={name: _plan(name, recipe, view, encoders, terms) for name, view in views.items()},
         evaluators={
             name: _evaluator(part, encoders, recipe.evaluate.limit) for name, part in recipe.evaluators.items()
         },
     )
+
+
+def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
+    """Return the terms of the objective. A wrapper replaces the loss that it computes, and has its inputs."""
+    terms = {}
+    for label in [label for label in recipe.losses if label not in recipe.wrapped.values()]:
+        outer, name = recipe.losses[label], recipe.innermost(label)
+        inner = recipe.losses[name]
+        entry = LOSSES[inner.name]
+        column = losses[name].column if any(i.kind == "labels" for i in entry.inputs) else None
+        terms[label] = Term(entry, outer.weight, inner.views, inner.queue, outer.weight_schedule, column)
+    return terms
 
 
 def _evaluator(part: Part, encoders: Mapping[str, Encoder], limit: int | None) -> Evaluator:
@@ -231,9 +245,14 @@ def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
     return BoundView(view.encoder, augmenters, view.dropout)
 
 
-def _plan(view: View, bound: BoundView, encoders: Mapping[str, Encoder]) -> ViewPlan:
+def _plan(
+    name: str, recipe: Recipe, bound: BoundView, encoders: Mapping[str, Encoder], terms: Mapping[str, Term]
+) -> ViewPlan:
+    view = recipe.views[name]
     side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
     vocabulary = encoders[view.encoder].vocabulary
     if view.template is not None:
         vocabulary = vocabulary.with_template(view.template)
-    return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout)
+    read = [term for term in terms.values() if any(name in term.views_of(i) for i in term.views)]
+    numbers = [term.column for term in read if term.column is not None]
+    return ViewPlan(view.column, vocabulary, side, list(bound.augmenters), view.dropout, numbers)

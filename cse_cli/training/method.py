@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, autocast, cat, is_grad_enabled, nn
@@ -16,7 +16,7 @@ from registry.core import Entry
 from registry.distributed import all_devices
 from registry.dropout import dropout_rate
 from registry.errors import PartError
-from registry.tokens import Embedded, Encoded, Tokens
+from registry.tokens import Embedded, Encoded, Tokens, at_least_single
 from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step
 
 
@@ -45,6 +45,7 @@ class Term:
         views: Input of `forward` → name of the view, or names of several. Optional inputs may be missing.
         queue: Whether the loss receives the negatives of the queue.
         schedule: Schedule of the factor, or None for a constant one.
+        column: Column of the data with its labels, or None.
     """
 
     entry: Entry[Loss]
@@ -52,6 +53,7 @@ class Term:
     views: Mapping[str, str | tuple[str, ...]]
     queue: bool
     schedule: WeightSchedule | None = None
+    column: str | None = None
 
     def weight_at(self, step: Step | None) -> float:
         """Return the factor at a step, or at the first step for None."""
@@ -93,8 +95,8 @@ class Method(nn.Module):
         encoders: Name → encoder.
         views: Name → view, in recipe order.
         queue: Queue, or None.
-        losses: Label → loss.
-        terms: Label → weight, views and schedule of the loss.
+        losses: Label → loss, including those that others wrap.
+        terms: Label → weight, views and schedule of each loss of the objective.
     """
 
     def __init__(
@@ -118,6 +120,13 @@ class Method(nn.Module):
             if wanted.kind == "pooled"
             for view in term.views_of(wanted.name)
         }
+        self.views_by_layer = {
+            view
+            for label, term in self.terms.items()
+            if (loss := self.loss(label)).reads_layers
+            for name in term.views.keys() - loss.steering
+            for view in term.views_of(name)
+        }
         # Only augmenters with weights move to the device with the method.
         self.augmenters = nn.ModuleList(a for v in views.values() for a in v.augmenters if isinstance(a, nn.Module))
 
@@ -127,13 +136,15 @@ class Method(nn.Module):
         self._encode(step)
         if self.queue is not None:
             self.queue.observe(step)
-        sentences = {name: all_devices(view.sentence) for name, view in step.views.items()}
-        pooled = {name: all_devices(step.views[name].before_heads) for name in self._read_before_heads}
-        origins: dict[str, Mapping[str, Any]] = {"sentences": sentences, "pooled": pooled, "encoded": step.views}
         losses = {}
-        with autocast(next(iter(sentences.values())).device.type, enabled=False):
+        with autocast(next(iter(step.views.values())).sentence.device.type, enabled=False):
+            origins = self._origins(step, step.views)
+            below = [self._origins(step, views) for views in self._lower_layers(step)]
             for label, term in self.terms.items():
-                losses[label] = self.losses[label](**self._inputs(term, origins))
+                inputs = self._inputs(term, origins)
+                if self.loss(label).reads_layers:
+                    inputs["layers"] = [self._inputs(term, layer) for layer in below]
+                losses[label] = self.losses[label](**inputs)
                 check_scalar(label, term, losses[label], first=step.index == 0)
         return losses
 
@@ -146,6 +157,12 @@ class Method(nn.Module):
         """Return the encoder with this name."""
         found = self.encoders[name]
         assert isinstance(found, Encoder)
+        return found
+
+    def loss(self, label: str) -> Loss:
+        """Return the loss with this label."""
+        found = self.losses[label]
+        assert isinstance(found, Loss)
         return found
 
     def components(self) -> Iterator[tuple[str, Component]]:
@@ -181,14 +198,38 @@ class Method(nn.Module):
                 with dropout_rate(self.encoder(name), rate):
                     step.views.update(encode_together(self.encoder(name), members))
 
+    def _lower_layers(self, step: StepState) -> Iterator[dict[str, Encoded]]:
+        """Yield the views of each layer except the last, for losses that read all layers."""
+        read = [name for name in step.views if name in self.views_by_layer]
+        stacks = {name: layers for name in read if (layers := step.views[name].layers) is not None}
+        for layer in range(min((stack.shape[1] for stack in stacks.values()), default=1) - 1):
+            views = dict(step.views)
+            for name, stack in stacks.items():
+                pooled = stack[:, layer]
+                sentence = self.encoder(self.views[name].encoder).project(pooled)
+                views[name] = replace(views[name], sentence=at_least_single(sentence), pooled=pooled)
+            yield views
+
+    def _origins(self, step: StepState, views: Mapping[str, Encoded]) -> dict[str, Mapping[str, Any]]:
+        """Return kind of input → view or column → value."""
+        columns = {name: values for tokens in step.batch.values() for name, values in tokens.numbers.items()}
+        return {
+            "sentences": {name: all_devices(view.sentence) for name, view in views.items()},
+            "pooled": {name: all_devices(views[name].before_heads) for name in self._read_before_heads},
+            "encoded": views,
+            "labels": {name: all_devices(values) for name, values in columns.items()},
+        }
+
     def _inputs(self, term: Term, origins: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the arguments of a loss's `forward`. `origins` maps kind of input → view → value."""
+        """Return the arguments of a loss's `forward` from the result of `_origins`."""
         arguments: dict[str, Any] = {}
         for wanted in term.entry.inputs:
             if wanted.kind == "negatives":
                 like = next(iter(origins["sentences"].values()))
                 queue = self.queue if term.queue else None
                 arguments[wanted.name] = Negatives.none(like) if queue is None else queue.negatives()
+            elif wanted.kind == "labels":
+                arguments[wanted.name] = origins["labels"][term.column or ""]
             elif wanted.name in term.views:
                 values = tuple(origins[wanted.kind][view] for view in term.views_of(wanted.name))
                 arguments[wanted.name] = values if wanted.several else values[0]

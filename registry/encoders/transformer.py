@@ -213,6 +213,7 @@ class TransformerEncoder(Encoder):
         self.hidden_read = True
         self.mini_batch_size: int | None = None
         self.attentions_read: Sequence[int] = ()
+        self.layers_read = False
         self.train()
 
     @property
@@ -267,6 +268,24 @@ class TransformerEncoder(Encoder):
             )
         self.attentions_read = sorted(blocks)
 
+    def keep_layers(self) -> None:
+        """Make `encode` return the pooled states of every block.
+
+        Raises:
+            CseError: If something other than the pooling changes the states of the last block.
+        """
+        if (
+            self.denoise is not None
+            or self.layer is not None
+            or type(self).token_features is not TransformerEncoder.token_features
+        ):
+            raise CseError(
+                "a loss reads all layers, but the encoder changes the states of its last layer",
+                "remove denoise and layer from the encoder, or use a plain transformer",
+                code="encoders.changed_states",
+            )
+        self.layers_read = True
+
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
         if self.augment_at == "word":
@@ -287,7 +306,7 @@ class TransformerEncoder(Encoder):
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
         seen = self._seen(tokens)
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
-        every = self._needs_all_states(self.pooling)
+        every = self.layers_read or self._needs_all_states(self.pooling)
         attentions: dict[int, Tensor] = {}
         if self.attentions_read:
             read = self.attentions_read
@@ -305,7 +324,8 @@ class TransformerEncoder(Encoder):
             pooled = pooled - self._template_alone(tokens)
         sentence = self._headed(pooled, tokens.groups)
         before = pooled if self.heads else None
-        return Encoded(sentence, dropped, states[-1], tokens, before, attentions=attentions)
+        layers = self._each_layer(states, tokens) if self.layers_read else None
+        return Encoded(sentence, dropped, states[-1], tokens, before, layers, attentions)
 
     def project(self, pooled: Tensor) -> Tensor:
         """Return the (B, D) output of the training heads for (B, D′) embeddings."""
@@ -427,7 +447,7 @@ class TransformerEncoder(Encoder):
 
     def _reads_first(self) -> bool:
         """Return whether training reads only the last states of first tokens."""
-        plain = self.layer is None and self.prepend is None and not self.checkpointing
+        plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
         return self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
 
     def _needs_all_states(self, pooling: Pooling) -> bool:
@@ -452,6 +472,11 @@ class TransformerEncoder(Encoder):
             return pool_tokens(pooling, states[-1], tokens.mask)  # type: ignore[arg-type]
         unseen = (tokens.mask == 0).unsqueeze(-1)  # states at padding can be infinite
         return pool(pooling, [s.masked_fill(unseen, 0) for s in states], tokens.mask, self.first_layer_index)
+
+    def _each_layer(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """Return the (B, K, D) pooled states of every block, as if it were the last."""
+        each = [self._pooled(self.pooling, states[: last + 1], tokens) for last in range(1, len(states))]
+        return torch.stack(each, dim=1)
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
         """Return the (B, D) embeddings of each row's template without its sentence."""

@@ -51,6 +51,17 @@ class AttentionInformation(Loss):
         weight = 0.0005
         layers = [[1], [2]]  # blocks of a small encoder, counted from 0
         samples = 150
+
+        >>> import torch
+        >>> from registry.losses.attention_information import AttentionInformation
+        >>> from registry.tokens import Encoded, Tokens
+        >>> ones, states = torch.ones(2, 2, dtype=torch.int64), torch.zeros(2, 2, 4)
+        >>> def view(first, second):  # one block with one head: the weights of each token for the first token
+        ...     weights = torch.tensor([[first, 1 - first], [second, 1 - second]]).expand(2, 1, 2, 2)
+        ...     return Encoded(states[:, 0], states, states, Tokens(ones, ones, ones, ones), attentions={0: weights})
+        >>> loss = AttentionInformation(layers=[[0]])
+        >>> round(loss(view(0.9, 0.2), view(0.8, 0.4)).item(), 4)
+        -1.2967
     """
 
     reads_hidden = False

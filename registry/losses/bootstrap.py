@@ -30,7 +30,7 @@ class Bootstrap(Loss):
         2.0
     """
 
-    steering = frozenset({"anchor_target", "positive_target"})
+    steering = targets = frozenset({"anchor_target", "positive_target"})
 
     def forward(
         self, anchor: Sentences, positive: Sentences, anchor_target: Sentences, positive_target: Sentences

@@ -5,7 +5,7 @@ Shapes: N anchors; C columns: the batch's N positives, N hard negatives if the r
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
@@ -61,7 +61,7 @@ class InBatchContrast(Loss):
         form: "cross_entropy" of the choice, or "bce_softmax", the binary cross-entropy of each of its probabilities.
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset({"reference", "reference_positive"})
+    steering: frozenset[str] = frozenset({"reference", "reference_positive"})
 
     def __init__(
         self,

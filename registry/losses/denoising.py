@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch.nn.functional as F
 from pydantic import Field
@@ -55,10 +55,21 @@ class Denoising(Loss):
         feed_forward = 768
         noise = 0.825
         views = { target = "positive" }
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> view = encoder.encode(tokens, encoder.embed(tokens))
+        >>> _ = torch.manual_seed(0)
+        >>> values = {"layers": 1, "noise": 0.0, "initial": "fresh"}
+        >>> loss = LOSSES["denoising"].build(values, {"online": encoder}).eval()
+        >>> round(loss(view, view).item(), 1)
+        9.4
     """
 
     reads_hidden = False
-    steering: ClassVar[frozenset[str]] = frozenset({"target"})
+    steering: frozenset[str] = frozenset({"target"})
 
     def __init__(
         self,

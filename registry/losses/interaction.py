@@ -42,6 +42,16 @@ class Interaction(Loss):
         [losses.interaction]
         weight = 0.1
         views = { same = "repeated", different = "composed" }
+
+        >>> import torch
+        >>> from registry.losses.interaction import Interaction
+        >>> from registry.types import Encoder
+        >>> encoder = Encoder()
+        >>> encoder.dim = 4
+        >>> loss = Interaction(encoder)
+        >>> _ = torch.nn.init.constant_(loss.linear.weight, 0.25)
+        >>> round(loss(torch.ones(2, 4), -torch.ones(2, 4)).item(), 4)
+        0.1269
     """
 
     def __init__(self, encoder: Encoder, head: Literal["scalar", "elementwise", "two_class"] = "scalar") -> None:

@@ -36,6 +36,15 @@ class JensenShannonInformation(Loss):
         pooling = "mean"
 
         [losses.jensen_shannon_information]
+
+        >>> import torch
+        >>> from registry.losses.jensen_shannon_information import JensenShannonInformation
+        >>> from registry.tokens import Encoded, Tokens
+        >>> ones = torch.ones(2, 1, dtype=torch.int64)  # two sentences of one token, whose state is the embedding
+        >>> sentence = torch.eye(2)
+        >>> view = Encoded(sentence, sentence[:, None], sentence[:, None], Tokens(ones, ones, ones, ones))
+        >>> round(JensenShannonInformation()(view).item(), 4)
+        -0.3799
     """
 
     def forward(self, anchor: Encoded) -> Tensor:

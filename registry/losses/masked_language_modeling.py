@@ -55,6 +55,19 @@ class MaskedLanguageModeling(Loss):
         [losses.masked_language_modeling]
         weight = 0.1
         initial = "fresh"
+
+        >>> import torch
+        >>> from dataclasses import replace
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> hidden = torch.arange(tokens.length) == 2  # the second word of each sentence
+        >>> ids = tokens.ids.masked_fill(hidden, encoder.vocabulary.mask)
+        >>> masked = replace(tokens, ids=ids, targets=torch.where(hidden, tokens.ids, -100))
+        >>> _ = torch.manual_seed(0)
+        >>> loss = LOSSES["masked_language_modeling"].build({"initial": "fresh"}, {"online": encoder})
+        >>> round(loss(encoder.encode(masked, encoder.embed(masked))).item(), 1)
+        10.1
     """
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field
@@ -57,9 +57,20 @@ class NeighborRanks(Loss):
         base = "base"
         dataset = "tatoeba_open"
         limit = 2000
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> base = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> values = {"base": "base", "dataset": "tatoeba_open", "limit": 20, "low": -1.0, "high": 1.0}
+        >>> loss = LOSSES["neighbor_ranks"].build(values, {"base": base})
+        >>> tokens = base.vocabulary.pad(base.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> vectors = base.encode_for_eval(tokens)
+        >>> views = torch.eye(2)  # cosine 0 for two sentences whose neighborhoods have the rank correlation r: r²/2
+        >>> round(loss(views, views, vectors).item(), 2)
+        0.32
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset({"reference"})
+    steering: frozenset[str] = frozenset({"reference"})
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -48,7 +48,7 @@ class RankingDistillation(Loss):
         0.6931
     """
 
-    steering: ClassVar[frozenset[str]] = frozenset({"teacher", "second_teacher"})
+    steering: frozenset[str] = frozenset({"teacher", "second_teacher"})
 
     def __init__(
         self,

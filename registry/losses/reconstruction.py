@@ -49,6 +49,16 @@ class Reconstruction(Loss):
         [views.whole]
 
         [losses.reconstruction]
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> view = encoder.encode(tokens, encoder.embed(tokens))
+        >>> _ = torch.manual_seed(0)
+        >>> loss = LOSSES["reconstruction"].build({"initial": "fresh"}, {"online": encoder}).eval()
+        >>> round(loss(view, view).item(), 1)
+        9.7
     """
 
     reads_hidden = False

@@ -59,6 +59,19 @@ class ReplacedTokenDetection(Loss):
         generator_head = "embeddings"
         discriminator = "mini_en"
         masking = 0.3
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> view = encoder.encode(tokens, encoder.embed(tokens))
+        >>> models = {"generator": "mini_en", "discriminator": "mini_en"}
+        >>> values = {**models, "generator_head": "embeddings", "masking": 0.0}
+        >>> loss = LOSSES["replaced_token_detection"].build(values, {"online": encoder}).eval()
+        >>> _ = torch.nn.init.zeros_(loss.discriminator.head.weight)  # so that both answers are as probable
+        >>> _ = torch.nn.init.zeros_(loss.discriminator.head.bias)
+        >>> round(loss(view, view).item(), 4)
+        0.6931
     """
 
     def __init__(

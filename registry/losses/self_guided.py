@@ -51,6 +51,17 @@ class SelfGuided(Loss):
 
         [losses.self_guided]
         temperature = 0.01
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> view = encoder.encode(tokens, encoder.embed(tokens))
+        >>> frozen = ENCODERS["frozen_copy"].build({"of": "online"}, {"online": encoder})
+        >>> teacher = frozen.encode(tokens, frozen.embed(tokens))
+        >>> loss = LOSSES["self_guided"].build({"temperature": 1.0}, {"online": encoder})
+        >>> round(loss(view, teacher).item(), 2)
+        1.65
     """
 
     reads_hidden = False

@@ -56,6 +56,17 @@ class SideLanguageModel(Loss):
         frozen_layers = 2
         trained_layers = 1
         masking = 0.4
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"}).eval()
+        >>> tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["a red house", "two dogs run"], 16))
+        >>> view = encoder.encode(tokens, encoder.embed(tokens))
+        >>> _ = torch.manual_seed(0)
+        >>> values = {"frozen_layers": 2, "trained_layers": 1, "masking": 0.5, "initial": "fresh"}
+        >>> loss = LOSSES["side_language_model"].build(values, {"online": encoder}).eval()
+        >>> round(loss(view, view).item(), 1)
+        9.0
     """
 
     reads_hidden = False

@@ -32,6 +32,15 @@ class StayNear(Loss):
         [losses.stay_near]
         weight = 0.1
         encoder = "online"
+
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en"})
+        >>> loss = LOSSES["stay_near"].build({}, {"online": encoder})
+        >>> loss().item()
+        0.0
+        >>> encoder.backbone.embeddings.LayerNorm.bias.data[:3] += 1.0
+        >>> round(loss().item(), 4)
+        3.0
     """
 
     def __init__(self, encoder: Encoder) -> None:

@@ -58,6 +58,15 @@ class Twins(Loss):
         [losses.twins]
         margin_similarity = "flat"
         views = { identical = "positive" }
+
+        >>> import torch
+        >>> from registry.losses.twins import Twins
+        >>> from registry.tokens import Encoded, Tokens
+        >>> ones, (x, y) = torch.ones(1, 1, dtype=torch.int64), torch.eye(2)
+        >>> def view(sentence, token):
+        ...     return Encoded(sentence[None], token[None, None], token[None, None], Tokens(ones, ones, ones, ones))
+        >>> round(Twins()(view(x, x), view(x, y), view(y, x)).item(), 4)  # |e − 1 − (1 − e)|
+        3.4366
     """
 
     reads_hidden = False

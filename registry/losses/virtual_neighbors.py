@@ -50,6 +50,14 @@ class VirtualNeighbors(Loss):
         [losses.virtual_neighbors]
         neighbors = 16
         epsilon = 1.0
+
+        >>> import torch
+        >>> from registry import ENCODERS, LOSSES
+        >>> encoder = ENCODERS["transformer"].build({"model": "mini_en", "pooling": "mean"})
+        >>> values = {"neighbors": 2, "epsilon": 0.0, "temperature": 1.0}
+        >>> loss = LOSSES["virtual_neighbors"].build(values, {"online": encoder})
+        >>> round(loss(torch.eye(4, encoder.dim)).item(), 4)
+        0.9048
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from registry import ENCODERS
+from registry import ENCODERS, LOSSES
 from registry.core import Entry
 from registry.prompts import Side
 from registry.tokens import Embedded, Encoded, Tokens
@@ -20,6 +20,9 @@ from registry.types import Encoder
 
 MODELS = ("model", "generator", "discriminator")
 """Names of parameters whose value is a checkpoint."""
+
+WRAPPED = "info_nce"
+"""Loss that a wrapper computes."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 SENTENCES = (
@@ -80,7 +83,8 @@ class Materials:
             ContractError: If a parameter without default has no value.
         """
         fields = entry.parameters.model_fields
-        values: dict[str, Any] = {r.parameter: "anchor" for r in entry.references if r.kind == "view"}
+        named = {"encoder": "online", "loss": WRAPPED, "view": "anchor"}
+        values: dict[str, Any] = {r.parameter: named[r.kind] for r in entry.references}
         if self.model is not None:
             values |= {name: str(self.model) for name in MODELS if name in fields}
         values |= {**self.values.get(f"{entry.kind}/{entry.name}", NOTHING), **more}
@@ -89,10 +93,11 @@ class Materials:
         return values
 
     def build(self, entry: Entry[Any], more: Mapping[str, Any] = NOTHING) -> Any:
-        """Return the component, built from `arguments` and the encoder."""
-        names = [r.parameter for r in entry.references if r.kind == "encoder"]
-        values = {**self.arguments(entry, more), **dict.fromkeys(names, "online")}
-        return entry.build(values, {"online": self.encoder} if names else {})
+        """Return the component, built from `arguments`, the encoder and the loss "info_nce"."""
+        kinds = {r.kind for r in entry.references}
+        encoders = {"online": self.encoder} if "encoder" in kinds else {}
+        losses = {WRAPPED: LOSSES[WRAPPED].build({})} if "loss" in kinds else {}
+        return entry.build(self.arguments(entry, more), encoders, losses)
 
 
 class OneStep:

@@ -20,8 +20,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from registry import LOSSES
 from registry.core import Entry
-from registry.testing.materials import NOTHING, SENTENCES, Materials, OneStep, PlainEncode, WidthOnly, draw, require
+from registry.testing.materials import (
+    NOTHING,
+    SENTENCES,
+    WRAPPED,
+    Materials,
+    OneStep,
+    PlainEncode,
+    WidthOnly,
+    draw,
+    require,
+)
 from registry.tokens import Embedded, Encoded, Sample, Tokens
 from registry.types import Augmenter, Encoder, Head, Loss, Negatives, Queue
 
@@ -29,6 +40,10 @@ HOOKS = ("on_text", "on_pieces", "on_tokens", "on_embeddings")
 MAX_LENGTH = 16
 ROWS, TOKENS, DIM, LAYERS = 6, 5, 8, 3
 ENTRIES, QUEUE_LENGTH = 4, 7
+LABELS = torch.tensor([0.0, 5.0, 2.0, 2.0, 4.0, 1.0])
+"""Labels of the rows, with a tie."""
+ORDER = [3, 0, 5, 1, 4, 2]
+"""Another order of the rows."""
 STEP_ROWS = (3, 3, 2, 3, 1)
 """Number of rows in each step: not divisors of the length, and with short batches."""
 
@@ -201,12 +216,14 @@ def _check_head_evaluation(entry: Entry[Head], head: Head, width: int) -> None:
 def check_loss(entry: Entry[Loss], materials: Materials) -> None:
     """Check a loss with and without a queue and its optional inputs."""
     loss = materials.build(entry)
-    if all(i.kind == "negatives" for i in entry.inputs):
+    if any(reference.kind == "loss" for reference in entry.references):
+        entry = replace(entry, inputs=LOSSES[WRAPPED].inputs, references=())
+    if not any(i.is_view for i in entry.inputs):
         _check_regularizer(entry, materials)
         return
     dim = materials.encoder.dim if entry.references else DIM
-    required = [i.name for i in entry.inputs if i.kind != "negatives" and not i.optional]
-    optional = [i.name for i in entry.inputs if i.kind != "negatives" and i.optional]
+    required = [i.name for i in entry.inputs if i.is_view and not i.optional]
+    optional = [i.name for i in entry.inputs if i.is_view and i.optional]
     for names in {tuple(required), (*required, *optional)}:
         views = {name: _view(seed, dim, loss.reads_attentions) for seed, name in enumerate(names)}
         for entries in (0, ENTRIES):
@@ -245,21 +262,28 @@ def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negati
         else:
             require(entry, reached or not reach, f"has a gradient of '{name}' {what}")
     loss.eval()
-    permuted = {name: _rows(view, [3, 0, 5, 1, 4, 2]) for name, view in leaves.items()}
-    here, there = (_call(entry, loss, chosen, negatives) for chosen in (leaves, permuted))
+    permuted = {name: _rows(view, ORDER) for name, view in leaves.items()}
+    here = _call(entry, loss, leaves, negatives)
+    there = _call(entry, loss, permuted, negatives, ORDER)
     loss.train()
     require(entry, torch.allclose(here, there, rtol=1e-4, atol=1e-5), f"does not depend on the order of rows {what}")
 
 
-def _call(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives) -> Tensor:
+def _call(
+    entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives, order: Sequence[int] = range(ROWS)
+) -> Tensor:
     given: dict[str, Any] = {}
     for wanted in entry.inputs:
         if wanted.kind == "negatives":
             given[wanted.name] = negatives
+        elif wanted.kind == "labels":
+            given[wanted.name] = LABELS[list(order)]
         elif wanted.name in views:
             view = views[wanted.name]
             part = {"encoded": view, "sentences": view.sentence, "pooled": view.before_heads}[wanted.kind]
             given[wanted.name] = (part,) if wanted.several else part
+    if loss.reads_layers:
+        given["layers"] = [dict(given)]
     value: Tensor = loss(**given)
     return value
 

@@ -44,6 +44,7 @@ VALUES = {
     "generators/graded_pairs": {"sentences": 60, "pairs": 60},
     "generators/joined_lines": {"sources": ["tatoeba_open/train"], "lines": 3},
     "generators/pair_sentences": {"sources": ["graded_pairs/dev"]},
+    "losses/matryoshka": {"widths": [4, 8]},
     # As many entries as a batch has rows, so that it begins with the first.
     "losses/smoothed_info_nce": {"neighbors": 3, "buffer": 6},
     # Every pair is fitted, however alike.

@@ -187,3 +187,21 @@ def test_augmenters_of_whole_text_see_its_end(tmp_path):
     assert row(LastOfAll(3)) == expected(47, 48, 49)
     assert row(LastOfAll(20)) == expected(30, 31, 32, 33, 34, 35)
     assert row(Last(3)) == expected(3, 4, 5)
+
+
+def test_numbers_are_those_of_the_rows(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("text,rating\n" + "".join(f"sentence s{i},{i / 2}\n" for i in range(ROWS)))
+    rated = open_text(Data(file=str(path)), {"text", "rating"})
+    made = batches(rated, plan=ViewPlan("text", Words(), numbers=["rating"]))
+    assert made.batch(3)["anchor"].numbers["rating"].tolist() == [row / 2 for row in made.indices(3)]
+    second = batches(rated, plan=ViewPlan("text", Words(), numbers=["rating"]), rank=1, world=2)
+    assert second.batch(3)["anchor"].numbers["rating"].tolist() == [row / 2 for row in made.indices(3)[2:]]
+
+
+@pytest.mark.parametrize("cell", ["high", "nan", "inf"])
+def test_a_label_that_is_no_number_is_named(tmp_path, cell):
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"text,rating\na,1\nb,2e-1\nc,{cell}\nd,-4\n")
+    with refuses("data.not_a_number", "'rating'", f"'{cell}'", "row 3"):
+        batches(open_text(Data(file=str(path)), {"text", "rating"}), plan=ViewPlan("text", Words(), numbers=["rating"]))

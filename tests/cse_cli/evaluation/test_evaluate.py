@@ -21,7 +21,7 @@ class Fitted(FakeEncoder):
 
     def fit(self, encode, target):
         self.fitting = True
-        assert encode(["as it is"]).sum() == 0
+        assert encode(["as it is"]).tolist() == [[0.0, 0.0]]
         self.fitting = False
         self.targets.append(list(target))
 
@@ -63,3 +63,23 @@ def test_once_for_a_state_or_for_each_evaluator_or_never():
 def test_an_evaluator_without_sentences_is_named():
     with refuses("evaluate.no_sentences_to_fit", "'empty'"):
         evaluate(Fitted("each"), {"empty": Asks()}, Evaluate(), choose("cpu"))
+
+
+class Widths(Evaluator):
+    metric = "width"
+    metrics = ("width",)
+
+    def texts(self):
+        return ["x"]
+
+    def __call__(self, encode):
+        return {"width": encode(["a", "b"]).shape[1]}
+
+
+def test_a_width_cuts_what_is_scored_but_not_what_is_fitted():
+    whole = Fitted("each")
+    scored = {"one": Widths()}
+    assert evaluate(whole, scored, Evaluate(), choose("cpu"))["one"]["width"] == 2
+    assert evaluate(whole, scored, Evaluate(width=1), choose("cpu"))["one"]["width"] == 1
+    with refuses("evaluate.too_wide", "3", "2 dimensions"):
+        evaluate(whole, scored, Evaluate(width=3), choose("cpu"))

@@ -23,7 +23,9 @@ def test_the_table_of_every_component_is_valid_in_a_recipe(
     entry: Entry[Any], write: Callable[[str, str], Path]
 ) -> None:
     block = paste_block(entry)
-    path = write("own.toml", f"extends = 'mini/simcse_en'\ntitle = 'x'\n\n{block}\n")
+    labeled = any(one.kind == "labels" for one in entry.inputs)  # the data of mini/simcse_en has no labels
+    data = ("remove = ['data.dataset']\n", "[data]\nfile = 'pairs.csv'\n") if labeled else ("", "")
+    path = write("own.toml", f"extends = 'mini/simcse_en'\ntitle = 'x'\n{data[0]}\n{data[1]}\n{block}\n")
     is_other_encoder = entry.kind == "encoders" and "online" not in tomllib.loads(block)["encoders"]
     recipe = load(str(path), [f"evaluate.encoder={entry.name}"] if is_other_encoder else []).recipe
     placed = [one for one in recipe.parts() if one.part.name == entry.name and one.registry.kind == entry.kind]
@@ -42,6 +44,10 @@ def test_the_table_of_every_component_is_valid_in_a_recipe(
 
 def table_of(table: dict[str, Any], fields: Any) -> dict[str, Any]:
     return {key: value for key, value in table.items() if key in fields}
+
+
+def test_the_screen_names_the_source_of_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "label ← numbers of the data's column `column`" in cse("show", "cosent", capsys=capsys)[1].replace("\n", " ")
 
 
 def test_the_screen_ends_with_the_table(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,9 +14,10 @@ from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.step import StepState
 from registry import LOSSES
+from registry.losses.adaptive_layers import AdaptiveLayers
 from registry.signature import forward_inputs
 from registry.tokens import Embedded, Encoded, Tokens
-from registry.types import Augmenter, Loss, Negatives, Pooled, Queue, Sentences, Step
+from registry.types import Augmenter, Labels, Loss, Negatives, Pooled, Queue, Sentences, Step
 from tests.support.fakes import FakeEncoder, WordVocabulary
 
 TEXTS = ["one small dog", "a cat sat", "trees grow slowly in winter", "run"]
@@ -236,3 +237,65 @@ def test_a_weight_moves_over_training(shape: str, share: float, expected: list[f
         losses = method(step)
         found.append((method.objective(losses, step) / losses["info_nce"]).item())
     assert found == pytest.approx(expected, abs=1e-6)
+
+
+class Deep(FakeEncoder):
+    """Three layers: the sentence times one, two and three. Its head doubles them."""
+
+    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
+        encoded = super().encode(tokens, embeddings)
+        layers = torch.stack([encoded.sentence * scale for scale in (1.0, 2.0, 3.0)], dim=1)
+        return replace(encoded, sentence=self.project(layers[:, -1]), pooled=layers[:, -1], layers=layers)
+
+    def project(self, pooled: Tensor) -> Tensor:
+        return 2 * pooled
+
+
+class Norms(Loss):
+    """Norms of the embeddings: every layer has another one."""
+
+    steering = frozenset({"reference"})
+
+    def forward(self, anchor: Sentences, before: Pooled, reference: Sentences) -> Tensor:
+        return (anchor.norm(dim=1) / before.norm(dim=1) * before.norm(dim=1) / reference.norm(dim=1)).mean()
+
+
+def test_a_loss_of_layers_reads_each_through_the_heads() -> None:
+    loss = Norms()
+    wrapper = AdaptiveLayers(loss, lower_weight=2.0, alignment_weight=0.0)
+    entry: Any = SimpleNamespace(inputs=forward_inputs(Norms), name="norms", cls=Norms)
+    views = {"anchor": "anchor", "before": "anchor", "reference": "other"}
+    method = Method(
+        {"online": Deep(dropout=0.0)},
+        {"anchor": BoundView("online", []), "other": BoundView("online", [])},
+        None,
+        {"norms": loss, "layers": wrapper},
+        {"layers": Term(entry, 1.0, views, queue=False)},
+    )
+    assert method.views_by_layer == {"anchor"}
+    value = method(step_of(method))
+    # Norms of the anchor in proportion to its last layer: 1, then 1/3 and 2/3, which weigh 2/2 each.
+    assert value["layers"].item() == pytest.approx(1 + 1 / 3 + 2 / 3, abs=1e-5)
+
+
+class Labeled(Loss):
+    """The labels times the first entries of the embeddings."""
+
+    def forward(self, anchor: Sentences, label: Labels) -> Tensor:
+        return (anchor[:, 0] * label).sum()
+
+
+def test_labels_come_from_the_column_of_the_term() -> None:
+    entry: Any = SimpleNamespace(inputs=forward_inputs(Labeled), name="labeled", cls=Labeled)
+    method = Method(
+        {"online": FakeEncoder(dropout=0.0)},
+        {"anchor": BoundView("online", [])},
+        None,
+        {"labeled": Labeled()},
+        {"labeled": Term(entry, 1.0, {"anchor": "anchor"}, queue=False, column="rating")},
+    )
+    step = step_of(method)
+    labels = torch.tensor([1.0, 0.0, 2.0, 0.5])
+    step.batch = {"anchor": replace(step.batch["anchor"], numbers={"rating": labels, "other": -labels})}
+    value = method(step)["labeled"]
+    assert value.item() == pytest.approx((step.views["anchor"].sentence[:, 0] * labels).sum().item(), abs=1e-6)

@@ -257,3 +257,26 @@ def test_rows_of_a_stacked_batch_equal_rows_alone(tmp_path):
     together = Tokens.stack(dict(enumerate(parts)))
     stacked = encoder.encode_for_eval(together)
     assert torch.allclose(stacked, torch.cat([encoder.encode_for_eval(part) for part in parts]), atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "last2"])
+def test_layers_are_the_pooled_states_of_every_block(tmp_path, pooling):
+    folder = tiny_bert(tmp_path, layers=3)
+    encoder = TransformerEncoder(str(folder), pooling=pooling).eval()
+    tokens = tokens_of(encoder)
+    assert encoder.encode(tokens, encoder.embed(tokens)).layers is None
+    encoder.expect(hidden_read=False, mini_batch_size=None)
+    encoder.keep_layers()
+    made = encoder.encode(tokens, encoder.embed(tokens))
+    states = whole_forward(folder, tokens)
+    literal = [slow_pool(pooling, states[: last + 1], tokens.mask, 0) for last in (1, 2, 3)]
+    torch.testing.assert_close(made.layers, torch.stack(literal, dim=1), rtol=0, atol=1e-6)
+    torch.testing.assert_close(made.layers[:, -1], made.sentence, rtol=0, atol=1e-6)
+
+
+def test_layers_of_a_denoised_template_are_refused(tmp_path):
+    encoder = TransformerEncoder(
+        str(tiny_bert(tmp_path)), pooling="mask", template='"{text}" is {mask}', denoise="positions"
+    )
+    with refuses("encoders.changed_states", "denoise"):
+        encoder.keep_layers()

@@ -1,0 +1,90 @@
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from registry.losses.gist import GIST
+from tests.registry.losses import literal as slow
+
+
+def views(seed=0):
+    """Return anchor, positive, hard and the guide's vectors of the three, which are partly alike."""
+    anchor, positive, hard, guide, _ = slow.draw(6, 0, seed=seed)
+    noise = slow.draw(6, 0, seed=seed + 1)
+    return anchor, positive, hard, guide, guide + noise[0], 0.5 * guide + noise[1]
+
+
+def literal(given, temperature, margin, relative, anchors, positives):
+    anchor, positive, hard, *guide = (t.tolist() for t in given)
+    total = 0.0
+    for i in range(len(anchor)):
+        own = slow.cosine(guide[0][i], guide[1][i])
+        limit = own - (abs(own) if relative else 1.0) * margin
+        columns = [(slow.cosine(anchor[i], positive[i]), -2.0)]
+        for j in range(len(anchor)):
+            if j != i:
+                columns.append((slow.cosine(anchor[i], positive[j]), slow.cosine(guide[0][i], guide[1][j])))
+            if j != i and anchors:
+                columns.append((slow.cosine(anchor[i], anchor[j]), slow.cosine(guide[0][i], guide[0][j])))
+            if j != i and positives:
+                columns.append((slow.cosine(positive[i], positive[j]), slow.cosine(guide[1][i], guide[1][j])))
+            columns.append((slow.cosine(anchor[i], hard[j]), slow.cosine(guide[0][i], guide[2][j])))
+        kept = [math.exp(cosine / temperature) for cosine, guided in columns if guided <= limit]
+        first = columns[0][0] / temperature
+        total += math.log(sum(kept) + (math.exp(first) if limit < -2 else 0.0)) - first
+    return total / len(anchor)
+
+
+SETTINGS = [(0.0, False, True, True), (0.2, False, False, True), (0.3, True, True, False), (-0.1, True, False, False)]
+
+
+@pytest.mark.parametrize(("margin", "relative", "anchors", "positives"), SETTINGS)
+def test_cell_by_cell(margin, relative, anchors, positives):
+    anchor, positive, hard, guide, guide_positive, guide_hard = given = views()
+    strategy = "relative" if relative else "absolute"
+    value = GIST(0.5, margin, strategy, anchors, positives)(anchor, positive, guide, guide_positive, hard, guide_hard)
+    assert value.item() == pytest.approx(literal(given, 0.5, margin, relative, anchors, positives), abs=1e-9)
+
+
+def test_a_guide_of_one_view_removes_what_is_closer_than_the_pair():
+    # The guide finds sentences 1 and 2 alike, so that sentence 3 is their only negative: as anchor and as positive.
+    anchor = torch.eye(3)
+    guide = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    loss = GIST(temperature=1.0, margin=0.5, contrast_positives=False)
+    alike, apart = math.log(1 + 2 * math.exp(-1)), math.log(1 + 4 * math.exp(-1))
+    assert loss(anchor, anchor, guide).item() == pytest.approx((2 * alike + apart) / 3, abs=1e-6)
+
+
+def test_the_guide_gets_no_gradient():
+    given = [t.requires_grad_() for t in views()]
+    GIST(0.5)(given[0], given[1], given[3], given[4], given[2], given[5]).backward()
+    assert [t.grad is not None for t in given] == [True, True, True, False, False, False]
+
+
+@pytest.mark.parametrize(("margin", "relative", "anchors", "positives"), SETTINGS)
+@pytest.mark.parametrize("with_hard", [False, True])
+def test_equals_sentence_transformers(margin, relative, anchors, positives, with_hard, monkeypatch):
+    gist = pytest.importorskip("sentence_transformers.sentence_transformer.losses.gist_embed")
+    monkeypatch.setattr(gist, "embed_columns", lambda vectors, _: [t.clone() for t in vectors])
+    anchor, positive, hard, guide, guide_positive, guide_hard = views()
+    theirs = gist.GISTEmbedLoss.__new__(gist.GISTEmbedLoss)
+    nn.Module.__init__(theirs)
+    vars(theirs).update(
+        model=[anchor, positive, hard][: 2 + with_hard],
+        guide=[guide, guide_positive, guide_hard][: 2 + with_hard],
+        temperature=0.5,
+        similarity_fct=nn.CosineSimilarity(dim=-1),
+        must_retokenize=False,
+        margin_strategy="relative" if relative else "absolute",
+        margin=margin,
+        contrast_anchors=anchors,
+        contrast_positives=positives,
+        gather_across_devices=False,
+        cross_entropy_loss=nn.CrossEntropyLoss(),
+    )
+    expected = theirs.forward([{}], SimpleNamespace())
+    loss = GIST(0.5, margin, theirs.margin_strategy, anchors, positives)
+    more = {"hard": hard, "reference_hard": guide_hard} if with_hard else {}
+    assert loss(anchor, positive, guide, guide_positive, **more).item() == pytest.approx(expected.item(), abs=1e-6)

@@ -1,0 +1,85 @@
+import pytest
+import torch
+
+from registry.errors import CseError
+from registry.losses.alignment import Alignment
+from registry.losses.bootstrap import Bootstrap
+from registry.losses.cosent import CoSENT
+from registry.losses.info_nce import InfoNCE
+from registry.losses.jensen_shannon_information import JensenShannonInformation
+from registry.losses.matryoshka import Matryoshka
+from registry.losses.ranking_distillation import RankingDistillation
+from registry.tokens import Encoded, Tokens
+from registry.types import Negatives
+from tests.registry.losses import literal as slow
+
+
+def test_value_by_hand():
+    # Squared distances of unit vectors. Whole: cosine 0.6, so 2 − 1.2. One dimension: 1 and 1, so 0.
+    anchor, positive = torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0, 0.0]])
+    value = Matryoshka(Alignment(), widths=[1, 2], weights=[3.0, 0.5])(anchor=anchor, positive=positive)
+    assert value.item() == pytest.approx(0.5 * 0.8, abs=1e-6)
+
+
+def test_every_input_is_cut_except_the_reference():
+    anchor, positive, hard, reference, negatives = slow.draw(5, 3)
+    loss = InfoNCE(temperature=0.5, false_negative=0.2)
+    expected = 0.0
+    for width in (2, 5):
+        queue = Negatives(negatives.vectors[:, :width], negatives.log_weights)
+        expected += loss(anchor[:, :width], positive[:, :width], queue, hard[:, :width], reference).item()
+    value = Matryoshka(loss, [2, 5])(
+        anchor=anchor, positive=positive, negatives=negatives, hard=hard, reference=reference
+    )
+    assert value.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_teacher_has_any_width_and_a_target_that_of_its_views():
+    anchor, positive, there, back, _ = slow.draw(4, 0)
+    teacher = slow.draw(4, 0, dim=3)[0]
+    distilled = Matryoshka(RankingDistillation(), [6])(anchor=anchor, positive=positive, teacher=teacher)
+    assert distilled.item() == RankingDistillation()(anchor, positive, teacher).item()
+    views = {"anchor": anchor, "positive": positive, "anchor_target": there, "positive_target": back}
+    cut = {name: vectors[:, :2] for name, vectors in views.items()}
+    assert Matryoshka(Bootstrap(), [2])(**views).item() == Bootstrap()(**cut).item()
+
+
+def test_encoded_views_are_cut():
+    mask = torch.ones(2, 3, dtype=torch.int64)
+    sentence, hidden = slow.draw(2, 0)[0], slow.draw(6, 0)[1].reshape(2, 3, 6)
+    whole, cut = (
+        Encoded(sentence[:, :width], hidden, hidden[..., :width], Tokens(mask, mask, mask, mask)) for width in (6, 3)
+    )
+    loss = JensenShannonInformation()
+    assert Matryoshka(loss, [3])(anchor=whole).item() == loss(cut).item() != loss(whole).item()
+
+
+def test_a_wrapper_wraps_a_wrapper():
+    anchor, positive, *_ = slow.draw(4, 0)
+    twice = Matryoshka(Matryoshka(Alignment(), [2], [0.5]), [3, 6])
+    once = Alignment()(anchor[:, :2], positive[:, :2])
+    assert twice(anchor=anchor, positive=positive).item() == pytest.approx(once.item(), abs=1e-9)
+
+
+def test_widths_and_weights_are_checked():
+    with pytest.raises(CseError) as error:
+        Matryoshka(Alignment(), [1, 2], [1.0])
+    assert error.value.code == "losses.unequal_lengths"
+    with pytest.raises(CseError) as error:
+        Matryoshka(Alignment(), [7])(anchor=torch.eye(6), positive=torch.eye(6))
+    assert error.value.code == "losses.too_wide"
+    assert "7" in error.value.message
+
+
+def test_equals_sentence_transformers():
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    anchor, positive, *_ = slow.draw(5, 0)
+    theirs = losses.matryoshka.CachedLossDecorator(
+        lambda reps: losses.CoSENTLoss(None).compute_loss_from_embeddings([r[0] for r in reps], torch.arange(5.0)),
+        [2, 4, 6],
+        [1.0, 0.5, 2.0],
+    )
+    with torch.no_grad():
+        expected = theirs([[anchor], [positive]])
+    value = Matryoshka(CoSENT(), [2, 4, 6], [1.0, 0.5, 2.0])(anchor=anchor, positive=positive, label=torch.arange(5.0))
+    assert value.item() == pytest.approx(expected.item(), abs=1e-6)
