@@ -20,16 +20,13 @@ from cse_cli.data.cache import Progress, noted_facts
 from cse_cli.data.columns import ColumnStep, Making, in_order
 from cse_cli.data.extended import Extension
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
-from cse_cli.data.stored import Content, RowReader, store
+from cse_cli.data.stored import VERSION, Content, RowReader, store
 from cse_cli.data.tokens import Column, shards_of, tokenize
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError
+from registry.errors import CseError, suggestion
 from registry.resources import catalog
 from registry.resources.catalog import Source
 from registry.tokens import Vocabulary
-
-VERSION = "2"
-"""Part of the key of every stored text. Raise it if the same files give other rows."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +155,9 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
     available = sum(content.rows for _, content in stored)
     if available == 0:
         raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
-    notices = []
-    for part, (_, content) in zip(parts, stored, strict=True):
-        if content.blank:
-            noun = "line" if names == ("text",) else "row"
-            notices.append(f"{part.name}: {content.blank:,} blank {noun}{'s'[: content.blank != 1]} skipped")
+    notices = [
+        f"{part.name}: {content.notice}" for part, (_, content) in zip(parts, stored, strict=True) if content.notice
+    ]
     digests = {part.name: content.digest for part, (_, content) in zip(parts, stored, strict=True)}
     return Text(tuple(stored), names, min(available, data.limit or available), digests, tuple(notices))
 
@@ -282,8 +277,8 @@ def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     elif missing == ["text"] and part.source is None:
         action = "set `data.column` to the column that contains the text"
     raise CseError(
-        f"{'file' if data.file else 'dataset'} '{part.name}' has no column '{missing[0]}'. "
-        f"Its columns: {', '.join(part.columns)}",
+        f"{'file' if data.file else 'dataset'} '{part.name}' has no column '{missing[0]}'."
+        f"{suggestion(missing[0], part.columns)} Its columns: {', '.join(part.columns)}",
         action,
         code="data.unknown_column",
     )
