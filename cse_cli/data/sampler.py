@@ -34,7 +34,7 @@ class Sampler:
         sources: Name → rows of each data set of a mixture. They are together all rows.
         proportions: Share of each source in an epoch. A source with fewer rows repeats them in new orders, one with
             more continues in the next epoch. None means the shares in the data.
-        one_source: Whether all rows of a batch are of the same source.
+        one_source: Whether each batch has rows of only one source.
         texts: (rows, columns) numbers of the texts of each row. A text then occurs in at most one row of a batch. None
             means that batches may contain copies.
 

@@ -19,59 +19,74 @@ EPILOG = (
 )
 
 
+Pairs = Annotated[str, typer.Argument(help="Pairs: a file, directory or glob, name of a data set, or hf:OWNER/NAME.")]
+Teacher = Annotated[str, typer.Option(help="Teacher: a directory, a name in $CSE_MODELS, a Hub ID, or a run ID.")]
+Anchor = Annotated[str | None, typer.Option(help="Column of the anchors. Default: the first column.")]
+Positive = Annotated[str | None, typer.Option(help="Column of the positives. Default: the next column.")]
+MoreTexts = Annotated[
+    str | None, typer.Option(help="Text with more candidates. The positives of all anchors are candidates, too.")
+]
+Count = Annotated[int, typer.Option(min=1, help="Number of negatives of each anchor.")]
+RangeMin = Annotated[int, typer.Option(min=0, help="Number of the nearest candidates to skip.")]
+RangeMax = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of the nearest texts that are candidates. Default: depends on --num-negatives."),
+]
+AbsoluteMargin = Annotated[
+    float | None, typer.Option(help="Minimum distance of a negative's cosine to that of the positive.")
+]
+RelativeMargin = Annotated[
+    float | None, typer.Option(help="The same as a share of the positive's cosine, for example 0.05.")
+]
+Sampling = Annotated[
+    Literal["top", "random"], typer.Option(help="top: the nearest candidates. random: any candidates.")
+]
+Format = Annotated[
+    Literal["triplet", "n-tuple"],
+    typer.Option("--format", help="triplet: a row for each negative. n-tuple: a row with all negatives of a pair."),
+]
+SearchOption = Annotated[
+    Literal["torch", "faiss"], typer.Option(help="torch or faiss (pip install faiss-cpu). Both are exact.")
+]
+BatchTokens = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: depends on the device.")
+]
+MaxLength = Annotated[
+    int | None, typer.Option(min=3, help="Maximum number of tokens per text. Default: the model's own.")
+]
+
+
 def mine(
-    pairs: Annotated[
-        str, typer.Argument(help="Pairs: a file, directory or glob, name of a data set, or hf:OWNER/NAME.")
-    ],
-    model: Annotated[str, typer.Option(help="Teacher: a directory, a name in $CSE_MODELS, a Hub ID, or a run ID.")],
-    anchor: Annotated[str | None, typer.Option(help="Column of the anchors. Default: the first column.")] = None,
-    positive: Annotated[str | None, typer.Option(help="Column of the positives. Default: the next column.")] = None,
-    corpus: Annotated[
-        str | None, typer.Option(help="Text with more candidates. The positives of all anchors are candidates, too.")
-    ] = None,
+    pairs: Pairs,
+    model: Teacher,
+    anchor: Anchor = None,
+    positive: Positive = None,
+    corpus: MoreTexts = None,
     corpus_column: Annotated[str, typer.Option(help="Column of --corpus.")] = "text",
-    num_negatives: Annotated[int, typer.Option(min=1, help="Number of negatives of each anchor.")] = 3,
-    range_min: Annotated[int, typer.Option(min=0, help="Number of the nearest candidates to skip.")] = 0,
-    range_max: Annotated[
-        int | None,
-        typer.Option(min=1, help="Number of the nearest texts that are candidates. Default: from --num-negatives."),
-    ] = None,
+    num_negatives: Count = 3,
+    range_min: RangeMin = 0,
+    range_max: RangeMax = None,
     max_score: Annotated[float | None, typer.Option(help="Maximum cosine of anchor and negative.")] = None,
     min_score: Annotated[float | None, typer.Option(help="Minimum cosine of anchor and negative.")] = None,
-    absolute_margin: Annotated[
-        float | None, typer.Option(help="Minimum distance of a negative's cosine to that of the positive.")
-    ] = None,
-    relative_margin: Annotated[
-        float | None, typer.Option(help="The same as a share of the positive's cosine, for example 0.05.")
-    ] = None,
-    sampling: Annotated[
-        Literal["top", "random"], typer.Option(help="top: the nearest candidates. random: any candidates.")
-    ] = "top",
+    absolute_margin: AbsoluteMargin = None,
+    relative_margin: RelativeMargin = None,
+    sampling: Sampling = "top",
     seed: Annotated[int, typer.Option(help="Seed of --sampling random.")] = 0,
-    format_: Annotated[
-        Literal["triplet", "n-tuple"],
-        typer.Option("--format", help="triplet: a row for each negative. n-tuple: a row with all negatives of a pair."),
-    ] = "triplet",
+    format_: Format = "triplet",
     output: Annotated[str | None, typer.Option("--output", "-o", help="Path of the new .jsonl or .csv file.")] = None,
     split: Annotated[str, typer.Option(help="Split of the data set.")] = "train",
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of pairs. Default: all.")] = None,
-    search: Annotated[
-        Literal["torch", "faiss"], typer.Option(help="torch or faiss (pip install faiss-cpu). Both are exact.")
-    ] = "torch",
+    search: SearchOption = "torch",
     pooling: Annotated[str | None, typer.Option(help="Pooling of the teacher. Default: the model's own.")] = None,
     template: Template = None,
-    max_length: Annotated[
-        int | None, typer.Option(min=3, help="Maximum number of tokens per text. Default: the model's own.")
-    ] = None,
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: depends on the device.")
-    ] = None,
+    max_length: MaxLength = None,
+    batch_tokens: BatchTokens = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
     precision: Precision = "fp32",
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
 ) -> None:
-    """Mine hard negatives for pairs: the nearest texts of a corpus that pass margins to the positive.
+    """Mine hard negatives for pairs: the nearest texts of a corpus, with margins to the positive.
 
     The parameters have the meaning of `mine_hard_negatives` of sentence-transformers.
     """

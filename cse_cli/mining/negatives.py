@@ -104,7 +104,7 @@ def find_negatives(
         corpus: (C, D) embeddings, those of the positives included.
         positives: Rows of the corpus that are positives of each anchor.
         filters: Rules.
-        same: Further rows of the corpus that are no negatives of each anchor, such as its own text. Default: none.
+        same: Further rows of the corpus to exclude for each anchor, such as its own text. Default: none.
         search: "torch" computes all cosines in blocks. "faiss" is as exact, and faster for large corpora.
         progress: Called with the number of anchors done and in total.
 

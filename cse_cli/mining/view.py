@@ -9,7 +9,7 @@ from cse_cli.mining.mine import RECORD, Mined
 
 
 def print_mined(mined: Mined) -> None:
-    """Print what was mined to stderr, and the lines that make a recipe use it to stdout."""
+    """Print the counts to stderr, and the lines that make a recipe use the file to stdout."""
     sys.stderr.write(
         f"{mined.rows:,} rows from {mined.pairs:,} pairs and {mined.candidates:,} candidates"
         f"{', mined before' if mined.reused else ''}\n"
