@@ -132,7 +132,7 @@ class Sampler:
             if not more:
                 raise CseError(
                     f"data.unique_in_batch: there is no batch of {self.batch_size} rows without a repeated text",
-                    "use a smaller train.batch_size, or more distinct data",
+                    "use a smaller train.batch_size, more distinct data, or remove the key",
                     code="data.too_few_distinct",
                 )
             self.repacked += min(count - len(found), len(more)) if found else 0

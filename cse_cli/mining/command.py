@@ -46,7 +46,7 @@ Format = Annotated[
     typer.Option("--format", help="triplet: a row for each negative. n-tuple: a row with all negatives of a pair."),
 ]
 SearchOption = Annotated[
-    Literal["torch", "faiss"], typer.Option(help="torch or faiss (pip install faiss-cpu). Both are exact.")
+    Literal["torch", "faiss"], typer.Option(help="torch or faiss (extra `faiss`). Both are exact.")
 ]
 BatchTokens = Annotated[
     int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: depends on the device.")

@@ -22,7 +22,7 @@ from cse_cli.data.sources import Text, find_parts, open_text
 from cse_cli.data.translate import data_of
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.evaluate import Settings
-from cse_cli.mining.negatives import Filters, Negatives, Search, find_negatives
+from cse_cli.mining.negatives import Filters, Negatives, Search, check_search, find_negatives
 from cse_cli.runs.model import checked_model_of_run
 from registry.code import modules_digest
 from registry.encoders.saved import open_encoder
@@ -124,6 +124,7 @@ def mine(request: MiningRequest, report: Report, warn: Callable[[str], None]) ->
     """
     limit_torch_threads()
     check_output(request.output)
+    check_search(request.search)
     text, anchor, positive = open_pairs(request)
     more = None if request.corpus is None else open_text(data_of(request.corpus), {request.corpus_column})
     for notice in (*text.notices, *(more.notices if more is not None else ())):

@@ -105,11 +105,8 @@ def find_negatives(
         positives: Rows of the corpus that are positives of each anchor.
         filters: Rules.
         same: Further rows of the corpus to exclude for each anchor, such as its own text. Default: none.
-        search: "torch" computes all cosines in blocks. "faiss" is as exact, and faster for large corpora.
+        search: "torch" computes all cosines in blocks. "faiss" uses the exact index of this package.
         progress: Called with the number of anchors done and in total.
-
-    Raises:
-        MissingError: If faiss is not installed.
     """
     anchors, corpus = F.normalize(anchors.float(), dim=-1), F.normalize(corpus.float(), dim=-1)
     index, candidates = _INDICES[search](corpus), filters.candidates(max(map(len, positives)))
@@ -134,6 +131,16 @@ def find_negatives(
             progress(block.stop, len(anchors))
     kept = {name: number for name, number in skipped.items() if number}
     return Negatives(torch.cat([rows for rows, _ in found]), torch.cat([s for _, s in found]), positive_scores, kept)
+
+
+def check_search(search: Search) -> None:
+    """Raise `MissingError` if a search needs a package that is not installed."""
+    if search == "faiss" and importlib.util.find_spec("faiss") is None:
+        raise MissingError(
+            "--search faiss: faiss is not installed",
+            "pip install 'cse-registry[faiss]', or use --search torch, which finds the same negatives",
+            code="mining.no_faiss",
+        )
 
 
 def _removed(scores: Tensor, positive: Tensor, filters: Filters) -> Iterator[tuple[str, Tensor]]:
@@ -188,13 +195,7 @@ class _TorchIndex:
 
 class _FaissIndex:
     def __init__(self, corpus: Tensor) -> None:
-        if importlib.util.find_spec("faiss") is None:
-            raise MissingError(
-                "--search faiss: faiss is not installed",
-                "pip install faiss-cpu, or use --search torch, which finds the same negatives",
-                code="mining.no_faiss",
-            )
-        import faiss  # type: ignore[import-not-found, unused-ignore]
+        import faiss
 
         self._index: Any = faiss.IndexFlatIP(corpus.shape[1])
         self._index.add(corpus.cpu().numpy())
