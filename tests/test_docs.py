@@ -394,3 +394,24 @@ def test_toml_examples_of_whole_recipes_are_valid(tmp_path):
                 assert load(str(path)).recipe.title
                 checked += 1
     assert checked >= 1
+
+
+@pytest.mark.docs
+def test_the_commands_about_pairs_run(tmp_path, monkeypatch, capsys):
+    """In their order, in one directory, with a part of the example's pairs and few steps."""
+    from tests.support.command import cse
+
+    monkeypatch.chdir(tmp_path)
+    rows = text(ROOT / "recipes" / "examples" / "pairs.csv").splitlines(keepends=True)
+    (tmp_path / "mine.csv").write_text("".join(rows[:60]), encoding="utf-8")
+    short = ["train.steps=2", "train.batch_size=8", "train.evaluate_every=0", "evaluate.limit=20"]
+    commands = re.findall(r"^\$ cse (.*)$", text(ROOT / "docs" / "pairs.md"), re.MULTILINE)
+    assert len(commands) == 6
+    for command in commands:
+        words = shlex.split(command)
+        words += [word for value in short for word in ("--set", value)] if words[0] == "run" else []
+        code, _, err = cse(*words, capsys=capsys)
+        assert code == 0, f"cse {command}\n{err}"
+    mined = [json.loads(line) for line in text(tmp_path / "hard.jsonl").splitlines()]
+    assert len(mined) > 100
+    assert mined[0].keys() == {"anchor", "positive", "negative"}

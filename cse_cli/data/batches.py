@@ -5,7 +5,6 @@ The rows of a step depend only on seed and step, so a resumed run has the same b
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cse_cli.data.cache import Progress
+from cse_cli.data.sampler import Sampler
 from cse_cli.data.sources import Text
 from cse_cli.data.tokens import Column
 from registry.errors import CseError
@@ -149,26 +149,23 @@ class BatchSource(Generic[TextT]):
 class Batches(BatchSource[Text]):
     """Batches of a tokenized text on disk.
 
-    Rows are sampled without replacement, in a new order each epoch. An incomplete last batch is dropped. `progress` is
-    called while a column is tokenized.
+    Args:
+        progress: Called while a column is tokenized.
+        sampler: Sampler of the rows. Default: all rows, in a new order each epoch.
 
     Raises:
         CseError: If the batch is larger than the data.
     """
 
     progress: Progress | None = None
+    sampler: Sampler | None = None
     _epoch: tuple[int, Tensor] | None = field(default=None, init=False)
     _tokens: dict[tuple[str, str], Column[list[int]]] = field(default_factory=dict, init=False)
     _sentences: dict[str, Column[str]] = field(default_factory=dict, init=False)
     _numbers: dict[str, Tensor] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        if self.batch_size > self.text.rows:
-            raise CseError(
-                f"train.batch_size {self.batch_size} is larger than the data, which has {self.text.rows} sentences",
-                "use a smaller train.batch_size, or more data",
-                code="data.too_few_sentences",
-            )
+        self._sampler = self.sampler or Sampler(self.text.rows, self.batch_size, self.seed)
         super().__post_init__()
         for plan in self.plans.values():
             if plan.changes_text:
@@ -182,15 +179,28 @@ class Batches(BatchSource[Text]):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of full batches in the data."""
-        return self.text.rows // self.batch_size
+        """Number of batches of an epoch."""
+        return self._sampler.steps_per_epoch
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Remarks about the first epoch for the user."""
+        if self._sampler.texts is None:
+            return ()
+        self.indices(0)
+        if not self._sampler.repacked:
+            return ()
+        return (
+            f"data.unique_in_batch: repeated texts leave {self.steps_per_epoch - self._sampler.repacked:,} of the "
+            f"{self.steps_per_epoch:,} batches of an epoch. The others use rows of these again",
+        )
 
     def indices(self, step: int) -> list[int]:
         """Return the rows of a step, over all processes."""
         epoch, place = divmod(step, self.steps_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = epoch, random_order(self.text.rows, self.seed, epoch)
-        indices: list[int] = self._epoch[1][place * self.batch_size : (place + 1) * self.batch_size].tolist()
+            self._epoch = epoch, self._sampler.epoch(epoch)
+        indices: list[int] = self._epoch[1][place].tolist()
         return indices
 
     def batch(self, step: int) -> Batch:
@@ -240,12 +250,6 @@ def _number(cell: str) -> float:
         return float(cell)
     except ValueError:
         return math.nan
-
-
-def random_order(rows: int, *key: int) -> Tensor:
-    """Return a random permutation of 0 … rows - 1, which depends only on the key: (rows,) int64."""
-    seed = int.from_bytes(hashlib.sha256(":".join(map(str, key)).encode()).digest()[:7])
-    return torch.randperm(rows, generator=torch.Generator().manual_seed(seed))
 
 
 AHEAD = 2

@@ -12,7 +12,7 @@ from typing import Any
 from cse_cli.core import paths
 from cse_cli.data.cache import noted_facts
 from cse_cli.data.columns import Cells, ColumnMaker, ColumnStep, MadeColumn, Making, Sampled
-from cse_cli.data.stored import Content, store
+from cse_cli.data.stored import VERSION, Content, store
 from cse_cli.data.tokens import Column
 from cse_cli.recipe.schema import Part
 from registry.errors import CseError
@@ -55,7 +55,7 @@ class Extension:
         assert self.content is not None
         keys = [(name, maker.source, maker.key) for name, maker in self.makers.items()]
         read = sorted(self.content.columns.items())
-        named = hashlib.sha256(repr((read, self.columns, self.limit, keys)).encode()).hexdigest()[:32]
+        named = hashlib.sha256(repr((VERSION, read, self.columns, self.limit, keys)).encode()).hexdigest()[:32]
         return paths.cache() / "text" / f"{named}.arrow"
 
     def known(self) -> Content | None:
@@ -78,7 +78,8 @@ class Extension:
                 "check their model and languages: `cse data translate` shows what they make",
                 code="data.blank_column",
             )
-        return extended, replace(found, blank=found.blank + self.content.blank)
+        blanks = self.content.blanks or found.blanks
+        return extended, replace(found, blank=found.blank + self.content.blank, blanks=blanks)
 
     def steps(self, rows: Any) -> list[ColumnStep]:
         """Return the columns to make for the rows that are not blank, with the number of rows that exist."""

@@ -9,25 +9,24 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cse_cli.core import paths
 from cse_cli.data.cache import Progress, noted_facts
 from cse_cli.data.columns import ColumnStep, Making, in_order
 from cse_cli.data.extended import Extension
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
-from cse_cli.data.stored import Content, RowReader, store
+from cse_cli.data.stored import VERSION, Content, RowReader, store
 from cse_cli.data.tokens import Column, shards_of, tokenize
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError
+from registry.errors import CseError, suggestion
 from registry.resources import catalog
 from registry.resources.catalog import Source
 from registry.tokens import Vocabulary
-
-VERSION = "2"
-"""Part of the key of every stored text. Raise it if the same files give other rows."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,26 @@ class Text:
     def fingerprint(self) -> str:
         """Digest of the content, the columns and the limit."""
         return _fingerprint(self.digests.values(), self.columns, self.rows)
+
+    @property
+    def sources(self) -> dict[str, range]:
+        """Rows of each part, by its name, after the limit."""
+        ends = [0, *(min(end, self.rows) for end in accumulate(len(rows) for rows, _ in self.parts))]
+        return {name: range(*pair) for name, pair in zip(self.digests, pairwise(ends), strict=True)}
+
+    def numbered(self) -> np.ndarray:
+        """Return (rows, columns) numbers, which are equal if two cells of any rows and columns are equal."""
+        import pyarrow as pa
+
+        cells = [
+            pa.chunked_array([c for rows, _ in self.parts for c in rows.data.column(name).chunks], pa.string()).slice(
+                0, self.rows
+            )
+            for name in self.columns
+        ]
+        together = pa.chunked_array([chunk for column in cells for chunk in column.chunks], pa.string())
+        numbers: np.ndarray = together.dictionary_encode().combine_chunks().indices.to_numpy(zero_copy_only=False)
+        return numbers.reshape(len(self.columns), self.rows).T
 
     def cells(self, column: str) -> Iterator[str]:
         """Yield the cells of one column."""
@@ -136,11 +155,9 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
     available = sum(content.rows for _, content in stored)
     if available == 0:
         raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
-    notices = []
-    for part, (_, content) in zip(parts, stored, strict=True):
-        if content.blank:
-            noun = "line" if names == ("text",) else "row"
-            notices.append(f"{part.name}: {content.blank:,} blank {noun}{'s'[: content.blank != 1]} skipped")
+    notices = [
+        f"{part.name}: {content.notice}" for part, (_, content) in zip(parts, stored, strict=True) if content.notice
+    ]
     digests = {part.name: content.digest for part, (_, content) in zip(parts, stored, strict=True)}
     return Text(tuple(stored), names, min(available, data.limit or available), digests, tuple(notices))
 
@@ -217,6 +234,8 @@ def find_parts(data: Data) -> list[Part]:
     """
     if data.file and data.dataset:
         raise CseError("[data] has both `dataset` and `file`", "remove one of them", code="data.dataset_and_file")
+    if data.file and data.mixture:
+        return _sources_of_files(data)
     if data.file:
         return [_files_part(data.named, open_files(find_files(data.files), data.column))]
     if not data.dataset:
@@ -233,6 +252,20 @@ def find_parts(data: Data) -> list[Part]:
     return [_hub_part(name, data) if name.startswith("hf:") else _catalog_part(name, data) for name in data.dataset]
 
 
+def _sources_of_files(data: Data) -> list[Part]:
+    """Return one part for each path, directory or glob of `file`."""
+    found = {written: find_files([written]) for written in data.files}
+    every = [path for paths in found.values() for path in paths]
+    repeated = {path for path in every if every.count(path) > 1}
+    if repeated or len(found) < len(data.files):
+        raise CseError(
+            f"[data] file: '{min(repeated, default=min(data.files))}' belongs to two sources of the mixture",
+            "list each file once",
+            code="data.repeated_file",
+        )
+    return [_files_part(written, open_files(paths, data.column)) for written, paths in found.items()]
+
+
 def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     """Raise `CseError` if a column does not exist. The message explains how to get it."""
     missing = [name for name in columns if name not in part.columns]
@@ -244,8 +277,8 @@ def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     elif missing == ["text"] and part.source is None:
         action = "set `data.column` to the column that contains the text"
     raise CseError(
-        f"{'file' if data.file else 'dataset'} '{part.name}' has no column '{missing[0]}'. "
-        f"Its columns: {', '.join(part.columns)}",
+        f"{'file' if data.file else 'dataset'} '{part.name}' has no column '{missing[0]}'."
+        f"{suggestion(missing[0], part.columns)} Its columns: {', '.join(part.columns)}",
         action,
         code="data.unknown_column",
     )

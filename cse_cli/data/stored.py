@@ -12,6 +12,12 @@ from cse_cli.data.cache import Facts, cached
 from cse_cli.data.files import without_blanks
 from cse_cli.data.tokens import write_arrow
 
+SHOWN = 5
+"""Number of blank rows whose place is reported."""
+
+VERSION = "3"
+"""Part of the key of every stored text. Raise it if the same files give other rows or facts."""
+
 
 @dataclass(frozen=True)
 class Content:
@@ -22,17 +28,31 @@ class Content:
         columns: Digest of the cells of each column, blank rows excluded.
         blank: Number of blank rows, which are skipped.
         rows: Number of other rows.
+        blanks: Number and column of the first blank rows. Rows are counted from 1, without the header.
     """
 
     digest: str
     columns: dict[str, str]
     blank: int
     rows: int
+    blanks: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def notice(self) -> str:
+        """Remark about the blank rows for the user, or an empty string without any."""
+        if not self.blank:
+            return ""
+        lines = [*self.columns] == ["text"]
+        named = [str(row) if lines else f"{row} ({column})" for row, column in self.blanks]
+        more = ", …" if len(named) < self.blank else ""
+        noun = "line" if lines else "row"
+        return f"{self.blank:,} blank {noun}{'s'[: self.blank != 1]} skipped: {', '.join(named)}{more}"
 
     @classmethod
     def from_facts(cls, facts: Facts) -> Content:
         """Return the content that is noted with an Arrow file."""
-        return cls(facts["digest"], facts["columns"], facts["blank"], facts["rows"])
+        blanks = tuple((row, column) for row, column in facts["blanks"])
+        return cls(facts["digest"], facts["columns"], facts["blank"], facts["rows"], blanks)
 
 
 def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
@@ -63,6 +83,7 @@ class RowReader:
         self._whole = hashlib.sha256()
         self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
         self._blank = self._rows = 0
+        self._blanks: list[tuple[int, str]] = []
 
     def read(self, tables: Iterable[Any]) -> Iterator[Any]:
         """Yield the tables without their blank rows."""
@@ -77,9 +98,22 @@ class RowReader:
                 sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
                 lengths.update(sizes.astype("<i4").tobytes())
                 content.update("".join(kept.column(name).to_pylist()).encode("utf-8", "surrogatepass"))
+            if len(kept) < len(table) and len(self._blanks) < SHOWN:
+                self._blanks += self._find_blanks(table)[: SHOWN - len(self._blanks)]
             self._blank += len(table) - len(kept)
             self._rows += len(kept)
             yield kept
+
+    def _find_blanks(self, table: Any) -> list[tuple[int, str]]:
+        """Return number and column of the rows with a blank cell."""
+        first = self._blank + self._rows + 1
+        found = {
+            row: name
+            for name in reversed(table.column_names)
+            for row, cell in enumerate(table.column(name).to_pylist(), start=first)
+            if not cell.strip()
+        }
+        return sorted(found.items())
 
     @property
     def facts(self) -> Facts:
@@ -87,4 +121,10 @@ class RowReader:
         columns = {}
         for name, (lengths, content) in self._each.items():
             columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
-        return {"digest": self._whole.hexdigest(), "columns": columns, "blank": self._blank, "rows": self._rows}
+        return {
+            "digest": self._whole.hexdigest(),
+            "columns": columns,
+            "blank": self._blank,
+            "rows": self._rows,
+            "blanks": self._blanks,
+        }

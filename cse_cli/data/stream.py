@@ -16,8 +16,9 @@ from random import Random
 from typing import Any
 
 from cse_cli.core.digests import remembered
-from cse_cli.data.batches import BatchSource, ViewPlan, as_numbers, random_order
+from cse_cli.data.batches import BatchSource, ViewPlan, as_numbers
 from cse_cli.data.files import TextFiles, without_blanks
+from cse_cli.data.sampler import random_order
 from cse_cli.data.sources import check_columns, find_parts
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError

@@ -107,6 +107,13 @@ def is_dataset_name(source: str) -> bool:
     return not (_FILE.search(source) or expand_user(Path(source)).exists())
 
 
+def data_of(source: str, split: str = "train", limit: int | None = None) -> Data:
+    """Return the `[data]` section for a source in a command: a data set, a file, a directory or a glob."""
+    if is_dataset_name(source):
+        return Data(dataset=(source,), split=split, limit=limit)
+    return Data(file=str(expand_user(Path(source)).absolute()), limit=limit)
+
+
 def source_language(request: TranslationRequest) -> str | None:
     """Return the language of the column according to the catalog, or None if the text is not in the catalog."""
     if not is_dataset_name(request.text) or request.text.startswith("hf:"):
@@ -117,11 +124,7 @@ def source_language(request: TranslationRequest) -> str | None:
 
 def open_column(request: TranslationRequest) -> tuple[Cells, range]:
     """Return the column to translate, and the rows of the shard."""
-    if is_dataset_name(request.text):
-        data = Data(dataset=(request.text,), split=request.split, limit=request.limit)
-    else:
-        data = Data(file=str(expand_user(Path(request.text)).absolute()), limit=request.limit)
-    text = open_text(data, {request.column})
+    text = open_text(data_of(request.text, request.split, request.limit), {request.column})
     number, shards = request.shard
     if text.rows < shards:
         raise CseError(

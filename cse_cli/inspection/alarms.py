@@ -41,7 +41,7 @@ def alarms_of(inspection: Inspection, recipe: Recipe) -> list[str]:
     """Return the alarming facts of an inspection."""
     lengths = {column: one for column, one in inspection.lengths.items() if column in cut_columns(recipe)}
     shares = {leak.name: leak.share for leak in inspection.leaks}
-    return list(_alarms(inspection.duplicates, inspection.batch_size, shares, lengths))
+    return list(_alarms(inspection.duplicates, recipe, shares, lengths))
 
 
 def alarms_before_run(
@@ -59,7 +59,7 @@ def alarms_before_run(
         progress: Called with the rows done and in total.
     """
     sets, columns = sets_of_recipe(recipe), sorted(cut_columns(recipe) & vocabularies.keys())
-    settings = recipe.data.max_length, recipe.train.batch_size, roles_of(recipe).anchor
+    settings = recipe.data.max_length, recipe.train.batch_size, recipe.data.unique_in_batch, roles_of(recipe).anchor
     tokenizers = [(column, vocabularies[column].fingerprint) for column in columns]
     key = hashlib.sha256(repr((VERSION, text.fingerprint, settings, tokenizers, list(sets.items()))).encode())
 
@@ -69,7 +69,7 @@ def alarms_before_run(
             column: measure_lengths(sample_cells(text, column, SAMPLE), vocabularies[column], recipe.data.max_length)
             for column in columns
         }
-        found = list(_alarms(duplicates, recipe.train.batch_size, shares, lengths))
+        found = list(_alarms(duplicates, recipe, shares, lengths))
         draft.write_text("\n".join(found), encoding="utf-8")
         return {"alarms": found}
 
@@ -99,9 +99,10 @@ def _read(
 
 
 def _alarms(
-    duplicates: Duplicates, batch_size: int, leaked: Mapping[str, float], lengths: Mapping[str, Lengths]
+    duplicates: Duplicates, recipe: Recipe, leaked: Mapping[str, float], lengths: Mapping[str, Lengths]
 ) -> Iterator[str]:
-    copies = duplicates.anchors_with_copy(batch_size)
+    batch_size = recipe.train.batch_size
+    copies = 0.0 if recipe.data.unique_in_batch else duplicates.anchors_with_copy(batch_size)
     if duplicates.distinct == 1 < duplicates.rows:
         yield (
             f"all {duplicates.rows:,} rows of the training text are the same sentence: every negative of a contrastive "

@@ -208,8 +208,8 @@ _TEXT = """---
 ---
 # {name}
 
-{title}. Trained from `{model}` without labels by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by
-cosine similarity.
+{title}. Trained from `{model}` by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by cosine
+similarity.
 
 ```python
 from sentence_transformers import SentenceTransformer

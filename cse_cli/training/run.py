@@ -21,6 +21,7 @@ from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.identity import identify
 from cse_cli.data.requirements import fetch
+from cse_cli.data.sampler import Sampler
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
@@ -87,9 +88,13 @@ def prepare(job: Job, observer: Observer) -> Prepared:
         alarms = alarms_before_run(
             text, recipe, vocabularies, lambda *count: observer.observe(Preparing("inspecting the text", *count))
         )
-        for notice in (*text.notices, *alarms):
+        batches = Batches(
+            text, *settings, lambda *count: observer.observe(Preparing("tokenizing", *count)),
+            Sampler.of(recipe.data, text, recipe.train.batch_size, job.seed),
+        )  # fmt: skip
+        for notice in (*text.notices, *alarms, *batches.notices):
             observer.observe(Warned(notice))
-        return text, Batches(text, *settings, lambda *count: observer.observe(Preparing("tokenizing", *count)))
+        return text, batches
 
     text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch

@@ -3,7 +3,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from cse_cli.data.batches import Batches, ViewPlan, random_order
+from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.sampler import random_order
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.types import Augmenter

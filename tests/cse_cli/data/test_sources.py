@@ -32,7 +32,7 @@ def test_text_is_read_by_line_and_blank_lines_are_counted(tmp_path):
         text = open_text(Data(file=write(tmp_path, name, lines)), {"text"})
         assert (text.rows, text.columns) == (3, ("text",))
         assert list(text.cells("text")) == ["a", "b\u2028c\x85\x0c", "f"]
-        assert text.notices == (f"{tmp_path / name}: 2 blank lines skipped",)
+        assert text.notices == (f"{tmp_path / name}: 2 blank lines skipped: 2, 4",)
 
 
 @pytest.mark.parametrize("name", ["t.txt", "t.tsv"])
@@ -49,7 +49,7 @@ def test_a_tsv_has_the_columns_of_its_header_and_literal_quotes(tmp_path):
     text = open_text(Data(file=path), {"text", "translation"})
     assert list(text.cells("text")) == ['one "', "005"]
     assert list(text.cells("translation")) == ["eins", "NA"]
-    assert text.notices == (f"{path}: 3 blank rows skipped",)
+    assert text.notices == (f"{path}: 3 blank rows skipped: 3 (text), 4 (text), 5 (translation)",)
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,9 @@ def test_another_column_is_read_as_the_text(tmp_path):
     with refuses("data.unknown_column", "content", "data.column"):
         open_text(Data(file=path), {"text"})
     assert cells(Data(file=path, column="content")) == ["a"]
+    path = write(tmp_path, "pairs.csv", ["anchor,positve", "a,b"])
+    with refuses("data.unknown_column", "pairs.csv", "Did you mean 'positve'?", "anchor, positve"):
+        open_text(Data(file=path), {"anchor", "positive"})
 
 
 def test_a_limit_selects_rows_and_changes_the_fingerprint(tmp_path):

@@ -60,6 +60,10 @@ def test_recipes_without_training_and_streams_keep_their_data():
     assert streamed["train.steps"] == 20
 
 
+def test_a_mixture_keeps_the_rows_of_all_sources():
+    assert "data.limit" not in short("examples/mixture")
+
+
 def test_a_large_batch_has_enough_sentences():
     assert short("quickstart", "train.batch_size=4096")["data.limit"] == 4096
 

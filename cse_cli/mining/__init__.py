@@ -1,0 +1,1 @@
+"""`cse data mine`: hard negatives for pairs."""
