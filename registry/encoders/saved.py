@@ -32,6 +32,7 @@ from registry.encoders.export import (
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
+from registry.encoders.summed import PARTS, SUMMED, SummedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
@@ -144,7 +145,7 @@ def _whole(values: dict[str, Any]) -> AutoModelEncoder:
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, *adjusted}
+    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, SUMMED, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -170,6 +171,9 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         words = _json(folder / WORDS)
         average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
         return average.eval(), int(settings["max_length"])
+    if settings["format"] == SUMMED:
+        (first, limit), (second, other) = (open_encoder(str(folder / name), pooling, template) for name in PARTS)
+        return SummedEncoder(first, second).eval(), min(limit, other)
     if settings["format"] in (TEMPLATED, PREFIXED, PADDED):
         return _open_templated(folder, settings, pooling, template)
     base, limit = open_encoder(str(folder / BASE), pooling, template)
