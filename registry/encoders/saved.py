@@ -97,6 +97,9 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
 
 def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     settings = _json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    if settings.get("format") == SUMMED:
+        (first, limit), (second, other) = (open_encoder(str(folder / name), pooling, template) for name in PARTS)
+        return SummedEncoder(first, second).eval(), min(limit, other)
     if settings.get("format") is not None:
         return _open_own(folder, settings, pooling, template)
     saved = _read(model)
@@ -145,7 +148,7 @@ def _whole(values: dict[str, Any]) -> AutoModelEncoder:
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, SUMMED, *adjusted}
+    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -171,9 +174,6 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         words = _json(folder / WORDS)
         average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
         return average.eval(), int(settings["max_length"])
-    if settings["format"] == SUMMED:
-        (first, limit), (second, other) = (open_encoder(str(folder / name), pooling, template) for name in PARTS)
-        return SummedEncoder(first, second).eval(), min(limit, other)
     if settings["format"] in (TEMPLATED, PREFIXED, PADDED):
         return _open_templated(folder, settings, pooling, template)
     base, limit = open_encoder(str(folder / BASE), pooling, template)
