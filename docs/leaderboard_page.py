@@ -70,7 +70,7 @@ def _section(printed: ScoreTable) -> tuple[str, str]:
     folded = [f"    {number}. {note}" for number, note in enumerate(notes, 1)]
     name = f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}")
     return _part(
-        f"{name}: community leaderboard" if printed.kind == "community" else name,
+        f"{name}: {rows[0].reported_in[0]}" if printed.kind == "community" else name,
         _counts(rows) if printed.kind == "community" else "",
         table(header, shown),
         "\n".join(['??? note "Notes"', "", *folded]) if notes else "",

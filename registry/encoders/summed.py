@@ -26,7 +26,7 @@ class SummedEncoder(Encoder):
     """Add the embeddings of two encoders with the same vocabulary.
 
     x = x₁ + x₂, in training and in evaluation. `embed` concatenates the token embeddings of both. Checkpoints contain
-    the two encoders under their own names. The encoder has no heads of its own.
+    the two encoders under their own names. It supports no heads.
 
     Shapes: ids (B, L) → token embeddings (B, L, W₁ + W₂) → sentence embeddings (B, D).
 

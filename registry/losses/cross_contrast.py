@@ -20,7 +20,7 @@ class CrossContrast(Loss):
 
     ℓᵢ = −log( e^{s(zᵢ,z'ᵢ₊)/τ} / Σⱼ≠ᵢ e^{s(zᵢ,z'ⱼ)/τ} ),
     where z are the 2N stacked embeddings of both copies by the first encoder and z' those by the second, i₊ is the row
-    of i's other copy, and s the cosine. The same copy of the sentence, j = i, is no choice. The result is the mean over
+    of i's other copy, and s the cosine. The same copy of the sentence, j = i, is excluded. The result is the mean over
     i. With the same views on both sides it is NT-Xent. The loss reads the embeddings before the training heads.
 
     Shapes: anchor, positive, other_anchor, other_positive (N, D) before the heads; result a scalar.

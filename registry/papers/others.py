@@ -1,4 +1,4 @@
-"""Results of other groups: reproductions of the methods, the public community leaderboard, and lists beside it."""
+"""Results of other groups: reproductions of the methods, the public community leaderboard, and other lists."""
 
 from __future__ import annotations
 
@@ -108,16 +108,16 @@ class FieldRow:
     Args:
         encoder: Encoder in the list, such as "BERT-base".
         method: Method in the list.
-        cells: Evaluator → Spearman × 100. Empty if only the average is printed.
+        cells: Evaluator → Spearman × 100. Empty if only the average is reported.
         spreads: Evaluator, or "avg" → standard deviation in the list. Empty if the list has none.
         avg: Average in the list.
-        avg_recomputed: Mean of the cells, or the average in the list if there are none.
+        avg_recomputed: Mean of the cells, or the average in the list without them.
         recipe: Recipe that reproduces the row.
         score: Key of the scores in the evaluators, if it differs from that of the list.
         not_reproduced_because: Reason why no recipe reproduces the row.
         note: Doubts about the row.
         list: List of the row, a key of `LISTS`.
-        source: Publication, for rows beside the community leaderboard.
+        source: Publication, for rows of the other lists.
     """
 
     encoder: str

@@ -82,7 +82,7 @@ class Small:
             yield from (("fit_on", "graded_pairs"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
 
     def _like(self, model: str) -> Path:
-        decoder = any(name in model.lower() for name in ("llama", "opt-", "mistral", "llm2vec"))
+        decoder = any(name in model.lower() for name in ("llama", "opt-", "mistral", "llm2vec", "qwen", "gemma"))
         return self.decoder if decoder else self.models["roberta" if "roberta" in model else "bert"]
 
 
