@@ -282,9 +282,8 @@ def community_tables(
         members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):
             chosen = shown_configurations(members, layout, every=every)
-            heading = f"{name}: {papers.LISTS[which]}{layout.unit_text}"
             shown = [(row, _listed_row(row, layout, coverage)) for row in rows]
-            found.append(_community_table(name, heading, layout, shown, chosen))
+            found.append(_community_table(which, layout, shown, chosen))
     return found
 
 
@@ -303,9 +302,10 @@ def community_encoder(configuration: Configuration) -> str:
 
 
 def _community_table(
-    encoder: str, heading: str, layout: ScoreLayout, listed: Sequence[tuple[FieldRow, ScoreRow]], chosen: Chosen
+    which: str, layout: ScoreLayout, listed: Sequence[tuple[FieldRow, ScoreRow]], chosen: Chosen
 ) -> ScoreTable:
     """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
+    encoder = listed[0][0].encoder
     own = [one for one in chosen if one[0].status != "other_model"]
     recipes = {field.recipe for field, _ in listed if field.recipe}
     blocks = []
@@ -317,9 +317,10 @@ def _community_table(
     blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
     return ScoreTable(
         kind="community",
-        heading=heading,
+        heading=f"{encoder}: {papers.LISTS[which]}{layout.unit_text}",
         encoder=model_name(encoder),
         language=COMMUNITY_LANGUAGE,
+        table=which,
         columns=tuple(column.heading for column in layout.columns),
         ranking=layout.ranking,
         rows=(*(row for block in blocks for row in block), *_word_overlap(layout, layout.columns, chosen)),

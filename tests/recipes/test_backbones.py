@@ -1,0 +1,34 @@
+"""SimCSE on encoders and decoders of later years: their own dropout is 0, so the recipes set one."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import AutoConfig, AutoModel
+
+from cse_cli.recipe.load import load
+from tests.recipes.first_step import experiment, step_of
+from tests.support.tiny import SPECIALS, WORDS, _bert_tokenizer, _write
+
+FAMILIES = {"modernbert": "modernbert", "eurobert": "eurobert", "qwen3": "qwen3", "gemma3": "gemma3_text"}
+
+
+def tiny(folder, family):
+    settings = AutoConfig.for_model(
+        family, vocab_size=len(SPECIALS) + len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, head_dim=8, intermediate_size=32, max_position_embeddings=64, pad_token_id=0,
+    )  # fmt: skip
+    return _write(AutoModel.from_config, settings, folder / family, 0, _bert_tokenizer())
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_two_views_differ_only_by_the_recipes_dropout(name, parts, tmp_path):
+    model = tiny(tmp_path, FAMILIES[name])
+    rate = load(f"simcse_en_{name}").recipe.encoders["online"].params["attention_dropout"]
+    for given, equal in ((rate, False), (0.0, True)):
+        more = [f"encoders.online.model={model}", f"encoders.online.attention_dropout={given}"]
+        more += ["encoders.online.lora_dropout=0.0"] if name in ("qwen3", "gemma3") else []
+        made = experiment(parts, f"simcse_en_{name}", *more, dropout=None)
+        step = step_of(made)
+        made.method.objective(made.method(step)).backward()
+        assert step.views["anchor"].sentence.allclose(step.views["positive"].sentence) is equal
+        assert any(p.grad is not None and p.grad.any() for p in made.method.parameters())
