@@ -21,7 +21,7 @@ PARTS = ("first", "second")
 """Subdirectories of an export."""
 
 
-@ENCODERS.register(SUMMED)
+@ENCODERS.register("summed")
 class SummedEncoder(Encoder):
     """Add the embeddings of two encoders with the same vocabulary.
 
