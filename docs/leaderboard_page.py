@@ -10,6 +10,7 @@ from markdown_table import cell, table
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
+from registry.papers import LISTS
 
 MEASURED = Path(__file__).parent / "results" / "mini.md"
 """Page with the results of this project in its first table."""
@@ -70,7 +71,7 @@ def _section(printed: ScoreTable) -> tuple[str, str]:
     folded = [f"    {number}. {note}" for number, note in enumerate(notes, 1)]
     name = f"{printed.encoder} ({printed.language})" + ("" if USUAL in columns else f": {', '.join(scored)}")
     return _part(
-        f"{name}: community leaderboard" if printed.kind == "community" else name,
+        f"{name}: {LISTS[str(printed.table)]}" if printed.kind == "community" else name,
         _counts(rows) if printed.kind == "community" else "",
         table(header, shown),
         "\n".join(['??? note "Notes"', "", *folded]) if notes else "",

@@ -26,7 +26,7 @@ def paper_tables() -> str:
             out += _paper_table(identifier, table)
         if paper.figures:
             out += ["Experiments that are only in figures:", _paper_figures(paper)]
-    return "\n\n".join([*out, *_reproductions(), *_field()])
+    return "\n\n".join([*out, *_reproductions(), *_field(), *_other_lists()])
 
 
 def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
@@ -114,6 +114,21 @@ def _field() -> Iterator[str]:
     yield "Doubtful ones:"
     rows = [[r.encoder, r.method, f"{r.avg:.2f}", f"{r.avg_recomputed:.2f}", cell(r.note)] for r in listed if r.note]
     yield markdown(["encoder", "method", "listed", "recomputed", "note"], rows)
+
+
+def _other_lists() -> Iterator[str]:
+    yield "## Other lists"
+    yield (
+        "Results in `registry/papers/other_lists.tsv`, which the community leaderboard does not list. Methods with "
+        "labels, or with sentences of a language model, have other data than the others, so their lists are separate."
+    )
+    rows = [
+        [papers.LISTS[r.list], r.encoder, cell(r.method), f"{r.avg:.2f}", cell(_field_answer(r)), cell(r.note),
+         cell(r.source)]
+        for r in papers.listed_rows()
+        if r.list != papers.COMMUNITY
+    ]  # fmt: skip
+    yield markdown(["list", "encoder", "method", "reported", "recipe", "note", "source"], rows)
 
 
 def _field_counts(name: str, rows: list[papers.FieldRow]) -> list[str]:

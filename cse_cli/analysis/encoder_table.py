@@ -271,35 +271,41 @@ def _best(of_one: Sequence[Configuration], layout: ScoreLayout) -> Chosen:
 def community_tables(
     ran: Sequence[Configuration], coverage: Coverage, encoder: str | None = None, *, every: bool = False
 ) -> list[ScoreTable]:
-    """Return one table for each encoder of the list. `every` shows all configurations, of encoders with runs."""
+    """Return one table for each list and encoder. `every` shows all configurations, where a table has runs."""
     layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
-    listed: dict[str, list[FieldRow]] = {}
-    for row in papers.field_rows():
-        listed.setdefault(row.encoder, []).append(row)
+    listed: dict[tuple[str, str], list[FieldRow]] = {}
+    for row in papers.listed_rows():
+        listed.setdefault((row.list, row.encoder), []).append(row)
     found = []
-    for name, rows in listed.items():
-        members = [one for one in ran if community_encoder(one) == model_name(name) and layout.scored(one)]
+    for (which, name), rows in listed.items():
+        place = (which, model_name(name))
+        members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):
             chosen = shown_configurations(members, layout, every=every)
-            found.append(
-                _community_table(name, layout, [(row, _listed_row(row, layout, coverage)) for row in rows], chosen)
-            )
+            shown = [(row, _listed_row(row, layout, coverage)) for row in rows]
+            found.append(_community_table(which, layout, shown, chosen))
     return found
 
 
-def community_encoder(configuration: Configuration) -> str:
-    """Return the encoder under which the list has runs, or would have them. It lists GloVe under BERT base."""
+def community_place(configuration: Configuration) -> tuple[str, str]:
+    """Return the list and the encoder under which it has runs, or would have them. GloVe is listed under BERT base."""
     if configuration.status != "other_model":
-        for row in papers.field_rows():
+        for row in papers.listed_rows():
             if row.recipe in configuration.names:
-                return model_name(row.encoder)
-    return encoder_of(configuration) if configuration.latest.language == COMMUNITY_LANGUAGE else ""
+                return row.list, model_name(row.encoder)
+    return papers.COMMUNITY, encoder_of(configuration) if configuration.latest.language == COMMUNITY_LANGUAGE else ""
+
+
+def community_encoder(configuration: Configuration) -> str:
+    """Return the encoder under which a list has runs, or would have them."""
+    return community_place(configuration)[1]
 
 
 def _community_table(
-    encoder: str, layout: ScoreLayout, listed: Sequence[tuple[FieldRow, ScoreRow]], chosen: Chosen
+    which: str, layout: ScoreLayout, listed: Sequence[tuple[FieldRow, ScoreRow]], chosen: Chosen
 ) -> ScoreTable:
     """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
+    encoder = listed[0][0].encoder
     own = [one for one in chosen if one[0].status != "other_model"]
     recipes = {field.recipe for field, _ in listed if field.recipe}
     blocks = []
@@ -311,9 +317,10 @@ def _community_table(
     blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
     return ScoreTable(
         kind="community",
-        heading=f"{encoder}: community leaderboard{layout.unit_text}",
+        heading=f"{encoder}: {papers.LISTS[which]}{layout.unit_text}",
         encoder=model_name(encoder),
         language=COMMUNITY_LANGUAGE,
+        table=which,
         columns=tuple(column.heading for column in layout.columns),
         ranking=layout.ranking,
         rows=(*(row for block in blocks for row in block), *_word_overlap(layout, layout.columns, chosen)),
@@ -327,11 +334,12 @@ def _listed_row(listed: FieldRow, layout: ScoreLayout, coverage: Coverage) -> Sc
     for column in layout.columns:
         marks = doubts if column.evaluator == AVERAGE else ()
         std = listed.spreads.get(column.evaluator)
-        scores[column.heading] = Score(mean=cells[column.evaluator], std=std, marks=marks)
+        if column.evaluator in cells:
+            scores[column.heading] = Score(mean=cells[column.evaluator], std=std, marks=marks)
     return ScoreRow(
         source="community",
         name=listed.method,
-        reported_in=("community leaderboard",),
+        reported_in=(papers.LISTS[listed.list],),
         recipe=listed.recipe or None,
         model=model_name(listed.encoder),
         language=COMMUNITY_LANGUAGE,

@@ -224,7 +224,8 @@ class ScoreTable(BaseModel, frozen=True):
 
     Args:
         kind: "encoder" for all scores of one encoder, "table" for a paper's table with the runs of its recipes, "study"
-            for one with the runs of a study, "community" for the community leaderboard of one encoder.
+            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list.
+        table: Identifier of a paper's table, or list of results, such as "community" or "llm_data".
         columns: Headings of the scores.
         ranking: Heading of the column that ranks the rows. Empty if no column does.
         rows: Rows in the order in which they are shown.

@@ -112,6 +112,7 @@ def _card(upload: Upload, repository: str) -> str:
         name=name,
         title=result.title,
         model=result.model,
+        on=_training_text(upload),
         repository=repository,
         rows="\n".join(_score_lines(upload)),
         seeds=seed_list([one.seed for one in upload.seeds]),
@@ -124,6 +125,16 @@ def _card(upload: Upload, repository: str) -> str:
         recipe=upload.recipe.strip(),
         file=RECIPE,
     )
+
+
+def _training_text(upload: Upload) -> str:
+    """Return whether the views are made of single sentences, or of pairs or triplets that the data contains."""
+    recipe = tomllib.loads(upload.recipe)
+    read = {view.get("column", "text") for view in recipe.get("views", {}).values()}
+    given = sorted(read - {"text"} - recipe.get("data", {}).get("columns", {}).keys())
+    if not given:
+        return "on single sentences, without labels,"
+    return f"on sentences and the {', '.join(f'`{name}`' for name in given)} that its data gives them,"
 
 
 def _metadata(upload: Upload, name: str) -> str:
@@ -208,7 +219,7 @@ _TEXT = """---
 ---
 # {name}
 
-{title}. Trained from `{model}` by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by cosine
+{title}. Trained from `{model}` {on} by [cse](https://pypi.org/project/cse-registry/). Compare embeddings by cosine
 similarity.
 
 ```python

@@ -34,6 +34,7 @@ from registry.encoders.library import open_with_library
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
+from registry.encoders.summed import PARTS, SUMMED, SummedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
@@ -113,6 +114,9 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
 
 def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     settings = _json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    if settings.get("format") == SUMMED:
+        (first, limit), (second, other) = (open_encoder(str(folder / name), pooling, template) for name in PARTS)
+        return SummedEncoder(first, second).eval(), min(limit, other)
     if settings.get("format") is not None:
         return _open_own(folder, settings, pooling, template)
     saved = _read(model)

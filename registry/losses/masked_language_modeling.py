@@ -35,7 +35,7 @@ class MaskedLanguageModeling(Loss):
     Source: BERT (Devlin et al. 2019) §3.1; SimCSE's code for the combination with a contrastive loss; LLM2Vec
     (BehnamGhader et al. 2024) for the shift. Doubtful and settled in methods/masked_language_modeling.md: the decoder,
     which SimCSE's code leaves untied (L1, `tied`), and masking in both copies of a sentence in SimCSE's code (L2, a
-    second view `masked_again`); in methods/llm2vec.md: whether a decoder's own matrix is trained (LV5).
+    second view `masked_again`, or several); in methods/llm2vec.md: whether a decoder's own matrix is trained (LV5).
 
     Args:
         encoder: Encoder of the view, whose word embeddings decode the states.
@@ -100,10 +100,9 @@ class MaskedLanguageModeling(Loss):
         if initial != "fresh":
             self._start(str(getattr(encoder, "model", "")), demanded=initial == "checkpoint")
 
-    def forward(self, masked: Encoded, masked_again: Encoded | None = None) -> Tensor:
-        """Return the loss of the batch, over the masked places of one or two views."""
-        views = [masked] if masked_again is None else [masked, masked_again]
-        states, targets = zip(*(_hidden(view, self.shift) for view in views), strict=True)
+    def forward(self, masked: Encoded, masked_again: tuple[Encoded, ...] = ()) -> Tensor:
+        """Return the loss of the batch, over the masked places of all views."""
+        states, targets = zip(*(_hidden(view, self.shift) for view in (masked, *masked_again)), strict=True)
         labels = torch.cat(targets)
         total = F.cross_entropy(self.scores(torch.cat(states)), labels, reduction="sum")
         # The mean over the places of all devices: each device's share is scaled so that averaging gradients is exact.

@@ -12,13 +12,22 @@ from pathlib import Path
 from registry.errors import UnknownNameError, suggestion
 from registry.papers.badges import Badge, badge_of
 from registry.papers.measured import MeasuredRow, measured_rows
-from registry.papers.others import FieldRow, Reproduction, distribution, field_rows, reproductions
+from registry.papers.others import (
+    COMMUNITY,
+    LISTS,
+    FieldRow,
+    Reproduction,
+    distribution,
+    field_rows,
+    listed_rows,
+    reproductions,
+)
 from registry.papers.tables import AVERAGE, Answer, Column, Figure, Flag, PaperTables, Quoted, Row, Table
 
 __all__ = [
-    "AVERAGE", "Answer", "Badge", "Column", "Counts", "FieldRow", "Figure", "Flag", "MeasuredRow", "PaperTables",
-    "Quoted", "Reproduction", "Row", "Table", "badge_of", "count", "distribution", "field_rows", "load",
-    "measured_rows", "names", "reproductions",
+    "AVERAGE", "COMMUNITY", "LISTS", "Answer", "Badge", "Column", "Counts", "FieldRow", "Figure", "Flag", "MeasuredRow",
+    "PaperTables", "Quoted", "Reproduction", "Row", "Table", "badge_of", "count", "distribution", "field_rows",
+    "listed_rows", "load", "measured_rows", "names", "reproductions",
 ]  # fmt: skip
 
 _HERE = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Results of other groups: reproductions of the methods, and the public community leaderboard."""
+"""Results of other groups: reproductions of the methods, the public community leaderboard, and other lists."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ from registry.papers.tables import AVERAGE, Answer, PaperModel
 
 _RUNS = Path(__file__).with_name("reproductions.toml")
 _LEADERBOARD = Path(__file__).with_name("field_leaderboard.tsv")
+_OTHER_LISTS = Path(__file__).with_name("other_lists.tsv")
+
+COMMUNITY = "community"
+LISTS = {
+    COMMUNITY: "community leaderboard",
+    "recent": "later methods, without labels",
+    "llm_data": "with sentences of a language model",
+    "labels": "with labels",
+}
+"""List → its title. Rows of two lists are never ranked together, because their methods are given different data."""
 
 
 class Reproduction(PaperModel):
@@ -98,14 +108,16 @@ class FieldRow:
     Args:
         encoder: Encoder in the list, such as "BERT-base".
         method: Method in the list.
-        cells: Evaluator → Spearman × 100.
+        cells: Evaluator → Spearman × 100. Empty if only the average is reported.
         spreads: Evaluator, or "avg" → standard deviation in the list. Empty if the list has none.
         avg: Average in the list.
-        avg_recomputed: Mean of the cells.
+        avg_recomputed: Mean of the cells, or the average in the list without them.
         recipe: Recipe that reproduces the row.
         score: Key of the scores in the evaluators, if it differs from that of the list.
         not_reproduced_because: Reason why no recipe reproduces the row.
         note: Doubts about the row.
+        list: List of the row, a key of `LISTS`.
+        source: Publication, for rows of the other lists.
     """
 
     encoder: str
@@ -118,6 +130,8 @@ class FieldRow:
     score: str = "spearman"
     not_reproduced_because: str = ""
     note: str = ""
+    list: str = COMMUNITY
+    source: str = ""
 
     @property
     def answer(self) -> Answer | None:
@@ -130,16 +144,27 @@ class FieldRow:
 @cache
 def field_rows() -> tuple[FieldRow, ...]:
     """Return the rows of the community leaderboard, by encoder and average."""
-    with _LEADERBOARD.open(encoding="utf-8", newline="") as file:
+    return _rows(_LEADERBOARD)
+
+
+@cache
+def listed_rows() -> tuple[FieldRow, ...]:
+    """Return the rows of all lists, the community leaderboard first."""
+    return field_rows() + _rows(_OTHER_LISTS)
+
+
+def _rows(path: Path) -> tuple[FieldRow, ...]:
+    with path.open(encoding="utf-8", newline="") as file:
         lines = (line for line in file if not line.startswith("#"))
         return tuple(_row(line) for line in csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
 def _row(line: dict[str, str]) -> FieldRow:
-    names = ("encoder", "method", "recipe", "score", "not_reproduced_because", "note")
-    encoder, method, recipe, score, not_reproduced_because, note = (line.pop(name) or "" for name in names)
+    names = ("encoder", "method", "recipe", "score", "not_reproduced_because", "note", "source")
+    encoder, method, recipe, score, not_reproduced_because, note, source = (line.pop(name, "") or "" for name in names)
+    which = line.pop("list", COMMUNITY)
     avg, _, spread = line.pop("avg").partition("±")
-    scores = {name: cell.partition("±") for name, cell in line.items()}
+    scores = {name: cell.partition("±") for name, cell in line.items() if cell != "-"}
     cells = {name: float(value) for name, (value, _, _) in scores.items()}
     spreads = {name: float(std) for name, (_, sign, std) in scores.items() if sign}
     return FieldRow(
@@ -148,9 +173,11 @@ def _row(line: dict[str, str]) -> FieldRow:
         cells=cells,
         spreads=spreads | ({"avg": float(spread)} if spread else {}),
         avg=float(avg),
-        avg_recomputed=round(sum(cells.values()) / len(cells), 2),
+        avg_recomputed=round(sum(cells.values()) / len(cells), 2) if cells else float(avg),
         recipe=recipe,
         score=score or "spearman",
         not_reproduced_because=not_reproduced_because,
         note=note,
+        list=which,
+        source=source,
     )

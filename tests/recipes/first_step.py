@@ -19,10 +19,11 @@ from tests.registry.losses.literal import cells, cross_entropy
 from tests.support.shrunken import Small
 
 
-def experiment(parts: Small, name: str, *more: str) -> Experiment:
-    """Return the tiny version of a recipe in training mode, in double precision and without the encoder's dropout."""
+def experiment(parts: Small, name: str, *more: str, dropout: float | None = 0.0) -> Experiment:
+    """Return the tiny version of a recipe in training mode, in double precision, with a dropout of `online` if any."""
     changed, dropped = parts.options(load(name).recipe)
-    made = resolve(load(name, [*changed, "encoders.online.dropout=0.0", *more], dropped).recipe, 5)
+    changed += [] if dropout is None else [f"encoders.online.dropout={dropout}"]
+    made = resolve(load(name, [*changed, *more], dropped).recipe, 5)
     made.method.double().train()
     return made
 

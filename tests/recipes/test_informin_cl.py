@@ -40,7 +40,7 @@ def test_masks_and_their_loss_are_the_defaults_of_the_authors_train_py():
     recipe = load("informin_cl_en").recipe
     hidden = recipe.losses["masked_language_modeling"]
     assert (hidden.weight, hidden.params["initial"], hidden.params["tied"]) == (0.1, "checkpoint", False)
-    assert hidden.views == {"masked": "anchor", "masked_again": "positive"}
+    assert hidden.views == {"masked": "anchor", "masked_again": ("positive",)}
     for view in ("anchor", "positive"):
         (part,) = recipe.views[view].augment
         assert (part.name, part.params["rate"], part.params["mask_share"], part.params["random_share"]) == (

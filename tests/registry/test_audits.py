@@ -30,6 +30,10 @@ WITHOUT = {
     "quickstart": "a recipe of this project",
     "roberta_whitening_en": "the compared code has no English RoBERTa",
     "roberta_whitening_en_large": "the compared code has no English RoBERTa",
+    "simcse_en_eurobert": "a recipe of this project",
+    "simcse_en_gemma3": "a recipe of this project",
+    "simcse_en_modernbert": "a recipe of this project",
+    "simcse_en_qwen3": "a recipe of this project",
     "simcse_zh": "SimCSE with settings that IFCL does not specify",
     "simcse_zh_cstsb": "SimCSE with settings that IFCL does not specify",
 }

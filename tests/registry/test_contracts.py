@@ -49,6 +49,8 @@ VALUES = {
     "losses/smoothed_info_nce": {"neighbors": 3, "buffer": 6},
     # Every pair is fitted, however alike.
     "losses/neighbor_ranks": {"dataset": "graded_pairs", "limit": 20, "low": -1.0, "high": 1.0},
+    # Nothing exchanged, so that the order of rows cannot matter.
+    "losses/group_distillation": {"group": 0.0},
     # Nothing mixed in of the next row, so that the order of rows cannot matter.
     "losses/mixed_info_nce": {"share": 1.0},
     # Nothing dropped, so that the order of rows cannot matter.

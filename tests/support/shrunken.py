@@ -49,13 +49,11 @@ class Small:
             changed.append(f"train.steps={STEPS}")
         if tables["data"]["max_length"] > LONGEST:
             changed.append(f"data.max_length={LONGEST}")
-        if tables["data"].get("dataset"):
-            dropped.append("data.dataset")
-        if tables["data"].get("columns"):  # the file has the translations
-            dropped.append("data.columns")
-            read = {name: view["column"] for name, view in tables["views"].items()}
-            others = tables["data"]["columns"].keys() - {"translation"}
-            changed += [f"views.{name}.column=text" for name, column in read.items() if column in others]
+        dropped += [f"data.{key}" for key in ("dataset", "column", "columns") if tables["data"].get(key)]
+        made = tables["data"].get("columns", {})
+        for name, view in tables["views"].items():  # the file has translations in place of pairs, and makes nothing
+            if view["column"] not in ("text", "translation"):
+                changed.append(f"views.{name}.column={'text' if view['column'] in made else 'translation'}")
         for path, part in _components(tables):
             if not path.startswith("evaluators.") or path in kept:
                 changed += [f"{path}.{name}={value}" for name, value in self._smaller(part)]
@@ -84,7 +82,7 @@ class Small:
             yield from (("fit_on", "graded_pairs"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
 
     def _like(self, model: str) -> Path:
-        decoder = any(name in model.lower() for name in ("llama", "opt-", "mistral", "llm2vec"))
+        decoder = any(name in model.lower() for name in ("llama", "opt-", "mistral", "llm2vec", "qwen", "gemma"))
         return self.decoder if decoder else self.models["roberta" if "roberta" in model else "bert"]
 
 

@@ -36,7 +36,9 @@ THREE = planned([esimcse(seed, 77.0 + seed / 10) for seed in range(3)])
 
 
 def field(results=(), status_of=lambda _: "current", **query):
-    return {table.encoder: table for table in tables(list(results), status_of, community=True, **query)}
+    """Return encoder → table of the community leaderboard, and of encoders that it does not have."""
+    found = tables(list(results), status_of, community=True, **query)
+    return {table.encoder: table for table in found if table.kind != "community" or table.table == "community"}
 
 
 def ours(table):
@@ -105,13 +107,29 @@ def test_a_row_whose_recipe_has_all_that_it_needs_is_ready(monkeypatch):
 def test_a_row_with_neither_is_told_to_have_no_recipe_yet(monkeypatch):
     (row,) = [row for row in papers.field_rows() if (row.encoder, row.method) == ("BERT-base", "SimCSE")]
     bare = type(row)(**{**vars(row), "recipe": ""})
-    monkeypatch.setattr("registry.papers.field_rows", lambda: (bare,))
+    monkeypatch.setattr("registry.papers.listed_rows", lambda: (bare,))
     (table,) = field().values()
     assert table.rows[0].coverage[0].text == "no recipe yet"
     assert (
         remarks(table)[0]
         == "1 rows: 0 have a recipe (0 with finished runs), 0 have a reason why not, 1 have no recipe yet"
     )
+
+
+def test_other_data_is_in_other_tables():
+    """Runs with labels or with sentences of a language model are never ranked among those without."""
+    ran = [
+        esimcse(0, score, recipe=name, recipe_hash=load(name).recipe.hash())
+        for name, score in (("sup_simcse_en", 82.0), ("gcse_en", 82.5), ("distillcse_en", 78.5))
+    ]
+    found = {
+        table.table: {row.recipe for row in ours(table)} for table in tables(ran, community=True, encoder="bert-base")
+    }
+    assert found == {
+        "community": set(), "recent": {"distillcse_en"}, "llm_data": {"gcse_en"}, "labels": {"sup_simcse_en"},
+    }  # fmt: skip
+    (gcse,) = [row for table in tables(ran, community=True) for row in ours(table) if row.recipe == "gcse_en"]
+    assert (gcse.reproduces, gcse.scores["Avg"].reference) == ("GCSE", 81.98)
 
 
 def test_your_runs_are_below_the_row_they_reproduce():

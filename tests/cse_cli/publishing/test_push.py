@@ -11,8 +11,10 @@ import torch
 import yaml
 
 import cse_cli
+from cse_cli.core.formatting import to_toml
 from cse_cli.core.results import Result
 from cse_cli.publishing import push
+from cse_cli.recipe.load import load
 from cse_cli.runs.record import folder_of
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
@@ -98,6 +100,21 @@ def test_base_model_license_and_data_sets_of_the_card(
     first, _ = metadata["model-index"][0]["results"]
     assert first["dataset"] == {"name": "cstsb/dev", "type": "cstsb", "split": "dev"}
     assert "| cstsb/dev | spearman | 61.00 |" in card
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("simcse_en", "on single sentences, without labels, by"),
+        ("bsl_en", "on single sentences, without labels, by"),  # a generator makes the other column
+        ("sup_simcse_en", "on sentences and the `negative`, `positive` that its data gives them, by"),
+    ],
+)
+def test_the_card_says_what_the_data_gives(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    recipe_text = to_toml(load(name).recipe.resolved())
+    made = result(model="bert-base-uncased", scores={"stsb": {"spearman": 61.0}})
+    monkeypatch.setattr(push, "_find", lambda _: push.Upload(Path(), made, recipe_text, [made]))
+    assert text in " ".join(push.model_card("a run", "me/tiny").split())
 
 
 @pytest.mark.exhaustive

@@ -178,20 +178,21 @@ def test_nothing_hidden_costs_nothing_and_has_no_gradient(tmp_path):
     assert not any(gradient.any() for gradient in gradients)
 
 
-def test_two_views_are_one_longer_view(tmp_path):
+def test_several_views_are_one_longer_view(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path)).eval()
     loss = MaskedLanguageModeling(encoder)
-    one, other = hidden_view(encoder, 0.3, seed=1), hidden_view(encoder, 0.8, seed=2)
-    counts = [int((view.tokens.targets >= 0).sum()) for view in (one, other)]
-    expected = (counts[0] * loss(one) + counts[1] * loss(other)) / sum(counts)
-    assert loss(one, other).item() == pytest.approx(expected.item(), rel=1e-5)
+    views = [hidden_view(encoder, rate, seed=seed) for seed, rate in enumerate((0.3, 0.8, 0.5))]
+    counts = [int((view.tokens.targets >= 0).sum()) for view in views]
+    for n in (2, 3):
+        expected = sum(count * loss(view) for count, view in zip(counts[:n], views[:n], strict=True)) / sum(counts[:n])
+        assert loss(views[0], tuple(views[1:n])).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_devices_with_unlike_counts_average_to_the_whole_batch(tmp_path, monkeypatch):
     encoder = encoder_of(tiny_bert(tmp_path)).eval()
     loss = MaskedLanguageModeling(encoder)
     one, other = hidden_view(encoder, 0.2, seed=1), hidden_view(encoder, 0.9, seed=2)
-    whole = loss(one, other).item()
+    whole = loss(one, (other,)).item()
     counts = [int((view.tokens.targets >= 0).sum()) for view in (one, other)]
     assert counts[0] != counts[1]
     monkeypatch.setattr(module, "world_size", lambda: 2)
