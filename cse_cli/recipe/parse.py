@@ -195,10 +195,10 @@ def _without_lost(
         known = entry.parameters.model_fields
         texts = [f"{key} = {inline(given[key])}" if key in known else key for key in lost]
         places = [f"{text} ({origins.where((*keys, key))})" for text, key in zip(texts, lost, strict=True)]
-        message = (
-            f"{what} does not accept inherited parameters: {', '.join(places)}. To do without them, write "
-            f"remove = {inline([dotted((*keys, key)) for key in lost])}, on the command line --unset"
-        )
+        paths = [dotted((*keys, key)) for key in lost]
+        on_command_line = origins.where(name).startswith("--")
+        remove = " ".join(f"--unset {path}" for path in paths) if on_command_line else f"remove = {inline(paths)}"
+        message = f"{what} does not accept inherited parameters: {', '.join(places)}. To give them up, add {remove}"
         problems.add("recipe.lost_parameters", name, message)
     return {key: value for key, value in given.items() if key not in lost}
 

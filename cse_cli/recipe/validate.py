@@ -103,6 +103,8 @@ class _Rules:
             if name not in used and self.all_known:
                 message = "no loss, queue or augmenter uses this view. Remove it"
                 self.problems.add("recipe.unused_view", ("views", name), message, at_key=True)
+        self.heads()
+        self.templates()
         self.order_of_references()
         self.train()
         self.patience()
@@ -170,6 +172,31 @@ class _Rules:
             if names.index(name) >= names.index(owner):
                 message = f"{kind} '{name}' must precede '{owner}'. Move [{section}.{name}] up"
                 self.problems.add("recipe.wrong_order", keys, message)
+
+    def heads(self) -> None:
+        """Report heads of encoders that do not override `attach`."""
+        from registry.types import Encoder
+
+        for name, encoder in self.recipe.encoders.items():
+            entry = self.entries.get(("encoders", name))
+            if encoder.heads and entry is not None and entry.cls.attach is Encoder.attach:
+                message = f"encoder '{encoder.name}' has no heads. Remove: {', '.join(encoder.heads)}"
+                self.problems.add("recipe.unsupported_heads", ("encoders", name, "heads"), message, at_key=True)
+
+    def templates(self) -> None:
+        """Report templates of views whose encoder has no parameter `template`, nor one that it wraps."""
+        have = {name for name in self.recipe.encoders if self._has_template(name)}
+        for name, view in self.recipe.views.items():
+            if view.template is not None and view.encoder not in have and self.all_known:
+                part = self.recipe.encoders.get(view.encoder)
+                message = f"encoder '{part.name if part else view.encoder}' has no template. Remove this one"
+                self.problems.add("recipe.unsupported_template", ("views", name, "template"), message, at_key=True)
+
+    def _has_template(self, encoder: str) -> bool:
+        entry = self.entries.get(("encoders", encoder))
+        wrapped = {name for kind, name, keys in self.references() if kind == "encoder" and keys[1] == encoder}
+        own = entry is not None and "template" in entry.parameters.model_fields
+        return own or any(self._has_template(name) for name in wrapped - {encoder})
 
     def train(self) -> None:
         if self.recipe.train.steps == 0:

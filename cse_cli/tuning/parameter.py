@@ -14,7 +14,6 @@ from cse_cli.recipe.paths import is_list_of_parts
 from cse_cli.tuning.ranges import Range, Value
 from registry.errors import CseError
 
-
 REMOVE = "remove"
 """Key of a chosen table: the parameters of the recipe's component that the choice does without."""
 
