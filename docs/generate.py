@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from textwrap import dedent
@@ -126,8 +126,15 @@ def _inputs(entry: Entry[Any]) -> Iterator[str]:
 def _type(field: FieldInfo, refers: str | None = None) -> str:
     if refers:
         return f"name of a recipe's {refers}"
-    text = _annotation(field.annotation)
+    text = next(_named(field.metadata), _annotation(field.annotation))
     return " ".join([text, _bounds(field.metadata)]).strip()
+
+
+def _named(marks: Iterable[Any]) -> Iterator[str]:
+    """Yield what a key that contains the name of a component means."""
+    for mark in marks:
+        if isinstance(mark, schema.Registered):
+            yield f"[{mark.registry.singular}]({mark.registry.kind}.md)"
 
 
 def _bounds(marks: list[Any]) -> str:
@@ -151,7 +158,8 @@ def _annotation(annotation: Any) -> str:
             return f"list of {_annotation(arguments[0])}"
         if hasattr(annotation, "__metadata__"):
             marks = [mark for extra in annotation.__metadata__ for mark in getattr(extra, "metadata", [])]
-            return " ".join([_annotation(arguments[0]), _bounds(marks)]).strip()
+            named = next(_named(annotation.__metadata__), _annotation(arguments[0]))
+            return " ".join([named, _bounds(marks)]).strip()
         return " or ".join(_annotation(a) for a in arguments if a is not type(None))
     return {"str": "text", "bool": "true or false", "Any": "any"}.get(annotation.__name__, annotation.__name__)
 

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
         GENERATORS,
         HEADS,
         LOSSES,
+        OPTIMIZERS,
         QUEUES,
         REGISTRIES,
+        SCHEDULES,
         Entry,
         Registry,
     )
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
     from registry.types import Tune
 
 __all__ = [
-    "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "HEADS", "LOSSES", "QUEUES", "REGISTRIES",
-    "CseError", "Entry", "Registry", "Tune",
+    "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "HEADS", "LOSSES", "OPTIMIZERS", "QUEUES", "REGISTRIES",
+    "SCHEDULES", "CseError", "Entry", "Registry", "Tune",
 ]  # fmt: skip
 
 

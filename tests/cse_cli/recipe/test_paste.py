@@ -11,6 +11,7 @@ import pytest
 
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paste import paste_block
+from cse_cli.recipe.train_parts import train_entries
 from registry import LOSSES, QUEUES, REGISTRIES
 from registry.core import Entry
 from tests.support.command import cse
@@ -27,8 +28,9 @@ def test_the_table_of_every_component_is_valid_in_a_recipe(
     remove = ["encoders.online"] if entry.kind == "encoders" and not is_other_encoder else []
     path = write("own.toml", f"extends = 'mini/simcse_en'\nremove = {remove}\ntitle = 'x'\n\n{block}\n")
     recipe = load(str(path), [f"evaluate.encoder={entry.name}"] if is_other_encoder else []).recipe
-    placed = [one for one in recipe.parts() if one.part.name == entry.name and one.registry.kind == entry.kind]
-    assert placed
+    placed = {(one.registry.kind, one.part.name) for one in recipe.parts()}
+    placed |= {(one.kind, one.name) for one in train_entries(recipe.train)}
+    assert (entry.kind, entry.name) in placed
     table: Any = tomllib.loads(block)
     while table and isinstance(table, dict) and all(isinstance(value, dict | list) for value in table.values()):
         table = next(iter(table.values()))
