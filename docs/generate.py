@@ -153,7 +153,7 @@ def _annotation(annotation: Any) -> str:
     if arguments := [a for a in get_args(annotation) if a is not Ellipsis]:
         origin = get_origin(annotation)
         if origin is dict:
-            return f"tables by name: {_annotation(arguments[1])}"
+            return "table" if arguments[1] is Any else f"tables by name: {_annotation(arguments[1])}"
         if origin in (list, tuple):
             return f"list of {_annotation(arguments[0])}"
         if hasattr(annotation, "__metadata__"):
