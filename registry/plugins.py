@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from registry.errors import CseError, suggestion
 
@@ -80,20 +81,22 @@ def load(path: Path) -> None:
         CseError: If it cannot be imported, or registers no component.
     """
     from registry.core import REGISTRIES
+    from registry.poolings import POOLINGS
 
+    registries: tuple[Any, ...] = (*REGISTRIES, POOLINGS)
     if not path.is_file():
         raise CseError(
             f"plug-in '{path}' does not exist", f"restore it, or correct {VARIABLE}", code="plugin.missing_file"
         )
     _loading.append(str(path))
     try:
-        for registry in REGISTRIES:  # built-in names first: the plug-in is refused if it uses one
+        for registry in registries:  # built-in names first: the plug-in is refused if it uses one
             registry.scan()
-        before = {registry.kind: dict(registry.registered) for registry in REGISTRIES}
+        before = {registry.kind: dict(registry.registered) for registry in registries}
         _execute(path)
         found = frozenset(
             (registry.kind, name)
-            for registry in REGISTRIES
+            for registry in registries
             for name, entry in registry.registered.items()
             if before[registry.kind].get(name) is not entry
         )

@@ -28,8 +28,8 @@ def entry_of(train: Train, key: str) -> Entry[Any]:
 
 
 def train_entries(train: Train) -> Iterator[Entry[Any]]:
-    """Yield the entries of the optimizer and of the schedule."""
-    for key in TRAIN_PARTS:
+    """Yield the entries of the optimizer and of the schedule, if the recipe trains."""
+    for key in TRAIN_PARTS if train.steps != 0 else ():
         yield entry_of(train, key)
 
 
