@@ -131,7 +131,7 @@ def _type(field: FieldInfo, refers: str | None = None) -> str:
 
 
 def _named(marks: Iterable[Any]) -> Iterator[str]:
-    """Yield what a key that contains the name of a component means."""
+    """Yield a link to the kind of component that a key names."""
     for mark in marks:
         if isinstance(mark, schema.Registered):
             yield f"[{mark.registry.singular}]({mark.registry.kind}.md)"

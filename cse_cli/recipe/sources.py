@@ -117,7 +117,7 @@ class Origins:
         )
 
     def is_inherited(self, keys: Keys, name: Keys) -> bool:
-        """Return whether a value is of a file that the writer of `name` extends, or that its override changes."""
+        """Return whether a value comes from a file that is extended, or overridden, by the layer that sets `name`."""
         return self._layer(keys) > self._layer(name)
 
     def _layer(self, keys: Keys) -> int:
