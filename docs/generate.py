@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from textwrap import dedent
@@ -128,8 +128,15 @@ def _inputs(entry: Entry[Any]) -> Iterator[str]:
 def _type(field: FieldInfo, refers: str | None = None) -> str:
     if refers:
         return f"name of a recipe's {refers}"
-    text = _annotation(field.annotation)
+    text = next(_named(field.metadata), _annotation(field.annotation))
     return " ".join([text, _bounds(field.metadata)]).strip()
+
+
+def _named(marks: Iterable[Any]) -> Iterator[str]:
+    """Yield a link to the kind of component that a key names."""
+    for mark in marks:
+        if isinstance(mark, schema.Registered):
+            yield f"[{mark.registry.singular}]({mark.registry.kind}.md)"
 
 
 def _bounds(marks: list[Any]) -> str:
@@ -148,12 +155,13 @@ def _annotation(annotation: Any) -> str:
     if arguments := [a for a in get_args(annotation) if a is not Ellipsis]:
         origin = get_origin(annotation)
         if origin is dict:
-            return f"tables by name: {_annotation(arguments[1])}"
+            return "table" if arguments[1] is Any else f"tables by name: {_annotation(arguments[1])}"
         if origin in (list, tuple):
             return f"list of {_annotation(arguments[0])}"
         if hasattr(annotation, "__metadata__"):
             marks = [mark for extra in annotation.__metadata__ for mark in getattr(extra, "metadata", [])]
-            return " ".join([_annotation(arguments[0]), _bounds(marks)]).strip()
+            named = next(_named(annotation.__metadata__), _annotation(arguments[0]))
+            return " ".join([named, _bounds(marks)]).strip()
         return " or ".join(_annotation(a) for a in arguments if a is not type(None))
     return {"str": "text", "bool": "true or false", "Any": "any"}.get(annotation.__name__, annotation.__name__)
 

@@ -16,23 +16,27 @@ if TYPE_CHECKING:
         GENERATORS,
         HEADS,
         LOSSES,
+        OPTIMIZERS,
         QUEUES,
         REGISTRIES,
+        SCHEDULES,
         Entry,
         Registry,
     )
     from registry.errors import CseError
+    from registry.poolings import POOLINGS
     from registry.types import Tune
 
 __all__ = [
-    "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "HEADS", "LOSSES", "QUEUES", "REGISTRIES",
-    "CseError", "Entry", "Registry", "Tune",
+    "AUGMENTERS", "ENCODERS", "EVALUATORS", "GENERATORS", "HEADS", "LOSSES", "OPTIMIZERS", "POOLINGS", "QUEUES",
+    "REGISTRIES", "SCHEDULES", "CseError", "Entry", "Registry", "Tune",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'registry' has no attribute '{name}'")
-    module = {"CseError": "registry.errors", "Tune": "registry.types"}.get(name, "registry.core")
+    modules = {"CseError": "registry.errors", "POOLINGS": "registry.poolings", "Tune": "registry.types"}
+    module = modules.get(name, "registry.core")
     value = globals()[name] = getattr(import_module(module), name)
     return value

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
         Generator,
         Head,
         Loss,
+        Optimizer,
         Queue,
         Reference,
         Resource,
+        Schedule,
     )
 
 T = TypeVar("T", bound="Component")
@@ -321,6 +323,10 @@ EVALUATORS: Registry[Evaluator] = Registry("evaluators", "Evaluator")
 GENERATORS: Registry[Generator] = Registry("generators", "Generator")
 HEADS: Registry[Head] = Registry("heads", "Head")
 LOSSES: Registry[Loss] = Registry("losses", "Loss")
+OPTIMIZERS: Registry[Optimizer] = Registry("optimizers", "Optimizer")
 QUEUES: Registry[Queue] = Registry("queues", "Queue")
+SCHEDULES: Registry[Schedule] = Registry("schedules", "Schedule")
 
-REGISTRIES: tuple[Registry[Any], ...] = (AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES)
+REGISTRIES: tuple[Registry[Any], ...] = (
+    AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, OPTIMIZERS, QUEUES, SCHEDULES,
+)  # fmt: skip

@@ -1,4 +1,7 @@
-"""Plug-in files: Python files of the user, whose import registers components, without a package.
+"""Plug-in files: Python files of the user, whose import registers components, without a package. And directories.
+
+A package brings data sets and recipes with the entry points `cse.datasets` and `cse.recipes`, whose values are packages
+with TOML files. They are read without importing the package.
 
 `--plugin FILE` and `cse_cli.plugin` name them, because they contain code that is executed. The names are kept in the
 environment variable `CSE_PLUGINS`, so that every process of a run loads the same files.
@@ -11,12 +14,28 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 from registry.errors import CseError, suggestion
 
 VARIABLE = "CSE_PLUGINS"
 """Environment variable with the paths, separated as in PATH."""
+
+
+@cache
+def folders(kind: str) -> tuple[Path, ...]:
+    """Return the directories of the entry points "cse.<kind>" that exist, in the order of their names."""
+    found: dict[Path, None] = {}
+    for point in sorted(entry_points(group=f"cse.{kind}"), key=lambda point: (point.name, point.value)):
+        package, *inside = point.module.split(".")
+        spec = importlib.util.find_spec(package)
+        places = spec.submodule_search_locations if spec is not None else None
+        found |= {folder: None for place in places or () if (folder := Path(place, *inside)).is_dir()}
+    return tuple(found)
+
 
 _loaded: dict[str, frozenset[tuple[str, str]]] = {}
 """Path of each loaded file → kind and name of the components that it registered."""
@@ -62,20 +81,22 @@ def load(path: Path) -> None:
         CseError: If it cannot be imported, or registers no component.
     """
     from registry.core import REGISTRIES
+    from registry.poolings import POOLINGS
 
+    registries: tuple[Any, ...] = (*REGISTRIES, POOLINGS)
     if not path.is_file():
         raise CseError(
             f"plug-in '{path}' does not exist", f"restore it, or correct {VARIABLE}", code="plugin.missing_file"
         )
     _loading.append(str(path))
     try:
-        for registry in REGISTRIES:  # built-in names first: the plug-in is refused if it uses one
+        for registry in registries:  # built-in names first: the plug-in is refused if it uses one
             registry.scan()
-        before = {registry.kind: dict(registry.registered) for registry in REGISTRIES}
+        before = {registry.kind: dict(registry.registered) for registry in registries}
         _execute(path)
         found = frozenset(
             (registry.kind, name)
-            for registry in REGISTRIES
+            for registry in registries
             for name, entry in registry.registered.items()
             if before[registry.kind].get(name) is not entry
         )

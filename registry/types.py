@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from registry.buffers import take_shape_from_checkpoint
+from registry.component import Component
 from registry.declarations import (
     AllDevices,
     Batch,
@@ -36,42 +37,18 @@ from registry.declarations import (
     ViewName,
 )
 from registry.errors import CseError
+from registry.optimization import Optimizer, Schedule
 from registry.prompts import Prompts
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
 __all__ = [
     "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
-    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "ModelName",
-    "NamesAView", "Negatives", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Sentences", "Step",
-    "Tune", "ViewName", "take_shape_from_checkpoint",
+    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "ModelName", "NamesAView",
+    "Negatives", "Optimizer", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Schedule", "Sentences",
+    "Step", "Tune", "ViewName", "take_shape_from_checkpoint",
 ]  # fmt: skip
 
 # --- kinds of components ----------------------------------------------------------------------------------------------
-
-
-class Component:
-    """Base class of all components. By default, its hooks do nothing."""
-
-    stateful: ClassVar[bool] = True
-    """Whether checkpoints contain the weights. False for frozen modules that are loaded by name."""
-
-    def bind(self, encoder: Encoder) -> None:
-        """Store the encoder of the view of an augmenter or a queue. Called once.
-
-        Raises:
-            CseError: If the two are not compatible, for example because their widths differ.
-        """
-
-    def after_step(self, step: Step) -> None:
-        """Update the state after a step of the optimizer, for example of a queue or a momentum encoder."""
-
-    def report(self) -> dict[str, float]:
-        """Return metric → value for the run's record, such as the number of unchanged sentences."""
-        return {}
-
-    def notices(self) -> list[str]:
-        """Return warnings for the user. Each is shown once."""
-        return []
 
 
 class Augmenter(Component):
@@ -307,6 +284,23 @@ class Encoder(Component, nn.Module):
             max_length: Maximum number of tokens, including special tokens, in the exported settings.
         """
         raise NotImplementedError
+
+    @classmethod
+    def open(cls, folder: Path, settings: Mapping[str, Any]) -> Encoder:  # noqa: ARG003 - the hook's form
+        """Return the encoder of a directory that `export` wrote with `registry.saving.save_encoder`.
+
+        Args:
+            folder: Directory.
+            settings: Settings that `export` gave to `save_encoder`.
+
+        Raises:
+            CseError: If the encoder cannot be opened again.
+        """
+        raise CseError(
+            f"{folder}: {cls.__name__} cannot be opened again",
+            "override its class method `open`",
+            code="encoder.cannot_be_opened",
+        )
 
 
 class Loss(Component, nn.Module):

@@ -7,7 +7,7 @@ from functools import cache
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.catalog import recipe_facts
-from cse_cli.recipe.files import recipe_name, roots
+from cse_cli.recipe.files import recipe_name, shipped
 from registry import papers
 from registry.papers import AVERAGE, Reproduction
 
@@ -59,7 +59,7 @@ def _is_as_shipped(result: Result) -> bool:
 @cache
 def _shipped(name: str) -> str:
     """Return the hash of the recipe in this package, not of another file with the same name."""
-    return recipe_facts(str(roots()[-1] / f"{name}.toml")).settings
+    return recipe_facts(str(shipped() / f"{name}.toml")).settings
 
 
 def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator[str]:

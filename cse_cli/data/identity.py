@@ -19,6 +19,7 @@ from cse_cli.data.sources import text_fingerprint
 from cse_cli.data.stream import open_stream
 from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, requirements
 from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.train_parts import train_entries
 from registry import AUGMENTERS, EVALUATORS
 from registry.code import code_digest, modules_digest
 from registry.errors import MissingError
@@ -109,6 +110,7 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
 def _code(recipe: Recipe) -> dict[str, str]:
     """Return the digest of the code of every component except evaluators, by names such as "losses.info_nce"."""
     entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
+    entries += train_entries(recipe.train)
     return {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
 
 

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 
 from cse_cli._version import __version__
 from cse_cli.core import paths
-from cse_cli.recipe.completion import KINDS
+from cse_cli.recipe.completion import DIRECTORIES, KINDS
 from registry import plugins
 from registry.paths import write_atomically
 
@@ -89,7 +89,7 @@ def installed() -> Installed:
     """Return the digest of the installed code."""
     digest, changed = hashlib.sha256(f"{__version__}\n{sys.version}\n".encode()), 0.0
     roots, found = list(map(str, _OWN)), entry_points()
-    plugins = {point for kind in KINDS for point in found.select(group=f"cse.{kind}")}
+    plugins = {point for kind in (*KINDS, *DIRECTORIES) for point in found.select(group=f"cse.{kind}")}
     for point in sorted(plugins, key=lambda point: (point.group, point.name, point.value)):
         dist = (point.dist.name, point.dist.version) if point.dist else ()
         digest.update(repr((point.group, point.name, point.value, *dist)).encode())

@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
-KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "queues")
+KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "optimizers", "queues", "schedules")
+DIRECTORIES = ("datasets", "recipes")
+"""Kinds whose plug-ins are directories of TOML files."""
 _REGISTRY = Path(__file__).resolve().parents[2] / "registry"
 _REGISTERED = re.compile(r'@[A-Z]+\.register\("([^"]+)"\)\s+class [^\n]+\n\s+"""([^\n]*)')
 

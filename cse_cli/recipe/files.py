@@ -7,6 +7,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from registry import plugins
 from registry.errors import UnknownNameError, suggestion
 from registry.paths import expand_user, is_file
 
@@ -17,8 +18,9 @@ MOST_BYTES = 2**18
 
 
 def roots() -> list[Path]:
-    """Return the directories whose recipes have a bare name, the current project's first."""
-    return [root for root in dict.fromkeys([Path.cwd() / "recipes", shipped()]) if root.is_dir()]
+    """Return the directories whose recipes have a bare name: of the current project, of this package, of plug-ins."""
+    found = dict.fromkeys([Path.cwd() / "recipes", shipped(), *plugins.folders("recipes")])
+    return [root for root in found if root.is_dir()]
 
 
 def shipped() -> Path:

@@ -10,15 +10,15 @@ from typing import Any
 from cse_cli.recipe.cells import Cell
 from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.schema import LossPart, Part, Recipe, Train
+from cse_cli.recipe.train_parts import entry_of
 from registry.resources import catalog
 from registry.types import Tune
 
 HIGHEST = {
-    "learning_rate": 0.1, "head_learning_rate": 0.1, "batch_size": 16_384, "warmup_steps": 1e6, "weight_decay": 10.0,
-    "epochs": 10_000, "steps": 1e8,
+    "batch_size": 16_384, "warmup_steps": 1e6, "weight_decay": 10.0, "epochs": 10_000, "steps": 1e8,
 }  # fmt: skip
-"""Keys of [train] → highest plausible value."""
-HIGHEST_SGD_RATE = 10.0
+"""Keys of [train] → highest plausible value. Optimizers have that of the learning rates."""
+RATES = ("learning_rate", "head_learning_rate")
 LOWEST_RATE = 1e-9
 WEIGHTS = Tune(1e-4, 10.0)
 """Plausible weights of losses, about twice the range in the recipes of the package."""
@@ -48,12 +48,11 @@ def lint_study(cells: Sequence[Cell], seeds: int) -> Iterator[str]:
 
 
 def _training(train: Train) -> Iterator[str]:
-    values = {name: getattr(train, name) or 0 for name in HIGHEST}
+    values = {name: getattr(train, name) or 0 for name in (*RATES, *HIGHEST)}
     values |= {f"learning_rates.{number}": rate for number, rate in enumerate(train.learning_rates or ())}
     for name, value in values.items():
         is_rate = "learning_rate" in name
-        sgd = is_rate and train.optimizer == "sgd"
-        highest = HIGHEST_SGD_RATE if sgd else HIGHEST.get(name, HIGHEST["learning_rate"])
+        highest = entry_of(train, "optimizer").cls.highest_rate if is_rate else HIGHEST[name]
         if value > highest:
             yield f"train.{name} = {value:g} is implausibly high, above {highest:g}"
         elif is_rate and 0 < value < LOWEST_RATE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -13,7 +12,7 @@ from cse_cli.core.formatting import setting_text
 from cse_cli.recipe.errors import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
 from cse_cli.recipe.keys import Keys, dotted, parse_dotted
-from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, drop_replaced, parse_overrides
+from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, merge_into, parse_overrides
 from cse_cli.recipe.paths import is_ending, values
 from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.sources import Origins, Source, read_source
@@ -228,9 +227,7 @@ def _parent(source: Source, study: bool) -> Path | None:
 def merge(sources: Sequence[Source]) -> dict[str, Any]:
     """Return the merged tables of a recipe's files. A file takes precedence over the files that it extends.
 
-    `remove` is applied first. Then tables are merged key by key, and other values are replaced. The table of a
-    component that gets another `name` loses the inherited parameters, and `train.steps` replaces inherited
-    `train.epochs`, and vice versa.
+    `remove` is applied first. Then tables are merged key by key, and other values are replaced.
 
     Raises:
         RecipeError: If `remove` names something that is not inherited.
@@ -247,21 +244,10 @@ def merge(sources: Sequence[Source]) -> dict[str, Any]:
                 message = f"cannot remove '{name}', because it is not inherited.{suggestion(str(name), _paths(tables))}"
                 problems += source.refuse("recipe.unknown_path", ("remove", number), message).problems
         own = {key: value for key, value in source.tables.items() if key not in _MERGE_KEYS}
-        _merge_into(tables, own, ())
+        merge_into(tables, own, ())
     if problems:
         raise RecipeError(problems)
     return tables
-
-
-def _merge_into(base: dict[str, Any], top: dict[str, Any], keys: Keys) -> None:
-    for key, value in top.items():
-        drop_replaced(base, (*keys, key), value)
-    for key, value in top.items():
-        inherited = base.get(key)
-        if isinstance(inherited, dict) and isinstance(value, dict):
-            _merge_into(inherited, value, (*keys, key))
-        else:
-            base[key] = copy.deepcopy(value)
 
 
 def _remove(tables: dict[str, Any], name: Any) -> bool:

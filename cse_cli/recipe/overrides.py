@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cse_cli.recipe.errors import Problem, RecipeError
 from cse_cli.recipe.keys import Keys, dotted, inline, parse_dotted
 
-_COMPONENT_SECTIONS = ("encoders", "losses", "evaluators")
-_OWN_KEYS = frozenset({"name", "weight", "views", "queue", "heads"})
-"""Keys of a component's table that belong to the recipe. They remain if the component changes."""
 EXCLUSIVE = {"steps": "epochs", "epochs": "steps"}
 """Key of [train] → key that it replaces, because both set the length of the training."""
 
@@ -89,8 +86,7 @@ def parse_overrides(assignments: Sequence[str | Override], unset: Sequence[str] 
             problems += error.problems
     if problems:
         raise RecipeError(problems)
-    # A new component drops the parameters of the old one, so it precedes the parameters for it.
-    return sorted(overrides, key=lambda one: (not one.unset, one.keys[-1] != "name"))
+    return sorted(overrides, key=lambda one: not one.unset)
 
 
 def _keys(text: str, option: str) -> tuple[str, ...]:
@@ -148,8 +144,7 @@ def _apply(tables: dict[str, Any], override: Override) -> Keys:
             raise LookupError(f"'{dotted(path)}' is not set")
         del at[last]
     else:
-        drop_replaced(at, path, override.value)
-        at[last] = copy.deepcopy(override.value)
+        merge_into(at, {last: override.value}, path[:-1])
     return path
 
 
@@ -165,19 +160,18 @@ def _step(at: Any, key: str, path: Keys) -> str | int:
     raise LookupError(f"'{dotted(path)}' has no element '{key}'. Its length is {len(at)}, positions start at 0")
 
 
-def drop_replaced(table: dict[str, Any], path: Keys, value: Any) -> None:
-    """Remove the values that a new value at `path`, in this table, replaces in addition to the old one."""
-    if path[-1] == "name":
-        _drop_parameters(table, path[:-1], value)
-    elif path[:-1] == ("train",) and path[-1] in EXCLUSIVE:
-        table.pop(EXCLUSIVE[str(path[-1])], None)
+def merge_into(base: Any, top: Mapping[Any, Any], keys: Keys) -> None:
+    """Merge a table at the path `keys` into `base` key by key. Values that are not tables are replaced.
 
-
-def _drop_parameters(table: dict[str, Any], keys: Keys, name: Any) -> None:
-    """Remove the parameters from the table of a component that changes to another `name`."""
-    in_section = len(keys) == 2 and keys[0] in _COMPONENT_SECTIONS
-    in_list = len(keys) == 4 and (keys[0], keys[2]) in {("views", "augment"), ("encoders", "heads")}
-    is_component = in_section or in_list or keys == ("queue",)
-    if is_component and name != table.get("name", keys[-1]):
-        for key in table.keys() - _OWN_KEYS:
-            del table[key]
+    `train.steps` also replaces `train.epochs`, and vice versa. A component with another `name` keeps its parameters:
+    those that it does not accept are problems of the recipe.
+    """
+    if keys == ("train",):
+        for key in top.keys() & EXCLUSIVE.keys():
+            base.pop(EXCLUSIVE[key], None)
+    for key, value in top.items():
+        inherited = base[key] if isinstance(base, list) else base.get(key)
+        if isinstance(inherited, dict) and isinstance(value, Mapping):
+            merge_into(inherited, value, (*keys, key))
+        else:
+            base[key] = copy.deepcopy(value)

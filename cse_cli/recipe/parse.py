@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.files import place_file
-from cse_cli.recipe.keys import Keys, leaves
+from cse_cli.recipe.keys import Keys, dotted, inline, leaves
 from cse_cli.recipe.problems import Problems, report
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Paper, Part, Recipe, Train, TuneRange, View
 from cse_cli.recipe.sources import Origins
@@ -146,7 +146,9 @@ def _part(model: type[P], registry: Registry[Any], table: Any, keys: Keys, probl
     name = str(table.get("name", keys[-1]))
     params = {}
     if entry is not None:
-        params = check_parameters(f"{registry.singular} '{name}'", entry, given, keys, problems, own)
+        what = f"{registry.singular} '{name}'"
+        given = _without_lost(what, entry, given, keys, problems)
+        params = check_parameters(what, entry, given, keys, problems, own)
     return check_section(model, {"name": name, "params": params, **kept}, keys, problems)
 
 
@@ -171,6 +173,34 @@ def _entry(table: Mapping[str, Any], registry: Registry[Any], keys: Keys, proble
         message += f" Rename the table, set its 'name' to a {registry.singular}, or load your own with --plugin FILE"
         problems.add("recipe.unknown_component", keys, message, at_key=True)
     return None
+
+
+def _without_lost(
+    what: str, entry: Entry[Any], given: dict[str, Any], keys: Keys, problems: Problems
+) -> dict[str, Any]:
+    """Return the parameters without those of an inherited component that its replacement does not accept.
+
+    They are one problem at the new name.
+    """
+    origins, name = problems.origins, (*keys, "name")
+    if origins is None or not any(origins.is_inherited((*keys, key), name) for key in given):
+        return given
+    try:
+        entry.parameters.model_validate(given)
+        return given
+    except ValidationError as error:
+        wrong = {str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"]}
+    lost = [key for key in given if key in wrong and origins.is_inherited((*keys, key), name)]
+    if lost:
+        known = entry.parameters.model_fields
+        texts = [f"{key} = {inline(given[key])}" if key in known else key for key in lost]
+        places = [f"{text} ({origins.where((*keys, key))})" for text, key in zip(texts, lost, strict=True)]
+        paths = [dotted((*keys, key)) for key in lost]
+        on_command_line = origins.where(name).startswith("--")
+        remove = " ".join(f"--unset {path}" for path in paths) if on_command_line else f"remove = {inline(paths)}"
+        message = f"{what} does not accept inherited parameters: {', '.join(places)}. To give them up, add {remove}"
+        problems.add("recipe.lost_parameters", name, message)
+    return {key: value for key, value in given.items() if key not in lost}
 
 
 def check_parameters(

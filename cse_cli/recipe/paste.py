@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 from cse_cli.recipe.keys import dotted, inline
+from cse_cli.recipe.schema import Train
 from registry.core import Entry
 
 _HEADERS = {
@@ -17,6 +18,8 @@ _HEADERS = {
     "queues": "[queue]",
 }
 """Kind → header of its table. The documentation of a generator has its table as an example."""
+_IN_TRAIN = {"optimizers": "optimizer", "schedules": "schedule"}
+"""Kind → key of [train] that contains its name."""
 _NAMED = ("augmenters", "encoders", "queues")
 """Kinds whose table needs a `name`, because its key is another one."""
 _EXAMPLES = {"model": "bert-base-uncased", "dataset": "wiki1m", "file": "vectors.txt"}
@@ -26,6 +29,8 @@ _USUAL_VIEWS = ("anchor", "positive")
 
 def paste_block(entry: Entry[Any]) -> str:
     """Return the table of a component for a recipe. Examples stand for required values. Empty for generators."""
+    if entry.kind in _IN_TRAIN:
+        return _train_block(entry, _IN_TRAIN[entry.kind])
     if entry.kind not in _HEADERS:
         return ""
     on_another = entry.kind == "encoders" and any(one.kind == "encoder" for one in entry.references)
@@ -44,6 +49,18 @@ def paste_block(entry: Entry[Any]) -> str:
             text = inline(_example(entry, name) if needed else value)
             lines.append(f"{dotted((name,))} = {text}{'  # required' if needed else ''}")
     return "\n".join(lines)
+
+
+def _train_block(entry: Entry[Any], key: str) -> str:
+    """Return the keys of [train] for an optimizer or a schedule."""
+    lines, own = ["[train]", f"{key} = {inline(entry.name)}"], {}
+    for name, field in entry.parameters.model_fields.items():
+        value = _example(entry, name) if field.is_required() else field.get_default(call_default_factory=True)
+        if value is not None and name in Train.model_fields:
+            lines.append(f"{name} = {inline(value)}")
+        elif value is not None:
+            own[name] = value
+    return "\n".join([*lines, *([f"{key}_settings = {inline(own)}"] if own else [])])
 
 
 def _views(entry: Entry[Any]) -> Iterator[tuple[str, str | list[str]]]:

@@ -13,10 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictBool
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from cse_cli.recipe.keys import Keys, dotted
-from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
+from registry import (
+    AUGMENTERS,
+    ENCODERS,
+    EVALUATORS,
+    GENERATORS,
+    HEADS,
+    LOSSES,
+    OPTIMIZERS,
+    QUEUES,
+    SCHEDULES,
+)  # fmt: skip
 from registry.core import Entry, Registry
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
@@ -27,6 +39,20 @@ NonNegativeNumber = Annotated[Number, Field(ge=0)]
 UnitInterval = Annotated[Number, Field(ge=0, lt=1)]
 MaxLength = Annotated[int, Field(ge=3, le=131072, strict=True)]
 String = Annotated[str, Field(min_length=1)]
+
+
+DEFAULT_OPTIMIZER = "adamw"
+
+
+@dataclass(frozen=True, eq=False)
+class Registered:
+    """Mark of a key that contains the name of a component."""
+
+    registry: Registry[Any]
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema with the names of all components."""
+        return {**handler(core), "enum": self.registry.names()}
 
 
 class Section(BaseModel):
@@ -214,7 +240,8 @@ class Train(Section):
         steps: Number of optimizer steps. 0 disables training. Default: computed from `epochs`.
         epochs: Number of passes over the data. Cannot be combined with `steps`.
         batch_size: Number of sentences per step on all devices together.
-        optimizer: "adamw", "adam", "rmsprop" or "sgd", with the defaults of torch. Default: "adamw".
+        optimizer: Name of the optimizer. Default: "adamw".
+        optimizer_settings: Parameters of the optimizer that are not keys of [train].
         epsilon: Term in the denominator of the update, for all optimizers except "sgd". Default: 1e-8.
         betas: Decay rates of the running means of the gradient and of its square, for "adamw" and "adam".
             Default: [0.9, 0.999].
@@ -222,7 +249,9 @@ class Train(Section):
             of BERT, and sentence-transformers before version 1, used false.
         learning_rate: Peak learning rate.
         head_learning_rate: Peak learning rate of the heads. Default: `learning_rate`.
-        schedule: "linear" decays the learning rate to 0. "constant" changes it only at `milestones`.
+        schedule: Name of the schedule of the learning rate after the warm-up. "linear" decays it to 0. "constant"
+            changes it only at `milestones`.
+        schedule_settings: Parameters of the schedule that are not keys of [train].
         milestones: Steps after which the next of `learning_rates` is used, ascending. Requires "constant".
         learning_rates: Learning rate from each milestone on.
         warmup_steps: Number of steps in which the learning rate rises linearly from 0 to its peak.
@@ -245,13 +274,15 @@ class Train(Section):
     steps: NonNegativeInt | None = None
     epochs: PositiveInt = 1
     batch_size: Annotated[int, Field(ge=2, strict=True)] = 64
-    optimizer: Literal["adamw", "adam", "rmsprop", "sgd"] | None = None
+    optimizer: Annotated[str, Registered(OPTIMIZERS)] | None = None
+    optimizer_settings: dict[str, Any] | None = None
     epsilon: PositiveNumber | None = None
     betas: tuple[UnitInterval, UnitInterval] | None = None
     bias_correction: StrictBool | None = None
     learning_rate: PositiveNumber = 3e-5
     head_learning_rate: PositiveNumber | None = None
-    schedule: Literal["linear", "constant"] = "linear"
+    schedule: Annotated[str, Registered(SCHEDULES)] = "linear"
+    schedule_settings: dict[str, Any] | None = None
     milestones: Annotated[tuple[PositiveInt, ...], Field(min_length=1)] | None = None
     learning_rates: Annotated[tuple[PositiveNumber, ...], Field(min_length=1)] | None = None
     warmup_steps: NonNegativeInt = 0

@@ -116,6 +116,17 @@ class Origins:
             or f"{self.sources[0].label}:1:1"
         )
 
+    def is_inherited(self, keys: Keys, name: Keys) -> bool:
+        """Return whether a value comes from a file that is extended, or overridden, by the layer that sets `name`."""
+        return self._layer(keys) > self._layer(name)
+
+    def _layer(self, keys: Keys) -> int:
+        """Return 0 for an override, else the number of the file that wrote a value, 1 for the recipe itself."""
+        if self._override(keys):
+            return 0
+        found = (number for number, source in enumerate(self.sources, start=1) if keys in source.spans)
+        return next(found, len(self.sources) + 1)
+
     def directory(self, keys: Keys) -> Path:
         """Return the directory that a relative path at `keys` starts from."""
         if self._override(keys):

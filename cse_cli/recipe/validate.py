@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from cse_cli.recipe.check_data import check_data
 from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
-from cse_cli.recipe.parse import parse_recipe
+from cse_cli.recipe.parse import check_parameters, parse_recipe
 from cse_cli.recipe.paths import check_tune_paths
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import Recipe, Train
 from cse_cli.recipe.sources import Origins
+from cse_cli.recipe.train_parts import TRAIN_PARTS, entry_of, name_of_part, parameters_of, shared_keys
 from registry import LOSSES, papers
-from registry.core import Entry
+from registry.core import Entry, Registry
 
 if TYPE_CHECKING:
     from registry.signature import Input
@@ -103,6 +104,8 @@ class _Rules:
             if name not in used and self.all_known:
                 message = "no loss, queue or augmenter uses this view. Remove it"
                 self.problems.add("recipe.unused_view", ("views", name), message, at_key=True)
+        self.heads()
+        self.templates()
         self.order_of_references()
         self.train()
         self.patience()
@@ -173,6 +176,31 @@ class _Rules:
                 message = f"{kind} '{name}' must precede '{owner}'. Move [{section}.{name}] up"
                 self.problems.add("recipe.wrong_order", keys, message)
 
+    def heads(self) -> None:
+        """Report heads of encoders that do not override `attach`."""
+        from registry.types import Encoder
+
+        for name, encoder in self.recipe.encoders.items():
+            entry = self.entries.get(("encoders", name))
+            if encoder.heads and entry is not None and entry.cls.attach is Encoder.attach:
+                message = f"encoder '{encoder.name}' has no heads. Remove: {', '.join(encoder.heads)}"
+                self.problems.add("recipe.unsupported_heads", ("encoders", name, "heads"), message, at_key=True)
+
+    def templates(self) -> None:
+        """Report templates of views whose encoder has no parameter `template`, nor one that it wraps."""
+        have = {name for name in self.recipe.encoders if self._has_template(name)}
+        for name, view in self.recipe.views.items():
+            if view.template is not None and view.encoder not in have and self.all_known:
+                part = self.recipe.encoders.get(view.encoder)
+                message = f"encoder '{part.name if part else view.encoder}' has no template. Remove this one"
+                self.problems.add("recipe.unsupported_template", ("views", name, "template"), message, at_key=True)
+
+    def _has_template(self, encoder: str) -> bool:
+        entry = self.entries.get(("encoders", encoder))
+        wrapped = {name for kind, name, keys in self.references() if kind == "encoder" and keys[1] == encoder}
+        own = entry is not None and "template" in entry.parameters.model_fields
+        return own or any(self._has_template(name) for name in wrapped - {encoder})
+
     def train(self) -> None:
         if self.recipe.train.steps == 0:
             return
@@ -235,19 +263,38 @@ class _Rules:
             message = f"{len(milestones)} milestones and {len(rates)} learning rates. Give one rate for each milestone"
             key = "milestones" if milestones else "learning_rates"
             self.problems.add("recipe.conflict", ("train", key), message)
-        elif milestones and train.schedule != "constant":
-            message = 'requires schedule = "constant"'
-            self.problems.add("recipe.conflict", ("train", "milestones"), message, at_key=True)
         elif list(milestones) != sorted(set(milestones)):
             self.problems.add("recipe.invalid_value", ("train", "milestones"), "should be ascending")
-        for key, optimizers in (
-            ("bias_correction", ("adamw",)),
-            ("betas", ("adamw", "adam")),
-            ("epsilon", ("adamw", "adam", "rmsprop")),
-        ):
-            if getattr(train, key) is not None and (train.optimizer or "adamw") not in optimizers:
-                message = f"has no effect on optimizer '{train.optimizer}', only on {', '.join(optimizers)}. Remove it"
+        for key, registry in TRAIN_PARTS.items():
+            name = name_of_part(train, key)
+            if name not in registry:
+                message = f"unknown {registry.singular} '{name}'.{nearest(name, registry.names())}"
+                self.problems.add("recipe.unknown_component", ("train", key), message)
+            else:
+                self.keys_without_effect(key, registry)
+                self.settings(key, registry[name])
+
+    def keys_without_effect(self, part: str, registry: Registry[Any]) -> None:
+        """Report keys of [train] that are parameters of another optimizer or schedule."""
+        train = self.recipe.train
+        own, owners = shared_keys(entry_of(train, part)), dict[str, list[str]]()
+        for entry in registry:
+            for key in shared_keys(entry):
+                owners.setdefault(key, []).append(entry.name)
+        for key, names in owners.items():
+            optional = Train.model_fields[key].default is None
+            if optional and getattr(train, key) is not None and key not in own:
+                name = name_of_part(train, part)
+                message = f"has no effect on {part} '{name}', only on {', '.join(names)}. Remove it"
                 self.problems.add("recipe.conflict", ("train", key), message, at_key=True)
+
+    def settings(self, part: str, entry: Entry[Any]) -> None:
+        """Report settings of the optimizer or schedule that are not valid, or that are keys of [train]."""
+        train, keys = self.recipe.train, ("train", f"{part}_settings")
+        given = getattr(train, keys[1]) or {}
+        for key in given.keys() & Train.model_fields.keys():
+            self.problems.add("recipe.conflict", (*keys, key), f"set train.{key} instead", at_key=True)
+        check_parameters(f"{part} '{entry.name}'", entry, parameters_of(train, part), keys, self.problems)
 
     def queue(self) -> None:
         if self.recipe.queue is None or not self.all_known:

@@ -11,6 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from cse_cli.core.paths import require_home
+from cse_cli.recipe.train_parts import entry_of
 from cse_cli.runs.record import folder_of
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import FILE, PREVIOUS, method_state
@@ -19,9 +20,6 @@ from registry.paths import no_room
 
 RECORDS = 8_000_000
 """Bytes of everything except tensors. A run of mini/simcse_en writes 1.2 MB."""
-
-_COPIES = {"sgd": 0, "rmsprop": 1}
-"""Values that an optimizer keeps for each trained weight. Adam and AdamW keep two."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def needed(prepared: Prepared) -> DiskSpace:
     if prepared.batches is None:
         return DiskSpace(0, state)
     trained = _size(weights for weights in experiment.method.parameters() if weights.requires_grad)
-    copies = _COPIES.get(experiment.recipe.train.optimizer or "adamw", 2)
+    copies = entry_of(experiment.recipe.train, "optimizer").cls.copies
     return DiskSpace(_size(method_state(experiment.method).values()) + copies * trained, state)
 
 

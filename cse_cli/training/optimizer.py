@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -11,9 +10,9 @@ from torch import nn
 
 from cse_cli.core.devices import Compute
 from cse_cli.recipe.schema import Train
-from registry.adamw import UncorrectedAdamW
+from cse_cli.recipe.train_parts import build_part
 from registry.encoders.compiled import CompiledBlocks, prepare
-from registry.types import Head
+from registry.types import Head, Optimizer, Schedule
 
 
 def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
@@ -29,34 +28,27 @@ def make_optimizer(method: nn.Module, settings: Train) -> torch.optim.Optimizer:
          "factor": faster if head else 1.0}
         for head, spared in sorted(groups)
     ]  # fmt: skip
-    rate, epsilon = settings.learning_rate, 1e-8 if settings.epsilon is None else settings.epsilon
-    betas = settings.betas or (0.9, 0.999)
-    match settings.optimizer:
-        case "adam":
-            return torch.optim.Adam(made, lr=rate, fused=True, eps=epsilon, betas=betas)
-        case "rmsprop":
-            return torch.optim.RMSprop(made, lr=rate, eps=epsilon)
-        case "sgd":
-            return torch.optim.SGD(made, lr=rate, fused=True)
-        case _:
-            kind = UncorrectedAdamW if settings.bias_correction is False else torch.optim.AdamW
-            return kind(made, lr=rate, fused=True, eps=epsilon, betas=betas)
+    optimizer: Optimizer = build_part(settings, "optimizer")
+    return optimizer.build(made, settings.learning_rate)
 
 
-def learning_rate(settings: Train, step: int, total: int) -> float:
-    """Return the learning rate of a step: linear warm-up, then the schedule.
+class LearningRate:
+    """Learning rate of each step: linear warm-up, then the schedule.
 
     Args:
-        settings: Peak, warm-up and kind of schedule.
-        step: Number of finished steps.
+        settings: Peak, warm-up and schedule.
         total: Number of steps of the training.
     """
-    if step < settings.warmup_steps:
-        return settings.learning_rate * step / settings.warmup_steps
-    if settings.schedule == "linear":
-        return settings.learning_rate * (total - step) / max(1, total - settings.warmup_steps)
-    passed = bisect_right(settings.milestones or (), step)
-    return (settings.learning_rate, *(settings.learning_rates or ()))[passed]
+
+    def __init__(self, settings: Train, total: int) -> None:
+        self.peak, self.warmup, self.total = settings.learning_rate, settings.warmup_steps, total
+        self.schedule: Schedule = build_part(settings, "schedule")
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate after a number of finished steps."""
+        if step < self.warmup:
+            return self.peak * step / self.warmup
+        return self.schedule.rate(self.peak, step, self.total, self.warmup)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

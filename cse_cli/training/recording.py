@@ -16,6 +16,7 @@ from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versio
 from cse_cli.data.identity import engine_digest
 from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.train_parts import train_entries
 from cse_cli.recipe.validate import is_test_split
 from cse_cli.runs.model import MODEL_DIGESTS, note_model_digests
 from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
@@ -36,6 +37,7 @@ def about_run(job: Job, identity: Identity, precision: str = "") -> About:
     recipe, loaded = job.loaded.recipe, job.loaded
     group = job.group or os.environ.get("MLFLOW_EXPERIMENT_NAME") or family(loaded.name, recipe.language)
     paper = recipe.paper
+    entries = [*(placed.entry for placed in recipe.parts()), *train_entries(recipe.train)]
     return About(
         name=job.name,
         recipe=loaded.name,
@@ -59,7 +61,7 @@ def about_run(job: Job, identity: Identity, precision: str = "") -> About:
         precision=precision,
         commits=hub.used(),
         git=git_commit(loaded.path) or "",
-        plugins=plugins.files_of((placed.registry.kind, placed.part.name) for placed in recipe.parts()),
+        plugins=plugins.files_of((entry.kind, entry.name) for entry in entries),
         identity=identity,
         plan=job.plan,
     )

@@ -15,7 +15,7 @@ from cse_cli.core.devices import Compute
 from cse_cli.data.batches import BatchSource, Feed
 from cse_cli.recipe.schema import Train
 from cse_cli.training.method import Method
-from cse_cli.training.optimizer import compile_blocks, learning_rate, make_optimizer, set_learning_rate
+from cse_cli.training.optimizer import LearningRate, compile_blocks, make_optimizer, set_learning_rate
 from cse_cli.training.step import StepState
 from cse_cli.training.timing import Stopwatch
 from registry.distributed import world_size
@@ -75,6 +75,7 @@ class TrainStep:
         self.compute = compute
         self.total = total
         self.optimizer = make_optimizer(method, settings)
+        self.learning_rate = LearningRate(settings, total)
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
         self.generator = torch.Generator().manual_seed(seed)
         self.forward = parallel(method)
@@ -85,7 +86,7 @@ class TrainStep:
 
     def take(self, done: int, look: Look | None = None) -> StepOutput:
         """Take the step after `done` others. `look` receives the objective and the losses before the update."""
-        rate = learning_rate(self.settings, done, self.total)
+        rate = self.learning_rate(done)
         set_learning_rate(self.optimizer, rate)
         ready, clock = self.feed.take(done), self.watch.clock
         self.data_state = ready.state

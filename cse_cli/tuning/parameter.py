@@ -14,6 +14,9 @@ from cse_cli.recipe.paths import is_list_of_parts
 from cse_cli.tuning.ranges import Range, Value
 from registry.errors import CseError
 
+REMOVE = "remove"
+"""Key of a chosen table: the parameters of the recipe's component that the choice does without."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter(Range):
@@ -51,14 +54,19 @@ class Parameter(Range):
         tables = part_tables(value)
         if is_list_of_parts(place):
             return [Override.of(place, tables)]
-        return [Override.of(f"{place}.{key}", inner) for table in tables for key, inner in table.items()]
+        given = [(key, inner) for table in tables for key, inner in table.items() if key != REMOVE]
+        return [Override.of(f"{place}.{key}", inner) for key, inner in given]
 
     def removals(self, value: Value) -> list[str]:
         """Return the `--unset` keys that belong to a value."""
         if not self.part or value == self.default:
             return []
-        omitted = value is False and not is_list_of_parts(self.paths[0])
-        return [*(self.paths if omitted else ()), *(f"tune.{name}" for name in self.drops)]
+        (place,) = self.paths
+        drops = [f"tune.{name}" for name in self.drops]
+        if is_list_of_parts(place):
+            return drops
+        removed = [f"{place}.{key}" for table in part_tables(value) for key in table.get(REMOVE, ())]
+        return [*([place] if value is False else removed), *drops]
 
     def exists(self, values: Mapping[str, Any]) -> bool:
         """Return whether a trial with these parts has the parameter."""

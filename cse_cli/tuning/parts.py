@@ -155,9 +155,11 @@ def _fitting(loaded: LoadedRecipe, parts: Collection[Parameter], part: Parameter
             return with_parts(loaded, parts, dict(zip((one.name for one in parts), values, strict=True)))
         except RecipeError as error:
             reasons.append(error)
+    lost = any(problem.code == "recipe.lost_parameters" for problem in reasons[0].problems)
+    example = 'give up parameters in the choice: { name = "…", remove = ["…"] }'
     raise CseError(
         f"{part.source}: {part.name} = {choice} is not valid: {reason_of(reasons[0])}",
-        "see `cse list` for components and `cse show COMPONENT` for their parameters",
+        example if lost else "see `cse list` for components and `cse show COMPONENT` for their parameters",
         code="tune.invalid_part",
     ) from reasons[0]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -17,7 +17,7 @@ from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.keys import Keys, dotted
 from cse_cli.recipe.overrides import parse_value
 from cse_cli.recipe.paths import values
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.schema import Recipe, Registered
 from registry.errors import CseError
 
 Value = str | int | float | bool
@@ -124,14 +124,20 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
 def _default_range(field: FieldInfo, types: frozenset[str]) -> Range | None:
     if (tune := tune_of(field)) is not None:
         return Range(tune.low, tune.high, tune.log, tune.step)
-    if options := tuple(dict.fromkeys(_options(field.annotation))):
+    if options := tuple(dict.fromkeys((*_options(field.annotation), *_registered(field.metadata)))):
         return Range(choices=options) if len(options) > 1 else None
     return Range(choices=(False, True)) if types == {"boolean"} else None
+
+
+def _registered(marks: Sequence[Any]) -> list[str]:
+    return [name for mark in marks if isinstance(mark, Registered) for name in mark.registry.names()]
 
 
 def _options(hint: Any) -> Iterator[Value]:
     if get_origin(hint) is Literal:
         yield from (option for option in get_args(hint) if option is not None)
+    elif get_origin(hint) is Annotated:
+        yield from _registered(get_args(hint)[1:])
     else:
         for inner in get_args(hint):
             yield from _options(inner)

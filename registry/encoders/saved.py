@@ -117,6 +117,8 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
     if settings.get("format") == SUMMED:
         (first, limit), (second, other) = (open_encoder(str(folder / name), pooling, template) for name in PARTS)
         return SummedEncoder(first, second).eval(), min(limit, other)
+    if _opens_itself(settings):
+        return _open_registered(folder, settings, pooling, template)
     if settings.get("format") is not None:
         return _open_own(folder, settings, pooling, template)
     saved = _read(model)
@@ -143,7 +145,7 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
             f"{folder / SETTINGS}: this version of cse does not read format {form}",
-            "use the version of cse that wrote the directory",
+            "use the version of cse that wrote the directory, or load its encoder with --plugin FILE",
             code="encoders.unknown_format",
         )
     if settings["format"] == "transformer":
@@ -177,6 +179,31 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         encoder.restore(weights)
     encoder.fits = "never"
     return encoder.eval(), limit
+
+
+def _opens_itself(settings: dict[str, Any]) -> bool:
+    """Return whether the format is the name of an encoder that overrides `open`."""
+    name = str(settings.get("format"))
+    if settings.get("schema_version") != OWN_FORMAT or name not in ENCODERS:
+        return False
+    opens: Any = ENCODERS[name].cls.open
+    base: Any = Encoder.open
+    return opens.__func__ is not base.__func__
+
+
+def _open_registered(
+    folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
+) -> tuple[Encoder, int]:
+    """Open an encoder that saves itself. Its format is its registered name."""
+    given = {key: value for key, value in (("pooling", pooling), ("template", template)) if value is not None}
+    if missing := sorted(given.keys() - settings["settings"].keys()):
+        raise CseError(
+            f"encoder '{settings['format']}' in {folder} has no {missing[0]}",
+            f"remove --{missing[0]}",
+            code="encoders.unsupported_setting",
+        )
+    opened = ENCODERS[settings["format"]].cls.open(folder, {**settings["settings"], **given})
+    return opened.eval(), int(settings["max_length"])
 
 
 def _open_templated(

@@ -21,6 +21,7 @@ from registry.core import Entry
 from registry.signature import documented
 from registry.testing.data import check_evaluator, check_generator
 from registry.testing.materials import ContractError, Materials, require
+from registry.testing.optimization import check_optimizer, check_schedule
 from registry.testing.training import check_augmenter, check_encoder, check_head, check_loss, check_queue
 from registry.validation import describe
 
@@ -33,7 +34,9 @@ CHECKS: dict[str, Callable[[Entry[Any], Materials], None]] = {
     "generators": check_generator,
     "heads": check_head,
     "losses": check_loss,
+    "optimizers": check_optimizer,
     "queues": check_queue,
+    "schedules": check_schedule,
 }
 """Kind → check of a component, in addition to its declaration."""
 

@@ -11,7 +11,7 @@ from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.optimizer import learning_rate
+from cse_cli.training.optimizer import LearningRate
 from cse_cli.training.step import StepState
 from tests.support.shrunken import Small
 
@@ -44,7 +44,7 @@ def test_rates_are_those_of_the_code():
     train = load("ct_en").recipe.train
     for step in (0, 499, 500, 501, 999, 1000, 1001, 1500, 1501, 2000, 2001, 49999):
         passed = sum(step > boundary for boundary in (500, 1000, 1500, 2000))
-        assert learning_rate(train, step, 50000) == (1e-5, 8e-6, 6e-6, 4e-6, 2e-6)[passed]
+        assert LearningRate(train, 50000)(step) == (1e-5, 8e-6, 6e-6, 4e-6, 2e-6)[passed]
 
 
 def test_the_first_step_by_hand(parts):

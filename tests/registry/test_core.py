@@ -108,7 +108,9 @@ def test_every_kind_scans_its_own_package():
         "generators",
         "heads",
         "losses",
+        "optimizers",
         "queues",
+        "schedules",
     ]
     assert [r.singular for r in REGISTRIES] == [
         "augmenter",
@@ -117,7 +119,9 @@ def test_every_kind_scans_its_own_package():
         "generator",
         "head",
         "loss",
+        "optimizer",
         "queue",
+        "schedule",
     ]
     for each in REGISTRIES:
         assert len(each) > 0

@@ -1,6 +1,7 @@
 """Components from other distributions, found by entry points; faked on sys.path, nothing is installed."""
 
 import importlib
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -8,8 +9,12 @@ from pathlib import Path
 import pytest
 
 import registry
-from registry import LOSSES
+from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.load import load
+from registry import LOSSES, plugins
 from registry.core import Registry
+from registry.resources import catalog
+from registry.resources.catalog import entries
 from registry.testing import check
 from tests.support.errors import refuses
 
@@ -61,11 +66,15 @@ def scanned(monkeypatch):
 
 def install(site, distribution, points):
     """Write the metadata an installer would write."""
+    write_points(site, distribution, {"cse.losses": points})
+
+
+def write_points(site, distribution, groups):
     folder = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
-    lines = "".join(f"{name} = {value}\n" for name, value in points.items())
-    (folder / "entry_points.txt").write_text(f"[cse.losses]\n{lines}")
+    lines = [line for group, points in groups.items() for line in (f"[{group}]", *map(" = ".join, points.items()))]
+    (folder / "entry_points.txt").write_text("\n".join(lines))
 
 
 def bring(site, distribution, module, name):
@@ -143,3 +152,47 @@ def test_a_component_defined_beside_a_script_names_its_module():
     space = {"__name__": "my_script"}
     exec(COMPONENT.format(name="x", module="y").replace("@LOSSES", "@_L").replace("from registry import LOSSES", ""), space | {"_L": fresh})  # fmt: skip  # noqa: E501
     assert fresh["x"].distribution == "my_script"
+
+
+@pytest.fixture
+def brought(site, monkeypatch):
+    """Install a package with a directory of TOML files for one kind; return the directory."""
+
+    def bring(kind):
+        folder = site / "brought_files" / kind
+        folder.mkdir(parents=True)
+        (site / "brought_files" / "__init__.py").write_text("raise AssertionError('imported')")
+        write_points(
+            site, "brought-files", {f"cse.{kind}": {"mine": f"brought_files.{kind}", "gone": "no_such.module"}}
+        )
+        importlib.invalidate_caches()
+        plugins.folders.cache_clear()
+        return folder
+
+    yield bring
+    plugins.folders.cache_clear()
+
+
+def test_a_package_brings_a_data_set(brought):
+    folder = brought("datasets")
+    text = (entries.FOLDER / "tatoeba_open.toml").read_text()
+    (folder / "mine.toml").write_text(re.sub(r'shipped = "[^"]*"', 'shipped = "mine.tsv"', text))
+    (folder / "mine.tsv").write_text("text\nA dog.\n")
+    assert "mine" in catalog.names()
+    origin, source = catalog.find("mine", "train")
+    assert (origin, source.where) == ("package", str(folder / "mine.tsv"))
+    (folder / "stsb_open.toml").write_text(text)
+    entries.entry.cache_clear()
+    with refuses("data.same_name", "'stsb_open'", folder / "stsb_open.toml"):
+        catalog.entry("stsb_open")
+    entries.entry.cache_clear()
+
+
+def test_a_package_brings_recipes_but_replaces_none(brought, monkeypatch, tmp_path):
+    folder = brought("recipes")
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", "simcse_en"):
+        (folder / f"{name}.toml").write_text("extends = 'mini/simcse_en'\ntitle = 'Mine'\n")
+    assert load("mine").recipe.title == "Mine"
+    assert all_recipes()["mine"] == folder / "mine.toml"
+    assert load("simcse_en").recipe.title != "Mine"

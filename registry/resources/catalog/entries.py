@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from registry import plugins
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
 from registry.validation import describe
 
@@ -102,7 +103,8 @@ class Split(_Table):
         rows: Number of rows, without the header.
         sha256: Digest of the rows, if they were available when the entry was written. See `Source.digest`.
         path: File in `$CSE_DATA`. Empty if the split is only generated or downloaded.
-        shipped: File of this package in `registry/texts/`. Takes precedence over all others.
+        shipped: File of this package in `registry/texts/`, or of a plug-in next to its entry. Takes precedence over all
+            others.
         files: Source → files in order. Files that match a pattern are in name order.
         bytes: Source → approximate download size.
         columns: Columns of this split, if they differ from those of the entry.
@@ -204,7 +206,23 @@ def dataset_and_split(written: str) -> tuple[str, str]:
 
 def names() -> list[str]:
     """Return the names of all entries, sorted."""
-    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return sorted({path.stem for folder in (FOLDER, *plugins.folders("datasets")) for path in folder.glob("*.toml")})
+
+
+def file_of(name: str) -> Path:
+    """Return the file of an entry, of this package or of a plug-in.
+
+    Raises:
+        RegistrationError: If two files have the name.
+    """
+    files = [path for folder in (FOLDER, *plugins.folders("datasets")) if (path := folder / f"{name}.toml").is_file()]
+    if len(files) > 1:
+        raise RegistrationError(
+            f"two data sets have the name '{name}': {files[0]} and {files[1]}",
+            "rename or remove one of them",
+            code="data.same_name",
+        )
+    return files[0]
 
 
 @cache
@@ -214,13 +232,13 @@ def entry(name: str) -> DatasetEntry:
     Raises:
         UnknownNameError: If it does not exist. The message suggests the closest name.
     """
-    path = FOLDER / f"{name}.toml"
     if name not in names():
         raise UnknownNameError(
             f"unknown dataset '{name}'.{suggestion(name, names())}",
             "run `cse data list` to see all data sets",
             code="data.unknown_dataset",
         )
+    path = file_of(name)
     try:
         return DatasetEntry(name=name, **tomllib.loads(path.read_text(encoding="utf-8")))
     except (ValidationError, tomllib.TOMLDecodeError, CseError) as error:

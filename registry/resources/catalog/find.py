@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from registry import paths
+from registry import paths, plugins
 from registry.errors import MissingError, UnknownNameError
 from registry.resources import hub
-from registry.resources.catalog.entries import ALL, DatasetEntry, Generated, Layout, Part, Parts, Remote, entry
+from registry.resources.catalog.entries import ALL, DatasetEntry, Generated, Layout, Part, Parts, Remote, entry, file_of
 from registry.resources.catalog.readers import File, Rows, Table, member_of
 from registry.resources.catalog.sources import Source
 from registry.resources.download import Download
@@ -274,7 +274,11 @@ def _joined(about: DatasetEntry, parts: Sequence[Source]) -> Source:
 
 def _shipped(about: DatasetEntry, split: str) -> Source | None:
     file = about.split(split).shipped
-    return _source(about, split, File(SHIPPED / file, Layout(), about.columns_of(split))) if file else None
+    if not file:
+        return None
+    folder = file_of(about.name).parent
+    path = (folder if folder in plugins.folders("datasets") else SHIPPED) / file
+    return _source(about, split, File(path, Layout(), about.columns_of(split)))
 
 
 def data_folder() -> Path | None:

@@ -93,7 +93,9 @@ def test_all_parts_in_another_folder_are_the_same_experiment(parts):
     assert found.weights.keys() == {
         "encoders.online", "encoders.online.config", "encoders.teacher", "encoders.teacher.config",
     }  # fmt: skip
-    assert found.code.keys() == {"encoders.transformer", "losses.info_nce"}
+    assert found.code.keys() == {
+        "encoders.transformer", "losses.info_nce", "optimizers.adamw", "schedules.linear",
+    }  # fmt: skip
 
 
 def test_changed_weights_of_a_teacher_are_named(parts):

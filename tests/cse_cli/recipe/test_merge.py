@@ -28,7 +28,7 @@ def test_three_generations_nearest_wins(write):
     assert merge(sources) == {"title": "c", "language": "b", "description": "a"}
 
 
-def test_another_component_drops_inherited_parameters(write):
+def test_another_component_keeps_inherited_parameters(write):
     write(
         "a.toml",
         "[queue]\nname = 'hippocampus'\nview = 'v'\nlength = 3\nforgetting_rate = 0.1\n"
@@ -41,9 +41,9 @@ def test_another_component_drops_inherited_parameters(write):
         "[losses.x]\nname = 'info_nce'\nweight = 3\n",
     )
     assert merge(read_chain(path)) == {
-        "queue": {"name": "fifo", "length": 4},
+        "queue": {"name": "fifo", "view": "v", "length": 4, "forgetting_rate": 0.1},
         "losses": {
-            "info_nce": {"name": "twins", "weight": 2, "views": {"positive": "p"}},
+            "info_nce": {"name": "twins", "temperature": 0.1, "weight": 2, "views": {"positive": "p"}},
             "x": {"name": "info_nce", "temperature": 0.2, "weight": 3},
         },
     }
@@ -73,7 +73,7 @@ def test_merging_does_not_change_the_files(write):
     first = merge(sources)
     first["losses"]["info_nce"]["x"] = 1
     assert sources[1].tables == {"train": {"seed": 1}, "losses": {"info_nce": {"temperature": 0.1}}}
-    assert merge(sources) == {"train": {}, "losses": {"info_nce": {"name": "twins"}}}
+    assert merge(sources) == {"train": {}, "losses": {"info_nce": {"temperature": 0.1, "name": "twins"}}}
 
 
 def test_a_recipe_of_the_same_name_extends_the_shipped_one(write):

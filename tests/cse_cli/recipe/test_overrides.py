@@ -50,10 +50,11 @@ def test_quoted_keys_and_new_tables():
     assert recipe.losses["second"].weight == 0.5
 
 
-def test_a_new_component_comes_before_its_parameters():
-    recipe = load("ifcl_en", ["queue.initial=8", "queue.name=fifo", "queue.view=anchor"]).recipe
+def test_a_table_is_merged_as_in_a_file():
+    recipe = load("ifcl_en", ["queue={ length = 3 }", "train={ steps = 5 }"]).recipe
     assert recipe.queue is not None
-    assert (recipe.queue.name, recipe.queue.params["initial"], recipe.queue.params["view"]) == ("fifo", 8, "anchor")
+    assert (recipe.queue.name, recipe.queue.params["length"], recipe.train.steps) == ("hippocampus", 3, 5)
+    assert recipe.train.seed == load("ifcl_en").recipe.train.seed
 
 
 def test_unset():

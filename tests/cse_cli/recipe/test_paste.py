@@ -11,6 +11,7 @@ import pytest
 
 from cse_cli.recipe.load import load
 from cse_cli.recipe.paste import paste_block
+from cse_cli.recipe.train_parts import train_entries
 from registry import LOSSES, QUEUES, REGISTRIES
 from registry.core import Entry
 from tests.support.command import cse
@@ -24,12 +25,15 @@ def test_the_table_of_every_component_is_valid_in_a_recipe(
 ) -> None:
     block = paste_block(entry)
     labeled = any(one.kind == "labels" for one in entry.inputs)  # the data of mini/simcse_en has no labels
-    data = ("remove = ['data.dataset']\n", "[data]\nfile = 'pairs.csv'\n") if labeled else ("", "")
-    path = write("own.toml", f"extends = 'mini/simcse_en'\ntitle = 'x'\n{data[0]}\n{data[1]}\n{block}\n")
+    data = "[data]\nfile = 'pairs.csv'\n" if labeled else ""
     is_other_encoder = entry.kind == "encoders" and "online" not in tomllib.loads(block)["encoders"]
+    remove = ["encoders.online"] if entry.kind == "encoders" and not is_other_encoder else []
+    remove += ["data.dataset"] if labeled else []
+    path = write("own.toml", f"extends = 'mini/simcse_en'\nremove = {remove}\ntitle = 'x'\n\n{data}\n{block}\n")
     recipe = load(str(path), [f"evaluate.encoder={entry.name}"] if is_other_encoder else []).recipe
-    placed = [one for one in recipe.parts() if one.part.name == entry.name and one.registry.kind == entry.kind]
-    assert placed
+    placed = {(one.registry.kind, one.part.name) for one in recipe.parts()}
+    placed |= {(one.kind, one.name) for one in train_entries(recipe.train)}
+    assert (entry.kind, entry.name) in placed
     table: Any = tomllib.loads(block)
     while table and isinstance(table, dict) and all(isinstance(value, dict | list) for value in table.values()):
         table = next(iter(table.values()))

@@ -1,29 +1,27 @@
 from __future__ import annotations
 
-from typing import Literal
-
 import pytest
 import torch
 from torch import nn
 
 from cse_cli.recipe.schema import Train
-from cse_cli.training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from cse_cli.training.optimizer import LearningRate, make_optimizer, set_learning_rate
 from registry.heads.mlp import Mlp as MlpHead
 
 
 def test_linear_decay_reaches_zero_after_the_last_step() -> None:
     settings = Train(learning_rate=1.0)
-    assert [learning_rate(settings, step, 4) for step in range(5)] == [1.0, 0.75, 0.5, 0.25, 0.0]
+    assert [LearningRate(settings, 4)(step) for step in range(5)] == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
 def test_warm_up_rises_from_zero_to_the_peak() -> None:
     settings = Train(learning_rate=1.0, warmup_steps=2)
-    assert [learning_rate(settings, step, 6) for step in range(6)] == [0.0, 0.5, 1.0, 0.75, 0.5, 0.25]
+    assert [LearningRate(settings, 6)(step) for step in range(6)] == [0.0, 0.5, 1.0, 0.75, 0.5, 0.25]
 
 
 def test_constant_schedule() -> None:
     settings = Train(learning_rate=0.5, schedule="constant", warmup_steps=1)
-    assert [learning_rate(settings, step, 3) for step in range(3)] == [0.0, 0.5, 0.5]
+    assert [LearningRate(settings, 3)(step) for step in range(3)] == [0.0, 0.5, 0.5]
 
 
 def test_weight_decay_and_frozen_weights() -> None:
@@ -38,7 +36,7 @@ def test_weight_decay_and_frozen_weights() -> None:
 
 def test_rates_change_at_milestones() -> None:
     settings = Train(learning_rate=1.0, schedule="constant", milestones=(2, 3), learning_rates=(0.5, 0.25))
-    assert [learning_rate(settings, step, 5) for step in range(5)] == [1.0, 1.0, 0.5, 0.25, 0.25]
+    assert [LearningRate(settings, 5)(step) for step in range(5)] == [1.0, 1.0, 0.5, 0.25, 0.25]
 
 
 def test_heads_have_a_rate_of_their_own() -> None:
@@ -66,14 +64,14 @@ def test_adamw_without_bias_correction_by_hand() -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("adam", torch.optim.Adam), ("rmsprop", torch.optim.RMSprop), ("sgd", torch.optim.SGD)]
 )
-def test_other_optimizers(name: Literal["adam", "rmsprop", "sgd"], kind: type[torch.optim.Optimizer]) -> None:
+def test_other_optimizers(name: str, kind: type[torch.optim.Optimizer]) -> None:
     optimizer = make_optimizer(nn.Linear(2, 2), Train(optimizer=name, learning_rate=0.25))
     assert type(optimizer) is kind
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
 
 @pytest.mark.parametrize("kind", ["adamw", "adam"])
-def test_running_means_keep_what_they_are_told(kind: Literal["adamw", "adam"]) -> None:
+def test_running_means_keep_what_they_are_told(kind: str) -> None:
     model = nn.Linear(1, 1, bias=False)
     given = make_optimizer(model, Train(optimizer=kind, betas=(0.5, 0.25))).param_groups[0]["betas"]
     usual = make_optimizer(model, Train(optimizer=kind)).param_groups[0]["betas"]

@@ -21,7 +21,9 @@ from cse_cli.tuning.view import print_search
 from tests.cse_cli.tuning.fake import config, drive, recipe, trials
 from tests.support.errors import refuses
 
-LOSS = "losses.info_nce=[focal_info_nce, dot_classification]"  # the second takes no negatives
+DOT = '{name = "dot_classification", remove = ["temperature"]}'
+LOSS = f"losses.info_nce=[focal_info_nce, {DOT}]"  # the second takes no negatives
+BARE = "losses.info_nce=[focal_info_nce, dot_classification]"
 QUEUE = 'queue=[false, { name = "fifo", view = "anchor" }, { name = "hippocampus", view = "anchor", length = 128 }]'
 AUGMENT = "views.positive.augment=[none, repeat_words, [{name='token_shuffle'}, {name='feature_cutoff'}]]"
 
@@ -33,7 +35,7 @@ def space(name, *choices, names=(), ranges=()):
 def test_the_recipes_part_is_the_first_choice():
     found = space("mini/simcse_en", LOSS, QUEUE, AUGMENT)
     assert {name: one.choices for name, one in found.items()} == {
-        "losses.info_nce": ("info_nce", "focal_info_nce", "dot_classification"),
+        "losses.info_nce": ("info_nce", "focal_info_nce", DOT),
         "queue": (
             False,
             '{name = "fifo", view = "anchor"}',
@@ -56,9 +58,11 @@ def test_the_recipe_with_other_parts():
         loaded, parts, {"losses.info_nce": loss[1], "queue": queue[2], "views.positive.augment": augment[2]}
     ).recipe
     assert other.losses["info_nce"].name == "focal_info_nce"
-    assert other.losses["info_nce"].params["temperature"] == 0.07  # its own default, not the replaced loss's 0.05
+    assert other.losses["info_nce"].params["temperature"] == 0.05  # both losses have it
     assert (other.queue.name, other.queue.params["length"]) == ("hippocampus", 128)
     assert [part.name for part in other.views["positive"].augment] == ["token_shuffle", "feature_cutoff"]
+    dot = with_parts(loaded, parts, {"losses.info_nce": loss[2]}).recipe.losses["info_nce"]
+    assert (dot.name, "temperature" in dot.params) == ("dot_classification", False)
 
 
 def test_an_omitted_part_removes_its_ranges():
@@ -104,6 +108,7 @@ REFUSED = [
     ("queue=[3]", "not_a_part", "3 is not a component"),
     ("queue=false", "one_part", "the recipe's queue"),
     ("losses.info_nce=[twins]", "invalid_part", "losses.info_nce = twins"),
+    ("losses.info_nce=dot_classification", "invalid_part", 'in the choice: { name = "…", remove = ["…"] }'),
     ("losses.infonce=[twins]", "unknown_parameter", "'losses.infonce'"),
     ('queue={ name = "fifo", view = "anchor", lenght = 3 }', "invalid_part", "Did you mean 'length'"),
 ]
@@ -127,7 +132,7 @@ def test_a_name_in_two_places_is_ambiguous():
 @pytest.mark.exhaustive
 def test_a_search_over_parts(tmp_path, capsys):
     file = recipe(tmp_path)
-    parameters = tuple(space(file, LOSS, QUEUE, names=["temperature", "queue.length"]).values())
+    parameters = tuple(space(file, BARE, QUEUE, names=["temperature", "queue.length"]).values())
     asked = config(tmp_path, parameters=parameters, trials=24)
     seen = []
 
@@ -170,7 +175,7 @@ def test_a_search_over_parts(tmp_path, capsys):
 
 @pytest.mark.exhaustive
 def test_every_point_of_a_space_of_parts_is_tried_once(tmp_path):
-    parameters = tuple(space(recipe(tmp_path), LOSS, QUEUE, ranges=["queue.fifo.length=64..128:32"]).values())
+    parameters = tuple(space(recipe(tmp_path), BARE, QUEUE, ranges=["queue.fifo.length=64..128:32"]).values())
     # Three losses times no queue, one queue of three lengths, one of a given length.
     assert len(all_points(parameters)) == len(grid_points(parameters, 50)) == 3 * (1 + 3 + 1)
     for sampler in ("grid", "tpe"):
@@ -182,7 +187,7 @@ def test_the_best_parts_are_saved(tmp_path):
     file = recipe(tmp_path, "parts")
     text = file.read_text() + '[queue]\nname = "fifo"\nview = "anchor"\n[tune.length]\npaths = ["queue.length"]\n'
     file.write_text(text + 'low = 64\nhigh = 128\n[tune.queue]\npaths = ["queue"]\nchoices = [false]\n')
-    parameters = tuple(space(file, LOSS, AUGMENT, names=["queue", "length", "temperature"]).values())
+    parameters = tuple(space(file, BARE, AUGMENT, names=["queue", "length", "temperature"]).values())
     asked = config(tmp_path, parameters=parameters, trials=12, recipe=str(file))
     drive(asked, lambda job, observer: len(job.loaded.recipe.views["positive"].augment) - bool(job.loaded.recipe.queue))
     search = read_search(load_study(None, "search"))

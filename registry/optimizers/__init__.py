@@ -1,0 +1,1 @@
+"""Optimizers, which update the weights in a step."""

@@ -1,0 +1,175 @@
+"""Poolings: functions from the states of a sentence's tokens to its embedding, registered by name.
+
+A plug-in adds one with the entry point `cse.poolings`, or in a Python file:
+
+    @POOLINGS.register("max")
+    def maximum(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+        '''Return the largest value of each dimension over the real tokens.'''
+        return states[0].masked_fill(mask[..., None] == 0, -torch.inf).amax(1)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+
+import torch
+from torch import Tensor
+
+from registry import plugins
+from registry.encoders.pooling import last_places, masked_mean
+from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
+from registry.tokens import at_least_single
+
+Pool = Callable[[Sequence[Tensor], Tensor], Tensor]
+"""Function of the states (B, L, D) of the pooling's `layers`, in their order, and the mask (B, L), 1 for real tokens.
+
+It returns (B, D)."""
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A registered pooling.
+
+    Args:
+        layers: Layers whose states it receives: 0 is the input of the first block, k the output of the k-th block, −1
+            that of the last one.
+    """
+
+    name: str
+    function: Pool
+    layers: tuple[int, ...]
+
+    def __call__(self, states: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Return (B, D) for the states of all layers, or only the last one if `layers` has no other."""
+        return self.function([states[layer] for layer in self.layers], mask)
+
+
+@dataclass
+class Poolings:
+    """The registered poolings."""
+
+    kind: str = "poolings"
+    broken: dict[str, str] = field(default_factory=dict)
+    """Module of a plug-in → error of its import."""
+    _entries: dict[str, Pooling] = field(default_factory=dict)
+
+    @property
+    def registered(self) -> Mapping[str, Pooling]:
+        """Name → pooling of those that are registered so far, without a search for others."""
+        return self._entries
+
+    def register(self, name: str, layers: Sequence[int] = (-1,)) -> Callable[[Pool], Pool]:
+        """Return a decorator that registers a function.
+
+        Args:
+            name: Name in recipes, in lower case.
+            layers: Layers whose states the function receives.
+
+        Raises:
+            RegistrationError: If the name is not valid or used, or the function has no docstring.
+        """
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+            raise RegistrationError(f"{name!r} is not a valid name of a pooling", code="component.invalid_name")
+
+        def add(function: Pool) -> Pool:
+            if not (function.__doc__ or "").strip():
+                raise RegistrationError(f"pooling '{name}' has no docstring", code="component.no_docstring")
+            known = self._entries.get(name)
+            if known is not None and known.function.__module__ != function.__module__:
+                raise RegistrationError(
+                    f"two poolings have the name '{name}': of {known.function.__module__} and {function.__module__}",
+                    "rename or remove one of them",
+                    code="component.same_name",
+                )
+            self._entries[name] = Pooling(name, function, tuple(layers))
+            return function
+
+        return add
+
+    def __getitem__(self, name: str) -> Pooling:
+        """Return a pooling.
+
+        Raises:
+            UnknownNameError: If it does not exist. The message suggests the closest name.
+        """
+        self.scan()
+        if name not in self._entries:
+            failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
+            raise UnknownNameError(
+                f"unknown pooling '{name}'.{suggestion(name, self._entries)}{failed}",
+                f"use one of {', '.join(sorted(self._entries))}",
+                code="component.unknown",
+            )
+        return self._entries[name]
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        self.scan()
+        return sorted(self._entries)
+
+    def scan(self) -> None:
+        """Import the plug-ins, once.
+
+        Raises:
+            CseError: If a plug-in file cannot be loaded.
+        """
+        for point in self._points:
+            try:
+                point.load()
+            except (Exception, SystemExit) as error:  # the other plug-ins are loaded
+                why = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
+                self.broken[point.value] = why
+        plugins.load_new()
+
+    @cached_property
+    def _points(self) -> tuple[EntryPoint, ...]:
+        return tuple(entry_points(group="cse.poolings"))
+
+
+POOLINGS = Poolings()
+
+
+@POOLINGS.register("cls")
+def first(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the state of the first real token."""
+    return _rows(states[0], mask.argmax(dim=1))
+
+
+@POOLINGS.register("last")
+def last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the state of the last real token."""
+    return _rows(states[0], last_places(mask))
+
+
+@POOLINGS.register("mean")
+def mean(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the mean of the states of real tokens."""
+    return masked_mean(states[0], mask)
+
+
+@POOLINGS.register("weighted_mean")
+def weighted_mean(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the mean in which the t-th real token has the weight t."""
+    weights = mask.cumsum(dim=1) * mask
+    shares = (weights / weights.sum(dim=1, keepdim=True)).to(states[0].dtype).unsqueeze(-1)
+    return (shares * states[0].masked_fill(shares == 0, 0)).sum(dim=1)
+
+
+@POOLINGS.register("last2", layers=(-2, -1))
+def last_two(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the mean of real tokens over the last two layers."""
+    return masked_mean((states[0] + states[1]) / 2, mask)
+
+
+@POOLINGS.register("first_last", layers=(0, -1))
+def first_and_last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the mean of real tokens over the embedding layer's output and the last layer."""
+    return masked_mean((states[0] + states[1]) / 2, mask)
+
+
+def _rows(states: Tensor, places: Tensor) -> Tensor:
+    return at_least_single(states)[torch.arange(len(states), device=states.device), places]

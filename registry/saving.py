@@ -1,0 +1,51 @@
+"""Save an encoder that only cse opens: its settings, its weights, and the name of the class that opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+WEIGHTS = "model.safetensors"
+
+_CARD = """---
+tags: [cse]
+---
+# Sentence encoder
+
+Only [cse](https://pypi.org/project/cse-registry/) with the encoder "{name}" opens this directory:
+`cse evaluate DIRECTORY`, for an encoder in a Python file with `--plugin FILE`.
+"""
+
+
+def save_encoder(
+    folder: Path, name: str, settings: Mapping[str, Any], weights: Mapping[str, Tensor], max_length: int
+) -> None:
+    """Write a directory that `Encoder.open` of a registered encoder opens.
+
+    Args:
+        folder: Target directory, created if necessary.
+        name: Name of the encoder in the registry.
+        settings: Argument `settings` of `open`, in JSON. `cse evaluate --pooling` and `--template` replace the settings
+            "pooling" and "template", and are errors without them.
+        weights: Result of `weights_in`.
+        max_length: Maximum number of tokens, special tokens included.
+    """
+    from safetensors.torch import save_file
+
+    from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
+
+    about = {"schema_version": OWN_FORMAT, "format": name, "max_length": max_length, "settings": dict(settings)}
+    with drafted(folder) as draft:
+        write_json(draft / SETTINGS, about)
+        save_file({key: value.detach().cpu().contiguous() for key, value in weights.items()}, draft / WEIGHTS)
+        (draft / "README.md").write_text(_CARD.format(name=name), encoding="utf-8")
+
+
+def weights_in(folder: Path) -> dict[str, Tensor]:
+    """Return the weights in a directory that `save_encoder` wrote."""
+    from safetensors.torch import load_file
+
+    return load_file(folder / WEIGHTS)

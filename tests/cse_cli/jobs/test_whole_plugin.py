@@ -1,0 +1,57 @@
+"""A package that brings an encoder, an optimizer, a schedule, a data set and a recipe: trained, saved and evaluated."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "plugin_whole"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Write the metadata that an installer would write."""
+    project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
+    folder = tmp_path / "site" / "cse_bag-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 1.0\n")
+    groups = project["entry-points"].items()
+    lines = [line for group, points in groups for line in (f"[{group}]", *(f"{k} = {v}" for k, v in points.items()))]
+    (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    return folder.parent
+
+
+@pytest.fixture
+def cse(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Run `cse` in a new process, in which the package is installed."""
+    root = Path(__file__).parents[3]
+    monkeypatch.setenv("PYTHONPATH", ":".join(map(str, (root, site, EXAMPLE))))
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "home"))
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "cse_cli", *arguments]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    return run
+
+
+@pytest.mark.process
+def test_its_recipe_is_trained_saved_and_evaluated(cse, tmp_path: Path) -> None:
+    cse("run", "bag/simcse", "--device", "cpu", "--precision", "fp32")
+    (run,) = (tmp_path / "home" / "runs").iterdir()
+    settings = json.loads((run / "model" / "cse.json").read_text())
+    assert settings == {"schema_version": 2, "format": "bag_of_words", "max_length": 128, "settings": {"dim": 8}}
+    result = json.loads((run / "result.json").read_text())
+    code = result["identity"]["code"]
+    assert {"encoders.bag_of_words", "optimizers.momentum", "schedules.halved"} <= code.keys()
+    options = ("--tasks", "stsb_open", "--device", "cpu", "--precision", "fp32", "--json")
+    opened = json.loads(cse("evaluate", run.name, str(run / "model"), *options))["models"]
+    trained = result["scores"]["test"]["spearman"]
+    assert [one["scores"]["stsb_open"]["spearman"] for one in opened] == [trained, trained]
