@@ -32,6 +32,7 @@ from registry.encoders.export import (
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
+from registry.encoders.static import STATIC, StaticAverage
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
@@ -144,7 +145,7 @@ def _whole(values: dict[str, Any]) -> AutoModelEncoder:
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "auto_model", TEMPLATED, PREFIXED, PADDED, *adjusted}
+    known = {"word_average", "auto_model", STATIC, TEMPLATED, PREFIXED, PADDED, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -156,20 +157,8 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         given = {"pooling": pooling, "template": template, "model": str(folder)}
         values = {key: one for key, one in given.items() if one is not None}
         return _whole({**settings["settings"], **values}).eval(), int(settings["max_length"])
-    if settings["format"] == "word_average":
-        if pooling is not None:
-            raise CseError(
-                f"{folder} averages word vectors and has no pooling", "remove --pooling", code="encoders.no_pooling"
-            )
-        if template is not None:
-            raise CseError(
-                f"{folder} averages word vectors and does not support a template",
-                "remove --template",
-                code="encoders.unsupported_template",
-            )
-        words = _json(folder / WORDS)
-        average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
-        return average.eval(), int(settings["max_length"])
+    if settings["format"] in ("word_average", STATIC):
+        return _open_average(folder, settings, pooling, template)
     if settings["format"] in (TEMPLATED, PREFIXED, PADDED):
         return _open_templated(folder, settings, pooling, template)
     base, limit = open_encoder(str(folder / BASE), pooling, template)
@@ -180,6 +169,31 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         encoder.restore(weights)
     encoder.fits = "never"
     return encoder.eval(), limit
+
+
+def _open_average(
+    folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
+) -> tuple[Encoder, int]:
+    """Open an average of the vectors of words or tokens.
+
+    Raises:
+        CseError: If a pooling or a template is given.
+    """
+    if pooling is not None:
+        raise CseError(
+            f"{folder} averages vectors of words and has no pooling", "remove --pooling", code="encoders.no_pooling"
+        )
+    if template is not None:
+        raise CseError(
+            f"{folder} averages vectors of words and does not support a template",
+            "remove --template",
+            code="encoders.unsupported_template",
+        )
+    if settings["format"] == STATIC:
+        return StaticAverage.open(folder).eval(), int(settings["max_length"])
+    words = _json(folder / WORDS)
+    average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
+    return average.eval(), int(settings["max_length"])
 
 
 def _open_templated(

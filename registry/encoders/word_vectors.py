@@ -15,18 +15,17 @@ from typing import Annotated
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from registry import ENCODERS
+from registry.encoders.averages import TokenAverage
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
-from registry.encoders.pooling import masked_mean
 from registry.errors import CseError
 from registry.resources.catalog.find import require_own_file
 from registry.resources.catalog.readers import lines
-from registry.tokens import Encoded, Pieces, Sample, Tokens
-from registry.types import Encoder, FileName
+from registry.tokens import Pieces, Sample, Tokens
+from registry.types import FileName
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -34,7 +33,7 @@ WORDS = "words.json"
 VECTORS = "vectors.safetensors"
 
 
-class WordAverage(Encoder):
+class WordAverage(TokenAverage):
     """Encoder that averages the vectors of a sentence's known words.
 
     Args:
@@ -44,24 +43,10 @@ class WordAverage(Encoder):
         frozen: Whether the vectors are not trained.
     """
 
+    vocabulary: WordVocabulary
+
     def __init__(self, words: Sequence[str], table: Tensor, lower: bool, frozen: bool) -> None:
-        super().__init__()
-        self.vocabulary: WordVocabulary = WordVocabulary(words, lower)
-        self.table = nn.Parameter(table, requires_grad=not frozen)
-        self.dim = self.width = table.shape[1]
-
-    def embed(self, tokens: Tokens) -> Tensor:
-        """Return the (B, L, D) word vectors."""
-        return F.embedding(tokens.ids, self.table, padding_idx=0)
-
-    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Average the word vectors."""
-        return Encoded(masked_mean(embeddings, tokens.mask), embeddings, embeddings, tokens)
-
-    @torch.no_grad()
-    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the (B, D) averages."""
-        return masked_mean(self.embed(tokens) if embeddings is None else embeddings, tokens.mask)
+        super().__init__(WordVocabulary(words, lower), table, frozen)
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write words and vectors in a format that only cse reads. sentence-transformers splits words differently."""
