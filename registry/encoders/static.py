@@ -180,7 +180,5 @@ def principal(vectors: Tensor, count: int) -> Tensor:
             code="encoders.too_many_directions",
         )
     centered = vectors.double() - vectors.double().mean(dim=0)
-    directions = torch.linalg.eigh(centered.T @ centered)[1].flip(1)[:, :count]
-    coordinates = centered @ directions
-    signs: Tensor = coordinates.gather(0, coordinates.abs().argmax(dim=0, keepdim=True)).sign()
-    return coordinates * signs
+    coordinates: Tensor = centered @ torch.linalg.eigh(centered.T @ centered)[1].flip(1)[:, :count]
+    return coordinates * coordinates.gather(0, coordinates.abs().argmax(dim=0, keepdim=True)).sign()

@@ -107,11 +107,12 @@ def test_what_a_table_lacks_is_refused(model, tmp_path):
 
 def test_equals_the_package_model2vec(model, tmp_path):
     distill = pytest.importorskip("model2vec.distill", reason="model2vec (extra 'parity') is not installed").distill
+    # 1e-4, because the package computes its directions in single precision.
     theirs = distill(model, pca_dims=6, sif_coefficient=0.1, quantize_to="float32", device="cpu")
     made = ENCODERS["static"].build({"model": model, "dim": 6, "sif": 0.1})
     names = list(theirs.tokens)
     ours = made.table.detach()[made.vocabulary.tokenizer.convert_tokens_to_ids(names)]
     assert names[:2] == ["[PAD]", "[UNK]"]
-    torch.testing.assert_close(ours[2:], torch.from_numpy(theirs.embedding)[2:], rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours[2:], torch.from_numpy(theirs.embedding)[2:], rtol=0, atol=1e-4)
     unit = torch.nn.functional.normalize(Encoding(made)(sentences(20)))
-    torch.testing.assert_close(unit, torch.from_numpy(theirs.encode(sentences(20))), rtol=0, atol=1e-5)
+    torch.testing.assert_close(unit, torch.from_numpy(theirs.encode(sentences(20))), rtol=0, atol=1e-4)
