@@ -18,9 +18,11 @@ from registry.encoders import backbone as split
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.auto_model import AutoModelEncoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
+from registry.encoders.ditto import DittoEncoder, MeanPooling
 from registry.encoders.export import (
     CNN,
     CNN_CONFIG,
+    DITTO,
     OWN_FORMAT,
     PADDED,
     PREFIX,
@@ -145,7 +147,7 @@ def _whole(values: dict[str, Any]) -> AutoModelEncoder:
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "auto_model", STATIC, TEMPLATED, PREFIXED, PADDED, *adjusted}
+    known = {"word_average", "auto_model", STATIC, TEMPLATED, PREFIXED, PADDED, DITTO, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -159,7 +161,7 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         return _whole({**settings["settings"], **values}).eval(), int(settings["max_length"])
     if settings["format"] in ("word_average", STATIC):
         return _open_average(folder, settings, pooling, template)
-    if settings["format"] in (TEMPLATED, PREFIXED, PADDED):
+    if settings["format"] in (TEMPLATED, PREFIXED, PADDED, DITTO):
         return _open_templated(folder, settings, pooling, template)
     base, limit = open_encoder(str(folder / BASE), pooling, template)
     values = {**settings["settings"], "of": BASE, "fit_on": TARGET}
@@ -199,7 +201,7 @@ def _open_average(
 def _open_templated(
     folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
 ) -> tuple[Encoder, int]:
-    """Open an encoder with a template, a prefix, or padding in its mean."""
+    """Open an encoder with a template, a prefix, or padding or weights in its mean."""
     dense = sorted(folder.glob("*_Dense"))
     given: dict[str, Any] = {
         **{key: settings[key] for key in ("first_layer_index", "denoise", "end_with") if key in settings},
@@ -215,6 +217,8 @@ def _open_templated(
         encoder: TransformerEncoder = prefixed
     elif settings["format"] == PADDED and given["pooling"] == "mean":
         encoder = PaddedEncoder(settings["positions"], model=str(folder), **given)
+    elif settings["format"] == DITTO and given["pooling"] in get_args(MeanPooling):
+        encoder = DittoEncoder(settings["layer"], settings["head"], model=str(folder), **given)
     else:
         encoder = TransformerEncoder(str(folder), **given)
     encoder.attach({layer.name: _fixed(layer) for layer in dense})
