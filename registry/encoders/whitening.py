@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.adjusted import BASE, Adjusted, Vectors
-from registry.encoders.export import MODULES, append_dense
+from registry.encoders.export import SETTINGS, append_dense
 from registry.errors import CseError, RunFailedError
 from registry.types import Tune
 
@@ -70,8 +71,9 @@ class LinearAdjustment(Adjusted):
         self.dim = len(self._dense["bias"])
 
     def write(self, draft: Path) -> None:
-        """Add the layer to the other encoder's sentence-transformers modules, if it has any."""
-        if not (self.fitted and (draft / BASE / MODULES).is_file()):
+        """Add the layer to the other encoder's sentence-transformers modules, if it has any and can have a layer."""
+        settings = json.loads((draft / BASE / SETTINGS).read_text(encoding="utf-8"))
+        if not self.fitted or "format" in settings:
             super().write(draft)
             return
         append_dense(draft / BASE, self._dense["weight"], self._dense["bias"], self.note)

@@ -44,8 +44,9 @@ def test_all_directions_cannot_be_removed():
         fitted(np.eye(2), components=2)
 
 
-def test_an_export_is_reopened_with_the_same_embeddings(tmp_path):
-    online = ENCODERS["transformer"].build({"model": str(tiny_bert(tmp_path)), "pooling": "mean"})
+@pytest.mark.parametrize("name", ["transformer", "static"])
+def test_an_export_is_reopened_with_the_same_embeddings(tmp_path, name):
+    online = ENCODERS[name].build({"model": str(tiny_bert(tmp_path)), "pooling": "mean"})
     values = {"of": "online", "fit_on": "graded_pairs", "limit": 50}
     encoder = ENCODERS["component_removal"].build(values, {"online": online})
     encoder.fit(Encoding(encoder), [])
