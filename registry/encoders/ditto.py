@@ -27,8 +27,8 @@ class DittoEncoder(TransformerEncoder):
 
     s = heads(Σₜ aₜ·hₜ / Σₜ aₜ), where hₜ is the state of token t, or the mean of its states in two layers, and
     aₜ = softmax(qₜ·Kᵀ/√d)ₜ is the weight that token t gives itself in head `head` of block `layer`. Special tokens
-    count, padding does not. The published sum has no divisor, which does not change cosines. The weights have no
-    parameters of their own and no dropout. Blocks are not compiled.
+    count, padding does not. The published sum has no divisor, which does not change cosines. The weights add no
+    parameters and have no dropout. Blocks are not compiled.
 
     Only cse opens an export, because no sentence-transformers module reads attention weights.
 
@@ -41,7 +41,7 @@ class DittoEncoder(TransformerEncoder):
     Shapes: those of `transformer`.
 
     Source: Ditto (Chen et al. 2023, section 3) and its code (alibaba-damo-academy/SpokenNLP @30fc9df,
-    ditto/evaluation_ditto.py:133, 158-166). Settled in methods/ditto.md: counting of layers and heads (DI1), special
+    ditto/evaluation_ditto.py:127, 150-159). Settled in methods/ditto.md: counting of layers and heads (DI1), special
     tokens (DI2), first layer (DI3, `first_layer_index`).
 
     Raises:

@@ -90,7 +90,7 @@ embeddings = SentenceTransformer("this/directory").encode(["A sentence."])
 
 @ENCODERS.register(STATIC)
 class Static(StaticAverage):
-    """Average one vector per token, which another model computed for the token alone.
+    """Average one vector per token, which another model computed for the token without a sentence.
 
     s = (1/n)·Σₜ wₜ·P(m(t)), where m(t) is the embedding of the token t by the model `model`, with special tokens around
     it, and P the projection onto the first `dim` principal components of all m(t). wₜ = a/(a + pₜ) is the weight of SIF

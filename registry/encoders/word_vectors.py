@@ -78,8 +78,8 @@ class WordVectors(WordAverage):
 
     wₜ is 1, or the weight a/(a + pₜ) of SIF for a word with probability pₜ. `adjust` changes the vectors before: it
     subtracts their mean μ ("center"), transforms them to mean 0 and covariance I ("whiten"), or subtracts μ and removes
-    the first principal components ("all_but_the_top"). Mean and covariance weight each word by its probability, or all
-    alike.
+    the first principal components ("all_but_the_top"). Mean and covariance weight each word by its probability, or
+    all words equally.
 
     Shapes: ids (B, L) → (B, L, D) → (B, D).
 
@@ -102,7 +102,7 @@ class WordVectors(WordAverage):
         counted_only: Whether words without a count are unknown.
         sif: Constant a of the weights. Default: no weights.
         adjust: Change of the vectors. Default: none.
-        by_frequency: Whether `adjust` weights each word by its probability (Zipfian) instead of all alike (uniform).
+        by_frequency: Whether `adjust` weights each word by its probability (Zipfian) instead of equally (uniform).
         components: Number of components that "all_but_the_top" removes. Default: a hundredth of the dimensions.
 
     Example:

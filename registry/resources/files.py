@@ -18,7 +18,7 @@ _TABLE = Path(__file__).parent / "files.toml"
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file, alone or in an archive.
+    """A file, in an archive or not.
 
     Args:
         name: Name in recipes.

@@ -26,7 +26,7 @@ def models(tmp_path_factory):
 
 
 def published(model, layer, head, pooler):
-    """SpokenNLP @30fc9df, ditto/evaluation_ditto.py:126-166, with transformers' own attention weights."""
+    """SpokenNLP @30fc9df, ditto/evaluation_ditto.py:120-159, with transformers' own attention weights."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     network = AutoModel.from_pretrained(model, attn_implementation="eager").eval()
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
