@@ -24,7 +24,7 @@ class ComponentRemoval(LinearAdjustment):
 
     Shapes: (B, D) → (B, D).
 
-    Source: Arora et al. 2017 (SIF), Algorithm 1, and its code (PrincetonML/SIF @84b5b4c, src/SIF_embedding.py:17-40);
+    Source: Arora et al. 2017 (SIF), Algorithm 1, and its code (PrincetonML/SIF @84b5b4c, src/SIF_embedding.py:19-42);
     Mu and Viswanath 2018 (all-but-the-top), Algorithm 1. Settled in methods/sif.md: sentences of the fit (SI2,
     `fit_on`), mean (SI3, `center`).
 

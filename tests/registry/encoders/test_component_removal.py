@@ -25,7 +25,7 @@ def test_value_by_hand():
 
 @pytest.mark.parametrize("components", [1, 2])
 def test_the_repositorys_code(components):
-    """PrincetonML/SIF @84b5b4c, src/SIF_embedding.py:17-40: the singular vectors of the sentences, mean included."""
+    """PrincetonML/SIF @84b5b4c, src/SIF_embedding.py:19-42: the singular vectors of the sentences, mean included."""
     rows = np.random.default_rng(1).normal([2, 0, 1, 0, 0], size=(50, 5))
     top = np.linalg.svd(rows, full_matrices=False)[2][:components]
     expected = rows - rows @ top.T @ top

@@ -36,7 +36,7 @@ def equal(found, expected):
 
 
 def test_weights_of_sif(files):
-    """PrincetonML/SIF @84b5b4c, src/data_io.py:243-272: a / (a + count / N), and 1 for words without a count."""
+    """PrincetonML/SIF @84b5b4c, src/data_io.py:271-376: a / (a + count / N), and 1 for words without a count."""
     weights = np.array([1e-3 / (1e-3 + COUNTS[word] / sum(COUNTS.values())) if word in COUNTS else 1 for word in WORDS])
     encoder = ENCODERS["word_vectors"].build({**files, "sif": 1e-3})
     equal(Encoding(encoder)(TEXTS), means(VECTORS * weights[:, None]))
@@ -51,7 +51,7 @@ def test_weights_of_sif(files):
 
 @pytest.mark.parametrize("counted_only", [False, True])
 def test_zipfian_whitening(files, counted_only):
-    """zipfian_whitening.py:61-80 @fa44d29: the singular vectors of √p·(W − μ), and the inverses of the values."""
+    """zipfian_whitening.py:55-80 @fa44d29: the singular vectors of √p·(W − μ), and the inverses of the values."""
     used = SHARES > 0
     mean = SHARES @ VECTORS
     _, values, directions = np.linalg.svd((VECTORS[used] - mean) * np.sqrt(SHARES[used])[:, None], full_matrices=False)
@@ -67,7 +67,7 @@ def test_zipfian_whitening(files, counted_only):
 
 
 def test_uniform_whitening_centering_and_all_but_the_top(files):
-    """UniformWhitening (zipfian_whitening.py:88-113), centering, and all_but_the_top.py:17-54 @fa44d29."""
+    """UniformWhitening (zipfian_whitening.py:83-107), centering, and all_but_the_top.py:15-46 @fa44d29."""
     build = ENCODERS["word_vectors"].build
     mean = VECTORS.mean(0)
     _, values, directions = np.linalg.svd(VECTORS - mean, full_matrices=False)
