@@ -32,6 +32,7 @@ WITHOUT = {
     "roberta_whitening_en_large": "the compared code has no English RoBERTa",
     "simcse_zh": "SimCSE with settings that IFCL does not specify",
     "simcse_zh_cstsb": "SimCSE with settings that IFCL does not specify",
+    "static_en_trained": "the training code of potion was not read",
 }
 """Recipe that no file names → reason."""
 ONE = """
