@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from string import punctuation
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -127,6 +127,9 @@ class HubVocabulary:
         CseError: If the template has no `{text}`, only some of several follow a space, or a rule has no template.
     """
 
+    framed: ClassVar[bool] = True
+    """Whether the model's special tokens are around a sentence."""
+
     def __init__(
         self, model: str, template: str | None = None, end_with: Ending | None = None, end_in_training: bool = False
     ) -> None:
@@ -187,7 +190,8 @@ class HubVocabulary:
             return [self._single.around([piece.first] * self.gaps)[0] for piece in pieces]
         self._backend.enable_truncation(max_length)
         try:
-            return [encoding.ids for encoding in self._backend.encode_batch_fast(list(texts))]
+            encodings = self._backend.encode_batch_fast(list(texts), add_special_tokens=self.framed)
+            return [encoding.ids for encoding in encodings]
         finally:
             self._backend.no_truncation()
 
@@ -325,12 +329,12 @@ class HubVocabulary:
     @cached_property
     def _plain(self) -> _Frame:
         """Special tokens around one sentence."""
-        return _frame(self._backend.encode("a"))
+        return _frame(self._backend.encode("a", add_special_tokens=self.framed))
 
     @cached_property
     def _pair(self) -> _Frame:
         """Special tokens around a pair."""
-        return _frame(self._backend.encode("a", "b"))
+        return _frame(self._backend.encode("a", "b", add_special_tokens=self.framed))
 
     @cached_property
     def _single(self) -> _Frame:
@@ -373,6 +377,37 @@ class HubVocabulary:
             types=torch.tensor(segments, dtype=torch.long).reshape(shape),
             positions=torch.arange(length).repeat(len(rows), 1),
         )
+
+
+class BareVocabulary(HubVocabulary):
+    """Tokenizer without special tokens around a sentence.
+
+    Args:
+        model: Name or directory of a model.
+    """
+
+    framed = False
+
+    def __init__(self, model: str) -> None:
+        super().__init__(model)
+
+    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
+        return type(self), (self.model,)
+
+    def with_template(self, template: str | None) -> HubVocabulary:
+        """Return the tokenizer itself, because it does not support a template."""
+        if template is not None:
+            raise CseError(
+                "a tokenizer without special tokens does not support a template",
+                "remove template",
+                code="vocabulary.unsupported_template",
+            )
+        return self
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of the tokenizer's serialized form."""
+        return hashlib.sha256(f"{HubVocabulary(self.model).fingerprint}|bare".encode()).hexdigest()[:16]
 
 
 class JoinedVocabulary(HubVocabulary):

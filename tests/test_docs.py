@@ -277,7 +277,7 @@ def doubtful_points() -> dict[str, str]:
 def points_in(written: str) -> set[str]:
     """Return what looks like a doubtful point: a letter of a method page and a number."""
     letters = {point.rstrip("0123456789") for point in doubtful_points()}
-    return set(re.findall(rf"\b(?:{'|'.join(sorted(letters))})\d+\b(?! weight| norm)", written))
+    return set(re.findall(rf"(?<!-)\b(?:{'|'.join(sorted(letters))})\d+\b(?! weight| norm)", written))
 
 
 def test_cited_doubtful_points_exist():

@@ -52,6 +52,9 @@ PREFIX = "prefix.safetensors"
 PADDED = "padded"
 """Value of `format` for an encoder that averages a fixed number of positions. It can also have a template."""
 
+DITTO = "ditto"
+"""Value of `format` for an encoder that weights tokens by attention to themselves. It can also have a template."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -68,6 +71,7 @@ class Layout:
             because no sentence-transformers module adds text on both sides.
         prefix: Learned keys and values of every block. Only cse opens a model with a prefix.
         positions: Number of positions that the mean covers, padding included. Only cse opens such a model.
+        diagonal: `block` and `head` whose attention weights tokens. Only cse opens such a model.
     """
 
     pooling: Pooling
@@ -79,13 +83,19 @@ class Layout:
     template: Mapping[str, str] = field(default_factory=dict)
     prefix: Tensor | None = None
     positions: int | None = None
+    diagonal: Mapping[str, int] | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether only cse opens the model."""
+        return bool(self.template) or any(one is not None for one in (self.prefix, self.positions, self.diagonal))
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
     """Write model, tokenizer, pooling and model card."""
     with drafted(folder) as draft:
         _write_transformer(model, tokenizer, layout, draft)
-        if layout.template or layout.prefix is not None or layout.positions is not None:
+        if layout.own:
             _write_own(layout, draft)
             return
         _write_module_settings(model, layout.max_length, draft)
@@ -215,6 +225,7 @@ def _write_own(layout: Layout, folder: Path) -> None:
         "schema_version": OWN_FORMAT,
         "format": TEMPLATED if layout.prefix is None else PREFIXED,
         **({} if layout.positions is None else {"format": PADDED, "positions": layout.positions}),
+        **({} if layout.diagonal is None else {"format": DITTO, **layout.diagonal}),
         "pooling": layout.pooling,
         "first_layer_index": layout.first_layer_index,
         **layout.template,
@@ -228,6 +239,7 @@ def _write_own(layout: Layout, folder: Path) -> None:
     before += _ENDING_NOTE.format(**settings) if "end_with" in layout.template else ""
     after = "" if layout.prefix is None else _PREFIX_NOTE
     after += "" if layout.positions is None else _POSITIONS_NOTE.format(**settings)
+    after += "" if layout.diagonal is None else _DIAGONAL_NOTE.format(**settings)
     (folder / "README.md").write_text(_CHANGED_CARD.format(before=before, after=after, **settings), encoding="utf-8")
 
 
@@ -391,5 +403,7 @@ _TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which doe
 _ENDING_NOTE = "Before that, the rule `end_with = {end_with}` adds a full stop to a sentence without a final one.\n"
 
 _PREFIX_NOTE = "Each attention has learned keys and values before those of the sentence, from `prefix.safetensors`.\n"
+
+_DIAGONAL_NOTE = "Tokens are weighted by their attention to themselves in block {block}, head {head}.\n"
 
 _POSITIONS_NOTE = "The mean covers {positions} positions, real tokens and padding.\n"

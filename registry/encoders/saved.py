@@ -18,9 +18,11 @@ from registry import ENCODERS
 from registry.encoders import whole
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
+from registry.encoders.ditto import DittoEncoder, MeanPooling
 from registry.encoders.export import (
     CNN,
     CNN_CONFIG,
+    DITTO,
     MODULES,
     OWN_FORMAT,
     PADDED,
@@ -34,6 +36,7 @@ from registry.encoders.library import open_with_library
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
+from registry.encoders.static import STATIC, StaticAverage
 from registry.encoders.summed import PARTS, SUMMED, SummedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
@@ -140,7 +143,7 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "transformer", TEMPLATED, PREFIXED, PADDED, *adjusted}
+    known = {"word_average", "transformer", STATIC, TEMPLATED, PREFIXED, PADDED, DITTO, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -155,21 +158,9 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
         opened = ENCODERS["transformer"].build({**settings["settings"], **values, "head_at_eval": bool(dense)})
         opened.attach({layer.name: _fixed(layer) for layer in dense})
         return opened.eval(), int(settings["max_length"])
-    if settings["format"] == "word_average":
-        if pooling is not None:
-            raise CseError(
-                f"{folder} averages word vectors and has no pooling", "remove --pooling", code="encoders.no_pooling"
-            )
-        if template is not None:
-            raise CseError(
-                f"{folder} averages word vectors and does not support a template",
-                "remove --template",
-                code="encoders.unsupported_template",
-            )
-        words = _json(folder / WORDS)
-        average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
-        return average.eval(), int(settings["max_length"])
-    if settings["format"] in (TEMPLATED, PREFIXED, PADDED):
+    if settings["format"] in ("word_average", STATIC):
+        return _open_average(folder, settings, pooling, template)
+    if settings["format"] in (TEMPLATED, PREFIXED, PADDED, DITTO):
         return _open_templated(folder, settings, pooling, template)
     base, limit = open_encoder(str(folder / BASE), pooling, template)
     values = {**settings["settings"], "of": BASE, "fit_on": TARGET}
@@ -206,10 +197,35 @@ def _open_registered(
     return opened.eval(), int(settings["max_length"])
 
 
+def _open_average(
+    folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
+) -> tuple[Encoder, int]:
+    """Open an average of the vectors of words or tokens.
+
+    Raises:
+        CseError: If a pooling or a template is given.
+    """
+    if pooling is not None:
+        raise CseError(
+            f"{folder} averages vectors of words and has no pooling", "remove --pooling", code="encoders.no_pooling"
+        )
+    if template is not None:
+        raise CseError(
+            f"{folder} averages vectors of words and does not support a template",
+            "remove --template",
+            code="encoders.unsupported_template",
+        )
+    if settings["format"] == STATIC:
+        return StaticAverage.read(folder).eval(), int(settings["max_length"])
+    words = _json(folder / WORDS)
+    average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
+    return average.eval(), int(settings["max_length"])
+
+
 def _open_templated(
     folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
 ) -> tuple[Encoder, int]:
-    """Open an encoder with a template, a prefix, or padding in its mean."""
+    """Open an encoder with a template, a prefix, or padding or weights in its mean."""
     dense = sorted(folder.glob("*_Dense"))
     given: dict[str, Any] = {
         **{key: settings[key] for key in ("first_layer_index", "denoise", "end_with") if key in settings},
@@ -225,6 +241,8 @@ def _open_templated(
         encoder: TransformerEncoder = prefixed
     elif settings["format"] == PADDED and given["pooling"] == "mean":
         encoder = PaddedEncoder(settings["positions"], model=str(folder), **given)
+    elif settings["format"] == DITTO and given["pooling"] in get_args(MeanPooling):
+        encoder = DittoEncoder(settings["block"], settings["head"], model=str(folder), **given)
     else:
         encoder = TransformerEncoder(str(folder), **given)
     encoder.attach({layer.name: _fixed(layer) for layer in dense})

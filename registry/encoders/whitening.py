@@ -1,7 +1,8 @@
-"""BERT-whitening: a linear map of sentence embeddings to mean 0 and identity covariance."""
+"""Linear adjustments of sentence embeddings: their base class, and BERT-whitening."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -13,13 +14,76 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.adjusted import BASE, Adjusted, Vectors
-from registry.encoders.export import MODULES, append_dense
+from registry.encoders.export import SETTINGS, append_dense
 from registry.errors import CseError, RunFailedError
 from registry.types import Tune
 
 
+class LinearAdjustment(Adjusted):
+    """Adjustment x' = Wx + b that follows from mean and covariance of the embeddings.
+
+    An export is the other encoder with one more dense layer.
+    """
+
+    def __init__(self, **fitted_to: Any) -> None:
+        super().__init__(**fitted_to)
+        self._dense: dict[str, Tensor] = {}
+
+    def fit_vectors(self, vectors: Vectors) -> None:
+        """Fit to mean and covariance of all chunks."""
+        moments = Moments()
+        for chunk in vectors():
+            self.check(chunk)
+            moments.add(chunk)
+        if moments.count < 2:
+            return
+        weight, bias = self.linear(moments)
+        self.restore({"weight": weight.float(), "bias": bias.float()})
+
+    def linear(self, moments: Moments) -> tuple[Tensor, Tensor]:
+        """Return weight W (k, D) and bias b (k,)."""
+        raise NotImplementedError
+
+    def check(self, vectors: Tensor) -> None:
+        """Check a chunk of embeddings.
+
+        Raises:
+            RunFailedError: If it contains NaN or infinity.
+        """
+        if not vectors.isfinite().all():
+            raise RunFailedError(
+                f"{self.method}: the embeddings of the encoder contain NaN or infinity",
+                "use another checkpoint, or train again with a lower learning rate",
+                code="encoders.not_finite",
+            )
+
+    def adjust(self, vectors: Tensor) -> Tensor:
+        """Return the (B, k) adjusted embeddings."""
+        return F.linear(vectors, *(self._dense[name].to(vectors.device) for name in ("weight", "bias")))
+
+    def tensors(self) -> Mapping[str, Tensor]:
+        """Return weight (k, D) and bias (k,) of the linear map."""
+        return self._dense
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Set weight and bias."""
+        self._dense = dict(tensors)
+        self.dim = len(self._dense["bias"])
+
+    def write(self, draft: Path) -> None:
+        """Add the layer to the other encoder's sentence-transformers modules, if it has any and can have a layer."""
+        settings = json.loads((draft / BASE / SETTINGS).read_text(encoding="utf-8"))
+        if not self.fitted or "format" in settings:
+            super().write(draft)
+            return
+        append_dense(draft / BASE, self._dense["weight"], self._dense["bias"], self.note)
+        for child in (draft / BASE).iterdir():
+            child.rename(draft / child.name)
+        (draft / BASE).rmdir()
+
+
 @ENCODERS.register("whitening")
-class Whitening(Adjusted):
+class Whitening(LinearAdjustment):
     """Transform another encoder's embeddings to mean 0 and covariance I, and keep the k directions of most variance.
 
     x' = (x − μ)·W[:, :k], W = U·diag(1/√s), where μ and C = U·diag(s)·Uᵀ are mean and covariance (divisor n − 1) of the
@@ -55,33 +119,17 @@ class Whitening(Adjusted):
     ) -> None:
         super().__init__(**fitted_to)
         self.k, self.eps = k, eps
-        self._dense: dict[str, Tensor] = {}
 
-    def fit_vectors(self, vectors: Vectors) -> None:
-        """Fit mean and covariance of all chunks."""
-        moments = Moments()
-        for chunk in vectors():
-            self._check(chunk)
-            moments.add(chunk)
-        if moments.count < 2:
-            return
-        weight, bias = whitening(moments.mean, moments.covariance(), self.k or len(moments.mean), self.eps)
-        self.restore({"weight": weight.float(), "bias": bias.float()})
+    def linear(self, moments: Moments) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of the whitening."""
+        return whitening(moments.mean, moments.covariance(), self.k or len(moments.mean), self.eps)
 
-    def adjust(self, vectors: Tensor) -> Tensor:
-        """Return the (B, k) whitened embeddings."""
-        return F.linear(vectors, *(self._dense[name].to(vectors.device) for name in ("weight", "bias")))
+    def check(self, vectors: Tensor) -> None:
+        """Check a chunk of embeddings.
 
-    def tensors(self) -> Mapping[str, Tensor]:
-        """Return weight (k, D) and bias (k,) of the linear map."""
-        return self._dense
-
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Set weight and bias."""
-        self._dense = dict(tensors)
-        self.dim = len(self._dense["bias"])
-
-    def _check(self, vectors: Tensor) -> None:
+        Raises:
+            CseError: If there are fewer directions than `k`.
+        """
         width = vectors.shape[1]
         if self.k is not None and self.k > width:
             raise CseError(
@@ -89,22 +137,7 @@ class Whitening(Adjusted):
                 f"use k ≤ {width}",
                 code="encoders.too_many_directions",
             )
-        if not vectors.isfinite().all():
-            raise RunFailedError(
-                "whitening: the embeddings of the encoder contain NaN or infinity",
-                "use another checkpoint, or train again with a lower learning rate",
-                code="encoders.not_finite",
-            )
-
-    def write(self, draft: Path) -> None:
-        """Add the layer to the other encoder's sentence-transformers modules, if it has any."""
-        if not (self.fitted and (draft / BASE / MODULES).is_file()):
-            super().write(draft)
-            return
-        append_dense(draft / BASE, self._dense["weight"], self._dense["bias"], self.note)
-        for child in (draft / BASE).iterdir():
-            child.rename(draft / child.name)
-        (draft / BASE).rmdir()
+        super().check(vectors)
 
 
 def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float) -> tuple[Tensor, Tensor]:
@@ -123,6 +156,12 @@ def whitening(mean: Tensor, covariance: Tensor, k: int, eps: float) -> tuple[Ten
         )
     weight = (directions[:, :k] / variances.sqrt()).T.contiguous()
     return weight, -weight @ mean
+
+
+def without_top(second_moment: Tensor, count: int) -> Tensor:
+    """Return the projection I − U·Uᵀ (D, D), where U (D, count) are the first eigenvectors of a matrix (D, D)."""
+    top: Tensor = torch.linalg.eigh(second_moment)[1][:, -count:]
+    return torch.eye(len(second_moment), dtype=second_moment.dtype) - top @ top.T
 
 
 class Moments:

@@ -15,18 +15,17 @@ from typing import Annotated
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from registry import ENCODERS
+from registry.encoders.averages import Adjustment, TokenAverage, adjusted, inverse_frequency, read_counts, zipf
 from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
-from registry.encoders.pooling import masked_mean
 from registry.errors import CseError
 from registry.resources.catalog.find import require_own_file
 from registry.resources.catalog.readers import lines
-from registry.tokens import Encoded, Pieces, Sample, Tokens
-from registry.types import Encoder, FileName
+from registry.tokens import Pieces, Sample, Tokens
+from registry.types import FileName, Tune
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
@@ -34,7 +33,7 @@ WORDS = "words.json"
 VECTORS = "vectors.safetensors"
 
 
-class WordAverage(Encoder):
+class WordAverage(TokenAverage):
     """Encoder that averages the vectors of a sentence's known words.
 
     Args:
@@ -44,24 +43,10 @@ class WordAverage(Encoder):
         frozen: Whether the vectors are not trained.
     """
 
+    vocabulary: WordVocabulary
+
     def __init__(self, words: Sequence[str], table: Tensor, lower: bool, frozen: bool) -> None:
-        super().__init__()
-        self.vocabulary: WordVocabulary = WordVocabulary(words, lower)
-        self.table = nn.Parameter(table, requires_grad=not frozen)
-        self.dim = self.width = table.shape[1]
-
-    def embed(self, tokens: Tokens) -> Tensor:
-        """Return the (B, L, D) word vectors."""
-        return F.embedding(tokens.ids, self.table, padding_idx=0)
-
-    def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
-        """Average the word vectors."""
-        return Encoded(masked_mean(embeddings, tokens.mask), embeddings, embeddings, tokens)
-
-    @torch.no_grad()
-    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the (B, D) averages."""
-        return masked_mean(self.embed(tokens) if embeddings is None else embeddings, tokens.mask)
+        super().__init__(WordVocabulary(words, lower), table, frozen)
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write words and vectors in a format that only cse reads. sentence-transformers splits words differently."""
@@ -88,13 +73,20 @@ Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse ev
 class WordVectors(WordAverage):
     """Average the vectors of a sentence's known words.
 
-    s = Σₜ vₜ / n over the n words that the file contains, or 0 if it contains none. There are no special tokens and no
-    dropout. methods/glove.md describes the split of sentences into words.
+    s = Σₜ wₜ·vₜ / n over the n words that the file contains, or 0 if it contains none. There are no special tokens and
+    no dropout. methods/glove.md describes the split of sentences into words.
+
+    wₜ is 1, or the weight a/(a + pₜ) of SIF for a word with probability pₜ. `adjust` changes the vectors before: it
+    subtracts their mean μ ("center"), transforms them to mean 0 and covariance I ("whiten"), or subtracts μ and removes
+    the first principal components ("all_but_the_top"). Mean and covariance weight each word by its probability, or
+    all words equally.
 
     Shapes: ids (B, L) → (B, L, D) → (B, D).
 
-    Source: GloVe (Pennington et al. 2014); the baseline of Reimers and Gurevych 2019 (Table 1). Doubtful and settled in
-    methods/glove.md: which vectors (G1, `file`), case (G2, `lower`), split of sentences (G3).
+    Source: GloVe (Pennington et al. 2014); the baseline of Reimers and Gurevych 2019 (Table 1); SIF (Arora et al. 2017)
+    for the weights; Zipfian whitening (Yokoi et al. 2024) for `adjust`; all-but-the-top (Mu and Viswanath 2018).
+    Doubtful and settled in methods/glove.md: which vectors (G1, `file`), case (G2, `lower`), split of sentences (G3);
+    in methods/sif.md: frequencies (SI1, `frequencies`), words without a count (SI4, `counted_only`).
 
     Args:
         file: Text file, plain or `.gz`, with one word and its numbers per line, or a `.npy` table with one row per word
@@ -104,6 +96,14 @@ class WordVectors(WordAverage):
             upper and lower case.
         limit: Maximum number of words, from the first, which are the most frequent. Default: all.
         frozen: Whether the vectors are not trained.
+        frequencies: Text file with a word and its number of occurrences per line: a path, or the name of a known file,
+            "enwiki_vocab_min200.txt" (2 MB). Words without a count have probability 0. Default: Zipf's law, pᵣ ∝ 1/r
+            for the r-th word of `file`.
+        counted_only: Whether words without a count are unknown.
+        sif: Constant a of the weights. Default: no weights.
+        adjust: Change of the vectors. Default: none.
+        by_frequency: Whether `adjust` weights each word by its probability (Zipfian) instead of equally (uniform).
+        components: Number of components that "all_but_the_top" removes. Default: a hundredth of the dimensions.
 
     Example:
         [encoders.online]
@@ -113,12 +113,37 @@ class WordVectors(WordAverage):
     """
 
     def __init__(
-        self, file: FileName, lower: bool = False, limit: Annotated[int, Field(ge=1)] | None = None, frozen: bool = True
+        self,
+        file: FileName,
+        lower: bool = False,
+        limit: Annotated[int, Field(ge=1)] | None = None,
+        frozen: bool = True,
+        frequencies: FileName | None = None,
+        counted_only: bool = False,
+        sif: Annotated[float, Field(gt=0), Tune(1e-5, 1e-2, log=True)] | None = None,
+        adjust: Adjustment | None = None,
+        by_frequency: bool = True,
+        components: Annotated[int, Field(ge=1)] | None = None,
     ) -> None:
-        super().__init__(*read_words(require_own_file(file, "word vectors", _SOURCE), limit), lower, frozen)
+        words, table = read_words(require_own_file(file, "word vectors", _SOURCE), limit)
+        shares = zipf(len(words))
+        if frequencies is not None:
+            counts = read_counts(require_own_file(frequencies, "word frequencies", _COUNTS))
+            if counted_only:
+                kept = [place for place, word in enumerate(words) if word in counts]
+                words, table = [words[place] for place in kept], table[[0, *(place + 1 for place in kept)]]
+            shares = torch.tensor([counts.get(word, 0) for word in words], dtype=torch.float64)
+            shares /= shares.sum()
+        if adjust is not None:
+            equal = torch.full_like(shares, 1 / len(shares))
+            table[1:] = adjusted(table[1:], shares if by_frequency else equal, adjust, components)
+        if sif is not None:
+            table[1:] *= inverse_frequency(shares, sif).float()[:, None]
+        super().__init__(words, table, lower, frozen)
 
 
 _SOURCE = "save the file there, plain or as .gz. Download GloVe from https://nlp.stanford.edu/projects/glove/"
+_COUNTS = "save a text file there, with one word and its number of occurrences per line"
 _PARTS = re.compile(r"\w+|[^\w\s]")
 
 

@@ -260,9 +260,8 @@ def _config_for(model: str, path: Path) -> dict[str, Any]:
 
 def _check_size(model: str, entries: int) -> None:
     """Raise `CseError` if the tokenizer has more entries than the embedding layer has rows."""
-    if not (locate(model) / "config.json").is_file():  # only a tokenizer, as a plug-in can save it
-        return
-    rows = getattr(load_config(model), "vocab_size", None)
+    static = not (locate(model) / "config.json").is_file()  # a table of vectors has no configuration
+    rows = None if static else getattr(load_config(model), "vocab_size", None)
     if rows is not None and entries > rows:
         raise CseError(
             f"the tokenizer of model {model!r} has {entries} entries, but its embedding layer has {rows} rows",

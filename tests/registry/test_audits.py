@@ -36,6 +36,7 @@ WITHOUT = {
     "simcse_en_qwen3": "a recipe of this project",
     "simcse_zh": "SimCSE with settings that IFCL does not specify",
     "simcse_zh_cstsb": "SimCSE with settings that IFCL does not specify",
+    "static_en_trained": "the training code of potion was not read",
 }
 """Recipe that no file names → reason."""
 ONE = """

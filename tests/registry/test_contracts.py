@@ -20,8 +20,10 @@ VALUES = {
     "augmenters/nearest_sentence": {"dataset": "graded_pairs", "limit": 30, "neighbors": 3},
     # Its dropout does not follow eval(); what it trains is the embedding layer it shares.
     "encoders/ema": {"dropout": 0.0, "share": ["embeddings"], "target_gradient": "embeddings"},
+    "encoders/component_removal": {"fit_on": "graded_pairs", "limit": 200},
     "encoders/flow": {"fit_on": "graded_pairs", "limit": 200},
     "encoders/rank_mixture": {"fit_on": "graded_pairs", "limit": 50},
+    "encoders/static": {"dim": 4, "sif": 1e-3},
     "encoders/whitening": {"fit_on": "graded_pairs", "limit": 200, "k": 2},
     "evaluators/alignment_uniformity": {"dataset": "graded_pairs", "split": "dev", "batch_size": 16},
     "evaluators/augmentation_quality": {"dataset": "graded_pairs", "split": "dev"},

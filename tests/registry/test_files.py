@@ -53,6 +53,15 @@ def test_a_file_is_downloaded_once_and_found_by_its_name(served):
     assert hub.log == []
 
 
+def test_a_file_outside_an_archive_is_kept_as_it_is(served):
+    known, _ = served
+    alone = replace(known, name="vectors.zip", members=())
+    assert alone.cached() is None
+    path = alone.fetch()
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == known.sha256
+    assert alone.cached() == path
+
+
 def test_a_file_of_the_user_comes_first(served, tmp_path):
     known, _ = served
     known.fetch()
@@ -76,6 +85,6 @@ def test_an_archive_without_the_member_is_refused(served):
 def test_the_table_is_complete():
     assert known_files()
     for name, known in known_files().items():
-        assert known.members[0].endswith(name)
+        assert (known.members or (known.url,))[0].endswith(name)
         assert re.fullmatch("[0-9a-f]{64}", known.sha256)
         assert known.url.startswith("https://")
