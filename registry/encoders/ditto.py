@@ -41,8 +41,8 @@ class DittoEncoder(TransformerEncoder):
     Shapes: those of `transformer`.
 
     Source: Ditto (Chen et al. 2023, section 3) and its code (alibaba-damo-academy/SpokenNLP @30fc9df,
-    ditto/evaluation_ditto.py:127, 150-159). Settled in methods/ditto.md: counting of layers and heads (DI1), special
-    tokens (DI2), first layer (DI3, `first_layer_index`).
+    ditto/evaluation_ditto.py:127, 150-159). Settled in methods/ditto.md: counting of layers and heads (DT1), special
+    tokens (DT2), first layer (DT3, `first_layer_index`).
 
     Raises:
         CseError: If the checkpoint's blocks are not BERT blocks, or there is no such block or head.
