@@ -1,7 +1,7 @@
 """Memory of a training step of a decoder: `python -m benchmarks.backbone_memory`.
 
-A random model of the shape of Qwen2-0.5B (494 million weights) takes one SimCSE step in a process of its own for each
-setting: all weights in fp32, LoRA in fp32, LoRA next to weights in bf16, and that with checkpointed activations.
+A random model of the shape of Qwen2-0.5B (494 million weights) takes one SimCSE step for each setting, in separate
+processes: all weights in fp32, LoRA in fp32, LoRA next to weights in bf16, and that with checkpointed activations.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class _Code:
     imports: tuple[_Import, ...] = ()
 
 
-def code_digest(cls: type) -> str:
-    """Return the SHA-256 of the code of a component.
+def code_digest(cls: Any) -> str:
+    """Return the SHA-256 of the code of a component, a class or a function.
 
     A class without a file, for example in a notebook, counts with its source. Without source, it counts with the
     version of its distribution.

@@ -15,14 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, get_args
 
-import torch
+from pydantic import AfterValidator
 from torch import Tensor
 
 from registry import plugins
-from registry.encoders.pooling import last_places, masked_mean
+from registry.encoders.pooling import Pooling as BuiltIn
+from registry.encoders.pooling import pool_tokens
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
-from registry.tokens import at_least_single
 
 Pool = Callable[[Sequence[Tensor], Tensor], Tensor]
 """Function of the states (B, L, D) of the pooling's `layers`, in their order, and the mask (B, L), 1 for real tokens.
@@ -131,45 +132,47 @@ class Poolings:
 
 
 POOLINGS = Poolings()
+"""Poolings of a transformer that read neither a template nor a choice of the first layer."""
 
 
 @POOLINGS.register("cls")
 def first(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Return the state of the first real token."""
-    return _rows(states[0], mask.argmax(dim=1))
+    return pool_tokens("cls", states[0], mask)
 
 
 @POOLINGS.register("last")
 def last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Return the state of the last real token."""
-    return _rows(states[0], last_places(mask))
+    return pool_tokens("last", states[0], mask)
 
 
 @POOLINGS.register("mean")
 def mean(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Return the mean of the states of real tokens."""
-    return masked_mean(states[0], mask)
+    return pool_tokens("mean", states[0], mask)
 
 
 @POOLINGS.register("weighted_mean")
 def weighted_mean(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Return the mean in which the t-th real token has the weight t."""
-    weights = mask.cumsum(dim=1) * mask
-    shares = (weights / weights.sum(dim=1, keepdim=True)).to(states[0].dtype).unsqueeze(-1)
-    return (shares * states[0].masked_fill(shares == 0, 0)).sum(dim=1)
+    return pool_tokens("weighted_mean", states[0], mask)
 
 
 @POOLINGS.register("last2", layers=(-2, -1))
 def last_two(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     """Return the mean of real tokens over the last two layers."""
-    return masked_mean((states[0] + states[1]) / 2, mask)
+    return pool_tokens("mean", (states[0] + states[1]) / 2, mask)
 
 
-@POOLINGS.register("first_last", layers=(0, -1))
-def first_and_last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
-    """Return the mean of real tokens over the embedding layer's output and the last layer."""
-    return masked_mean((states[0] + states[1]) / 2, mask)
+BUILT_IN = frozenset(get_args(BuiltIn))
 
 
-def _rows(states: Tensor, places: Tensor) -> Tensor:
-    return at_least_single(states)[torch.arange(len(states), device=states.device), places]
+def _registered(name: str) -> str:
+    if name not in BUILT_IN and name not in POOLINGS.names():
+        raise ValueError(f"unknown pooling.{suggestion(name, {*BUILT_IN, *POOLINGS.names()})}")
+    return name
+
+
+PoolingName = Annotated[str, AfterValidator(_registered)]
+"""Name of a pooling of a plug-in."""

@@ -23,6 +23,7 @@ from cse_cli.recipe.train_parts import train_entries
 from registry import AUGMENTERS, EVALUATORS
 from registry.code import code_digest, modules_digest
 from registry.errors import MissingError
+from registry.poolings import BUILT_IN, POOLINGS, Pooling
 from registry.resources import catalog, hub
 from registry.resources.catalog.hub_sets import HubSet
 from registry.resources.model_files import settings_sha256, weights_sha256
@@ -111,7 +112,15 @@ def _code(recipe: Recipe) -> dict[str, str]:
     """Return the digest of the code of every component except evaluators, by names such as "losses.info_nce"."""
     entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
     entries += train_entries(recipe.train)
-    return {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
+    code = {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
+    return code | {f"poolings.{one.name}": code_digest(one.function) for one in plugin_poolings(recipe)}
+
+
+def plugin_poolings(recipe: Recipe) -> list[Pooling]:
+    """Return the poolings of plug-ins that the recipe names."""
+    keys = ("pooling", "eval_pooling")
+    named = {str(part.params[key]) for part in recipe.encoders.values() for key in keys if part.params.get(key)}
+    return [POOLINGS[name] for name in sorted(named - BUILT_IN) if name in POOLINGS.names()]
 
 
 def engine_digest(recipe: Recipe) -> str:

@@ -13,7 +13,7 @@ from cse_cli.core.console import Observer, Warned
 from cse_cli.core.environment import environment, git_commit
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
-from cse_cli.data.identity import engine_digest
+from cse_cli.data.identity import engine_digest, plugin_poolings
 from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.train_parts import train_entries
@@ -23,6 +23,7 @@ from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, plugins
+from registry.poolings import POOLINGS
 from registry.resources import hub
 from registry.types import Evaluator
 
@@ -38,6 +39,8 @@ def about_run(job: Job, identity: Identity, precision: str = "") -> About:
     group = job.group or os.environ.get("MLFLOW_EXPERIMENT_NAME") or family(loaded.name, recipe.language)
     paper = recipe.paper
     entries = [*(placed.entry for placed in recipe.parts()), *train_entries(recipe.train)]
+    named = [(entry.kind, entry.name) for entry in entries]
+    named += [(POOLINGS.kind, pooling.name) for pooling in plugin_poolings(recipe)]
     return About(
         name=job.name,
         recipe=loaded.name,
@@ -61,7 +64,7 @@ def about_run(job: Job, identity: Identity, precision: str = "") -> About:
         precision=precision,
         commits=hub.used(),
         git=git_commit(loaded.path) or "",
-        plugins=plugins.files_of((entry.kind, entry.name) for entry in entries),
+        plugins=plugins.files_of(named),
         identity=identity,
         plan=job.plan,
     )

@@ -38,7 +38,7 @@ def open_halves(model: Any) -> nn.Module:
 
 
 def take_dropout(model: Any) -> nn.Module:
-    """Remove and return the dropout at the end of the embedding layer, or a module without effect if there is none."""
+    """Remove and return the dropout at the end of the embedding layer, or a module without effect."""
     for part in list(model.modules()):
         for name, child in part.named_children():
             if type(child) is nn.Dropout:

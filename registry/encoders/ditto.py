@@ -12,7 +12,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.export import Layout
-from registry.encoders.pooling import Pooling, pool
+from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Tokens
@@ -98,7 +98,7 @@ class DittoEncoder(TransformerEncoder):
         """Return the layout of the export, with the attention head."""
         return replace(super().layout(max_length), diagonal={"block": self.block, "head": self.head})
 
-    def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+    def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         attention = self.backbone.encoder.layer[self.block].attention.self
         weights = diagonal_attention(attention, states[self.block], tokens.mask, self.head)
         return pool(pooling, states, weights, self.first_layer_index)

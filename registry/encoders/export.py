@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, eye, tensor, zeros
 
 from registry.encoders.convolutions import Convolutions
-from registry.encoders.pooling import Pooling, averaged
+from registry.encoders.pooling import averaged
 from registry.resources.models import quiet_transformers, without_pooler
 
 MODULES = "modules.json"
@@ -74,7 +74,7 @@ class Layout:
         diagonal: `block` and `head` whose attention weights tokens. Only cse opens such a model.
     """
 
-    pooling: Pooling
+    pooling: str
     first_layer_index: int
     dense: Sequence[tuple[Tensor, Tensor, str]]
     max_length: int

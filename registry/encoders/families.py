@@ -1,7 +1,7 @@
 """Parts of the architectures of transformers: where they are, and which an encoder can change.
 
 An architecture is *split* if its embedding layer and its blocks can be called separately, as in BERT. The others run
-through their own `forward`, which also gets their token vectors. Decoders have no embedding layer besides the words.
+through their own `forward`, which also gets their token vectors. In decoders, it contains only the word embeddings.
 """
 
 from __future__ import annotations

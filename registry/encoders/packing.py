@@ -24,7 +24,7 @@ SPARE = 48
 
 @dataclass(frozen=True)
 class Rows:
-    """Which tokens of a padded batch are real, and their positions.
+    """Mask of a padded batch, and the positions of its tokens.
 
     Args:
         mask: (B, L) 1 for real tokens. Other forms only for compiled blocks, and None for a pack, which has no padding.

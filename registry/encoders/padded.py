@@ -16,7 +16,6 @@ from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.export import Layout
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Encoded, Tokens
@@ -88,7 +87,7 @@ class PaddedEncoder(TransformerEncoder):
         """Return the layout of the export, with the number of positions."""
         return replace(super().layout(max_length), positions=self.eval_positions)
 
-    def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:  # noqa: ARG002
+    def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:  # noqa: ARG002
         return states[-1].mean(dim=1)
 
     def _stretched(self, vectors: Tensor, mask: Tensor, count: int) -> tuple[Tensor, Rows]:

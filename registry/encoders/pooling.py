@@ -17,17 +17,17 @@ TokenPooling = Literal["last", "mean", "weighted_mean", "cls", "text"]
 """Poolings that read only the last layer and the mask. Padding can be on either side."""
 
 
-def averaged(pooling: Pooling, first: int = 0) -> tuple[int, int] | None:
+def averaged(pooling: str, first: int = 0) -> tuple[int, int] | None:
     """Return the indices of the two states that a pooling averages, or None if it uses only the last state."""
     return {"last2": (-2, -1), "first_last": (first, -1)}.get(pooling)
 
 
-def needs_all_states(pooling: Pooling) -> bool:
+def needs_all_states(pooling: str) -> bool:
     """Return whether `pool` uses more than the last layer."""
     return averaged(pooling) is not None
 
 
-def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 0) -> Tensor:
+def pool(pooling: str, states: Sequence[Tensor], mask: Tensor, first: int = 0) -> Tensor:
     """Return the pooled states (B, D), in single or double precision.
 
     Args:
@@ -51,12 +51,12 @@ def pool(pooling: Pooling, states: Sequence[Tensor], mask: Tensor, first: int = 
     return masked_mean((at_least_single(states[upper]) + at_least_single(states[lower])) / 2, mask)
 
 
-def reads_mask(pooling: Pooling) -> bool:
+def reads_mask(pooling: str) -> bool:
     """Return whether a pooling uses the states at a template's [MASK]."""
     return pooling in ("mask", "last_mask")
 
 
-def mask_places(pooling: Pooling, tokens: Tokens, mask: int | None) -> Tensor:
+def mask_places(pooling: str, tokens: Tokens, mask: int | None) -> Tensor:
     """Return (B, L) with 1 at the [MASK]s of the template, for "last_mask" only at each row's last [MASK].
 
     Args:
@@ -77,7 +77,7 @@ def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
     return (states * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
 
 
-def pool_tokens(pooling: TokenPooling, states: Tensor, mask: Tensor) -> Tensor:
+def pool_tokens(pooling: str, states: Tensor, mask: Tensor) -> Tensor:
     """Return the pooled states (B, D), in single or double precision.
 
     Args:

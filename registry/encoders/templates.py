@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from registry.encoders.pooling import Pooling, last_copies, reads_mask
+from registry.encoders.pooling import last_copies, reads_mask
 from registry.errors import CseError
 from registry.tokens import Pieces, Tokens
 from registry.vocabulary import MASK, HubVocabulary, JoinedVocabulary
@@ -32,9 +32,7 @@ def vocabularies(
     return [HubVocabulary(model, each, *ending) for each in templates]  # type: ignore[arg-type]
 
 
-def check(
-    templates: Sequence[str | None], poolings: Sequence[Pooling], joined: bool, denoise: tuple[bool, bool]
-) -> None:
+def check(templates: Sequence[str | None], poolings: Sequence[str], joined: bool, denoise: tuple[bool, bool]) -> None:
     """Check that the templates of an encoder fit its poolings, tokenization and denoising.
 
     Args:

@@ -15,7 +15,7 @@ from registry import ENCODERS
 from registry.encoders import backbone as halves
 from registry.encoders import families, lora, templates, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
-from registry.encoders.export import Layout, export_encoder, export_whole
+from registry.encoders.export import TOKEN_POOLINGS, Layout, export_encoder, export_whole
 from registry.encoders.families import is_split
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
@@ -26,10 +26,10 @@ from registry.encoders.pooling import (
     mask_places,
     needs_all_states,
     pool,
-    pool_tokens,
     reads_mask,
 )
 from registry.errors import CseError
+from registry.poolings import BUILT_IN, POOLINGS, PoolingName
 from registry.resources.models import WeightType, load_config, load_model
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
@@ -60,7 +60,7 @@ class TransformerEncoder(Encoder):
             "mean" of real tokens. "weighted_mean", with weight t for the t-th token. "last2" and "first_last", the mean
             over two layers. "mask", the state at the template's {mask}, or the mean of several. "last_mask", the state
             at the last {mask}. "text", the mean of the sentence's tokens without the template, of the last copy if the
-            template repeats the sentence.
+            template repeats the sentence. Or the name of a plug-in's pooling.
         eval_pooling: Pooling in evaluation. IFCL trains with "cls" and evaluates with "mean" (Table 1, caption).
             Default: `pooling`.
         first_layer_index: Index of the first layer in "first_last": 0, the embedding layer's output, which gave the
@@ -136,8 +136,8 @@ class TransformerEncoder(Encoder):
     def __init__(
         self,
         model: ModelName,
-        pooling: Pooling = "cls",
-        eval_pooling: Pooling | None = None,
+        pooling: Pooling | PoolingName = "cls",
+        eval_pooling: Pooling | PoolingName | None = None,
         first_layer_index: Literal[0, 1] = 0,
         head_at_eval: bool = False,
         dropout: Probability | None = None,
@@ -166,8 +166,8 @@ class TransformerEncoder(Encoder):
     ) -> None:
         super().__init__()
         self.model = model
-        self.pooling: Pooling = pooling
-        self.eval_pooling: Pooling = eval_pooling or pooling
+        self.pooling = pooling
+        self.eval_pooling = eval_pooling or pooling
         self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
         self.templates = template if isinstance(template, list) else [template]
         self.template_joined = bool(template_joined)
@@ -362,7 +362,7 @@ class TransformerEncoder(Encoder):
             length = max_length if self.max_length is None else min(max_length, self.max_length)
             plain = self._as_trained and self.settings().keys() <= {"pooling", "attention"}
             settings = {"format": "transformer", "settings": self.settings(), "max_length": length}
-            pooling = self.eval_pooling if plain and averaged(self.eval_pooling) is None else None
+            pooling = self.eval_pooling if plain and self.eval_pooling in TOKEN_POOLINGS else None
             dense = self._dense()
             export_whole(model, self.vocabulary.tokenizer, pooling, {**settings, "origin": self.model}, folder, dense)
         if self.adapter is not None:
@@ -372,7 +372,8 @@ class TransformerEncoder(Encoder):
         """Return whether `Layout` describes this encoder: a model of BERT's family with one of its poolings."""
         others = (self.layer, self.prepend, self.template_joined or None)
         one = len(self.templates) == 1 and all(value is None for value in others)
-        return is_split(self.backbone) and one and self.eval_pooling not in ("last", "weighted_mean", "text")
+        described = self.eval_pooling in BUILT_IN and self.eval_pooling not in ("last", "weighted_mean", "text")
+        return is_split(self.backbone) and one and described
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters with which an export that has no `Layout` gives the same embeddings."""
@@ -450,8 +451,9 @@ class TransformerEncoder(Encoder):
         plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
         return self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
 
-    def _needs_all_states(self, pooling: Pooling) -> bool:
-        return needs_all_states(pooling) or self.layer is not None
+    def _needs_all_states(self, pooling: str) -> bool:
+        every = needs_all_states(pooling) if pooling in BUILT_IN else POOLINGS[pooling].layers != (-1,)
+        return every or self.layer is not None
 
     def _heads(self) -> list[Head]:
         return [head for head in self.heads.values() if isinstance(head, Head)]
@@ -461,17 +463,17 @@ class TransformerEncoder(Encoder):
             pooled = head(pooled, groups)
         return pooled
 
-    def _pooled(self, pooling: Pooling, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+    def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         if reads_mask(pooling):
             return pool(pooling, states, mask_places(pooling, tokens, self.vocabulary.mask))
         if pooling == "text":
             return pool(pooling, states, last_copies(tokens))
-        if is_split(self.backbone):
+        if is_split(self.backbone) and pooling in BUILT_IN:
             return pool(pooling, states, tokens.mask, self.first_layer_index)
-        if averaged(pooling) is None:
-            return pool_tokens(pooling, states[-1], tokens.mask)  # type: ignore[arg-type]
-        unseen = (tokens.mask == 0).unsqueeze(-1)  # states at padding can be infinite
-        return pool(pooling, [s.masked_fill(unseen, 0) for s in states], tokens.mask, self.first_layer_index)
+        if pooling == "first_last":
+            unseen = (tokens.mask == 0).unsqueeze(-1)  # states at padding can be infinite
+            return pool(pooling, [s.masked_fill(unseen, 0) for s in states], tokens.mask, self.first_layer_index)
+        return POOLINGS[pooling](states, tokens.mask)
 
     def _each_layer(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Return the (B, K, D) pooled states of every block, as if it were the last."""
@@ -491,7 +493,7 @@ class TransformerEncoder(Encoder):
             return templates.alone(tokens, self.vocabulary.padding, attends, counts_real, embed)
 
     def _check_settings(self, rank: int | None, lora_set: bool, dtype: WeightType | None) -> None:
-        """Check parameters that fit or do not fit each other, whatever the model."""
+        """Check parameters that depend only on each other."""
         poolings = (self.pooling, self.eval_pooling)
         denoise = (self.denoise is not None, self.denoise_at_eval)
         templates.check(self.templates, poolings, self.template_joined, denoise)

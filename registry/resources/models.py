@@ -278,7 +278,7 @@ def load_model(
     dtype: WeightType = "fp32",
     **config: Any,
 ) -> Any:
-    """Return the transformers model in eval mode, without pooler, with scaled-dot-product attention where it has it.
+    """Return the transformers model in eval mode, without pooler, and with scaled-dot-product attention if possible.
 
     Of T5 it is the encoder.
 
@@ -345,7 +345,7 @@ def _encoder_class(settings: Any) -> Any:
     found = MODEL_MAPPING.get(type(settings), None)
     if found is None or isinstance(found, tuple) or settings.is_encoder_decoder:
         raise CseError(
-            f"transformers has no encoder of its own for the architecture '{settings.model_type}'",
+            f"transformers has no separate encoder for the architecture '{settings.model_type}'",
             "use another model, such as BERT, ModernBERT, Llama or T5",
             code="models.no_encoder",
         )
