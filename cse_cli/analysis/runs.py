@@ -18,7 +18,7 @@ from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
 from cse_cli.recipe.files import all_recipes, real_path, recipe_name
-from cse_cli.recipe.schema import data_identity
+from cse_cli.recipe.named import data_identity
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError, suggestion

@@ -27,6 +27,9 @@ Prompt = Annotated[
         "set it for one side of retrieval. Repeatable. Default: the model's own."
     ),
 ]
+BatchTokens = Annotated[
+    int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on a GPU.")
+]
 Width = Annotated[int | None, typer.Option(min=1, help="Number of leading dimensions that are scored. Default: all.")]
 Precision = Annotated[
     str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
@@ -60,10 +63,7 @@ def evaluate(
         int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
     ] = None,
     width: Width = None,
-    batch_tokens: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on a GPU."),
-    ] = None,
+    batch_tokens: BatchTokens = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
     precision: Precision = "fp32",
@@ -80,9 +80,8 @@ def evaluate(
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    settings = Settings(
-        pooling, max_length, batch_tokens, device, template, precision, prompt or (), not no_cache, width
-    )
+    others = (prompt or (), not no_cache, width)
+    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, *others)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         if warning := settings.compute.warning:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictBool
@@ -18,6 +17,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from cse_cli.recipe.keys import Keys, dotted
+from cse_cli.recipe.named import data_identity, part_identity
 from registry import (
     AUGMENTERS,
     ENCODERS,
@@ -477,44 +477,3 @@ class Recipe(Section):
                 table.update(part_identity(table, placed.entry))
         text = json.dumps(identity, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a `[data]` table that identifies the experiment, without directories of files.
-
-    The result of a run contains a fingerprint of the data.
-    """
-    kept = {key: value for key, value in table.items() if key != "streaming"}
-    if table.get("streaming"):
-        kept["streaming"] = True
-    if "file" in kept:
-        file = kept["file"]
-        kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
-    return kept
-
-
-def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:
-    """Return the part of a component's table that identifies the experiment, without directories of models and files.
-
-    The identity of the experiment contains a digest of their contents.
-    """
-    named = {key: mark.kind for key, mark in entry.resources.items() if mark.kind != "dataset"}
-    return {key: _without_directory(value, named[key]) if key in named else value for key, value in table.items()}
-
-
-def _without_directory(value: Any, kind: Literal["model", "file"]) -> Any:
-    """Return the bare name of a path. Hub IDs `owner/name` are unchanged.
-
-    A directory called `model`, as in every run, keeps the name of its parent.
-    """
-    if isinstance(value, list | tuple):
-        return [_without_directory(each, kind) for each in value]
-    if not isinstance(value, str):
-        return value
-    if kind == "file":
-        is_path = not value.startswith("hf:")
-    else:
-        is_path = value.startswith((".", "/", "~")) or value.count("/") > 1
-    if not is_path:
-        return value
-    return "/".join(Path(value).parts[-2:]) if Path(value).name == "model" else Path(value).name or value

@@ -16,7 +16,8 @@ from optuna.trial import FrozenTrial, TrialState
 from cse_cli.core.formatting import differences
 from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.identity import Known, identify_known
-from cse_cli.recipe.schema import PROSE, Recipe, data_identity
+from cse_cli.recipe.named import data_identity
+from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import TRIALS, SearchConfig
 from cse_cli.tuning.owner import choosing

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from registry.encoders import whole
+from registry.encoders import families, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks
 from registry.encoders.families import embedding_layer, is_split, set_split
 from registry.encoders.half import Dropout
@@ -20,7 +20,40 @@ from registry.encoders.lookup import look_up
 from registry.encoders.packing import Prepended, Rows
 from registry.encoders.whole import position_offset
 from registry.errors import CseError, suggestion
+from registry.resources.models import WeightType, load_config, load_model
 from registry.tokens import Tokens
+
+Scope = Literal["all", "embedding", "hidden", "attention"]
+"""Parts of a model whose dropout rate is set together."""
+
+
+def load(name: str, random_weights: bool, dtype: WeightType, rate: float | None, scope: Scope) -> tuple[Any, nn.Module]:
+    """Return a model and the dropout at the end of its embedding layer.
+
+    Args:
+        name: Directory or name of the model.
+        random_weights: Whether the weights are random.
+        dtype: Type of the weights.
+        rate: Dropout rate of the scope. Default: those of the checkpoint.
+        scope: Parts with this rate.
+
+    Raises:
+        CseError: If the model has no dropout of this scope, or is not supported.
+    """
+    rates: dict[str, Any] = {} if rate is None else families.rates(load_config(name), rate, scope)
+    model = load_model(name, random_weights=random_weights, dtype=dtype, **rates)
+    dropout = open_halves(model)
+    if rate is None:
+        return model, dropout
+    if isinstance(dropout, nn.Dropout) and scope != "attention":
+        dropout.p = rate
+    elif not rates:
+        raise CseError(
+            f'dropout_scope = "{scope}": {type(model).__name__} has no such dropout',
+            'set dropout_scope to "all" or "attention", or remove dropout',
+            code="encoders.no_such_dropout",
+        )
+    return model, dropout
 
 
 def open_halves(model: Any) -> nn.Module:

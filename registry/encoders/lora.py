@@ -6,36 +6,56 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from registry.errors import MissingError
+from registry.errors import CseError, MissingError
 
 ADAPTER = "adapter"
 """Directory of an export with only the trained matrices, in the format of `peft`."""
 WEIGHTS = "adapter_model.safetensors"
 
 
-def add_low_rank(model: Any, rank: int, alpha: int, dropout: float) -> Any:
-    """Add trainable matrices to every linear layer of the blocks: W + α/rank · B·A.
+def configured(rank: int | None, alpha: int | None, dropout: float | None) -> Any:
+    """Return the configuration of `peft` for matrices of a rank, or None without a rank.
 
-    A starts from random numbers and B from zeros, so that the initial output does not change. All other weights are
-    frozen. A and B are float32. Returns the configuration of `peft`.
+    Args:
+        rank: Rank r.
+        alpha: Numerator α of the factor α/r. Default: r.
+        dropout: Dropout rate of the input of the matrices. Default: 0.
 
     Raises:
+        CseError: If another parameter is set without a rank.
         MissingError: If `peft` is not installed.
     """
+    if rank is None:
+        if alpha is not None or dropout is not None:
+            raise CseError(
+                "lora_alpha and lora_dropout have no effect without lora_rank",
+                "set lora_rank, for example lora_rank = 16",
+                code="encoders.lora_without_rank",
+            )
+        return None
     try:
-        from peft import LoraConfig, inject_adapter_in_model
+        from peft import LoraConfig
     except ImportError as error:
         raise MissingError(
             "lora_rank requires the package peft, which is not installed",
             'run pip install "cse-registry[llm]"',
             code="encoders.missing_package",
         ) from error
-    config = LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules="all-linear")
+    return LoraConfig(r=rank, lora_alpha=alpha or rank, lora_dropout=dropout or 0.0, target_modules="all-linear")
+
+
+def add_low_rank(model: Any, config: Any) -> None:
+    """Add trainable matrices to every linear layer of the blocks: W + α/rank · B·A.
+
+    A starts from random numbers and B from zeros, so that the initial output does not change. All other weights are
+    frozen. A and B are float32.
+    """
+    from peft import inject_adapter_in_model
+
     inject_adapter_in_model(config, model)
     for name, weight in model.named_parameters():
         if "lora_" in name:
             weight.data = weight.data.float()
-    return config
 
 
 def save(model: Any, config: Any, origin: str, folder: Path) -> None:
@@ -43,7 +63,7 @@ def save(model: Any, config: Any, origin: str, folder: Path) -> None:
 
     Args:
         model: Model with matrices.
-        config: Configuration from `add_low_rank`.
+        config: Configuration of `peft`.
         origin: Name of the original model.
         folder: Directory of the export.
     """

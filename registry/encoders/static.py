@@ -88,7 +88,7 @@ embeddings = SentenceTransformer("this/directory").encode(["A sentence."])
 """
 
 
-@ENCODERS.register(STATIC)
+@ENCODERS.register("static")
 class Static(StaticAverage):
     """Average one vector per token, which another model computed for the token without a sentence.
 

@@ -15,13 +15,13 @@ from registry import ENCODERS
 from registry.encoders import backbone as halves
 from registry.encoders import families, lora, templates, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
+from registry.encoders.checks import check_architecture, check_settings
 from registry.encoders.export import TOKEN_POOLINGS, Layout, export_encoder, export_whole
 from registry.encoders.families import is_split
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
 from registry.encoders.pooling import (
     Pooling,
-    averaged,
     last_copies,
     mask_places,
     needs_all_states,
@@ -30,13 +30,12 @@ from registry.encoders.pooling import (
 )
 from registry.errors import CseError
 from registry.poolings import BUILT_IN, POOLINGS, PoolingName
-from registry.resources.models import WeightType, load_config, load_model
+from registry.resources.models import WeightType
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
 from registry.vocabulary import Ending, HubVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
-Scope = Literal["all", "embedding", "hidden", "attention"]
 Rank = Annotated[int, Field(ge=1), Tune(4, 64, log=True)]
 Block = Annotated[int, Field(ge=0)]
 
@@ -133,6 +132,11 @@ class TransformerEncoder(Encoder):
         dropout = 0.1
     """
 
+    hidden_read: bool = True
+    mini_batch_size: int | None = None
+    attentions_read: Sequence[int] = ()
+    layers_read: bool = False
+
     def __init__(
         self,
         model: ModelName,
@@ -141,7 +145,7 @@ class TransformerEncoder(Encoder):
         first_layer_index: Literal[0, 1] = 0,
         head_at_eval: bool = False,
         dropout: Probability | None = None,
-        dropout_scope: Scope = "all",
+        dropout_scope: halves.Scope = "all",
         freeze: list[str] = [],  # noqa: B006 - a declaration, never changed
         augment_at: Literal["layer", "word"] = "layer",
         random_weights: bool = False,
@@ -165,61 +169,47 @@ class TransformerEncoder(Encoder):
         checkpointing: bool | None = None,
     ) -> None:
         super().__init__()
-        self.model = model
-        self.pooling = pooling
-        self.eval_pooling = eval_pooling or pooling
+        self.model, self.pooling, self.eval_pooling = model, pooling, eval_pooling or pooling
         self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
         self.templates = template if isinstance(template, list) else [template]
         self.template_joined = bool(template_joined)
         self.denoise, self.denoise_gradient, self.denoise_at_eval = denoise, denoise_gradient, bool(denoise_at_eval)
         self.layer, self.prepend, self.placeholder = layer, prepend, placeholder
-        self._check_settings(lora_rank, lora_alpha is not None or lora_dropout is not None, dtype)
-        if checkpointing and (drophead is not None or prepend is not None):
-            raise CseError(
-                "checkpointing = true does not work with drophead or prepend, which the second computation would skip",
-                "remove checkpointing, or set train.mini_batch_size instead",
-                code="encoders.no_checkpointing",
-            )
+        self.attend_padding, self.checkpointing = bool(attend_padding), bool(checkpointing)
+        self.adapter = lora.configured(lora_rank, lora_alpha, lora_dropout)
+        check_settings(self, self.adapter is not None, dtype, drophead)
         ending = (end_with, bool(end_in_training))
         self.vocabularies = templates.vocabularies(model, self.templates, ending, self.template_joined)
         self.vocabulary: HubVocabulary = self.vocabularies[0]
-        rates: dict[str, Any] = {}
-        if dropout is not None:
-            rates = families.rates(load_config(model), dropout, dropout_scope)
-        self.backbone = load_model(model, random_weights=random_weights, dtype=dtype or "fp32", **rates)
-        self.dropout = halves.open_halves(self.backbone)
-        if dropout is not None:
-            self._set_dropout(dropout, dropout_scope, rates)
+        loaded = halves.load(model, random_weights, dtype or "fp32", dropout, dropout_scope)
+        self.backbone, self.dropout = loaded
         decoder = whole.is_decoder(self.backbone)
         self.attention = whole.set_attention(self.backbone, attention)
         self._as_trained = self.attention == "causal" or not decoder
-        self._check_architecture()
+        check_architecture(self)
         self.drophead = None if drophead is None else self._drophead(drophead)
-        self.adapter = None
-        if lora_rank is not None:
-            self.adapter = lora.add_low_rank(self.backbone, lora_rank, lora_alpha or lora_rank, lora_dropout or 0.0)
-        self.checkpointing = bool(checkpointing)
-        if checkpointing:
-            # transformers 5.24 has a new name for it.
-            old = self.backbone.gradient_checkpointing_enable
-            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
-        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
-        self.heads_frozen = "heads" in freeze
-        self.attend_padding = bool(attend_padding)
+        self._choose_trained(freeze)
         limit = halves.longest(self.backbone)
         self.max_length = None if limit is None else min(each.longest(limit) for each in self.vocabularies)
         self.dim, self.width = halves.widths(self.backbone, augment_at, layer)
         self.heads = nn.ModuleDict()
-        self.hidden_read = True
-        self.mini_batch_size: int | None = None
-        self.attentions_read: Sequence[int] = ()
-        self.layers_read = False
         self.train()
 
     @property
     def compiles(self) -> bool:
         """Whether `train.compile` compiles the blocks. Others run inside the model's own forward."""
         return is_split(self.backbone)
+
+    def _choose_trained(self, freeze: Sequence[str]) -> None:
+        """Add low-rank matrices, checkpoint the activations, and freeze parts."""
+        if self.adapter is not None:
+            lora.add_low_rank(self.backbone, self.adapter)
+        if self.checkpointing:
+            # transformers 5.24 has a new name for it.
+            old = self.backbone.gradient_checkpointing_enable
+            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
+        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
+        self.heads_frozen = "heads" in freeze
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.
@@ -491,76 +481,6 @@ class TransformerEncoder(Encoder):
         attends, counts_real = self.denoise == "padding", whole.position_offset(self.backbone) > 0
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
             return templates.alone(tokens, self.vocabulary.padding, attends, counts_real, embed)
-
-    def _check_settings(self, rank: int | None, lora_set: bool, dtype: WeightType | None) -> None:
-        """Check parameters that depend only on each other."""
-        poolings = (self.pooling, self.eval_pooling)
-        denoise = (self.denoise is not None, self.denoise_at_eval)
-        templates.check(self.templates, poolings, self.template_joined, denoise)
-        if rank is None and lora_set:
-            raise CseError(
-                "lora_alpha and lora_dropout have no effect without lora_rank",
-                "set lora_rank, for example lora_rank = 16",
-                code="encoders.lora_without_rank",
-            )
-        if rank is None and dtype in ("8bit", "4bit"):
-            raise CseError(
-                f'dtype = "{dtype}" requires LoRA, because quantized weights cannot be trained',
-                "set lora_rank, for example lora_rank = 16",
-                code="encoders.lora_without_rank",
-            )
-        if (self.prepend is None) != (self.placeholder is None):
-            raise CseError(
-                "prepend and placeholder work only together, and one of them is not set",
-                "set both, or remove both",
-                code="encoders.incomplete_prepend",
-            )
-        if self.layer is not None and any(averaged(each) for each in poolings):
-            raise CseError(
-                f"layer = {self.layer} has no effect with a pooling over two layers",
-                "remove layer, or use another pooling",
-                code="encoders.layer_with_average",
-            )
-
-    def _check_architecture(self) -> None:
-        """Check parameters that only some models support."""
-        count = int(self.backbone.config.num_hidden_layers)
-        if self.layer is not None and self.layer > count:
-            raise CseError(
-                f"layer = {self.layer} does not exist: '{self.model}' has layers 0 to {count}",
-                f"set layer to a value from 0 to {count}",
-                code="encoders.unknown_layer",
-            )
-        if self.prepend is not None and not self.prepend[0] < self.prepend[1] <= count:
-            raise CseError(
-                f"prepend = {self.prepend} is not a range of blocks: '{self.model}' has blocks 0 to {count - 1}",
-                f"set prepend = [a, b] with a < b ≤ {count}, for example [1, {count}]",
-                code="encoders.unknown_block",
-            )
-        if self.placeholder is not None:
-            self.vocabulary.id_of(self.placeholder)
-            families.blocks(self.backbone)
-        if self.attention == "causal" and "cls" in (self.pooling, self.eval_pooling):
-            raise CseError(
-                f"pooling \"cls\" reads only the first token, which attends to no other in '{self.model}'",
-                'set pooling = "last" or "mean", or attention = "bidirectional"',
-                code="encoders.blind_pooling",
-            )
-
-    def _set_dropout(self, rate: float, scope: Scope, changed: Mapping[str, float]) -> None:
-        """Set the rate of the embedding layer's dropout, if it is in the scope.
-
-        Raises:
-            CseError: If the model has no dropout of this scope.
-        """
-        if isinstance(self.dropout, nn.Dropout) and scope != "attention":
-            self.dropout.p = rate
-        elif not changed:
-            raise CseError(
-                f'dropout_scope = "{scope}": {type(self.backbone).__name__} has no such dropout',
-                'set dropout_scope to "all" or "attention", or remove dropout',
-                code="encoders.no_such_dropout",
-            )
 
     def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""

@@ -315,7 +315,9 @@ def load_model(
             # Some classes have no parameter for the type of new weights.
             return cls._from_config(settings, **options).eval()
         check_files(path)
-        loaded, report = cls.from_pretrained(path, config=settings, output_loading_info=True, **options)
+        loaded, report = cls.from_pretrained(
+            path, config=settings, output_loading_info=True, trust_remote_code=False, **options
+        )
     missing = [key for key in report["missing_keys"] if "pooler" not in key.split(".")]
     _refuse_missing(model, missing, ", or set random_weights = true to start from random weights")
     return loaded

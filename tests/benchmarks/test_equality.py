@@ -24,6 +24,6 @@ def test_double_precision_changes_losses_by_rounding(recipe: str, plain: Small) 
 
 def test_another_rate_of_learning_is_found_out(plain: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = equality.losses("simcse_en", plain, "cpu")
-    monkeypatch.setattr("cse_cli.training.train_step.learning_rate", lambda *_: 1e-2)
+    monkeypatch.setattr("cse_cli.training.optimizer.LearningRate.__call__", lambda *_: 1e-2)
     other = equality.losses("simcse_en", plain, "cpu")
     assert max(abs(a - b) for a, b in zip(ours, other, strict=True)) > 1e-3

@@ -66,6 +66,7 @@ class Small:
             "translations": self.translations,
             "dataset": "graded_pairs",
             "datasets": '["graded_pairs"]',
+            "widths": [4, 8, 16],
         }
         for name, value in part.items():
             if name in ("model", "generator", "discriminator"):

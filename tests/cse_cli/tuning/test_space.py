@@ -67,7 +67,8 @@ def test_a_declared_range_is_widened_to_the_recipes_own_value():
 
 
 def test_choices_come_from_the_type(quickstart):
-    assert one(quickstart, "pooling").choices == ("cls", "mean", "last2", "first_last", "mask", "last_mask")
+    of_layers = ("cls", "mean", "last2", "first_last", "mask", "last_mask")
+    assert one(quickstart, "pooling").choices == (*of_layers, "last", "weighted_mean", "text")
     assert one(quickstart, "head_at_eval").choices == (False, True)
     assert one(quickstart, "schedule").overrides("constant") == [Override.of("train.schedule", "constant")]
 

@@ -13,7 +13,7 @@ from registry.encoders.ema import Ema
 from registry.encoders.transformer import TransformerEncoder
 from registry.signature import Input
 from registry.tokens import Embedded, Encoded, Tokens
-from registry.types import Encoder
+from registry.types import Encoder, Loss
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder, WordVocabulary
 from tests.support.tiny import sentences, tiny_bert
@@ -36,7 +36,7 @@ class Linear(Encoder):
         return Encoded(sentence, embeddings, embeddings, tokens)
 
 
-class Weighed(torch.nn.Module):
+class Weighed(Loss):
     """L = 3·Σᵢ anchorᵢ₀ − Σᵢ positiveᵢ₁²."""
 
     def forward(self, anchor, positive):
