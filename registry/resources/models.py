@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from registry.accelerators import accelerator
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory
 from registry.resources import hub
@@ -359,11 +360,16 @@ def _weights(dtype: WeightType) -> dict[str, Any]:
 
     Raises:
         MissingError: If the package for quantized weights is not installed.
+        CseError: If there is no CUDA device. On a CPU, bitsandbytes 0.50 has no gradient for products of 4-bit weights.
     """
     import torch
 
     if dtype in ("fp32", "bf16"):
         return {"dtype": torch.bfloat16 if dtype == "bf16" else torch.float32}
+    if accelerator() != "cuda":
+        raise CseError(
+            f'dtype = "{dtype}" requires a CUDA device', 'use dtype = "bf16"', code="models.unsupported_weights"
+        )
     if find_spec("bitsandbytes") is None:
         raise MissingError(
             f'dtype = "{dtype}" requires the package bitsandbytes, which is not installed',

@@ -7,6 +7,7 @@ from transformers import AutoModel
 
 from registry.encoders.transformer import TransformerEncoder
 from tests.registry.encoders.test_every_family import contrast, tokens_of
+from tests.support.accelerators import pretend
 from tests.support.errors import refuses
 from tests.support.families import tiny
 
@@ -87,11 +88,18 @@ def test_activations_computed_again_have_the_same_gradient(tmp_path, family):
     ("values", "code", "named"),
     [
         ({"dtype": "4bit"}, "encoders.lora_without_rank", "lora_rank"),
-        ({"dtype": "8bit", "lora_rank": 2}, "models.missing_package", "bitsandbytes"),
+        ({"dtype": "8bit", "lora_rank": 2}, "models.unsupported_weights", "CUDA"),
         ({"checkpointing": True, "drophead": 0.1}, "encoders.no_checkpointing", "checkpointing"),
     ],
 )
 def test_what_cannot_be_combined_is_refused(llama, monkeypatch, values, code, named):
-    monkeypatch.setattr("registry.resources.models.find_spec", lambda _: None)
+    pretend(monkeypatch, "cuda", 0)
     with refuses(code, named):
         TransformerEncoder(llama, "mean", **values)
+
+
+def test_quantized_weights_name_their_package(llama, monkeypatch):
+    pretend(monkeypatch, "cuda", 1)
+    monkeypatch.setattr("registry.resources.models.find_spec", lambda _: None)
+    with refuses("models.missing_package", "bitsandbytes"):
+        TransformerEncoder(llama, "mean", dtype="8bit", lora_rank=2)
