@@ -17,7 +17,9 @@ from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, get_args
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 from torch import Tensor
 
 from registry import plugins
@@ -132,7 +134,7 @@ class Poolings:
 
 
 POOLINGS = Poolings()
-"""Poolings of a transformer that read neither a template nor a choice of the first layer."""
+"""Poolings of a transformer that do not read a template."""
 
 
 @POOLINGS.register("cls")
@@ -165,6 +167,12 @@ def last_two(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     return pool_tokens("mean", (states[0] + states[1]) / 2, mask)
 
 
+@POOLINGS.register("first_last", layers=(0, -1))
+def first_and_last(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Return the mean of real tokens over the embedding layer's output and the last layer."""
+    return pool_tokens("mean", (states[0] + states[1]) / 2, mask)
+
+
 BUILT_IN = frozenset(get_args(BuiltIn))
 
 
@@ -174,5 +182,14 @@ def _registered(name: str) -> str:
     return name
 
 
-PoolingName = Annotated[str, AfterValidator(_registered)]
+@dataclass(frozen=True)
+class _Names:
+    """Mark of a parameter that names a pooling."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the schema with all names."""
+        return {**handler(core), "enum": sorted({*BUILT_IN, *POOLINGS.names()})}
+
+
+PoolingName = Annotated[str, AfterValidator(_registered), _Names()]
 """Name of a pooling of a plug-in."""

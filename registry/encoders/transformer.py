@@ -460,10 +460,8 @@ class TransformerEncoder(Encoder):
             return pool(pooling, states, last_copies(tokens))
         if is_split(self.backbone) and pooling in BUILT_IN:
             return pool(pooling, states, tokens.mask, self.first_layer_index)
-        if pooling == "first_last":
-            unseen = (tokens.mask == 0).unsqueeze(-1)  # states at padding can be infinite
-            return pool(pooling, [s.masked_fill(unseen, 0) for s in states], tokens.mask, self.first_layer_index)
-        return POOLINGS[pooling](states, tokens.mask)
+        first = self.first_layer_index if pooling == "first_last" else 0
+        return POOLINGS[pooling](states[first:], tokens.mask)
 
     def _each_layer(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Return the (B, K, D) pooled states of every block, as if it were the last."""
