@@ -175,14 +175,24 @@ class ContrastivePromptingEncoder(TransformerEncoder):
 
     @contextmanager
     def _steered(self, tokens: Tokens) -> Iterator[None]:
-        """Change the attention heads of the last token in one block."""
+        """Change the attention heads of the last token in one block.
+
+        Raises:
+            CseError: If the tokens have no auxiliary prompt, as in training.
+        """
+        if AUXILIARY not in tokens.side:
+            raise CseError(
+                "contrastive_prompting is only for evaluation",
+                'set train.steps = 0, or train with the encoder "transformer"',
+                code="encoders.no_training",
+            )
         subtracted, places = self._auxiliary_heads(tokens.side[AUXILIARY]), last_places(tokens.mask)
 
         def before(_: nn.Module, given: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             heads, *others = given
             rows = torch.arange(len(heads), device=heads.device)
             steered = difference(heads[rows, places], subtracted, self.coefficient)
-            return (heads.index_put((rows, places), steered), *others)
+            return (heads.index_put((rows, places), steered.to(heads.dtype)), *others)  # autocast: a norm is fp32
 
         with self._outputs()[self.block].register_forward_pre_hook(before):
             yield

@@ -8,7 +8,7 @@ from transformers import AutoModel, AutoTokenizer
 from registry.encoders.contrastive_prompting import AUXILIARY, ContrastivePromptingEncoder, difference
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
-from registry.tokens import Sample
+from registry.tokens import Sample, Tokens
 from tests.registry.encoders.vectors import Encoding
 from tests.support.errors import refuses
 from tests.support.families import tiny
@@ -132,5 +132,9 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
         ContrastivePromptingEncoder(model=models["llama"], **{**GIVEN, "block": 3})
     with refuses("encoders.unsupported_architecture", "contrastive_prompting", "Albert"):
         ContrastivePromptingEncoder(model=str(tiny_albert(tmp_path)), **GIVEN)
+    encoder = ContrastivePromptingEncoder(model=models["llama"], **GIVEN)
     with refuses("vocabulary.joined_template"):
-        ContrastivePromptingEncoder(model=models["llama"], **GIVEN).vocabulary.tokens([Sample("a man")], 40)
+        encoder.vocabulary.tokens([Sample("a man")], 40)
+    stacked = Tokens.stack({"anchor": encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 40))})  # as in training
+    with refuses("encoders.no_training", "contrastive_prompting"):
+        encoder.encode(stacked, encoder.embed(stacked))
