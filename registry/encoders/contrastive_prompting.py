@@ -95,7 +95,7 @@ class ContrastivePromptingEncoder(TransformerEncoder):
     s = h_N, the state of the last token. In block `block`, its concatenated attention heads o_N, before the output
     projection, are replaced by α·(o_N − o′_N′). There, o′ are the heads of the same block for the same sentence in
     the auxiliary prompt, which requests irrelevant information, and N′ is its last token. Earlier blocks and other
-    tokens do not change. The auxiliary prompt is computed up to this block only.
+    tokens do not change. The auxiliary prompt is computed up to this block only, without `prepend`.
 
     Only for evaluation, because both prompts are tokenized as one string with the sentence. Only cse opens an export.
 

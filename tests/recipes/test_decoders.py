@@ -84,7 +84,7 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
 
 
 def test_contrastive_prompting_as_in_the_authors_code(tmp_path):
-    """CP @bf5ee56: evaluate_intervention.py:194-289 with the command of README.md:43-55, and its hook "scaled"."""
+    """CP @bf5ee56: evaluate_intervention.py:194-289 with the command of README.md:50-61, and its hook "scaled"."""
     params = load("contrastive_prompting_en").recipe.encoders["online"].params
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
     encoder = ContrastivePromptingEncoder(**{**params, "model": folder})
