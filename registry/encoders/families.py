@@ -132,15 +132,24 @@ def attentions(model: Any) -> list[nn.Module]:
     return [block.get_submodule(parts.attention) for block in blocks(model)]
 
 
-def head_outputs(model: Any) -> list[nn.Module]:
+def head_outputs(
+    model: Any,
+    what: str = "drophead",
+    action: str = "remove drophead, or set model to a BERT, ModernBERT or Llama checkpoint",
+) -> list[nn.Module]:
     """Return the module of each block that gets the concatenated attention heads.
+
+    Args:
+        model: Transformers model.
+        what: Parameter or encoder that needs them, for the error.
+        action: Next step without them, for the error.
 
     Raises:
         CseError: If they are unknown.
     """
     parts = PARTS.get(model.config.model_type)
     if parts is None or not _have(model, parts.output):
-        raise unsupported(model, "drophead", "remove drophead, or set model to a BERT, ModernBERT or Llama checkpoint")
+        raise unsupported(model, what, action)
     return [block.get_submodule(parts.output) for block in blocks(model)]
 
 

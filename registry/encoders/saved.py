@@ -143,7 +143,8 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads."""
     adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    known = {"word_average", "transformer", STATIC, TEMPLATED, PREFIXED, PADDED, DITTO, *adjusted}
+    whole = {cls.saved_as for entry in ENCODERS if issubclass(cls := entry.cls, TransformerEncoder)}
+    known = {"word_average", *whole, STATIC, TEMPLATED, PREFIXED, PADDED, DITTO, *adjusted}
     if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
@@ -151,11 +152,11 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
             "use the version of cse that wrote the directory, or load its encoder with --plugin FILE",
             code="encoders.unknown_format",
         )
-    if settings["format"] == "transformer":
+    if settings["format"] in whole:
         given = {"pooling": pooling, "template": template, "model": str(folder)}
         values = {key: one for key, one in given.items() if one is not None}
         dense = sorted(folder.glob("*_Dense"))
-        opened = ENCODERS["transformer"].build({**settings["settings"], **values, "head_at_eval": bool(dense)})
+        opened = ENCODERS[settings["format"]].build({**settings["settings"], **values, "head_at_eval": bool(dense)})
         opened.attach({layer.name: _fixed(layer) for layer in dense})
         return opened.eval(), int(settings["max_length"])
     if settings["format"] in ("word_average", STATIC):

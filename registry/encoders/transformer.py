@@ -132,6 +132,7 @@ class TransformerEncoder(Encoder):
         dropout = 0.1
     """
 
+    saved_as: str = "transformer"
     hidden_read: bool = True
     mini_batch_size: int | None = None
     attentions_read: Sequence[int] = ()
@@ -351,7 +352,7 @@ class TransformerEncoder(Encoder):
         else:
             length = max_length if self.max_length is None else min(max_length, self.max_length)
             plain = self._as_trained and self.settings().keys() <= {"pooling", "attention"}
-            settings = {"format": "transformer", "settings": self.settings(), "max_length": length}
+            settings = {"format": self.saved_as, "settings": self.settings(), "max_length": length}
             pooling = self.eval_pooling if plain and self.eval_pooling in TOKEN_POOLINGS else None
             dense = self._dense()
             export_whole(model, self.vocabulary.tokenizer, pooling, {**settings, "origin": self.model}, folder, dense)

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from cse_cli.recipe.load import load
+from registry.encoders.contrastive_prompting import ContrastivePromptingEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.vocabulary import HubVocabulary, in_evaluation
 from tests.support.tiny import sentences, tiny_llama
@@ -82,6 +83,31 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
     torch.testing.assert_close(encoder.encode_for_eval(encoder.vocabulary.pad([ids])), x[:, -1], rtol=1e-5, atol=1e-6)
 
 
+def test_contrastive_prompting_as_in_the_authors_code(tmp_path):
+    """CP @bf5ee56: evaluate_intervention.py:194-289 with the command of README.md:50-61, and its hook "scaled"."""
+    params = load("contrastive_prompting_en").recipe.encoders["online"].params
+    folder = str(tiny_llama(tmp_path, layers=32, positions=256))
+    encoder = ContrastivePromptingEncoder(**{**params, "model": folder})
+    tokenizer, network = AutoTokenizer.from_pretrained(folder, padding_side="left"), AutoModel.from_pretrained(folder)
+    tokenizer.pad_token_id = 0
+    output, negatives = network.layers[4].self_attn.o_proj, []
+
+    def run(prompt):
+        filled = [prompt.replace("*sent 0*", changed(text)).strip() for text in TEXTS]
+        with torch.no_grad():
+            return network(**tokenizer(filled, return_tensors="pt", padding=True), output_hidden_states=True)
+
+    def hook(_, inputs):
+        inputs[0][:, -1:, :] = 0.5 * (inputs[0][:, -1:, :] - negatives[0][:, -1:, :])
+
+    with output.register_forward_pre_hook(lambda _, inputs: negatives.append(inputs[0])):
+        run('The irrelevant information of this sentence : "*sent 0*" means in one word:"')
+    with output.register_forward_pre_hook(hook):
+        expected = run('This sentence : "*sent 0*" means in one word:"').hidden_states[27][:, -1]
+    ids = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, TEXTS), 64)
+    torch.testing.assert_close(encoder.encode_for_eval(encoder.vocabulary.pad(ids)), expected, rtol=1e-5, atol=1e-6)
+
+
 def test_the_eight_prompts(tmp_path):
     """MetaEOL: the last layer's state of the last token, averaged over the prompts (evaluation.py:164-165)."""
     params = load("metaeol_en").recipe.encoders["online"].params
@@ -111,7 +137,15 @@ def test_the_eight_prompts(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["prompteol_en", "pretended_cot_en", "knowledge_enhancement_en", "metaeol_en", "echo_en", "token_prepending_en"],
+    [
+        "prompteol_en",
+        "pretended_cot_en",
+        "knowledge_enhancement_en",
+        "metaeol_en",
+        "echo_en",
+        "token_prepending_en",
+        "contrastive_prompting_en",
+    ],
 )
 def test_the_settings_of_all(name):
     recipe = load(name).recipe

@@ -9,7 +9,7 @@ from registry import REGISTRIES
 from registry.testing import CHECKS, Materials, check
 from tests.support import labeled, mteb_task
 from tests.support.seq2seq import tiny_t5
-from tests.support.tiny import tiny_bert, word_vectors
+from tests.support.tiny import tiny_bert, tiny_llama, word_vectors
 
 HERE = Path(__file__).parent
 ENTRIES = [entry for each in REGISTRIES for entry in each]
@@ -105,6 +105,7 @@ NO_IDENTITY: set[str] = {
 def materials(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     made = {
+        "encoders/contrastive_prompting": {"model": str(tiny_llama(folder, positions=256)), "block": 1},
         "encoders/word_vectors": {"file": str(word_vectors(folder / "vectors.txt"))},
         "generators/translate": {"model": str(tiny_t5(folder)), "prefix": "", "max_length": 12},
         "generators/long_texts": {"tokens": 4},
