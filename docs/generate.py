@@ -57,6 +57,7 @@ def pages() -> dict[str, str]:
         | {
             "reference/layers.svg": layers_svg(),
             "reference/python.ipynb": notebook(PAGES / "python.md"),
+            "reference/first_run.ipynb": notebook(PAGES / "tutorials" / "notebook.md"),
         }
     )
 

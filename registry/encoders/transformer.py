@@ -206,7 +206,7 @@ class TransformerEncoder(Encoder):
         if self.adapter is not None:
             lora.add_low_rank(self.backbone, self.adapter)
         if self.checkpointing:
-            # transformers 5.24 has a new name for it.
+            # transformers 5.24 has a new name for it (docs/adr/0011-checkpointing-of-activations.md).
             old = self.backbone.gradient_checkpointing_enable
             getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
         halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
