@@ -22,7 +22,7 @@ RATES = ("learning_rate", "head_learning_rate")
 LOWEST_RATE = 1e-9
 WEIGHTS = Tune(1e-4, 10.0)
 """Plausible weights of losses, about twice the range in the recipes of the package."""
-FAR = 100
+FAR = 250
 """Factor by which a value exceeds a plausible range before it is reported."""
 MANY_RUNS = 1000
 """Number of runs of a study above which it is reported. The largest study of the package has 66."""

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from registry.accelerators import accelerator
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory
 from registry.resources import hub
@@ -366,6 +365,8 @@ def _weights(dtype: WeightType) -> dict[str, Any]:
 
     if dtype in ("fp32", "bf16"):
         return {"dtype": torch.bfloat16 if dtype == "bf16" else torch.float32}
+    from registry.accelerators import accelerator
+
     if accelerator() != "cuda":
         raise CseError(
             f'dtype = "{dtype}" requires a CUDA device', 'use dtype = "bf16"', code="models.unsupported_weights"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from registry.resources.catalog import Pair
-from tests.support.tiny import sentences, tiny_bert, tiny_llama, tiny_roberta, with_prediction_head, word_vectors
+from tests.support.tiny import WORDS, sentences, tiny_bert, tiny_llama, tiny_roberta, with_prediction_head, word_vectors
 
 STEPS = 3
 LONGEST = 64
@@ -17,7 +17,7 @@ BLOCKS = 2
 """Blocks of the tiny models."""
 AT_MOST = {
     "length": 6, "initial": 3, "served": 3, "k": 8, "limit": 30, "neighbors": 3, "buffer": 6, "frozen_layers": 1,
-    "groups": 4,
+    "groups": 4, "dim": 16, "head": 1,
 }  # fmt: skip
 """Parameter → largest value a tiny run has room for."""
 
@@ -67,6 +67,7 @@ class Small:
             "dataset": "graded_pairs",
             "datasets": '["graded_pairs"]',
             "widths": [4, 8, 16],
+            "frequencies": self.vectors.with_name("frequencies.txt"),
         }
         for name, value in part.items():
             if name in ("model", "generator", "discriminator"):
@@ -112,6 +113,8 @@ def small(folder: Path, rows: int = 20) -> Small:
     models = {"bert": tiny_bert(folder), "roberta": tiny_roberta(folder)}
     for model in models.values():
         with_prediction_head(model)
+    counts = [f"{word} {100 - place}\n" for place, word in enumerate(WORDS) if not word.startswith("##")]
+    (folder / "frequencies.txt").write_text("".join(counts), encoding="utf-8")
     return Small(
         text=_parallel(folder / "text.tsv", sentences(rows, seed=1)),
         translations=_parallel(folder / "translations.tsv", asked),

@@ -118,7 +118,9 @@ def test_two_processes_train_what_one_does(parts: Small, tmp_path: Path, monkeyp
     papers = ("simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en")
     options = {name: asked(name, parts) for name in papers}
     options["in chunks"] = asked("mini/diffcse_en", parts, "train.mini_batch_size=1")
-    options["reencoded"] = asked("cross/simcse_hippocampus", parts, *REENCODED, without=["tune"])
+    options["reencoded"] = asked(
+        "cross/simcse_hippocampus", parts, *REENCODED, without=["tune", "queue.forgetting_rate"]
+    )
     compare(options, tmp_path, monkeypatch)
 
 
