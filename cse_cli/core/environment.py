@@ -116,8 +116,8 @@ def differing_versions() -> dict[str, dict[str, str]]:
     """
     bundled = _PACKAGE / "_constraints.txt"
     file = bundled if bundled.is_file() else _PACKAGE.parent / "constraints.txt"
-    lines = file.read_text(encoding="utf-8").splitlines()
-    figures = dict(line.lower().replace("_", "-").split("==") for line in lines if not line.startswith("#"))
+    lines = file.read_text(encoding="utf-8").lower().replace("_", "-").split("\n")
+    figures = dict(line.split("==") for line in lines if "==" in line)
     here = {name.replace("_", "-"): version.partition("+")[0] for name, version in _packages().items()}
     return {
         name: {"here": here[name], "figures": version}
