@@ -16,13 +16,15 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from cse_cli.core.console import stdout_console, write_json
-from cse_cli.core.environment import environment
+from cse_cli.core.environment import differing_versions, environment
 from cse_cli.core.formatting import counted
 from cse_cli.core.paths import home
 
 State = Literal["ok", "note", "problem"]
 _MARKS: dict[State, tuple[str, str]] = {"ok": ("✓", "green"), "note": ("–", "dim"), "problem": ("✗", "red")}
 _LOW_DISK_GB = 2.0
+_SHOWN = 4
+"""Number of packages that the report names."""
 
 
 EPILOG = "Examples:  cse doctor  ·  cse doctor --md > report.md  ·  cse doctor --json > report.json"
@@ -50,7 +52,8 @@ def doctor(
     """Report versions, devices, runs, models and data. The exit code is 1 if a check fails."""
     checks = examine()
     if json_:
-        write_json({"environment": environment(), "checks": [asdict(check) for check in checks]})
+        differing = differing_versions()
+        write_json({"environment": environment(), "differing": differing, "checks": [asdict(one) for one in checks]})
     else:
         (print_markdown if md else print_report)(environment(), checks)
     raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
@@ -81,6 +84,15 @@ def _state_directory() -> Iterator[Check]:
     free = shutil.disk_usage(existing).free / 2**30
     made = "" if folder.exists() else ", not created yet"
     yield Check("state directory", "ok" if free > _LOW_DISK_GB else "problem", f"{folder}{made}, {free:.1f} GB free")
+
+
+def _packages() -> Iterator[Check]:
+    differing = differing_versions()
+    first = sorted(differing, key=lambda name: (name not in _VERSIONS, name))[:_SHOWN]
+    texts = [f"{name} {differing[name]['here']} (figures: {differing[name]['figures']})" for name in first]
+    if more := len(differing) - len(first):
+        texts.append(f"and {more} more (--json)")
+    yield Check("packages", "note" if differing else "ok", ", ".join(texts) or "those of the published figures")
 
 
 def _runs() -> Iterator[Check]:
@@ -194,10 +206,10 @@ def _hub() -> Iterator[Check]:
     yield Check("Hugging Face Hub", "ok" if reason is None else "note", reason or "reachable")
 
 
-_CHECKS = (_state_directory, _runs, _threads, _precision, _components, _models, _data_sets, _hub)
+_CHECKS = (_packages, _state_directory, _runs, _threads, _precision, _components, _models, _data_sets, _hub)
 
 
-_VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow", "optuna", "numpy")
+_VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow-skinny", "optuna", "numpy")
 
 
 def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:

@@ -64,7 +64,7 @@ def test_everything_is_in_the_wheel(wheel):
         "cse_cli/_recipes/quickstart.toml", "cse_cli/_recipes/mini/ifcl_en.toml", "registry/datasets/graded_pairs.toml",
         "registry/pretrained/mini_en/model.safetensors", "registry/pretrained/mini_de/vocab.txt", "registry/py.typed",
         "cse_cli/py.typed", "registry/lexicons/antonyms_en.tsv", "registry/lexicons/verbs_en.tsv",
-        "registry/lexicons/LICENSE.wordnet",
+        "registry/lexicons/LICENSE.wordnet", "cse_cli/_constraints.txt",
         "registry/papers/field_leaderboard.tsv", "registry/texts/tatoeba_open.tsv.gz",
         "registry/texts/tatoeba_en_de.tsv.gz", "registry/texts/wiki1m_prefix.txt.gz", "registry/texts/README.md",
     ):  # fmt: skip

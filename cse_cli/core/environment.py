@@ -16,7 +16,7 @@ import psutil
 from cse_cli._version import __version__
 from cse_cli.core.threads import WAITING
 
-_NAMED = ("torch", "transformers", "datasets", "mlflow", "numpy", "tokenizers", "optuna")
+_NAMED = ("torch", "transformers", "datasets", "mlflow-skinny", "numpy", "tokenizers", "optuna")
 _SETTINGS = re.compile(
     r"CSE_\w+|OMP_NUM_THREADS|OMP_WAIT_POLICY|GOMP_SPINCOUNT|KMP_BLOCKTIME|CUDA_VISIBLE_DEVICES"
     r"|HF_HUB_OFFLINE|HF_HOME|MLFLOW_\w+|CUBLAS_\w+|ONEDNN_\w+"
@@ -37,6 +37,7 @@ DEFAULTS = {
 }
 """Default settings of MLflow in this process."""
 _NAME, _VERSION = (re.compile(rf"^{field}: *(\S+) *$", re.MULTILINE) for field in ("Name", "Version"))
+_PACKAGE = Path(__file__).resolve().parents[1]
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -106,6 +107,23 @@ def git_commit(path: Path) -> str | None:
         return None
     commit = done.stdout.strip()
     return commit if _COMMIT.fullmatch(commit) else None
+
+
+def differing_versions() -> dict[str, dict[str, str]]:
+    """Return package → its version "here" and the one of the published "figures" (`constraints.txt`), if they differ.
+
+    Builds of one version, such as 2.13.0+cpu, are equal. Packages that are not installed do not count.
+    """
+    bundled = _PACKAGE / "_constraints.txt"
+    file = bundled if bundled.is_file() else _PACKAGE.parent / "constraints.txt"
+    lines = file.read_text(encoding="utf-8").lower().replace("_", "-").split("\n")
+    figures = dict(line.split("==") for line in lines if "==" in line)
+    here = {name.replace("_", "-"): version.partition("+")[0] for name, version in _packages().items()}
+    return {
+        name: {"here": here[name], "figures": version}
+        for name, version in figures.items()
+        if here.get(name, version) != version
+    }
 
 
 @lru_cache(maxsize=1)

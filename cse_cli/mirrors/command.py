@@ -86,9 +86,11 @@ def ui(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
     """Open the MLflow UI on this machine until Ctrl-C."""
-    from cse_cli.mirrors.ui import serve, show
+    from cse_cli.mirrors.ui import require_server, serve, show
 
     address = location.uri()
+    if not location.is_remote(address):
+        require_server()
     sys.stderr.write(f"opening {location.shown(address)} (about ten seconds)\n")
     try:
         send_missing("mlflow", err=True)

@@ -11,11 +11,12 @@ import subprocess
 import sys
 import sysconfig
 import time
+from importlib.metadata import distributions
 from pathlib import Path
 
 from cse_cli.core.paths import home
 from cse_cli.mirrors import location
-from registry.errors import TrackingError
+from registry.errors import CseError, TrackingError
 
 HOST = "127.0.0.1"
 FIRST_PORT = 5000
@@ -29,6 +30,14 @@ _REMOVED_VARIABLES = (
 )
 _STARTUP_SECONDS = 120.0
 _STOP_SECONDS = 10.0
+
+
+def require_server() -> None:
+    """Raise `CseError` without MLflow's server: the package `mlflow`. Tracking needs only `mlflow-skinny`."""
+    if not any(distributions(name="mlflow")):
+        raise CseError(
+            "MLflow's server is not installed", "pip install 'cse-registry[ui]'", code="mirrors.ui_not_installed"
+        )
 
 
 def free_port(requested: int | None) -> int:

@@ -58,7 +58,9 @@ class GaussianInfoNCE(Loss):
         """Return the loss of the batch."""
         hardest = cosine_matrix(anchor, hard) / self.temperature
         scored = cosine_rows(reference.detach(), reference_hard.detach()) / self.temperature
-        hardest = hardest + self._decay(hardest.diagonal().detach(), scored).diag()
+        # By the same sum as `scored`: equal vectors, as in the first step, are equal in every build of torch.
+        own = cosine_rows(anchor.detach(), hard.detach()) / self.temperature
+        hardest = hardest + self._decay(own, scored).diag()
         logits = torch.cat([cosine_matrix(anchor, positive) / self.temperature, hardest], dim=1)
         return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
 

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from cse_cli import doctor
+from cse_cli.core import environment
 from registry.resources import hub
 from tests.support.records import recorded, result
 
@@ -34,6 +35,18 @@ def test_a_new_machine_has_no_problem_and_stays_as_it_was(home: Path) -> None:
     assert found("precision").text.startswith("fp32: ")
     assert "mini_en" in found("shipped models").text
     assert not home.exists()
+
+
+def test_versions_that_differ_from_the_published_figures_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = {"torch": "2.13.0+cu130", "pydantic_core": "2.50.5"}
+    monkeypatch.setattr(environment, "_packages", lambda: same | {"numpy": "1.0", "accelerate": "1", "own": "1"})
+    assert environment.differing_versions() == {
+        "accelerate": {"here": "1", "figures": "1.15.0"},
+        "numpy": {"here": "1.0", "figures": "2.4.6"},
+    }
+    assert found("packages").text == "numpy 1.0 (figures: 2.4.6), accelerate 1 (figures: 1.15.0)"
+    monkeypatch.setattr(environment, "_packages", lambda: same)
+    assert found("packages") == doctor.Check("packages", "ok", "those of the published figures")
 
 
 def test_runs_are_counted_by_state(home: Path) -> None:
@@ -120,5 +133,5 @@ def test_the_document_has_every_package_and_check(app: typer.Typer, monkeypatch:
     assert answer.exit_code == 1
     document = json.loads(answer.stdout)
     assert document["schema_version"] == 1
-    assert any(line.startswith("mlflow==") for line in document["environment"]["packages"])
+    assert any(line.startswith("mlflow-skinny==") for line in document["environment"]["packages"])
     assert [check["about"] for check in document["checks"] if check["state"] == "problem"] == ["CSE_MODELS"]

@@ -66,7 +66,7 @@ def test_without_a_commit_or_a_repository_there_is_none(tmp_path: Path) -> None:
 
 def test_the_environment_is_json_with_versions(tmp_path: Path) -> None:
     found = json.loads(json.dumps(environment(tmp_path / "recipe.toml")))
-    assert all(found[name] for name in ("cse", "python", "torch", "transformers", "mlflow", "platform", "cpus"))
+    assert all(found[name] for name in ("cse", "python", "torch", "transformers", "mlflow-skinny", "platform", "cpus"))
     assert found["git"] is None
     assert f"torch=={found['torch']}" in found["packages"]
 

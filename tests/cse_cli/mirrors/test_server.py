@@ -219,6 +219,12 @@ def test_a_port_in_use_is_refused_and_passed_over() -> None:
         assert free_port(None) != port
 
 
+def test_without_the_server_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "distributions", lambda name: [])
+    with refuses("mirrors.ui_not_installed", "pip install 'cse-registry[ui]'"):
+        pages.require_server()
+
+
 def test_the_server_is_local_and_hides_the_password(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = "postgresql://cse:hunter2@127.0.0.1/runs"
 
