@@ -122,7 +122,9 @@ def compiled(model: Any) -> CompiledBlocks | None:
 def prepare(root: nn.Module, length: int, warn: Callable[[str], None]) -> list[CompiledBlocks]:
     """Add inactive `CompiledBlocks` to the models of all encoders below `root`, and return them."""
     # Only torch ≥ 2.13 has a parameter for this. The oldest supported version is 2.6.
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, RECOMPILE_LIMIT)
+    settings: Any = torch._dynamo.config
+    name = "recompile_limit" if hasattr(settings, "recompile_limit") else "cache_size_limit"  # of torch 2.6
+    setattr(settings, name, max(getattr(settings, name), RECOMPILE_LIMIT))
     found = []
     for module in root.modules():
         if isinstance(module, Encoder) and hasattr(module, "backbone") and getattr(module, "compiles", True):
