@@ -61,7 +61,7 @@ def serve(page: str, requested: int | None, no_browser: bool) -> None:
     The server takes seconds to start. If another program takes the free port in the meantime, such as another server of
     MLflow, the server is started again on the next port.
     """
-    log = home() / "ui.log"
+    log = home() / f"ui-{os.getpid()}.log"  # two at once would empty each other's
     environment = {
         **{name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES},
         "MLFLOW_BACKEND_STORE_URI": location.uri(),  # arguments are visible to all users, with the password
@@ -79,6 +79,7 @@ def serve(page: str, requested: int | None, no_browser: bool) -> None:
                     show(f"http://{HOST}:{port}/#/{page}", no_browser, "Press Ctrl-C to stop.\n")
                     process.wait()
             except KeyboardInterrupt:
+                log.unlink()
                 return
             finally:
                 _stop(process)
