@@ -27,6 +27,9 @@ Prompt = Annotated[
         "set it for one side of retrieval. Repeatable. Default: the model's own."
     ),
 ]
+MaxLength = Annotated[
+    int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
+]
 BatchTokens = Annotated[
     int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: 2048 on CPU, 16384 on a GPU.")
 ]
@@ -59,9 +62,7 @@ def evaluate(
     ] = None,
     template: Template = None,
     prompt: Prompt = None,
-    max_length: Annotated[
-        int | None, typer.Option(min=3, help="Maximum number of tokens per sentence. Default: the model's own.")
-    ] = None,
+    max_length: MaxLength = None,
     width: Width = None,
     batch_tokens: BatchTokens = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files

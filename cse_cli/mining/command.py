@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cse_cli.evaluation.command import Precision, Template
+from cse_cli.evaluation.command import BatchTokens, MaxLength, Precision, Template
 from cse_cli.recipe.command import Device, Plugin
 
 SCHEMA_VERSION = 1
@@ -47,12 +47,6 @@ Format = Annotated[
 ]
 SearchOption = Annotated[
     Literal["torch", "faiss"], typer.Option(help="torch or faiss (extra `faiss`). Both are exact.")
-]
-BatchTokens = Annotated[
-    int | None, typer.Option(min=1, help="Maximum number of tokens per batch. Default: depends on the device.")
-]
-MaxLength = Annotated[
-    int | None, typer.Option(min=3, help="Maximum number of tokens per text. Default: the model's own.")
 ]
 
 
