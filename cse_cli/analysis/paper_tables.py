@@ -30,6 +30,7 @@ from cse_cli.core.results import Result, State
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
 from registry.papers import AVERAGE, Column, Table
 
@@ -165,10 +166,11 @@ def _column_values(
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """Cells of a study, each with its runs or None."""
+    """Cells of a study, each with its runs or None, and the settings that its trials chose."""
 
     study: Study
     cells: Sequence[tuple[Cell, Configuration | None]]
+    choices: Sequence[Choice] = ()
 
     @property
     def any(self) -> bool:
@@ -208,14 +210,21 @@ def study_runs(
 
     The runs of a cell have the current settings of its recipe. If no such runs exist, they are the newest runs that
     were started for the cell, by `tags`. Of several experiments with these settings, the one that finished last is
-    used. `loaded` are the cells of the study, if they are already loaded.
+    used. `loaded` are the cells of the study, if they are already loaded. Tuned rows have the settings that their
+    trials chose.
     """
+    choices: list[Choice] = []
+    if study.is_tuned:
+        tried = trials(study)
+        of_trials = {trial.cell.hash: [run for run in results if run.recipe_hash == trial.cell.hash] for trial in tried}
+        choices = choose(study, tried, of_trials)
+        study, loaded = tuned(study, choices), None
     found: list[tuple[Cell, Configuration | None]] = []
     for cell in cells(study) if loaded is None else loaded:
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         found.append((cell, _newest(runs, "current" if current else "changed", pool=pool) if runs else None))
-    return StudyRuns(study, found)
+    return StudyRuns(study, found, choices)
 
 
 def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Configuration:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from time import sleep
 
 from cse_cli.core.console import Observer, Screen, SilentObserver, print_error, to_json, write_json
@@ -283,24 +284,34 @@ def run_studies(request: RunRequest) -> int:
         )
     plans = [plan_study(name, request) for name in request.recipes]
     if request.dry_run:
-        places = [place_runs(len(plan.open), request).describe() for plan in plans]
+        places = [place_runs(plan.left, request).describe() for plan in plans]
         (write_study_plans if request.as_json else print_study_plans)(plans, places)
         return 0
     require_home()
     if request.cluster is None:
         choose(request.device)
-    outcomes = [_run_study(plan, request) for plan in plans]
+    outcomes = [_run_stages(plan, request) for plan in plans]
     if request.as_json:
         write_outcomes(outcomes)
     else:
         print_outcomes(outcomes, quiet=request.quiet or request.fast_dev_run)
-    return int(any(outcome.failures for outcome in outcomes))
+    failures = [outcome.failures or (outcome.trials and outcome.trials.failures) for outcome in outcomes]
+    return int(any(failures))
 
 
-def _run_study(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
+def _run_stages(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
+    """Run the trials of a study, and then its rows with the chosen settings."""
+    if plan.tuning is None:
+        return _run_study(plan, request)
+    trials = _run_study(plan.tuning.plan, request, "trial")
+    rows = _run_study(plan_study(plan.name, request, undecided=False), request)
+    return replace(rows, trials=trials)
+
+
+def _run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:
     runs = {run.task: run for run in plan.open}
     with RunsScreen(several=True, command=request.command(), quiet=request.quiet) as screen:
-        for line in plan_lines(plan):
+        for line in plan_lines(plan, cells):
             screen.write(line)
         for warning in lint_study(plan.cells, len(plan.seeds)):
             screen.warned(warning)

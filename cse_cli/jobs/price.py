@@ -67,9 +67,8 @@ def _planned(request: RunRequest) -> Iterator[tuple[str, list[Task], Placement]]
     for name in request.recipes:
         if name not in recipes:
             study = plan_study(name, request)
-            tasks = [run.task for run in study.runs]
             title = f"{study.study.name} · {study.study.title} · {seed_list(study.seeds)}"
-            yield title, tasks, place_runs(len(study.open), request)
+            yield title, study.tasks, place_runs(study.left, request)
     if recipes or not request.recipes:
         jobs = request.jobs_of(recipes)
         names = dict.fromkeys(f"{job.loaded.name} · {job.loaded.recipe.title}" for job in jobs)

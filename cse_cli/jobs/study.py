@@ -6,16 +6,17 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.core.console import Console, stdout_console, write_json
-from cse_cli.core.formatting import counted, differences
+from cse_cli.core.formatting import counted, differences, seed_list
 from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Cell as TableCell
@@ -29,6 +30,7 @@ from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.trials import Choice, Trial, choose, settings_text, trials, tuned
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
@@ -71,6 +73,7 @@ class StudyPlan:
         runs: Runs in the order of seeds, so that an unfinished study has complete tables of few seeds.
         before: Results of finished runs.
         changed: Differences of runs that are finished only with other text, weights or code.
+        tuning: Trials that choose the settings of rows. None if no row is tuned.
     """
 
     name: str
@@ -80,11 +83,23 @@ class StudyPlan:
     runs: tuple[StudyRun, ...]
     before: dict[Key, Result] = field(repr=False)
     changed: dict[Key, list[Difference]] = field(default_factory=dict, repr=False)
+    tuning: TuningPlan | None = field(default=None, repr=False)
 
     @property
     def open(self) -> list[StudyRun]:
         """Runs that are not finished."""
         return [run for run in self.runs if run.key not in self.before]
+
+    @property
+    def left(self) -> int:
+        """Number of trials and runs that are not finished."""
+        return len(self.open) + (0 if self.tuning is None else self.tuning.plan.left)
+
+    @property
+    def tasks(self) -> list[Task]:
+        """Tasks of the trials and of the rows."""
+        first = [] if self.tuning is None else self.tuning.plan.tasks
+        return [*first, *(run.task for run in self.runs)]
 
     def results(self) -> dict[str, list[Result]]:
         """Return the results that are recorded now: hash of the settings → results in the order of seeds."""
@@ -98,34 +113,71 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class StudyOutcome:
-    """Outcome of a study: results by hash of the settings in the order of seeds, and how many runs were executed."""
+    """Outcome of a study.
+
+    Args:
+        results: Hash of the settings → results in the order of seeds.
+        ran: Number of executed runs.
+        trials: Outcome of the trials, if rows are tuned.
+    """
 
     plan: StudyPlan
     results: dict[str, list[Result]] = field(repr=False)
     ran: int
     failures: dict[StudyRun, CseError]
+    trials: StudyOutcome | None = field(default=None, repr=False)
 
 
-def plan_study(name: str, request: RunRequest) -> StudyPlan:
+@dataclass(frozen=True)
+class TuningPlan:
+    """Plan of the trials of a study. The cells of `plan` are those of `trials`, in the same order."""
+
+    plan: StudyPlan
+    trials: tuple[Trial, ...]
+
+    def choices(self) -> list[Choice]:
+        """Return the settings that the trials recorded by now choose."""
+        return choose(self.plan.study, self.trials, self.plan.results())
+
+
+def plan_study(name: str, request: RunRequest, *, undecided: bool = True) -> StudyPlan:
     """Read a study and its recipes, and find the finished runs.
 
-    Overrides of the command apply to every cell, and its seeds replace those of the study.
+    Overrides of the command apply to every cell, and its seeds replace those of the study. A tuned row has the
+    settings of its best finished trial. Without one, it has those of its recipe, or is left out unless `undecided`.
     """
     study = load_study(name)
-    made = cells(study, request.overrides, request.unset)
+    seeds = tuple(request.seed_list()) or study.seed_list
+    parse_tags(request.tags)
+    if not study.is_tuned:
+        return _plan(name, study, cells(study, request.overrides, request.unset), seeds, request)
+    if both := sorted({*seeds} & {*study.tune_seeds}):
+        raise CseError(
+            f"seed {both[0]} is a seed of the trials that tune the rows of '{name}', so it is not fresh",
+            "use other seeds",
+            code="study.seed_not_fresh",
+        )
+    tried = trials(study, request.overrides, request.unset)
+    first = _plan(name, study, [trial.cell for trial in tried], study.tune_seeds, request)
+    tuning = TuningPlan(first, tuple(replace(one, cell=cell) for one, cell in zip(tried, first.cells, strict=True)))
+    decided = tuned(study, tuning.choices(), undecided=undecided)
+    plan = _plan(name, decided, cells(decided, request.overrides, request.unset), seeds, request)
+    return replace(plan, tuning=tuning)
+
+
+def _plan(name: str, study: Study, made: Sequence[Cell], seeds: Sequence[int], request: RunRequest) -> StudyPlan:
+    """Return the plan of cells and seeds, with the finished runs."""
     if request.fast_dev_run:
         made = [reduced(cell, request.overrides) for cell in made]
-    seeds = tuple(request.seed_list()) or study.seed_list
     different: dict[str, Cell] = {}
     for cell in made:
         _check_names(different.setdefault(cell.hash, cell), cell)
-    parse_tags(request.tags)
     recorded = all_runs()
     runs = _runs(study, list(different.values()), seeds, request)
     done = finished([run.task for run in runs], recorded)
     before = {run.key: done[run.task] for run in runs if run.task in done}
     changed = {run.key: changes for run in runs if run.task not in done and (changes := run.task.changes(recorded))}
-    return StudyPlan(name, study, tuple(made), seeds, runs, before, changed)
+    return StudyPlan(name, study, tuple(made), tuple(seeds), runs, before, changed)
 
 
 def _check_names(one: Cell, other: Cell) -> None:
@@ -156,18 +208,18 @@ def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
     return request.labeled(job, several=True)
 
 
-def plan_lines(plan: StudyPlan) -> list[str]:
-    """Return the title of a study and its numbers of runs, in Rich's markup."""
+def plan_lines(plan: StudyPlan, cells: str = "cell") -> list[str]:
+    """Return the title of a study and its numbers of runs, in Rich's markup. `cells` is what a cell is."""
     title = f"[bold]{escape(plan.study.name)}[/bold] · {escape(plan.study.title)}"
-    return [title, f"  {_count_runs(plan)}", *(f"  {escape(line)}" for line in _changed_lines(plan))]
+    return [title, f"  {_count_runs(plan, cells)}", *(f"  {escape(line)}" for line in _changed_lines(plan))]
 
 
-def _count_runs(plan: StudyPlan) -> str:
+def _count_runs(plan: StudyPlan, cells: str = "cell") -> str:
     """Return the numbers of cells, seeds and runs, and of finished runs."""
     different = len({cell.hash for cell in plan.cells})
     same = "" if different == len(plan.cells) else f" ({different} different)"
     return (
-        f"{counted(len(plan.cells), 'cell')}{same} × {counted(len(plan.seeds), 'seed')} = "
+        f"{counted(len(plan.cells), cells)}{same} × {counted(len(plan.seeds), 'seed')} = "
         f"{counted(len(plan.runs), 'run')}: {len(plan.before)} finished, {len(plan.open)} to run"
     )
 
@@ -183,20 +235,25 @@ def _changed_lines(plan: StudyPlan) -> list[str]:
 
 
 def print_study_plans(plans: Sequence[StudyPlan], places: Sequence[str]) -> None:
-    """Print every cell with its settings, its finished seeds and those to run."""
+    """Print every cell with its settings, its trials, its finished seeds and those to run."""
     for plan, place in zip(plans, places, strict=True):
+        choices = {} if plan.tuning is None else {choice.row: choice for choice in plan.tuning.choices()}
         rows = []
         for cell in plan.cells:
             settings = [*(f"--set {text}" for text in cell.overrides), *(f"--unset {key}" for key in cell.unset)]
             done = [str(seed) for seed in plan.seeds if (cell.hash, seed) in plan.before]
             left = [str(seed) for seed in plan.seeds if (cell.hash, seed) not in plan.before]
             columns = ", ".join(cell.columns) or "all"
-            rows.append((cell.row, columns, cell.recipe, " ".join(settings), ", ".join(done), ", ".join(left)))
+            tried = choices.get(cell.row)
+            trials = () if plan.tuning is None else (f"{tried.finished} of {tried.trials}" if tried else "none",)
+            rows.append((cell.row, columns, cell.recipe, " ".join(settings), *trials, ", ".join(done), ", ".join(left)))
+        counts = [] if plan.tuning is None else [_count_runs(plan.tuning.plan, "trial")]
         with stdout_console() as out:
             _print_title(out, plan)
-            for line in (_count_runs(plan), *_changed_lines(plan), place):
+            for line in (*counts, _count_runs(plan), *_changed_lines(plan), place):
                 out.print(Text(line), soft_wrap=True)
-            names = ("row", "columns", "recipe", "settings", "finished", "to run")
+            tuned = () if plan.tuning is None else ("trials",)
+            names = ("row", "columns", "recipe", "settings", *tuned, "finished", "to run")
             out.print(as_rich(plain_table(names, rows), ruled=True))
 
 
@@ -206,26 +263,46 @@ def print_outcomes(outcomes: Sequence[StudyOutcome], *, quiet: bool = False) -> 
         plan = outcome.plan
         with stdout_console() as out:
             _print_title(out, plan)
-            out.print()
-            for part in as_rich_parts(_scores_table(outcome), out.width, ruled=True):
+            parts: list[RenderableType] = [*as_rich_parts(_scores_table(outcome), out.width, ruled=True)]
+            if plan.tuning is not None:
+                chosen = as_rich(choices_table(plan.tuning.choices()), ruled=True)
+                parts += [Text(f"Settings with the best dev score of {seed_list(plan.study.tune_seeds)}:"), chosen]
+            for part in parts:
+                out.print()
                 out.print(part)
         sys.stdout.flush()
         err = Console(stderr=True, highlight=False, soft_wrap=True)
-        done = sum(map(len, outcome.results.values()))
-        if missing := len(plan.runs) - done:
-            failed = len(outcome.failures)
-            err.print(
-                f"{counted(len(plan.runs), 'run')}: {done} finished, {failed} failed, {missing - failed} missing; "
-                "to retry, run the same command again"
-            )
-        for run, error in outcome.failures.items():
-            err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
-            if (log := run.log()) is not None:
-                err.print(f"  log: {escape(str(log))}")
+        if outcome.trials is not None:
+            _print_failures(err, outcome.trials, "trial")
+        _print_failures(err, outcome, "run")
         if plan.study.paper is not None and not quiet:
             has_name = bare_name(plan.study.path) is not None  # only such studies are in the leaderboard
             command = f"leaderboard --table {plan.study.paper}" if has_name else f"report {plan.name}"
             err.print(f"→ compare with the paper: cse {escape(command)}")
+
+
+def _print_failures(err: Console, outcome: StudyOutcome, what: str) -> None:
+    plan, done = outcome.plan, sum(map(len, outcome.results.values()))
+    if missing := len(plan.runs) - done:
+        failed = len(outcome.failures)
+        err.print(
+            f"{counted(len(plan.runs), what)}: {done} finished, {failed} failed, {missing - failed} missing; "
+            "to retry, run the same command again"
+        )
+    for run, error in outcome.failures.items():
+        err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
+        if (log := run.log()) is not None:
+            err.print(f"  log: {escape(str(log))}")
+
+
+def choices_table(choices: Sequence[Choice]) -> Table:
+    """Return a table of the settings that the trials of each row chose."""
+    rows = []
+    for choice in choices:
+        trials = str(choice.trials) if choice.finished == choice.trials else f"{choice.finished} of {choice.trials}"
+        score = "" if choice.score is None else f"{choice.score:.2f}"
+        rows.append((choice.row, trials, settings_text(choice.settings) or "none", score))
+    return plain_table(("row", "trials", "chosen", "dev"), rows, align="prpr")
 
 
 def _print_title(out: Console, plan: StudyPlan) -> None:
@@ -271,8 +348,14 @@ def _outcome_tables(outcome: StudyOutcome) -> dict[str, Any]:
             for heading, seeds in shown.items()
             if seeds
         }
+    if outcome.trials is not None:
+        tables["trials"] |= _ends(outcome.trials)
+    return {**tables, **_ends(outcome)}
+
+
+def _ends(outcome: StudyOutcome) -> dict[str, Any]:
+    results = [result for same in outcome.results.values() for result in same]
     return {
-        **tables,
         "ran": outcome.ran,
         "failures": [_failure_table(*failure) for failure in outcome.failures.items()],
         "results": [result.model_dump(mode="json") for result in results],
@@ -304,6 +387,16 @@ def _plan_tables(plan: StudyPlan, done: Container[Key]) -> dict[str, Any]:
             for (hash_, seed), differences in plan.changed.items()
         ],
         "cells": cells,
+        "trials": None if plan.tuning is None else _trials_table(plan.tuning),
+    }
+
+
+def _trials_table(tuning: TuningPlan) -> dict[str, Any]:
+    return {
+        "seeds": list(tuning.plan.seeds),
+        "runs": len(tuning.plan.runs),
+        "finished_before": len(tuning.plan.before),
+        "choices": [{**asdict(choice), "settings": list(map(str, choice.settings))} for choice in tuning.choices()],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cse_cli.core.results import STS_TASKS, Result, paper_average
@@ -54,25 +54,53 @@ def cell_tag(study: Study, cell: Cell) -> str:
 
 
 def cells(study: Study, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> list[Cell]:
-    """Return the cells of a study row by row, with validated recipes.
+    """Return the cells of a study row by row, with validated recipes. Rows that are tuned have untuned settings.
 
     Raises:
         RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.
     """
+    return cells_of_rows(study, list(_rows(study)), overrides, unset)
+
+
+@dataclass(frozen=True)
+class PlacedRow:
+    """A row of a study and its places in the file.
+
+    Args:
+        keys: Path of the row.
+        labels: Label of a setting in the messages of the recipe → path of the setting, if it is not below `keys`.
+    """
+
+    row: Row
+    keys: Keys
+    labels: Mapping[str, Keys] = field(default_factory=dict)
+
+
+def cells_of_rows(
+    study: Study,
+    rows: Iterable[PlacedRow],
+    overrides: Sequence[str | Override] = (),
+    unset: Sequence[str] = (),
+    omitted: Callable[[Recipe], Sequence[str]] = lambda _: (),
+) -> list[Cell]:
+    """Return the cells of rows, as `cells` does. `omitted` names further keys that a recipe's cell removes."""
     found: list[Cell] = []
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(origins_of(study.path)), list[Problem]()
     written: dict[str, WrittenRecipe] = {}
     given = parse_overrides(overrides)
-    for spec in _specs(study):
+    for spec in _specs(study, rows):
         name, settings, removed = spec.cell.recipe, (*spec.cell.overrides, *given), _distinct(spec.cell.unset, unset)
         try:
             written[name] = written.get(name) or read(name)
-            recipe = changed(written[name], settings, removed).recipe
+            recipe = whole = changed(written[name], settings, removed).recipe
+            if more := omitted(whole):
+                removed = _distinct(removed, more)
+                recipe = changed(written[name], settings, removed).recipe
         except CseError as error:
             outside += _locate(error, spec, problems)
             continue
-        recipes.append((spec.column, recipe))
+        recipes.append((spec.column, whole))
         found.append(replace(spec.cell, overrides=settings, unset=removed, hash=recipe.hash(), resolved=recipe))
     check_names_in_recipes(study, recipes, problems)
     if outside or problems.found:
@@ -82,7 +110,7 @@ def cells(study: Study, overrides: Sequence[str | Override] = (), unset: Sequenc
 
 def recipes_of(study: Study) -> list[str]:
     """Return the names or paths of a study's recipes, each once."""
-    return list(dict.fromkeys(spec.cell.recipe for spec in _specs(study)))
+    return list(dict.fromkeys(spec.cell.recipe for spec in _specs(study, _rows(study))))
 
 
 @dataclass(frozen=True)
@@ -121,12 +149,13 @@ def _locate(error: CseError, spec: _Spec, problems: Problems) -> list[Problem]:
     return outside
 
 
-def _specs(study: Study) -> Iterator[_Spec]:
+def _specs(study: Study, rows: Iterable[PlacedRow]) -> Iterator[_Spec]:
     """Yield the cells row by row. The recipe of the last layer of settings that names one is used."""
     columns: list[tuple[Keys, Column | None]] = [((), None)]
     if study.columns:
         columns = [((STUDY, "columns", number), column) for number, column in enumerate(study.columns)]
-    for keys, row in _rows(study):
+    for placed in rows:
+        keys, row = placed.keys, placed.row
         for column_keys, column in columns:
             layers: list[tuple[Keys, Change]] = [((STUDY,), study), (keys, row)]
             if column is not None:
@@ -142,17 +171,17 @@ def _specs(study: Study) -> Iterator[_Spec]:
                 hash="",
             )
             labels = {label: place for k, change in layers for label, place in _labels(k, change)}
-            yield _Spec(cell, column, keys, (*recipe_keys, "recipe"), labels)
+            yield _Spec(cell, column, keys, (*recipe_keys, "recipe"), {**labels, **placed.labels})
 
 
-def _rows(study: Study) -> Iterator[tuple[Keys, Row]]:
-    """Yield the path and content of each row. The combinations of a grid are rows, too."""
+def _rows(study: Study) -> Iterator[PlacedRow]:
+    """Yield each row. The combinations of a grid are rows, too."""
     for number, row in enumerate(study.rows):
-        yield (STUDY, "rows", number), row
+        yield PlacedRow(row, (STUDY, "rows", number))
     for combination in itertools.product(*study.grid.values()) if study.grid else ():
         texts = (value if isinstance(value, str) else inline(value) for value in combination)
         label = ", ".join(f"{path}={text}" for path, text in zip(study.grid, texts, strict=True))
-        yield (STUDY, "grid"), Row(row=label, set=tuple(map(Override.of, study.grid, combination)))
+        yield PlacedRow(Row(row=label, set=tuple(map(Override.of, study.grid, combination))), (STUDY, "grid"))
 
 
 def _labels(keys: Keys, change: Change) -> Iterator[tuple[str, Keys]]:

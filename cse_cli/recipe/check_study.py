@@ -11,7 +11,7 @@ from cse_cli.recipe.load import STUDY
 from cse_cli.recipe.paths import setting, values
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import Recipe
-from cse_cli.recipe.study_schema import Column, Study, StudyTable
+from cse_cli.recipe.study_schema import Column, Grid, Study, StudyTable
 from registry import EVALUATORS, papers
 from registry.papers import AVERAGE
 from registry.validation import shown_value
@@ -26,6 +26,7 @@ def check_study(study: StudyTable, problems: Problems) -> None:
     """Report broken rules between the tables of a study."""
     _check_cells(study, problems)
     _check_repetitions(study, problems)
+    _check_tuning(study, problems)
     for keys, path in _paths(study):
         if path == "train.seed":
             problems.add(
@@ -55,6 +56,26 @@ def _check_cells(study: StudyTable, problems: Problems) -> None:
         problems.add("study.too_many_cells", (STUDY, where), message, at_key=True)
 
 
+def _check_tuning(study: StudyTable, problems: Problems) -> None:
+    if study.tune and not study.is_tuned:
+        message = (
+            'no row is tuned. Add `tune` to the rows that are, for example tune = { "train.warmup_steps" = [0, 10] }'
+        )
+        problems.add("study.nothing_tuned", (STUDY, "tune"), message, at_key=True)
+    if study.is_tuned and study.columns:
+        problems.add("recipe.conflict", (STUDY, "columns"), "rows with `tune` cannot have columns", at_key=True)
+    if study.is_tuned and (both := sorted({*study.seed_list} & {*study.tune_seeds})):
+        message = (
+            f"seed {both[0]} is one of `tune_seeds`. The seeds of the rows should be fresh, "
+            f"for example seeds = {[max(study.tune_seeds) + number for number in range(1, 4)]}"
+        )
+        problems.add("study.seed_not_fresh", (STUDY, "seeds"), message, at_key=True)
+    trials = sum(math.prod(map(len, study.tried(row).values())) for row in study.rows if row.tune)
+    if trials > MOST_CELLS:
+        message = f"{trials:,} trials exceed the maximum of {MOST_CELLS:,}"
+        problems.add("study.too_many_cells", (STUDY, "tune"), message, at_key=True)
+
+
 def _check_repetitions(study: StudyTable, problems: Problems) -> None:
     named: list[list[tuple[Keys, str]]] = [
         [((STUDY, "rows", number, "row"), row.row) for number, row in enumerate(study.rows)],
@@ -62,8 +83,9 @@ def _check_repetitions(study: StudyTable, problems: Problems) -> None:
     ]
     if not isinstance(study.seeds, int):
         named.append([((STUDY, "seeds", number), str(seed)) for number, seed in enumerate(study.seeds)])
-    for name, tried in study.grid.items():
-        named.append([((STUDY, "grid", name, number), shown_value(value)) for number, value in enumerate(tried)])
+    for keys, grid in _grids(study):
+        for name, tried in grid.items():
+            named.append([((*keys, name, number), shown_value(value)) for number, value in enumerate(tried)])
     for keys, change in study.changes():
         named.append([((*keys, "set", number), override.path) for number, override in enumerate(change.set)])
         named.append([((*keys, "unset", number), text) for number, text in enumerate(change.unset)])
@@ -81,10 +103,17 @@ def _headings(study: StudyTable) -> Iterator[tuple[Keys, str]]:
             yield (STUDY, "columns", number, "names", position), name
 
 
+def _grids(study: StudyTable) -> Iterator[tuple[Keys, Grid]]:
+    """Yield the place and content of every table of values."""
+    yield (STUDY, "grid"), study.grid
+    yield (STUDY, "tune"), study.tune
+    yield from (((STUDY, "rows", number, "tune"), row.tune) for number, row in enumerate(study.rows))
+
+
 def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:
     """Yield the place and the dotted path of every setting of a study."""
-    for name in study.grid:
-        yield (STUDY, "grid", name), name
+    for keys, grid in _grids(study):
+        yield from (((*keys, name), name) for name in grid)
     for keys, change in study.changes():
         for number, override in enumerate(change.set):
             yield (*keys, "set", number), override.path

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cse_cli.recipe.check_study import check_paper, check_study
 from cse_cli.recipe.errors import RecipeError, nearest
 from cse_cli.recipe.files import all_studies, is_study, name_of
-from cse_cli.recipe.keys import leaves, parse_dotted
+from cse_cli.recipe.keys import Keys, leaves, parse_dotted
 from cse_cli.recipe.load import STUDY, read_chain
 from cse_cli.recipe.parse import check_section, report_odd_values
 from cse_cli.recipe.problems import Problems
@@ -112,17 +112,25 @@ def _merge(origins: Origins) -> dict[str, Any]:
 
 def _parse(written: dict[str, Any], problems: Problems) -> StudyTable:
     """Return the study, with a default in place of each wrong value."""
-    rows = _parse_each(Row, written, "rows", problems)
-    columns = _parse_each(Column, written, "columns", problems)
-    tables = {**written, "rows": rows, "columns": columns}
-    if isinstance(written.get("grid"), Mapping):
-        # Without quotes, a dotted path becomes nested tables.
-        tables["grid"] = {".".join(map(str, keys)): value for keys, value in leaves(written["grid"])}
-        for path in tables["grid"]:
-            if parse_dotted(path) is None:
-                message = "not a dotted TOML key, for example train.seed"
-                problems.add("recipe.invalid_path", (STUDY, "grid", path), message, at_key=True)
+    tables = {**written, **_with_dotted_paths(written, ("grid", "tune"), (STUDY,), problems)}
+    tables["rows"] = _parse_each(Row, written, "rows", problems)
+    tables["columns"] = _parse_each(Column, written, "columns", problems)
     return check_section(StudyTable, tables, (STUDY,), problems)
+
+
+def _with_dotted_paths(
+    written: Mapping[str, Any], names: Sequence[str], place: Keys, problems: Problems
+) -> dict[str, dict[str, Any]]:
+    """Return the named tables with dotted paths as keys. Without quotes, TOML reads a dotted path as nested tables."""
+    found = {}
+    for name in names:
+        if isinstance(table := written.get(name), Mapping):
+            found[name] = {".".join(map(str, keys)): value for keys, value in leaves(table)}
+            for path in found[name]:
+                if parse_dotted(path) is None:
+                    message = "not a dotted TOML key, for example train.seed"
+                    problems.add("recipe.invalid_path", (*place, name, path), message, at_key=True)
+    return found
 
 
 def _parse_each(
@@ -132,4 +140,10 @@ def _parse_each(
     if not isinstance(items, list):
         problems.add("recipe.invalid_value", (STUDY, key), f"should be an array of tables: [[{STUDY}.{key}]]")
         return ()
-    return tuple(check_section(model, item, (STUDY, key, number), problems) for number, item in enumerate(items))
+    found = []
+    for number, item in enumerate(items):
+        place = (STUDY, key, number)
+        if isinstance(item, Mapping):
+            item = {**item, **_with_dotted_paths(item, ("tune",), place, problems)}
+        found.append(check_section(model, item, place, problems))
+    return tuple(found)

@@ -19,6 +19,8 @@ Seed = Annotated[NonNegativeInt, Field(lt=2**32)]
 MOST_SEEDS = 10_000
 Scalar = bool | int | float | str
 Value = Scalar | list[Scalar]
+Grid = dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]]
+"""Dotted path → values."""
 
 
 def _setting(given: object) -> Override:
@@ -52,9 +54,11 @@ class Row(Change):
 
     Args:
         row: Name of the row in the paper's table, or any label if the study does not reproduce one.
+        tune: Further values to try, as in `StudyTable.tune`. A path of both has the values of the row.
     """
 
     row: String
+    tune: Grid = Field(default_factory=dict)
 
 
 class Column(Change):
@@ -102,6 +106,9 @@ class StudyTable(Change):
         rows: Rows of the table.
         columns: Columns that require separate runs.
         grid: Dotted path → values. Every combination is a row. Replaces `rows`.
+        tune: Dotted path → values to try for each row that has its own `tune`. Every combination is a trial. The seeds
+            of the row run with the settings of its best trial on the dev split.
+        tune_seeds: Seeds of every trial. The study's own `seeds` do not include them.
         figure: Figure of the study.
     """
 
@@ -112,13 +119,24 @@ class StudyTable(Change):
     score: String | None = None
     rows: tuple[Row, ...] = ()
     columns: tuple[Column, ...] = ()
-    grid: dict[str, Annotated[tuple[Value, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    grid: Grid = Field(default_factory=dict)
+    tune: Grid = Field(default_factory=dict)
+    tune_seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
     figure: FigureSpec | None = None
 
     @property
     def seed_list(self) -> tuple[int, ...]:
         """All seeds."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether any row is tuned before its seeds run."""
+        return any(row.tune for row in self.rows)
+
+    def tried(self, row: Row) -> Grid:
+        """Return the values that are tried for a row: dotted path → values. Empty if the row is not tuned."""
+        return {**self.tune, **row.tune} if row.tune else {}
 
     def score_of(self, column: str) -> str | None:
         """Return the score that the study gives a column, or None if the paper's column defines it."""

@@ -1,0 +1,147 @@
+"""Rows of a study that are tuned: the cells of their trials, and the settings that the trials choose."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from cse_cli.core.results import Result
+from cse_cli.recipe.cells import Cell, PlacedRow, cells_of_rows
+from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.load import STUDY
+from cse_cli.recipe.overrides import Override
+from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.study_schema import Row, Study
+from registry.errors import CseError
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination of the values that a row tries, as a cell of its own."""
+
+    row: str
+    settings: tuple[Override, ...]
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The settings that the trials of a row choose.
+
+    Args:
+        settings: Values of the best trial. Empty if no trial has finished.
+        score: Its mean dev score over the seeds of the trials.
+        finished: Number of finished trials.
+        trials: Number of trials.
+    """
+
+    row: str
+    settings: tuple[Override, ...] = ()
+    score: float | None = None
+    finished: int = 0
+    trials: int = 0
+
+
+def trials(study: Study, overrides: Sequence[str | Override] = (), unset: Sequence[str] = ()) -> list[Trial]:
+    """Return the trials of every tuned row, with validated recipes.
+
+    A trial has only the evaluator that selects its state: the others would cost time, and no choice may use them.
+
+    Raises:
+        RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.
+    """
+    combined = [
+        (number, row, combination)
+        for number, row in enumerate(study.rows)
+        if row.tune
+        for combination in _combinations(study, row)
+    ]
+    rows = [
+        PlacedRow(
+            _changed(row, settings, f"{row.row} · {settings_text(settings)}"),
+            (STUDY, "rows", number),
+            _places(study, number, row),
+        )
+        for number, row, settings in combined
+    ]
+    made = cells_of_rows(study, rows, overrides, unset, omitted=_not_selecting)
+    return [Trial(row.row, settings, cell) for (_, row, settings), cell in zip(combined, made, strict=True)]
+
+
+def _combinations(study: Study, row: Row) -> list[tuple[Override, ...]]:
+    tried = study.tried(row)
+    return [tuple(map(Override.of, tried, values)) for values in itertools.product(*tried.values())]
+
+
+def settings_text(settings: Sequence[Override]) -> str:
+    """Return settings as one text."""
+    return ", ".join(map(str, settings))
+
+
+def _changed(row: Row, settings: Sequence[Override], name: str) -> Row:
+    replaced = {setting.path for setting in settings}
+    kept = tuple(override for override in row.set if override.path not in replaced)
+    return row.model_copy(update={"row": name, "set": (*kept, *settings)})
+
+
+def _places(study: Study, number: int, row: Row) -> dict[str, Keys]:
+    """Return the label of each tried setting in messages of its recipe → its place in the study."""
+    own = {path: (STUDY, "rows", number, "tune", path) for path in row.tune}
+    shared = {path: (STUDY, "tune", path) for path in study.tune}
+    return {f"--set {path}": keys for path, keys in {**shared, **own}.items()}
+
+
+def _not_selecting(recipe: Recipe) -> list[str]:
+    """Return the paths of all evaluators except the one that selects the state."""
+    if recipe.evaluate.metric_for_best_model is None:
+        message = "has no evaluate.metric_for_best_model, by whose score `tune` chooses"
+        raise CseError(message, "set it to a dev score, or remove `tune`", code="study.no_dev_score")
+    selecting = recipe.evaluate.metric_for_best_model.partition(".")[0]
+    return [f"evaluators.{name}" for name in recipe.evaluators if name != selecting]
+
+
+def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[Result]]) -> list[Choice]:
+    """Return the choice of every tuned row: its trial with the best mean dev score, the first of equal ones.
+
+    Args:
+        study: Study with tuned rows.
+        tried: All its trials.
+        results: Hash of a cell's settings → finished runs.
+    """
+    choices = []
+    for row in (row.row for row in study.rows if row.tune):
+        own = [trial for trial in tried if trial.row == row]
+        scores = {trial: score for trial in own if (score := _score(results.get(trial.cell.hash, ()))) is not None}
+        choice = Choice(row, trials=len(own), finished=len(scores))
+        if scores:
+            best = max(scores, key=lambda trial: scores[trial])
+            choice = Choice(row, best.settings, scores[best], len(scores), len(own))
+        choices.append(choice)
+    return choices
+
+
+def _score(runs: Sequence[Result]) -> float | None:
+    """Return the mean of the score that selected the states."""
+    found = []
+    for run in runs:
+        evaluator, _, metric = (run.metric_for_best_model or "").partition(".")
+        if (score := run.scores.get(evaluator, {}).get(metric)) is not None:
+            found.append(score)
+    return fmean(found) if found else None
+
+
+def tuned(study: Study, choices: Sequence[Choice], *, undecided: bool = False) -> Study:
+    """Return a study whose tuned rows have the chosen settings.
+
+    Rows without a finished trial are left out, or have the settings of their recipe if `undecided`.
+    """
+    chosen = {choice.row: choice.settings for choice in choices}
+    rows = []
+    for row in study.rows:
+        if chosen.get(row.row):
+            rows.append(_changed(row, chosen[row.row], row.row))
+        elif undecided or not row.tune:
+            rows.append(row)
+    return study.model_copy(update={"rows": tuple(rows)})
