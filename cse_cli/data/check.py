@@ -15,6 +15,7 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study, load_study
+from cse_cli.recipe.trials import trials
 from registry.errors import CseError
 
 
@@ -74,9 +75,9 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     try:
         if kind == "study":
             study = load_study(str(path))
-            made = cells(study, overrides)
+            made, tried = cells(study, overrides), trials(study, overrides)
             warnings = list(lint_study(made, len(study.seed_list)))
-            facts = {"cells": len(made), "seeds": list(study.seed_list), "warnings": warnings}
+            facts = {"cells": len(made), "seeds": list(study.seed_list), "trials": len(tried), "warnings": warnings}
         else:
             loaded = load(str(path), overrides)
             facts = {"hash": loaded.recipe.hash(), "warnings": [*loaded.notes, *lint(loaded.recipe)]}

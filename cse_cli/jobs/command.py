@@ -33,6 +33,9 @@ FastDevRun = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start jobs of more than twelve hours without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Build everything, print one batch per view and exit.")]
+Rows = Annotated[
+    list[str] | None, typer.Option("--row", metavar="ROW", help="Run only this row of a study. Repeatable.")
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
 ]
@@ -70,6 +73,7 @@ def run(
     fast_dev_run: FastDevRun = False,
     yes: Yes = False,
     resume: Annotated[str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.")] = None,
+    row: Rows = None,
     workers: Workers = None,
     processes: Processes = None,
     cluster: Cluster = None,
@@ -102,6 +106,7 @@ def run(
         seeds=seeds,
         device=device,
         resume=resume,
+        rows=row or [],
         workers=workers,
         processes=processes,
         cluster=cluster,
@@ -132,6 +137,7 @@ def plan(
     unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
     device: Device = "auto",
     precision: Precision = None,
+    row: Rows = None,
     workers: Workers = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
@@ -141,6 +147,6 @@ def plan(
 
     request = RunRequest(
         recipes=recipes or [], seeds=seeds, overrides=with_precision(set_, precision),
-        unset=unset or [], device=device, workers=workers, as_json=json_,
+        unset=unset or [], device=device, rows=row or [], workers=workers, as_json=json_,
     )  # fmt: skip
     raise typer.Exit(price.plan(request))

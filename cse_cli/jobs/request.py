@@ -34,6 +34,7 @@ class RunRequest:
     seeds: str | None = None
     device: str = "auto"
     resume: str | None = None
+    rows: Sequence[str] = ()
     workers: int | None = None
     processes: int | None = None
     cluster: str | None = None
@@ -62,6 +63,7 @@ class RunRequest:
         options |= {"--device": self.device} if self.device != "auto" else {}
         words = ["cse", "run", *self.recipes, *self.settings()]
         words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
+        words += [word for row in self.rows for word in ("--row", row)]
         words += [word for tag in self.tags for word in ("--tag", tag)]
         flags = {"--accept-changed": self.accept_changed, "--fast-dev-run": self.fast_dev_run, "--yes": self.yes}
         words += [flag for flag, given in flags.items() if given]
@@ -78,6 +80,10 @@ class RunRequest:
         if not recipes:
             raise CseError(
                 "no recipe given", "name one: cse run quickstart. List all: cse list recipes", code="jobs.no_recipe"
+            )
+        if self.rows:
+            raise CseError(
+                f"--row names a row of a study, and '{recipes[0]}' is a recipe", "omit --row", code="jobs.row_of_recipe"
             )
         seeds: Sequence[int | None] = self.seed_list() or [None]
         jobs = [self._job(recipe, seed) for recipe in recipes for seed in seeds]

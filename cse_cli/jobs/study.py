@@ -146,7 +146,7 @@ def plan_study(name: str, request: RunRequest, *, undecided: bool = True) -> Stu
     Overrides of the command apply to every cell, and its seeds replace those of the study. A tuned row has the
     settings of its best finished trial. Without one, it has those of its recipe, or is left out unless `undecided`.
     """
-    study = load_study(name)
+    study = only_rows(load_study(name), request.rows)
     seeds = tuple(request.seed_list()) or study.seed_list
     parse_tags(request.tags)
     if not study.is_tuned:

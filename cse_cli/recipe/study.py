@@ -49,6 +49,21 @@ def load_study(name_or_path: str) -> Study:
     return Study.model_construct(**fields, name=name_of(path), path=path)
 
 
+def only_rows(study: Study, rows: Sequence[str]) -> Study:
+    """Return a study with only the named rows, or all rows if no name is given.
+
+    Raises:
+        UnknownNameError: If the study has no row of a name.
+    """
+    names = [row.row for row in study.rows]
+    for name in rows:
+        if name not in names:
+            message = f"study '{study.name}' has no row '{name}'.{suggestion(name, names)}"
+            action = f"`cse run {study.name} --dry-run` shows all rows"
+            raise UnknownNameError(message, action, code="recipe.unknown_row")
+    return study.model_copy(update={"rows": tuple(row for row in study.rows if not rows or row.row in rows)})
+
+
 def studies_of(paper_key: str, identifier: str) -> list[Study]:
     """Return the studies that reproduce a table or figure. Files that cannot be read are skipped.
 
