@@ -28,7 +28,7 @@ from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE
-from cse_cli.recipe.study import load_study
+from cse_cli.recipe.study import load_study, only_rows
 from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import Choice, Trial, choose, settings_text, trials, tuned
 from cse_cli.runs.index import all_runs
