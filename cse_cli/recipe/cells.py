@@ -83,7 +83,8 @@ def cells_of_rows(
     unset: Sequence[str] = (),
     omitted: Callable[[Recipe], Sequence[str]] = lambda _: (),
 ) -> list[Cell]:
-    """Return the cells of rows, as `cells` does. `omitted` names further keys that a recipe's cell removes."""
+    """Return the cells of rows, as `cells` does. `omitted` names further keys of two parts, such as
+    "evaluators.test", that the cell of a recipe removes."""
     found: list[Cell] = []
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(origins_of(study.path)), list[Problem]()
@@ -94,8 +95,11 @@ def cells_of_rows(
         try:
             written[name] = written.get(name) or read(name)
             recipe = whole = changed(written[name], settings, removed).recipe
-            if more := omitted(whole):
-                removed = _distinct(removed, more)
+            if left_out := omitted(whole):
+                # A setting that adds such a key is left out, too, because keys are removed before any is set.
+                settings = tuple(one for one in settings if ".".join(one.keys[:2]) not in left_out)
+                recipe = changed(written[name], settings, removed).recipe
+                removed = _distinct(removed, omitted(recipe))
                 recipe = changed(written[name], settings, removed).recipe
         except CseError as error:
             outside += _locate(error, spec, problems)
