@@ -1,4 +1,4 @@
-"""The settings of every study start from its recipe and take five steps; of a sweep, its ends."""
+"""The settings of every study of a paper start from its recipe and take five steps; of a sweep, its ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cse_cli.core.console import SilentObserver
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
-from cse_cli.recipe.study import load_study
+from cse_cli.recipe.study import load_study, outline
 from cse_cli.runs.record import unrecorded
 from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
@@ -22,7 +22,11 @@ from tests.support.shrunken import Small, small
 STEPS = 5
 
 
-STUDIES = [name for name in all_studies() if not name.startswith("studies/mini/")]
+STUDIES = [
+    name
+    for name, path in all_studies().items()
+    if not name.startswith("studies/mini/") and outline(path).paper is not None
+]
 
 
 def trained(study: str) -> list[Cell]:

@@ -107,6 +107,7 @@ def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | Non
 COMPARE_EPILOG = (
     "Examples:  cse compare mini/simcse_en mini/ifcl_en  ·  cse compare 3f2a 81c0 --metric test  ·  "
     "cse compare mini/simcse_en mini/ifcl_en mini/mocose_en --pairwise  ·  cse compare simcse_en@1 ifcl_en@1 --json"
+    "  ·  cse compare studies/open/methods"
 )
 
 
@@ -114,8 +115,8 @@ def compare(
     runs: Annotated[
         list[str],
         typer.Argument(
-            help="Two or more recipes (all their finished runs), recipe@seed, or run IDs.",
-            autocompletion=complete_recipe,
+            help="Two or more recipes (all their finished runs), recipe@seed, or run IDs. A study stands for its rows.",
+            autocompletion=complete_recipe_or_study,
         ),
     ],
     metric: Annotated[
@@ -131,21 +132,30 @@ def compare(
             help="Number of seeds that you planned before the first run. Default: the recorded plan.",
         ),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show all tables of more than three comparisons, not only a summary.")
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compare methods over the same seeds and on the same sentence pairs, and show how their recipes differ."""
     from cse_cli.analysis import compare as comparison
+    from cse_cli.analysis.compare_summary import FEW
     from cse_cli.analysis.compare_view import print_comparison
-    from cse_cli.analysis.runs import find_methods
+    from cse_cli.analysis.experiments import study_cells
+    from cse_cli.analysis.methods import find_methods
     from cse_cli.core.console import write_json
-    from cse_cli.runs.index import finished_results
+    from cse_cli.runs.index import finished_runs
 
-    methods = find_methods(runs, finished_results())
-    document = comparison.compare(methods, metric or (), bootstrap, pairwise=pairwise, planned=planned)
+    finished = finished_runs()
+    results = [run.result for run in finished if run.result is not None]
+    methods, notes = find_methods(runs, results, study_cells(finished), pairwise=pairwise)
+    few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
+    resamples = bootstrap if few or details or json_ else 0  # a summary shows no sentence pairs
+    document = comparison.compare(methods, metric or (), resamples, pairwise=pairwise, planned=planned, notes=notes)
     if json_:
         write_json(document.model_dump(mode="json"))
     else:
-        print_comparison(document)
+        print_comparison(document, details=details)
 
 
 REPORT_EPILOG = (

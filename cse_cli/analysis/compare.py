@@ -17,6 +17,7 @@ from cse_cli.core.formatting import counted
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import Corrected, judge_together
 from cse_cli.core.plans import SeedPlan, plan_of
+from cse_cli.core.results import RANKED
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from registry.errors import CseError
 from registry.papers import AVERAGE
@@ -127,6 +128,7 @@ def compare(
     *,
     pairwise: bool = False,
     planned: int | None = None,
+    notes: Sequence[str] = (),
 ) -> ComparisonDocument:
     """Compare each method with the first one, or every two.
 
@@ -136,21 +138,20 @@ def compare(
     Args:
         methods: Two or more methods, as `find_methods` returns them.
         metrics: Metrics to compare. Default: each evaluator's main metric, and the average if it can be made.
-        resamples: Number of data sets drawn from the sentence pairs.
+        resamples: Number of data sets drawn from the sentence pairs. 0 omits the tests on sentence pairs.
         pairwise: Whether to compare every two.
         planned: Number of seeds that you planned before the first run. Only if there is no recorded plan.
+        notes: Remarks on the choice of methods.
 
     Raises:
         CseError: If two methods share no seed or no metric, or `planned` contradicts the runs or their plan.
     """
-    couples = list(combinations(methods, 2)) if pairwise else [(methods[0], method) for method in methods[1:]]
+    couples = couples_of(methods, pairwise=pairwise)
     plans = [_plan(couple, planned) for couple in couples]
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
-    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
-    runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
-    pairs = read_pairs(runs, [metric for of_couple in of_couples for metric in of_couple], resamples)
+    pairs = _read_pairs(couples, recipes, of_couples, resamples) if resamples else None
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
@@ -162,8 +163,13 @@ def compare(
         corrected_for=len(couples),
         assumed_plan=planned,
         comparisons=tuple(judge(plain, plans, {method.letter: method.name for method in methods})),
-        notes=tuple(find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
+        notes=(*notes, *find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
     )
+
+
+def couples_of(methods: Sequence[Method], *, pairwise: bool) -> list[Couple]:
+    """Return the methods to compare with each other: each with the first one, or every two."""
+    return list(combinations(methods, 2)) if pairwise else [(methods[0], method) for method in methods[1:]]
 
 
 def _seeds(couple: Couple) -> list[int]:
@@ -177,7 +183,7 @@ def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
         missing = next(iter(couple[0].runs))
         raise CseError(
             f"no shared seed: {has}",
-            f"run `cse run {couple[1].latest.recipe} --seed {missing}`",
+            f"run `{couple[1].command(f'--seed {missing}')}`",
             code="compare.no_shared_seed",
         )
     plan = _plan_of_method(couple[0]).paired_with(_plan_of_method(couple[1]))
@@ -227,7 +233,15 @@ def _summary(method: Method) -> MethodSummary:
     )
 
 
-def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests) -> Comparison:
+def _read_pairs(
+    couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[Sequence[str]], resamples: int
+) -> PairedTests:
+    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
+    runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
+    return read_pairs(runs, [metric for of_couple in metrics for metric in of_couple], resamples)
+
+
+def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests | None) -> Comparison:
     seeds = _seeds(couple)
     left_out = {method.letter: tuple(sorted(method.runs.keys() - set(seeds))) for method in couple}
     compared = tuple(_compare_metric(metric, couple, pairs) for metric in metrics)
@@ -245,7 +259,7 @@ def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: Pair
     )
 
 
-def _compare_metric(metric: str, couple: Couple, pairs: PairedTests) -> MetricComparison:
+def _compare_metric(metric: str, couple: Couple, pairs: PairedTests | None) -> MetricComparison:
     first, second = couple
     scores: dict[int, tuple[float, float]] = {}
     for seed in _seeds(couple):
@@ -258,14 +272,16 @@ def _compare_metric(metric: str, couple: Couple, pairs: PairedTests) -> MetricCo
             "omit --metric to compare every shared metric",
             code="compare.no_shared_metric",
         )
-    on_pairs, note = pairs.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
+    on_pairs, note = None, None
+    if pairs is not None:
+        on_pairs, note = pairs.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
     runs = [run for method in couple for run in method.runs.values()]
     selecting = [(run.metric_for_best_model or "").rpartition(".") for run in runs]
     evaluator, _, name = metric.rpartition(".")
     return MetricComparison(
         metric=metric,
         # A recipe maximizes the metric that it selects by. A correlation with gold scores is better if it is higher.
-        more_is_better=metric == AVERAGE or on_pairs is not None or name in {one[2] for one in selecting},
+        more_is_better=metric == AVERAGE or on_pairs is not None or name in {RANKED, *(one[2] for one in selecting)},
         selecting=bool(evaluator) and evaluator in {one[0] for one in selecting},
         over_seeds=compare_paired(list(scores), [a for a, _ in scores.values()], [b for _, b in scores.values()]),
         on_pairs=on_pairs,

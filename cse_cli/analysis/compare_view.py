@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.markup import escape
 from rich.text import Text
 
 from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
+from cse_cli.analysis.compare_summary import FEW, interval_text, mode_lines, summary_legend, summary_parts
 from cse_cli.analysis.rerun import changes_table
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
-from cse_cli.core.identity import Mode
-from cse_cli.core.plans import ASSUMED
-from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
+from cse_cli.core.stats import LEVEL, MOST_SEEDS
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
 
 Part = str | Sequence[str] | Table
 """Paragraph, list or table of a report."""
 COLORS = "green: the second method is better; red: it is worse; no color: chance could explain the difference"
-_MODES: Mapping[Mode, str] = {
-    "planned": "planned: the seeds were planned before the first run; one t test",
-    "incomplete": "planned seeds are missing: there is no test before they finish",
-    "assumed": f"{ASSUMED}: one t test, valid only if you fixed the number of seeds before the first run",
-    "anytime": "anytime test: p and interval are valid however often you look and add seeds. A plan needs fewer seeds: "
-    "`cse run RECIPE --seeds N`",
-}
 
 
 def seeds_table(comparison: Comparison) -> Table:
@@ -39,7 +31,7 @@ def seeds_table(comparison: Comparison) -> Table:
             Cell(mean_text(seeds.first)),
             Cell(mean_text(seeds.second)),
             Cell(signed(seeds.difference), strong=one.finding == "different"),
-            Cell(_interval_text(seeds)),
+            Cell(interval_text(seeds)),
             Cell(p_value(seeds.p_adjusted)),
             Cell(p_value(seeds.wilcoxon_p)),
             Cell(signed(seeds.effect_size)),
@@ -47,11 +39,6 @@ def seeds_table(comparison: Comparison) -> Table:
         )
         rows.append(Row(one.metric, cells, _emphasis(one)))
     return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows), align="lrrrrrrrr")
-
-
-def _interval_text(seeds: Paired) -> str:
-    """Return the interval at the level of the test. A dash without a test."""
-    return "unbounded" if seeds.level and seeds.low is None else interval(seeds.low, seeds.high)
 
 
 def _needed_text(n: int | None) -> str:
@@ -116,7 +103,7 @@ def legend_lines(document: ComparisonDocument) -> list[str]:
         "p: two-sided paired test over seeds; d: Cohen's d_z; needed: seeds for a power of 80 %, if the difference and "
         "the standard deviation of these seeds are the true ones"
     ]
-    lines += [_MODES[mode] for mode in dict.fromkeys(comparison.mode for comparison in document.comparisons)]
+    lines += mode_lines(document)
     lines.append(
         "interval: at the level of its metric's test, so it excludes 0 exactly if the difference is significant"
     )
@@ -177,30 +164,47 @@ def comparison_parts(document: ComparisonDocument) -> list[Part]:
     return [_methods(document), *_comparison_parts(comparison), legend_lines(document), *_difference_parts(document)]
 
 
-def print_comparison(document: ComparisonDocument) -> None:
-    """Print the conclusions and then the tables behind them on stdout."""
-    names = {method.letter: method.name for method in document.sides}
+def print_comparison(document: ComparisonDocument, *, details: bool = False) -> None:
+    """Print the conclusions and then the tables behind them on stdout.
+
+    Of more than `FEW` comparisons, print a summary, and everything else only if `details`.
+    """
+    many = len(document.comparisons) > FEW
     with stdout_console() as console:
+        if many:
+            _print_parts(console, summary_parts(document))
+        if many and not details:
+            hint = "--details shows the differences of the recipes and all metrics, also on the same sentence pairs"
+            _print_legend(console, [*summary_legend(document), hint])
+            return
         for comparison in document.comparisons:
             style = EMPHASIS.get(_emphasis(comparison.main), "")
             console.print(Text(comparison.headline, f"bold {style}".strip()))
+        console.print()
         _print_parts(console, [_methods(document), *_difference_parts(document)])
+        names = {method.letter: method.name for method in document.sides}
         for comparison in document.comparisons:
             first, second = comparison.first, comparison.second
             about = f"{names[second]} compared with {names[first]}"
-            console.print(f"\n[bold]{second} − {first}[/bold]: {escape(about)}")
+            console.print(f"\n[bold]{second} − {first}[/bold]: {escape(about)}\n")
             _print_parts(console, _comparison_parts(comparison))
         legend = legend_lines(document)
         if console.is_terminal and any(_emphasis(one) for c in document.comparisons for one in c.metrics):
             legend.append(COLORS)
-        console.print()
-        for line in legend:
-            console.print(escape(line), style="dim")
+        _print_legend(console, legend)
+
+
+def _print_legend(console: Console, lines: Sequence[str]) -> None:
+    console.print()
+    for line in lines:
+        console.print(escape(line), style="dim")
 
 
 def _print_parts(console: Console, parts: Sequence[Part]) -> None:
-    for part in parts:
-        console.print()
+    """Print the parts of a report with empty lines between them."""
+    for place, part in enumerate(parts):
+        if place:
+            console.print()
         if isinstance(part, str):
             console.print(escape(part), style="bold")
         elif isinstance(part, Table):

@@ -166,7 +166,10 @@ def _column_values(
 
 @dataclass(frozen=True)
 class StudyRuns:
-    """Cells of a study, each with its runs or None, and the settings that its trials chose."""
+    """Cells of a study, each with its runs or None, and the settings that its trials chose.
+
+    Tuned rows have the chosen settings. Those without a choice have no cell.
+    """
 
     study: Study
     cells: Sequence[tuple[Cell, Configuration | None]]
@@ -182,6 +185,15 @@ class StudyRuns:
         """Settings hash → runs of the cell with its current settings, by seed."""
         found = {cell.hash: runs for cell, runs in self.cells if runs is not None and runs.status == "current"}
         return {digest: list(runs.results) for digest, runs in found.items()}
+
+    @property
+    def rows(self) -> list[str]:
+        """Names of all rows."""
+        return [row.row for row in self.study.rows] or [cell.row for cell, _ in self.cells]
+
+    def rows_without_runs(self) -> list[str]:
+        """Return the names of the rows of which no cell has runs."""
+        return [row for row in self.rows if not self.in_row(row)]
 
     def in_row(self, name: str) -> list[tuple[Cell, Configuration]]:
         """Return the cells of one reported row that have runs."""
@@ -218,7 +230,7 @@ def study_runs(
         tried = trials(study)
         of_trials = {trial.cell.hash: [run for run in results if run.recipe_hash == trial.cell.hash] for trial in tried}
         choices = choose(study, tried, of_trials)
-        study, loaded = tuned(study, choices), None
+        loaded = cells(tuned(study, choices))
     found: list[tuple[Cell, Configuration | None]] = []
     for cell in cells(study) if loaded is None else loaded:
         current = [run for run in results if run.recipe_hash == cell.hash]

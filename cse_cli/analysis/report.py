@@ -15,6 +15,7 @@ from cse_cli.analysis.compare import compare
 from cse_cli.analysis.compare_view import comparison_parts
 from cse_cli.analysis.experiments import Configuration, configurations, differences, study_cells
 from cse_cli.analysis.leaderboard_view import table_parts
+from cse_cli.analysis.methods import find_methods
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table
@@ -34,7 +35,6 @@ from cse_cli.analysis.runs import (
     Method,
     by_seed,
     find_method,
-    find_methods,
     mixed_environments,
     names_recipe,
     names_run,
@@ -232,8 +232,10 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
 
 def _find_baseline(run: ReportedRun, argument: str, results: Sequence[Result]) -> Method:
     """Return the baseline with all finished runs of its experiment, or with one run for `recipe@seed`."""
+    if find_study(argument) is not None:
+        raise CseError(f"--baseline '{argument}' is a study", "name a recipe or a run", code="report.baseline_is_study")
     known = [*(one for one in results if one.run_id != run.result.run_id), run.result]
-    found, _ = find_methods([argument, run.run.run_id], known)
+    (found, _), _ = find_methods([argument, run.run.run_id], known)
     experiment = found.latest.experiment
     if experiment == run.result.experiment:
         raise CseError(
@@ -333,7 +335,7 @@ def _drawn_figures(run: ReportedRun) -> Iterator[SavedFigure]:
 
 def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
-    from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
+    from cse_cli.analysis.curves import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
     metric = run.result.metric_for_best_model

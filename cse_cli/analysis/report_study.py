@@ -1,4 +1,4 @@
-"""Report of a study: its cells in the paper's layout, its figure, and the cells without runs."""
+"""Report of a study: its cells in the paper's layout or their differences, its figure, and the cells without runs."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cse_cli.analysis.compare_summary import summary_legend, summary_parts
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
+from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table
 from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text
-from cse_cli.core.formatting import mean_text
+from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.cells import headings, paper_table, values
 from cse_cli.recipe.files import name_of
 from cse_cli.recipe.study import load_study, origins_of
 from cse_cli.recipe.study_schema import Study
+from cse_cli.recipe.trials import choices_table
 from registry import papers
 from registry.errors import CseError
 
@@ -39,6 +42,8 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "recipe": recipe_text(cells[0].load(study.seed_list[0]).recipe.resolved()),
         "scores": _scores_parts(runs),
         "reproduces": study.answers is not None and paper_table(study) is not None,
+        "choices": _choices_parts(runs),
+        "differences": _differences_parts(runs, argument),
         "figures": figures,
         "cells": _cells_table(runs),
         "environment": environment_facts(current, {}) if current else {},
@@ -78,6 +83,25 @@ def _scores_parts(runs: StudyRuns) -> list[Any]:
     missing = runs.missing()
     lines = missing_cells(missing, f"cse run {study.name}") if missing else []
     return [table, ("n: number of seeds. ±: sample standard deviation over them.", *lines)]
+
+
+def _choices_parts(runs: StudyRuns) -> list[Any]:
+    """Return the settings that the trials of each row chose. Empty if no row is tuned."""
+    if not runs.choices:
+        return []
+    about = f"Settings with the best mean dev score of {seed_list(runs.study.tune_seeds)}. Other seeds score them:"
+    return [about, choices_table(runs.choices)]
+
+
+def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
+    """Return the differences between the rows and the first one, or why there are none. Empty for a paper's study."""
+    if runs.study.answers is not None:
+        return []
+    try:
+        document = compare_rows(runs, argument, runs.study.score)
+    except CseError as error:
+        return [f"Not compared: {error.message}."]
+    return [*summary_parts(document), summary_legend(document)]
 
 
 def _figure(runs: StudyRuns) -> list[SavedFigure]:

@@ -1,14 +1,12 @@
-"""Finished runs by seed, their differences in recipes and elsewhere, and the methods that `cse compare` names."""
+"""Finished runs by seed, their differences in recipes and elsewhere, and the method that a recipe or a run names."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 from pydantic import BaseModel
@@ -17,7 +15,7 @@ from cse_cli.core.identity import SHORT, Difference, Identity
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
-from cse_cli.recipe.files import all_recipes, real_path, recipe_name
+from cse_cli.recipe.files import all_recipes, all_studies, real_path, recipe_name
 from cse_cli.recipe.named import data_identity
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_recipe
@@ -148,48 +146,28 @@ def is_of_recipe(result: Result, argument: str) -> bool:
 
 @dataclass(frozen=True)
 class Method:
-    """One of the compared methods: a recipe or run, with the last finished run of each seed, and remarks on them."""
+    """One of the compared methods: a recipe, a run or a row of a study.
+
+    Args:
+        runs: Seed → last finished run.
+        notes: Remarks on the runs.
+        study: Name or path of the study whose row it is.
+    """
 
     letter: str
     name: str
     runs: Mapping[int, Result] = field(repr=False)
     notes: tuple[str, ...] = ()
+    study: str = ""
 
     @property
     def latest(self) -> Result:
         """Run that finished last."""
         return last_finished(self.runs.values())
 
-
-def find_methods(names: Sequence[str], results: Sequence[Result]) -> list[Method]:
-    """Return the methods with these prefixes of run IDs, names or paths of recipes, or `recipe@seed`.
-
-    Raises:
-        CseError: If there are fewer than two, two share a run, or one has no finished run.
-        UnknownNameError: If a name is neither a recipe nor a run.
-    """
-    if not 2 <= len(names) <= len(ascii_uppercase):
-        raise CseError(
-            f"cse compare requires 2 to {len(ascii_uppercase)} recipes or runs, not {len(names)}",
-            "name at least two: `cse compare mini/simcse_en mini/ifcl_en`",
-            code="compare.wrong_count",
-        )
-    methods = [find_method(letter, name, results) for letter, name in zip(ascii_uppercase, names, strict=False)]
-    count = Counter(method.name for method in methods)
-    methods = [
-        method if count[method.name] == 1 else replace(method, name=name)
-        for method, name in zip(methods, names, strict=True)
-    ]
-    owner: dict[str | None, Method] = {}
-    for method in methods:
-        for run in method.runs.values():
-            if run.run_id and owner.setdefault(run.run_id, method) is not method:
-                raise CseError(
-                    f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}",
-                    "compare different runs: `cse runs ls` lists them",
-                    code="compare.same_run",
-                )
-    return methods
+    def command(self, seeds: str) -> str:
+        """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
+        return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
 
 
 def names_recipe(name: str, results: Iterable[Result]) -> bool:
@@ -250,11 +228,11 @@ def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> 
 def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Method:
     known = all_runs()
     if not names_run(argument, known):
-        recipes = {*all_recipes(), *(recipe_name(result.recipe) for result in results)}
-        near = suggestion(argument, [*sorted(recipes), *(run.about.short for run in known)])
+        named = {*all_recipes(), *all_studies(), *(recipe_name(result.recipe) for result in results)}
+        near = suggestion(argument, [*sorted(named), *(run.about.short for run in known)])
         raise UnknownNameError(
-            f"'{argument}' is neither a recipe nor a run.{near}",
-            "run `cse list recipes` or `cse runs ls`; the path of a recipe ends in .toml",
+            f"'{argument}' is not a recipe, a run or a study.{near}",
+            "run `cse list recipes`, `cse list studies` or `cse runs ls`; the path of a recipe ends in .toml",
             code="compare.unknown_method",
         )
     run = find_run(argument, known)
@@ -319,7 +297,7 @@ def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterab
 def _notes_on_runs(method: Method) -> Iterable[str]:
     plan, latest = plan_of(list(method.runs.values())), method.latest
     if plan.mode == "incomplete" and len(method.runs) > 1:
-        yield f"{plan.text}: `cse run {latest.recipe} --seeds {plan.option}`"
+        yield f"{plan.text}: `{method.command(f'--seeds {plan.option}')}`"
     experiments = {run.experiment: run.identity for run in method.runs.values()}
     if len(experiments) > 1:
         others = [one for key, one in experiments.items() if key != latest.experiment]

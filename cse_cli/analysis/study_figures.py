@@ -1,4 +1,4 @@
-"""Figure of a study: its score by a setting, a measure or a name, with the paper's numbers, or curves by step."""
+"""Figure of a study: scores by a setting, a measure or a name beside the paper's numbers, curves, or differences."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from operator import attrgetter
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
+from cse_cli.analysis.curves import Curve, MeanStd, curve_of, draw_curves, mean_std
+from cse_cli.analysis.difference_figure import DIFFERENCE, difference_figure
 from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paper_tables import StudyRuns
 from cse_cli.core.plotting import (
     COLUMN,
-    GUIDE,
     MEASURED,
     PAGE,
     PAPER,
     STEPS,
     Heading,
     add_legend,
-    label_steps,
     line_style,
-    metric_name,
     new_figure,
     save_figures,
+    score_name,
 )
 from cse_cli.core.results import Result
 from cse_cli.recipe.cells import Cell, paper_table
@@ -46,8 +46,6 @@ ROW, STEP, MEASURE = "row", "step", "measures."
 SECTIONS = ("data", "train", "evaluate")
 """Sections of a recipe whose settings need no component name in a label."""
 
-MeanStd = tuple[float, float]
-MEAN = "mean Spearman × 100"
 NAMED = 2
 """Maximum number of recipe names in a heading."""
 LETTERS = 24
@@ -58,8 +56,6 @@ RATIO = 2.0
 """Ratio of two ranges' union to the wider one, above which each range gets its own panel."""
 DECADES = 100.0
 """Ratio of the ends of a logarithmic axis from which only powers of ten are labeled."""
-EQUAL = 0.005
-"""Difference below which scores before training count as equal."""
 
 Range = tuple[float, float]
 
@@ -76,17 +72,19 @@ def draw_study(runs: StudyRuns, directory: Path) -> list[Path]:
 
 def study_figure(runs: StudyRuns) -> Figure | None:
     """Return the figure of a study, or None if it has nothing to show. Call it inside `figure_style`."""
+    if runs.study.figure is not None and runs.study.figure.x == DIFFERENCE:
+        return difference_figure(runs)
     if runs.study.figure is None or not runs.current:
         return None
     spec, found = runs.study.figure, StudyPoints(runs)
     if spec.x == STEP:
         curves = found.curves()
-        ylabel = spec.ylabel or _score_name(spec.y or runs.study.score or "")
+        ylabel = spec.ylabel or score_name(spec.y or runs.study.score or "")
         return draw_curves(curves, spec.xlabel or STEP, ylabel, _heading(found)) if curves else None
     points = found.points()
     if not any(point.values for point in points):
         return None
-    score = spec.ylabel or " or ".join(dict.fromkeys(_score_name(score) for score in found.scores() if score))
+    score = spec.ylabel or " or ".join(dict.fromkeys(score_name(score) for score in found.scores() if score))
     draw = _draw_names if spec.x == ROW else _draw_sweep
     return draw(points, spec, score, _series(points, _paper_name(found)), _heading(found))
 
@@ -115,10 +113,6 @@ def _quoted_numbers(found: StudyPoints) -> Iterator[str]:
         ranges = [" to ".join(f"{end:,g}" for end in of) for of in ends]
         numbers = [f"{one.what} {text}" for one, text in zip(figure.quoted, ranges, strict=True)]
         yield f"{paper.short}, Figure {figure.number}: {', '.join(numbers)}"
-
-
-def _score_name(score: str) -> str:
-    return MEAN if score == AVERAGE else metric_name(score.rpartition(".")[2])
 
 
 def _paper_name(found: StudyPoints) -> str:
@@ -252,28 +246,6 @@ def _draw_series(
             (axes.set_xlim if scores == "x" else axes.set_ylim)(span)
 
 
-def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, heading: Heading) -> Figure:
-    """Draw the mean over the seeds by step with a band of one standard deviation. A marker shows the best step."""
-    figure = new_figure(heading, height=2.1 + 0.13 * len(curves))
-    axes = figure.add_subplot()
-    for place, curve in enumerate(curves):
-        at_steps = [mean_std(scores) for scores in zip(*curve.scores, strict=True)]
-        means = [mean for mean, _ in at_steps]
-        style: dict[str, Any] = line_style(place) | {"markersize": 5.5, "markerfacecolor": "white"}
-        best = means.index(max(means))
-        label = f"{curve.label}: {curve.best}"
-        axes.plot(curve.steps, means, label=label, zorder=3, markevery=[best], markeredgewidth=1.2, **style)
-        if len(curve.scores) > 1:
-            low, high = ([mean + sign * std for mean, std in at_steps] for sign in (-1, 1))
-            axes.fill_between(curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2)
-    before = [score for curve in curves for score in curve.before]
-    if before and max(before) - min(before) < EQUAL:
-        axes.axhline(fmean(before), label=f"untrained: {fmean(before):.2f}", **GUIDE)
-    label_steps(axes, xlabel, ylabel)
-    add_legend(figure)
-    return figure
-
-
 @dataclass(frozen=True)
 class Point:
     """One setting: the reported number, and the score of each seed.
@@ -297,39 +269,6 @@ class Point:
     def in_paper(self) -> MeanStd | None:
         """Reported number without a standard deviation."""
         return None if self.reported is None else (self.reported, 0.0)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Training curves of one setting: scores of each seed at the steps that all have, and before the first step."""
-
-    label: str
-    steps: tuple[int, ...]
-    scores: tuple[tuple[float, ...], ...]
-    before: tuple[float, ...]
-
-    @property
-    def best(self) -> str:
-        """Best score and its step, with mean and standard deviation over the seeds."""
-        tops = [max(zip(scores, (-step for step in self.steps), strict=True)) for scores in self.scores]
-        (score, score_std), (step, step_std) = (mean_std([top[place] for top in tops]) for place in (0, 1))
-        if len(tops) == 1:
-            return f"best {score:.2f} at step {-step:.0f}"
-        return f"best {score:.2f} ± {score_std:.2f} at step {-step:.0f} ± {step_std:.0f}"
-
-
-def mean_std(values: Sequence[float]) -> MeanStd:
-    """Return the mean and the sample standard deviation, which is 0 for one value."""
-    return fmean(values), stdev(values) if len(values) > 1 else 0.0
-
-
-def curve_of(label: str, runs: Sequence[Result]) -> Curve | None:
-    """Return the dev score by step of runs with the same metric, or None if they have no step in common."""
-    finite = [{step for step, score in run.curve.items() if isfinite(score)} for run in runs]
-    steps = sorted(set.intersection(*finite)) if runs else []
-    before = [metric_value(run.untrained, run.metric_for_best_model or "") for run in runs]
-    scores = tuple(tuple(run.curve[step] for step in steps) for run in runs)
-    return Curve(label, tuple(steps), scores, tuple(b for b in before if b is not None)) if steps else None
 
 
 class StudyPoints:

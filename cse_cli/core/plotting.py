@@ -22,6 +22,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
+from registry.papers import AVERAGE
+
 # Palette of Okabe and Ito: distinct for color-blind readers. Markers and hatches differ in gray, too.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GRAY = "#0072B2", "#D55E00", "#CC79A7", "#767676"
@@ -67,6 +69,11 @@ class Heading:
 def metric_name(metric: str) -> str:
     """Return the name of a metric for an axis."""
     return _METRICS.get(metric, metric.replace("_", " "))
+
+
+def score_name(score: str) -> str:
+    """Return the name of an "evaluator.metric", or of "avg", for an axis. Empty for an empty score."""
+    return "mean Spearman × 100" if score == AVERAGE else metric_name(score.rpartition(".")[2])
 
 
 @contextmanager

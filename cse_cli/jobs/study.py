@@ -30,7 +30,7 @@ from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import PROSE
 from cse_cli.recipe.study import load_study, only_rows
 from cse_cli.recipe.study_schema import Study
-from cse_cli.recipe.trials import Choice, Trial, choose, settings_text, trials, tuned
+from cse_cli.recipe.trials import Choice, Trial, choices_table, choose, trials, tuned
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
@@ -293,16 +293,6 @@ def _print_failures(err: Console, outcome: StudyOutcome, what: str) -> None:
         err.print(f"[red]failed:[/red] {escape(run.label)}: {escape(str(error))}")
         if (log := run.log()) is not None:
             err.print(f"  log: {escape(str(log))}")
-
-
-def choices_table(choices: Sequence[Choice]) -> Table:
-    """Return a table of the settings that the trials of each row chose."""
-    rows = []
-    for choice in choices:
-        trials = str(choice.trials) if choice.finished == choice.trials else f"{choice.finished} of {choice.trials}"
-        score = "" if choice.score is None else f"{choice.score:.2f}"
-        rows.append((choice.row, trials, settings_text(choice.settings) or "none", score))
-    return plain_table(("row", "trials", "chosen", "dev"), rows, align="prpr")
 
 
 def _print_title(out: Console, plan: StudyPlan) -> None:

@@ -16,8 +16,8 @@ from registry import EVALUATORS, papers
 from registry.papers import AVERAGE
 from registry.validation import shown_value
 
-_AXES = ("row", "step")
-"""X axes of a figure that are not settings: the rows by name, and the training steps."""
+_AXES = ("row", "difference", "step")
+"""X axes of a figure that are not settings: the rows by name or by their difference, and the training steps."""
 MOST_CELLS = 1_000
 """Maximum number of cells. Each of them is validated before the first run starts, which takes about 10 ms."""
 
@@ -27,6 +27,9 @@ def check_study(study: StudyTable, problems: Problems) -> None:
     _check_cells(study, problems)
     _check_repetitions(study, problems)
     _check_tuning(study, problems)
+    if study.figure is not None and study.figure.x == "difference" and len(study.columns) > 1:
+        message = '"difference" compares rows, so it cannot be combined with several columns'
+        problems.add("recipe.conflict", (STUDY, "figure", "x"), message)
     for keys, path in _paths(study):
         if path == "train.seed":
             problems.add(

@@ -77,8 +77,8 @@ class FigureSpec(Section):
     """A figure of a study.
 
     Args:
-        x: Values of the x axis: a dotted path of the recipe, "row" for the rows by name, "step" for training curves, or
-            "measures.NAME".
+        x: Values of the x axis: a dotted path of the recipe, "row" for the rows by name, "difference" for the rows by
+            their difference from the first one, "step" for training curves, or "measures.NAME".
         y: Values of the y axis: "evaluator.metric" or "avg". Default: the scores of the cells.
         xlabel: Label of the x axis.
         ylabel: Label of the y axis.

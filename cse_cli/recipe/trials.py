@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from cse_cli.core.results import Result
+from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.cells import Cell, PlacedRow, cells_of_rows
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.load import STUDY
@@ -145,3 +146,13 @@ def tuned(study: Study, choices: Sequence[Choice], *, undecided: bool = False) -
         elif undecided or not row.tune:
             rows.append(row)
     return study.model_copy(update={"rows": tuple(rows)})
+
+
+def choices_table(choices: Sequence[Choice]) -> Table:
+    """Return a table of the settings that the trials of each row chose."""
+    rows = []
+    for choice in choices:
+        trials = str(choice.trials) if choice.finished == choice.trials else f"{choice.finished} of {choice.trials}"
+        score = "" if choice.score is None else f"{choice.score:.2f}"
+        rows.append((choice.row, trials, settings_text(choice.settings) or "none", score))
+    return plain_table(("row", "trials", "chosen", "dev"), rows, align="prpr")

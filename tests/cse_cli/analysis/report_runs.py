@@ -26,6 +26,8 @@ def evil_report() -> Report:
         "recipe": EVIL,
         "scores": [table, (EVIL, "1. one", "- two")],
         "reproduces": True,
+        "choices": [EVIL, table],
+        "differences": [EVIL, table, (EVIL,)],
         "figures": [FIGURE],
         "cells": table,
         "environment": {EVIL: EVIL},

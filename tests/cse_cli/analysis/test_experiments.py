@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cse_cli.analysis.experiments import configurations
-from cse_cli.analysis.runs import find_methods
+from cse_cli.analysis.methods import find_methods
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
@@ -211,7 +211,7 @@ def test_compare_takes_the_newest_experiment_and_names_the_other(tmp_path):
         for seed in range(2)
     ]
     results.append(of(other, run_id="other"))
-    first, second = find_methods([path, other], results)
+    (first, second), _ = find_methods([path, other], results)
     assert {run.identity.text for run in first.runs.values()} == {TEXTS[1]["text"]}
     assert any("text 1f914d36 / 5cfa3ca1" in note for note in first.notes)
     assert (first.name, second.name) == (path, other)

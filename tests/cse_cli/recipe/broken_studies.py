@@ -49,6 +49,8 @@ BROKEN = [
     free("no_tuned_path", "seeds = [1]\n" + ROW + "tune = { 'queue length' = [64] }", "7:10", "recipe.invalid_path"),
     free("invalid_trial", "seeds = [1]\n" + ROW + "tune = { 'queue.length' = [64, -3] }", "7:27",
          "recipe.invalid_value", "queue.length"),
+    free("difference_of_columns", ROW + "[[study.columns]]\nnames = ['a']\n[[study.columns]]\nnames = ['b']\n"
+         "[study.figure]\nx = 'difference'", "11:5", "recipe.conflict", "several columns"),
     free("value_twice", "[study.grid]\n'queue.length' = [1, 2, 1]", "5:25", "study.repeated"),
     free("set_twice", ROW + "set = ['queue.length=3', 'queue.length=4']", "6:26", "study.repeated"),
     free("empty_grid", "[study.grid]\n'queue.length' = []", "5:18", "recipe.invalid_value", "at least 1"),

@@ -1,0 +1,179 @@
+"""The methods that `cse compare` names: recipes, runs, and all rows of a study."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count, product
+from string import ascii_uppercase
+from types import MappingProxyType
+
+from cse_cli.analysis.compare import ComparisonDocument, compare
+from cse_cli.analysis.experiments import Configuration
+from cse_cli.analysis.headlines import main_metric
+from cse_cli.analysis.paper_tables import StudyRuns, study_runs
+from cse_cli.analysis.runs import Method, by_seed, find_method
+from cse_cli.core.formatting import counted
+from cse_cli.core.identity import SHORT
+from cse_cli.core.results import Result
+from cse_cli.recipe.cells import paper_table
+from cse_cli.recipe.study import find_study, load_study
+from cse_cli.recipe.trials import Choice
+from registry.errors import CseError
+
+Named = tuple[Method, str]
+"""A method, and a longer name for it if another method has the same name."""
+
+
+def find_methods(
+    names: Sequence[str],
+    results: Sequence[Result],
+    tags: Mapping[str, str] = MappingProxyType({}),
+    *,
+    pairwise: bool = False,
+) -> tuple[list[Method], list[str]]:
+    """Return the methods with these names, and remarks on methods that are left out.
+
+    Args:
+        names: Prefixes of run IDs, names or paths of recipes, `recipe@seed`, or studies, which stand for their rows.
+        results: Finished runs.
+        tags: Run → cell of the study for which it was started.
+        pairwise: Whether no method is the one that all others are compared with.
+
+    Raises:
+        CseError: If there are fewer than two, two share a run, one has no finished run, or the first row of a study is
+            compared with all others and has none.
+        UnknownNameError: If a name is not a recipe, a run or a study.
+    """
+    found: list[Named] = []
+    notes: list[str] = []
+    for name in names:
+        if find_study(name) is None:
+            found.append((find_method("", name, results), name))
+        else:
+            runs = study_runs(load_study(name), results, tags)
+            rows, remarks = rows_with_runs(runs, name, needs_first=not found and not pairwise)
+            found += [(row, f"{name} · {row.name}") for row in rows]
+            notes += remarks
+    return _distinct(found), notes
+
+
+def _distinct(found: Sequence[Named]) -> list[Method]:
+    """Return at least two methods with different letters and names. An error if two share a run."""
+    if len(found) < 2:
+        raise _too_few([method for method, _ in found])
+    times = Counter(method.name for method, _ in found)
+    named = [method if times[method.name] == 1 else replace(method, name=longer) for method, longer in found]
+    methods = [replace(method, letter=letter) for letter, method in zip(_letters(), named, strict=False)]
+    owner: dict[str | None, Method] = {}
+    for method in methods:
+        for run in method.runs.values():
+            if run.run_id and owner.setdefault(run.run_id, method) is not method:
+                raise CseError(
+                    f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}",
+                    "compare different runs: `cse runs ls` lists them",
+                    code="compare.same_run",
+                )
+    return methods
+
+
+def _too_few(found: Sequence[Method]) -> CseError:
+    message, action = f"not {len(found)}", "name at least two: `cse compare mini/simcse_en mini/ifcl_en`"
+    if found and found[0].study:
+        message, action = f"and only row '{found[0].name}' of the study has them", f"run `{found[0].command('')}`"
+    message = f"cse compare requires at least two methods with finished runs, {message}"
+    return CseError(message, action, code="compare.wrong_count")
+
+
+def _letters() -> Iterator[str]:
+    """Yield A to Z, then AA, AB and so on."""
+    for length in count(1):
+        yield from map("".join, product(ascii_uppercase, repeat=length))
+
+
+def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Method], list[str]]:
+    """Return each row of a study that has finished runs, without letters, and remarks on the other rows.
+
+    Args:
+        runs: Cells of the study with their runs.
+        argument: Name of the study in commands.
+        needs_first: Whether the first row must have runs, because the others are compared with it.
+
+    Raises:
+        CseError: If the study has several columns, or no finished run, or none of its first row.
+    """
+    if len(runs.study.columns) > 1:
+        show = f"cse report {argument}"
+        if paper_table(runs.study) is not None:
+            show = f"cse leaderboard --table {runs.study.paper}` or `{show}"
+        raise CseError(
+            f"study '{argument}' has columns with runs of their own, so a row is not one method",
+            f"show its table with `{show}`, or name the runs to compare: `cse runs ls` lists them",
+            code="compare.study_with_columns",
+        )
+    _check_finished(runs, argument, needs_first=needs_first)
+    choices = {choice.row: choice for choice in runs.choices}
+    methods: list[Method] = []
+    notes: list[str] = []
+    rows: dict[str, str] = {}
+    for cell, found in runs.cells:
+        if found is None:
+            continue
+        first = rows.setdefault(found.latest.experiment, cell.row)
+        if first == cell.row:
+            remarks = (*_remarks(found), *_open_trials(choices.get(cell.row)))
+            methods.append(Method("", cell.row, by_seed(found.results), remarks, argument))
+        else:
+            notes.append(f"{cell.row} has the same runs as {first} and is not compared")
+    if missing := runs.rows_without_runs():
+        notes.append(
+            f"{counted(len(missing), 'row')} without finished runs, `cse run {argument}`: {', '.join(missing)}"
+        )
+    return methods, notes
+
+
+def _check_finished(runs: StudyRuns, argument: str, *, needs_first: bool) -> None:
+    missing, first = runs.rows_without_runs(), runs.rows[0]
+    if len(missing) == len(runs.rows):
+        raise CseError(
+            f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
+        )
+    if needs_first and first in missing:
+        raise CseError(
+            f"all rows of '{argument}' are compared with its first one, '{first}', which has no finished run",
+            f"run `cse run {argument} --row {shlex.quote(first)}`, or name another method first",
+            code="compare.no_finished_run",
+        )
+
+
+def _remarks(found: Configuration) -> Iterator[str]:
+    if found.status == "changed":
+        last = found.latest
+        since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
+        yield f"no run with the current settings has finished: {since}"
+    yield from (f"the newest of several experiments: {note}" for note in found.notes)
+
+
+def _open_trials(choice: Choice | None) -> Iterator[str]:
+    if choice is not None and choice.finished < choice.trials:
+        yield f"only {choice.finished} of {choice.trials} trials have finished, so its settings may change"
+
+
+def compare_rows(runs: StudyRuns, argument: str, score: str | None = None) -> ComparisonDocument:
+    """Compare the rows of a study with its first one, as `cse compare STUDY` does, without tests on sentence pairs.
+
+    Args:
+        runs: Cells of the study with their runs.
+        argument: Name of the study in commands.
+        score: "evaluator.metric" or "avg" to compare. If it is None or the primary metric of the runs, all main
+            metrics are compared.
+
+    Raises:
+        CseError: If fewer than two rows can be compared.
+    """
+    rows, notes = rows_with_runs(runs, argument)
+    methods = _distinct([(row, row.name) for row in rows])
+    primary = score in (None, main_metric(methods[0].latest))
+    return compare(methods, [] if primary or score is None else [score], resamples=0, notes=notes)

@@ -1,0 +1,209 @@
+"""Report and figure of the differences between the rows of a study."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from cse_cli.analysis.compare_summary import summary_lines
+from cse_cli.analysis.difference_figure import draw_differences
+from cse_cli.analysis.methods import compare_rows
+from cse_cli.analysis.paper_tables import StudyRuns, study_runs
+from cse_cli.analysis.study_figures import draw_study, study_figure
+from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Heading, figure_style
+from cse_cli.recipe.study import load_study
+from cse_cli.recipe.trials import trials
+from cse_cli.runs.index import finished_results
+from tests.cse_cli.analysis.compared_study import (
+    KEY,
+    RECIPE,
+    SEEDS,
+    STUDY,
+    VALUES,
+    record_row,
+    record_rows,
+    write_study,
+)
+from tests.cse_cli.analysis.recorded import record
+from tests.support.command import cse, refused
+
+ROWS = list(VALUES)
+FIGURE = '[study.figure]\nx = "difference"\n'
+ORDER = ["cold", "colder", "warm", "plain", "hot [red]one"]
+
+
+@pytest.fixture(autouse=True)
+def folder(folder: Path, home: Path) -> Path:
+    """An empty working directory."""
+    return folder
+
+
+def report(capsys) -> str:
+    code, out, err = cse("report", STUDY, "--output", "mine.md", "--force", capsys=capsys)
+    assert (code, err) == (0, "")
+    return Path(out.strip()).read_text(encoding="utf-8")
+
+
+def section(page: str, title: str) -> str:
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def found() -> StudyRuns:
+    return study_runs(load_study(STUDY), finished_results())
+
+
+def drawn(runs: StudyRuns) -> Figure:
+    with figure_style():
+        figure = study_figure(runs)
+        assert figure is not None
+        figure.draw_without_rendering()
+    return figure
+
+
+def names_of(figure: Figure) -> list[str]:
+    return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+
+def test_the_report_has_the_differences_and_the_figure(capsys, folder):
+    write_study(tables=FIGURE)
+    record_rows(ROWS[:4])
+    page = report(capsys)
+    assert re.findall(r"^## (.+)$", page, re.MULTILINE)[:5] == [
+        "What was run", "Scores", "Differences", "Figure", "Cells"
+    ]  # fmt: skip
+    part = section(page, "Differences")
+    assert "avg, compared with plain: of 3 methods, 1 better, 1 worse, 1 without a significant difference" in part
+    rows = [line for line in part.split("\n") if line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows[2:]] == [
+        "| cold", "| warm", "| plain", r"| hot \[red\]one"
+    ]  # fmt: skip
+    assert rows[2].startswith("| cold | 5 | 64.40 ± 0.20 | **+4.00** | +3.")
+    assert rows[4] == "| plain | 5 | 60.40 ± 0.21 | 0.00 |  |  | baseline |"
+    assert f"1 row without finished runs, `cse run {STUDY}`: colder".replace("`", r"\`") in part
+    assert [path.name for path in (folder / "mine_figures").iterdir()] == ["mine.svg"]
+
+
+def test_the_numbers_of_the_report_are_those_of_compare(capsys):
+    write_study()
+    record_rows()
+    _, out, _ = cse("compare", STUDY, capsys=capsys)
+    (line,) = [line for line in out.split("\n") if line.startswith("cold ")]
+    row = f"| {' | '.join(re.split(r' {2,}', line.strip()))} |".replace("+4.00", "**+4.00**").replace("<", "&lt;")
+    assert row in section(report(capsys), "Differences")
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [(ROWS[1:3], "its first one, 'plain', which has no finished run"), (ROWS[:1], "only row 'plain' of the study")],
+)
+def test_a_report_says_why_nothing_is_compared(capsys, rows, reason):
+    write_study(tables=FIGURE)
+    record_rows(rows)
+    page = report(capsys)
+    assert f"Not compared: {'all' if rows != ROWS[:1] else 'cse'}" in section(page, "Differences")
+    assert reason in section(page, "Differences")
+    assert "## Figure" not in page
+
+
+def test_the_report_of_a_tuned_study_has_the_chosen_settings(capsys):
+    write_study(ROWS[:2], row='tune = { "train.warmup_steps" = [0, 10] }')
+    for place, trial in enumerate(trials(load_study(STUDY))):
+        if place != 2:
+            scores = {"stsb_dev": {"spearman": 70.0 + place}}
+            record(RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores)
+    for row in ROWS[:2]:
+        record_row(row, overrides=[f"{KEY}={VALUES[row]}", "train.warmup_steps=10"])
+    part = section(report(capsys), "Chosen settings")
+    assert "Settings with the best mean dev score of seed 0" in part
+    assert "| plain | 2 | train.warmup_steps=10 | 71.00 |" in part
+    assert r"| hot \[red\]one | 1 of 2 | train.warmup_steps=10 | 73.00 |" in part
+
+
+def test_a_study_of_a_paper_has_no_section_of_differences(capsys):
+    record("mini/ifcl_en", 0, overrides=["queue.length=320"], evaluators=("dev", "test"))
+    cse("report", "studies/mini/ifcl_queue_length", "--output", "study.md", capsys=capsys)
+    assert "## Differences" not in Path("study.md").read_text(encoding="utf-8")
+
+
+def test_a_figure_has_one_sorted_row_for_each_method():
+    write_study(tables=FIGURE)
+    record_rows()
+    figure = drawn(found())
+    (axes,) = figure.axes
+    assert names_of(figure) == ORDER
+    assert axes.get_ylim() == (4.5, -0.5)  # the best one is on top
+    assert axes.get_xlabel() == "difference, mean Spearman × 100"
+    lines = {one.get_label(): one for one in axes.containers}
+    assert list(lines) == ["better", "not significant", "worse", "baseline"]
+    colors = {label: to_hex(one.lines[0].get_color()) for label, one in lines.items()}
+    assert [colors[label] for label in ("better", "not significant", "worse")] == [
+        color.lower() for color in (MEASURED, UNTRAINED, CHOSEN)
+    ]  # fmt: skip
+    assert list(lines["better"].lines[0].get_xdata()) == pytest.approx([4.0, 1.0])
+    assert list(lines["baseline"].lines[0].get_ydata()) == [3]
+
+
+def test_the_bars_are_the_corrected_intervals():
+    write_study(tables=FIGURE)
+    record_rows()
+    runs = found()
+    (axes,) = drawn(runs).axes
+    document = compare_rows(runs, STUDY, "avg")
+    over = {line.name: line.tested.over_seeds for line in summary_lines(document, "avg") if line.tested}
+    (ends,) = [one.lines[2][0].get_segments()[0] for one in axes.containers if one.get_label() == "worse"]
+    assert ends[:, 0] == pytest.approx([over["hot [red]one"].low, over["hot [red]one"].high])
+    assert ends[1, 0] < 0
+
+
+def test_a_metric_of_the_figure_and_missing_rows():
+    write_study(tables=f'{FIGURE}y = "test.spearman"\nxlabel = "gain"\n')
+    record_rows(ROWS[:3])
+    figure = drawn(found())
+    assert names_of(figure) == ["warm", "plain", "hot [red]one"]
+    assert figure.axes[0].get_xlabel() == "gain"
+    texts = [text.get_text() for text in figure.texts]
+    assert texts == [
+        "Mine", "compared with plain; 5 seeds; 2 intervals with 95 %", "together", "2 of 5 rows have no finished runs"
+    ]  # fmt: skip
+
+
+def test_no_figure_without_two_rows():
+    write_study(tables=FIGURE)
+    record_rows(ROWS[:1])
+    assert draw_study(found(), Path("figures")) == []
+
+
+@pytest.mark.parametrize("name", ["a short method {}", "A method with quite a long name, {}"])
+def test_many_rows_are_readable(name):
+    write_study(tables=FIGURE)
+    record_rows(ROWS[:2])
+    lines = summary_lines(compare_rows(found(), STUDY), "avg") * 26
+    lines = [type(one)(name.format(place), one.scores, one.tested) for place, one in enumerate(lines)]
+    with figure_style():
+        figure = draw_differences(lines, "difference, mean Spearman × 100", Heading("Many", "of them"))
+        figure.draw_without_rendering()
+    labels = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
+    assert len(labels) == 52
+    assert all(one.y0 > other.y1 for one, other in zip(labels, labels[1:], strict=False))  # none overlaps the next
+    assert figure.get_figwidth() == (COLUMN if len(name) < 20 else PAGE)
+    inside = figure.get_tightbbox()
+    assert inside.x0 >= -0.02
+    assert inside.x1 <= figure.get_figwidth() + 0.02
+
+
+def test_the_files_are_the_same_every_time(tmp_path):
+    write_study(tables=FIGURE)
+    record_rows(ROWS[:3])
+    one, other = (draw_study(found(), tmp_path / folder) for folder in ("one", "other"))
+    assert [file.name for file in one] == ["mine.svg", "mine.png"]
+    assert [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
+
+
+def test_a_study_is_no_baseline():
+    run_id = record_row("plain", SEEDS[:1])[0]
+    error = refused("report", run_id, "--baseline", "studies/mini/ifcl_queue_length")
+    assert error.code == "report.baseline_is_study"
