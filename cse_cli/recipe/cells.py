@@ -83,8 +83,10 @@ def cells_of_rows(
     unset: Sequence[str] = (),
     omitted: Callable[[Recipe], Sequence[str]] = lambda _: (),
 ) -> list[Cell]:
-    """Return the cells of rows, as `cells` does. `omitted` names further keys of two parts, such as
-    "evaluators.test", that the cell of a recipe removes."""
+    """Return the cells of rows, as `cells` does.
+
+    `omitted` names further keys of two parts, such as "evaluators.test", that the cell of a recipe removes.
+    """
     found: list[Cell] = []
     recipes: list[tuple[Column | None, Recipe]] = []
     problems, outside = Problems(origins_of(study.path)), list[Problem]()

@@ -166,6 +166,9 @@ def export(
         list[str] | None, typer.Option(help="Only this run and its child runs: ID prefix or name. Repeatable.")
     ] = None,
     study: Annotated[list[str] | None, typer.Option(help="Only runs of this study. Repeatable.")] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Omit figures and the scores of each pair, which `cse compare` resamples.")
+    ] = False,
 ) -> None:
     """Write finished runs, without weights, to an archive that another state directory can import."""
     from rich.filesize import decimal
@@ -174,7 +177,7 @@ def export(
     from cse_cli.runs.exchange import export_runs, find_exportable
 
     found, skipped = find_exportable(run or (), study or ())
-    sys.stdout.write(f"{file}: {counted(len(found), 'run')}, {decimal(export_runs(found, file))}\n")
+    sys.stdout.write(f"{file}: {counted(len(found), 'run')}, {decimal(export_runs(found, file, small=small))}\n")
     if skipped:
         sys.stderr.write(f"{counted(skipped, 'run')} skipped: not finished, or without a readable result\n")
 

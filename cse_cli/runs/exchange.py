@@ -35,6 +35,7 @@ MANIFEST = "cse-runs.json"
 _VERSION = {"format": "cse runs", "version": 1}
 _FILES = r"run\.toml|recipe\.toml|events\.jsonl|result\.json|environment\.json|log\.txt"
 _FILE = re.compile(rf"{_FILES}|series/[\w.-]+\.npz|figures/[\w.-]+\.(?:svg|png)", re.ASCII)
+_SMALL_FILE = re.compile(_FILES, re.ASCII)
 _RUN_ID = re.compile(r"[0-9a-z]{1,64}")
 _MOST_BYTES = 2**30
 """Largest size of an archived run. Curves and pairs need about a thousandth of it."""
@@ -69,8 +70,9 @@ def _of_study(study: str, known: Sequence[RecordedRun]) -> list[RecordedRun]:
     return found
 
 
-def export_runs(found: Sequence[RecordedRun], file: Path) -> int:
-    """Write finished runs to an archive, and return its size in bytes."""
+def export_runs(found: Sequence[RecordedRun], file: Path, *, small: bool = False) -> int:
+    """Write finished runs to an archive, and return its size in bytes. `small` omits figures and scores of pairs."""
+    written = _SMALL_FILE if small else _FILE
     if file.exists():
         with _opened(file):  # only an archive of runs is replaced
             pass
@@ -81,7 +83,7 @@ def export_runs(found: Sequence[RecordedRun], file: Path) -> int:
             for run in sorted(found, key=lambda run: run.run_id):
                 for path in sorted(path for path in run.about.path.rglob("*") if path.is_file()):
                     name = path.relative_to(run.about.path).as_posix()
-                    if _FILE.fullmatch(name):
+                    if written.fullmatch(name):
                         archive.writestr(_member(f"{run.run_id}/{name}"), path.read_bytes())
         draft.replace(file)
     finally:

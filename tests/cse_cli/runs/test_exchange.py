@@ -57,6 +57,19 @@ def test_a_run_is_imported_as_it_was(runs: Runs, elsewhere: Callable[[], None], 
     assert runs("import", archive) == (0, "0 runs imported, 1 skipped (already exist)\n", "")
 
 
+def test_a_small_archive_has_the_scores_without_figures_and_pairs(
+    runs: Runs, elsewhere: Callable[[], None], tmp_path: Path
+) -> None:
+    before = read_run(record().run_id)
+    assert runs("export", str(tmp_path / "a.zip"), "--small")[0] == 0
+    elsewhere()
+    runs("import", str(tmp_path / "a.zip"))
+    (after,) = all_runs()
+    assert (after.result, after.started) == (before.result, before.started)
+    assert not (after.about.path / "series").exists()
+    assert not (after.about.path / "figures").exists()
+
+
 def test_an_imported_run_of_a_study_counts_as_done(runs: Runs, elsewhere: Callable[[], None], tmp_path: Path) -> None:
     record(2, study="studies/a/row/column")
     record(3, study="studies/b/row/column")

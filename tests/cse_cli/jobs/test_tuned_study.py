@@ -1,0 +1,142 @@
+"""Studies whose rows are tuned: the trials, what they choose, and the fresh seeds that follow."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from cse_cli.core.results import Result
+from cse_cli.recipe.cells import cells
+from cse_cli.recipe.study import load_study
+from cse_cli.recipe.trials import choose, trials, tuned
+from cse_cli.runs.index import all_runs
+from tests.cse_cli.recipe.tiny_study import runs
+from tests.support.command import refused
+from tests.support.shrunken import Small, recipe
+
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+
+STUDY = """[study]
+title = "Tuned"
+recipe = "small.toml"
+seeds = [1, 2]
+set = ["evaluators.more={ name = \\"sts\\", file = \\"pairs.tsv\\" }"]
+[study.tune]
+"train.learning_rate" = [1e-5, 1e-2]
+[[study.rows]]
+row = "tuned"
+tune = { "losses.info_nce.temperature" = [0.05, 0.5] }
+[[study.rows]]
+row = "as it is"
+"""
+
+
+@pytest.fixture
+def folder(folder: Path, parts: Small) -> Path:
+    recipe(folder, parts)
+    (folder / "pairs.tsv").write_text(
+        "score\tsentence1\tsentence2\n" + "".join(f"{n}\ta {n}\tb {n}\n" for n in range(9))
+    )
+    (folder / "tuned.toml").write_text(STUDY)
+    return folder
+
+
+def test_trials_are_the_product_and_only_select(folder):
+    study = load_study("tuned.toml")
+    tried = trials(study)
+    assert [trial.cell.row for trial in tried] == [
+        f"tuned · train.learning_rate={rate}, losses.info_nce.temperature={temperature}"
+        for rate in ("1e-05", "0.01")
+        for temperature in ("0.05", "0.5")
+    ]
+    for trial in tried:
+        assert trial.cell.resolved is not None
+        assert list(trial.cell.resolved.evaluators) == ["dev"]
+        assert trial.cell.load(0).recipe.hash() == trial.cell.hash
+    row, plain = cells(study)
+    assert "more" in row.load(1).recipe.evaluators
+    assert row.hash == plain.hash  # cells() are not tuned
+    assert not {trial.cell.hash for trial in tried} & {row.hash}
+
+
+def test_a_value_of_the_row_replaces_a_shared_one(folder):
+    text = STUDY.replace(
+        'tune = { "losses', 'set = ["train.learning_rate=3e-3"]\ntune = { "train.learning_rate" = [2e-3], "losses'
+    )
+    (folder / "tuned.toml").write_text(text)
+    study = load_study("tuned.toml")
+    assert [trial.cell.load(0).recipe.train.learning_rate for trial in trials(study)] == [2e-3, 2e-3]
+
+
+def test_trials_then_fresh_seeds(folder, run):
+    code, out, err = run("tuned.toml", "--json")
+    assert code == 0
+    assert "4 trials × 1 seed = 4 runs: 0 finished, 4 to run" in err
+    (document,) = json.loads(out)["studies"]
+    results = {run.about.study: run.result for run in all_runs()}
+    by_trial = {}
+    for trial in trials(load_study("tuned.toml")):
+        result = results[f"tuned/{trial.cell.row}/"]
+        assert result is not None
+        assert list(result.scores) == ["dev"]
+        by_trial[trial.settings] = result.scores["dev"]["spearman"]
+    best = max(by_trial, key=lambda settings: by_trial[settings])
+    (choice,) = document["trials"]["choices"]
+    assert choice["settings"] == list(map(str, best))
+    assert (choice["score"], choice["finished"], choice["trials"]) == (by_trial[best], 4, 4)
+    first, second = document["cells"]
+    assert (first["finished"], second["finished"]) == ([1, 2], [1, 2])
+    assert first["set"][-2:] == list(map(str, best))
+    plans = {run.about.seed: run.about.plan for run in all_runs() if run.about.study == "tuned/tuned/"}
+    assert {seed: plan and plan.seeds for seed, plan in plans.items()} == {1: (1, 2), 2: (1, 2)}
+    before = runs()
+    code, out, err = run("tuned.toml")
+    assert (code, runs()) == (0, before)
+    assert str(best[0]) in out
+    assert "4 runs: 4 finished, 0 to run" in err
+
+
+def result_of(run: Result, score: float) -> Result:
+    return run.model_copy(update={"scores": {"dev": {"spearman": score}}})
+
+
+@pytest.mark.exhaustive
+def test_the_best_mean_over_seeds_is_chosen_and_rows_without_trials_are_left_out(folder, run):
+    run("small.toml", "--seed", "0")
+    (one,) = [found.result for found in all_runs() if found.result is not None]
+    study = load_study("tuned.toml")
+    tried = trials(study)
+    scores = [[50.0, 52.0], [60.0, 41.0], [51.0, 52.0], []]
+    found = {t.cell.hash: [result_of(one, score) for score in of] for t, of in zip(tried, scores, strict=True)}
+    (choice,) = choose(study, tried, found)
+    assert (choice.settings, choice.score, choice.finished) == (tried[2].settings, fmean(scores[2]), 3)
+    assert [row.row for row in tuned(study, [choice]).rows] == ["tuned", "as it is"]
+    assert cells(tuned(study, [choice]))[0].overrides[-2:] == tried[2].settings
+    (nothing,) = choose(study, tried, {})
+    assert [row.row for row in tuned(study, [nothing]).rows] == ["as it is"]
+    assert len(tuned(study, [nothing], undecided=True).rows) == 2
+
+
+def test_only_some_rows(folder, run):
+    code, out, _ = run("tuned.toml", "--row", "as it is", "--json")
+    (document,) = json.loads(out)["studies"]
+    assert (code, [cell["row"] for cell in document["cells"]], document["trials"]) == (0, ["as it is"], None)
+    error = refused("run", "tuned.toml", "--row", "tunned")
+    assert "no row 'tunned'. Did you mean 'tuned'?" in str(error)
+    assert "--row names a row of a study" in str(refused("run", "small.toml", "--row", "tuned"))
+
+
+def test_seeds_of_the_command_are_fresh_too(folder):
+    error = refused("run", "tuned.toml", "--seeds", "2")
+    assert error.code == "study.seed_not_fresh"
+
+
+def test_a_dry_run_counts_the_trials(folder, run):
+    code, out, _ = run("tuned.toml", "--dry-run")
+    assert code == 0
+    assert "4 trials × 1 seed = 4 runs: 0 finished, 4 to run" in out
+    assert "0 of 4" in out
+    assert runs() == []
