@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import fmean
 
 from cse_cli.core.results import Result
@@ -114,11 +115,12 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
     choices = []
     for row in (row.row for row in study.rows if row.tune):
         own = [trial for trial in tried if trial.row == row]
-        scores = {trial: score for trial in own if (score := _score(results.get(trial.cell.hash, ()))) is not None}
+        scored = [(trial, _score(results.get(trial.cell.hash, ()))) for trial in own]
+        scores = [(score, trial.settings) for trial, score in scored if score is not None]
         choice = Choice(row, trials=len(own), finished=len(scores))
         if scores:
-            best = max(scores, key=lambda trial: scores[trial])
-            choice = Choice(row, best.settings, scores[best], len(scores), len(own))
+            score, settings = max(scores, key=itemgetter(0))
+            choice = Choice(row, settings, score, len(scores), len(own))
         choices.append(choice)
     return choices
 
