@@ -22,8 +22,6 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
-from registry.papers import AVERAGE
-
 # Palette of Okabe and Ito: distinct for color-blind readers. Markers and hatches differ in gray, too.
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GRAY = "#0072B2", "#D55E00", "#CC79A7", "#767676"
@@ -54,7 +52,7 @@ _STYLE = Path(__file__).with_name("cse.mplstyle")
 _CHINESE = ("Noto Sans CJK SC", "Source Han Sans SC", "WenQuanYi Micro Hei", "PingFang SC", "Microsoft YaHei", "SimHei")
 _TITLE: dict[str, Any] = {"fontsize": 8, "fontweight": "bold"}
 _SUBTITLE: dict[str, Any] = {"fontsize": 7, "color": "#444444"}
-_METRICS = {"spearman": "Spearman × 100", "pearson": "Pearson × 100"}
+_METRICS = {"spearman": "Spearman × 100", "pearson": "Pearson × 100", "avg": "mean Spearman × 100"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def metric_name(metric: str) -> str:
 
 def score_name(score: str) -> str:
     """Return the name of an "evaluator.metric", or of "avg", for an axis. Empty for an empty score."""
-    return "mean Spearman × 100" if score == AVERAGE else metric_name(score.rpartition(".")[2])
+    return metric_name(score.rpartition(".")[2])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -188,7 +189,7 @@ def test_many_rows_are_readable(name):
         figure.draw_without_rendering()
     labels = [label.get_window_extent() for label in figure.axes[0].get_yticklabels()]
     assert len(labels) == 52
-    assert all(one.y0 > other.y1 for one, other in zip(labels, labels[1:], strict=False))  # none overlaps the next
+    assert all(one.y0 > other.y1 for one, other in pairwise(labels))  # none overlaps the next
     assert figure.get_figwidth() == (COLUMN if len(name) < 20 else PAGE)
     inside = figure.get_tightbbox()
     assert inside.x0 >= -0.02
