@@ -135,12 +135,12 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
 
 
 def _check_finished(runs: StudyRuns, argument: str, *, needs_first: bool) -> None:
-    missing, first = runs.rows_without_runs(), runs.rows[0]
+    missing = runs.rows_without_runs()
     if len(missing) == len(runs.rows):
         raise CseError(
             f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
         )
-    if needs_first and first in missing:
+    if needs_first and (first := runs.rows[0]) in missing:
         raise CseError(
             f"all rows of '{argument}' are compared with its first one, '{first}', which has no finished run",
             f"run `cse run {argument} --row {shlex.quote(first)}`, or name another method first",

@@ -188,8 +188,8 @@ class StudyRuns:
 
     @property
     def rows(self) -> list[str]:
-        """Names of all rows."""
-        return [row.row for row in self.study.rows] or [cell.row for cell, _ in self.cells]
+        """Names of all rows that the study does not omit."""
+        return [row.row for _, row in self.study.placed_rows()] or [cell.row for cell, _ in self.cells]
 
     def rows_without_runs(self) -> list[str]:
         """Return the names of the rows of which no cell has runs."""

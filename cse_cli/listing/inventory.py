@@ -159,6 +159,6 @@ def _study_line(name: str, path: Path) -> dict[str, Any]:
     except CseError:
         title = f"{file_title(path)} (not valid: see `cse check`)".strip()
         return {"name": name, "title": title, "paper": None, "rows": 0, "seeds": [], "path": str(path)}
-    rows = len(study.rows) or math.prod(len(found) for found in study.grid.values())
+    rows = len(list(study.placed_rows())) or math.prod(len(found) for found in study.grid.values())
     about = {"name": name, "title": study.title, "paper": study.paper}
     return {**about, "rows": rows, "seeds": list(study.seed_list), "path": str(path)}

@@ -182,8 +182,8 @@ def _specs(study: Study, rows: Iterable[PlacedRow]) -> Iterator[_Spec]:
 
 def _rows(study: Study) -> Iterator[PlacedRow]:
     """Yield each row. The combinations of a grid are rows, too."""
-    for number, row in enumerate(study.rows):
-        yield PlacedRow(row, (STUDY, "rows", number))
+    for keys, row in study.placed_rows():
+        yield PlacedRow(row, keys)
     for combination in itertools.product(*study.grid.values()) if study.grid else ():
         texts = (value if isinstance(value, str) else inline(value) for value in combination)
         label = ", ".join(f"{path}={text}" for path, text in zip(study.grid, texts, strict=True))

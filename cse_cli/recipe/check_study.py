@@ -30,6 +30,8 @@ def check_study(study: StudyTable, problems: Problems) -> None:
     if study.figure is not None and study.figure.x == "difference" and len(study.columns) > 1:
         message = '"difference" compares rows, so it cannot be combined with several columns'
         problems.add("recipe.conflict", (STUDY, "figure", "x"), message)
+    for number, name in enumerate(study.omit):
+        problems.known("row", name, [row.row for row in study.rows], (STUDY, "omit", number))
     for keys, path in _paths(study):
         if path == "train.seed":
             problems.add(
@@ -51,7 +53,7 @@ def _check_cells(study: StudyTable, problems: Problems) -> None:
     tables = [table for table in (study.rows, study.columns) if table]
     if study.recipe is None and not any(all(change.recipe for change in table) for table in tables):
         problems.add("recipe.missing_key", (STUDY,), "needs 'recipe', the recipe of all cells", at_key=True)
-    count = len(study.rows) or math.prod(len(tried) for tried in study.grid.values())
+    count = len(list(study.placed_rows())) or math.prod(len(tried) for tried in study.grid.values())
     count *= max(1, len(study.columns))
     if count > MOST_CELLS:
         where = "grid" if study.grid else "rows"
@@ -60,7 +62,7 @@ def _check_cells(study: StudyTable, problems: Problems) -> None:
 
 
 def _check_tuning(study: StudyTable, problems: Problems) -> None:
-    if study.tune and not study.is_tuned:
+    if study.tune and not any(row.tune for row in study.rows):
         message = (
             'no row is tuned. Add `tune` to the rows that are, for example tune = { "train.warmup_steps" = [0, 10] }'
         )
@@ -73,7 +75,7 @@ def _check_tuning(study: StudyTable, problems: Problems) -> None:
             f"for example seeds = {[max(study.tune_seeds) + number for number in range(1, 4)]}"
         )
         problems.add("study.seed_not_fresh", (STUDY, "seeds"), message, at_key=True)
-    trials = sum(math.prod(map(len, study.tried(row).values())) for row in study.rows if row.tune)
+    trials = sum(math.prod(map(len, study.tried(row).values())) for _, row in study.placed_rows() if row.tune)
     if trials > MOST_CELLS:
         message = f"{trials:,} trials exceed the maximum of {MOST_CELLS:,}"
         problems.add("study.too_many_cells", (STUDY, "tune"), message, at_key=True)
@@ -110,7 +112,7 @@ def _grids(study: StudyTable) -> Iterator[tuple[Keys, Grid]]:
     """Yield the place and content of every table of values."""
     yield (STUDY, "grid"), study.grid
     yield (STUDY, "tune"), study.tune
-    yield from (((STUDY, "rows", number, "tune"), row.tune) for number, row in enumerate(study.rows))
+    yield from (((*keys, "tune"), row.tune) for keys, row in study.placed_rows())
 
 
 def _paths(study: StudyTable) -> Iterator[tuple[Keys, str]]:

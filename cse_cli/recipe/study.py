@@ -50,18 +50,19 @@ def load_study(name_or_path: str) -> Study:
 
 
 def only_rows(study: Study, rows: Sequence[str]) -> Study:
-    """Return a study with only the named rows, or all rows if no name is given.
+    """Return a study that omits all rows except the named ones, or the study itself if no name is given.
 
     Raises:
         UnknownNameError: If the study has no row of a name.
     """
-    names = [row.row for row in study.rows]
+    names = [row.row for _, row in study.placed_rows()]
     for name in rows:
         if name not in names:
             message = f"study '{study.name}' has no row '{name}'.{suggestion(name, names)}"
             action = f"`cse run {study.name} --dry-run` shows all rows"
             raise UnknownNameError(message, action, code="recipe.unknown_row")
-    return study.model_copy(update={"rows": tuple(row for row in study.rows if not rows or row.row in rows)})
+    omitted = tuple(row.row for row in study.rows if rows and row.row not in rows)
+    return study.model_copy(update={"omit": (*study.omit, *omitted)})
 
 
 def studies_of(paper_key: str, identifier: str) -> list[Study]:

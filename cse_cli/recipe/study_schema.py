@@ -104,6 +104,7 @@ class StudyTable(Change):
         seeds: Number of seeds (0, 1, …), or an array of seeds.
         score: "evaluator.metric" or "avg" of the cells. Default: those of the paper's columns.
         rows: Rows of the table.
+        omit: Names of rows that are left out, for example inherited ones.
         columns: Columns that require separate runs.
         grid: Dotted path → values. Every combination is a row. Replaces `rows`.
         tune: Dotted path → values to try for each row that has its own `tune`. Every combination is a trial. The seeds
@@ -118,6 +119,7 @@ class StudyTable(Change):
     seeds: Annotated[PositiveInt, Field(le=MOST_SEEDS)] | Annotated[tuple[Seed, ...], Field(min_length=1)] = 3
     score: String | None = None
     rows: tuple[Row, ...] = ()
+    omit: tuple[String, ...] = ()
     columns: tuple[Column, ...] = ()
     grid: Grid = Field(default_factory=dict)
     tune: Grid = Field(default_factory=dict)
@@ -129,10 +131,16 @@ class StudyTable(Change):
         """All seeds."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
+    def placed_rows(self) -> Iterator[tuple[Keys, Row]]:
+        """Yield the path and content of every row that is not omitted."""
+        for number, row in enumerate(self.rows):
+            if row.row not in self.omit:
+                yield (STUDY, "rows", number), row
+
     @property
     def is_tuned(self) -> bool:
         """Whether any row is tuned before its seeds run."""
-        return any(row.tune for row in self.rows)
+        return any(row.tune for _, row in self.placed_rows())
 
     def tried(self, row: Row) -> Grid:
         """Return the values that are tried for a row: dotted path → values. Empty if the row is not tuned."""
@@ -145,7 +153,7 @@ class StudyTable(Change):
     def changes(self) -> Iterator[tuple[Keys, Change]]:
         """Yield the path and content of every table of changes: the study, its rows and its columns."""
         yield (STUDY,), self
-        yield from (((STUDY, "rows", number), row) for number, row in enumerate(self.rows))
+        yield from self.placed_rows()
         yield from (((STUDY, "columns", number), column) for number, column in enumerate(self.columns))
 
 

@@ -55,18 +55,18 @@ def trials(study: Study, overrides: Sequence[str | Override] = (), unset: Sequen
         RecipeError: If a recipe is invalid with its settings, with every problem and its place in the study.
     """
     combined = [
-        (number, row, combination)
-        for number, row in enumerate(study.rows)
+        (keys, row, combination)
+        for keys, row in study.placed_rows()
         if row.tune
         for combination in _combinations(study, row)
     ]
     rows = [
         PlacedRow(
             _changed(row, settings, f"{row.row} · {settings_text(settings)}"),
-            (STUDY, "rows", number),
-            _places(study, number, row),
+            keys,
+            _places(study, keys, row),
         )
-        for number, row, settings in combined
+        for keys, row, settings in combined
     ]
     made = cells_of_rows(study, rows, overrides, unset, omitted=_not_selecting)
     return [Trial(row.row, settings, cell) for (_, row, settings), cell in zip(combined, made, strict=True)]
@@ -88,9 +88,9 @@ def _changed(row: Row, settings: Sequence[Override], name: str) -> Row:
     return row.model_copy(update={"row": name, "set": (*kept, *settings)})
 
 
-def _places(study: Study, number: int, row: Row) -> dict[str, Keys]:
+def _places(study: Study, keys: Keys, row: Row) -> dict[str, Keys]:
     """Return the label of each tried setting in messages of its recipe → its place in the study."""
-    own = {path: (STUDY, "rows", number, "tune", path) for path in row.tune}
+    own = {path: (*keys, "tune", path) for path in row.tune}
     shared = {path: (STUDY, "tune", path) for path in study.tune}
     return {f"--set {path}": keys for path, keys in {**shared, **own}.items()}
 
@@ -113,7 +113,7 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
         results: Hash of a cell's settings → finished runs.
     """
     choices = []
-    for row in (row.row for row in study.rows if row.tune):
+    for row in (row.row for _, row in study.placed_rows() if row.tune):
         own = [trial for trial in tried if trial.row == row]
         scored = [(trial, _score(results.get(trial.cell.hash, ()))) for trial in own]
         scores = [(score, trial.settings) for trial, score in scored if score is not None]
@@ -138,16 +138,12 @@ def _score(runs: Sequence[Result]) -> float | None:
 def tuned(study: Study, choices: Sequence[Choice], *, undecided: bool = False) -> Study:
     """Return a study whose tuned rows have the chosen settings.
 
-    Rows without a finished trial are left out, or have the settings of their recipe if `undecided`.
+    Rows without a finished trial are omitted, or have the settings of their recipe if `undecided`.
     """
     chosen = {choice.row: choice.settings for choice in choices}
-    rows = []
-    for row in study.rows:
-        if chosen.get(row.row):
-            rows.append(_changed(row, chosen[row.row], row.row))
-        elif undecided or not row.tune:
-            rows.append(row)
-    return study.model_copy(update={"rows": tuple(rows)})
+    rows = tuple(_changed(row, chosen.get(row.row, ()), row.row) for row in study.rows)
+    omitted = () if undecided else tuple(row for row, settings in chosen.items() if not settings)
+    return study.model_copy(update={"rows": rows, "omit": (*study.omit, *omitted)})
 
 
 def choices_table(choices: Sequence[Choice]) -> Table:

@@ -113,11 +113,22 @@ def test_the_best_mean_over_seeds_is_chosen_and_rows_without_trials_are_left_out
     found = {t.cell.hash: [result_of(one, score) for score in of] for t, of in zip(tried, scores, strict=True)}
     (choice,) = choose(study, tried, found)
     assert (choice.settings, choice.score, choice.finished) == (tried[2].settings, fmean(scores[2]), 3)
-    assert [row.row for row in tuned(study, [choice]).rows] == ["tuned", "as it is"]
+    assert [row.row for _, row in tuned(study, [choice]).placed_rows()] == ["tuned", "as it is"]
     assert cells(tuned(study, [choice]))[0].overrides[-2:] == tried[2].settings
     (nothing,) = choose(study, tried, {})
-    assert [row.row for row in tuned(study, [nothing]).rows] == ["as it is"]
-    assert len(tuned(study, [nothing], undecided=True).rows) == 2
+    assert [row.row for _, row in tuned(study, [nothing]).placed_rows()] == ["as it is"]
+    assert len(list(tuned(study, [nothing], undecided=True).placed_rows())) == 2
+
+
+def test_omitted_rows_keep_the_places_of_the_others(folder):
+    text = STUDY.replace("seeds = [1, 2]", 'seeds = [1, 2]\nomit = ["tuned"]')
+    (folder / "tuned.toml").write_text(text)
+    assert ([cell.row for cell in cells(load_study("tuned.toml"))], trials(load_study("tuned.toml"))) == (
+        ["as it is"],
+        [],
+    )
+    (folder / "tuned.toml").write_text(text + 'set = ["train.steps=-1"]\n')
+    assert "tuned.toml:14:8" in str(refused("run", "tuned.toml"))
 
 
 def test_only_some_rows(folder, run):

@@ -41,6 +41,7 @@ BROKEN = [
          "[[study.columns]]\nnames = ['b']", "8:9", "recipe.conflict", "cannot have columns"),
     free("nothing_tuned", ROW + "[study.tune]\n'queue.length' = [64, 96]", "6:8",
          "study.nothing_tuned", "no row is tuned"),
+    free("omitted_row", "omit = ['M=321']\n" + ROW, "4:9", "recipe.unknown_row", "Did you mean 'M=320'"),
     free("seed_of_a_trial", "seeds = [0, 1]\n" + ROW + "tune = { 'queue.length' = [64] }", "4:1",
          "study.seed_not_fresh", "seed 0 is one of", "seeds = [1, 2, 3]"),
     free("seed_is_tuned", "seeds = [1]\n" + ROW + "tune = { 'train.seed' = [64] }", "7:10", "study.seed_as_setting"),
