@@ -112,11 +112,7 @@ def run(
         cluster=cluster,
         stall_timeout=parse_duration("--stall-timeout", stall_timeout),
         dry_run=dry_run, fast_dev_run=fast_dev_run, yes=yes, as_json=json_, quiet=quiet,
-        name=name,
-        tags=tag or [],
-        group=experiment,
-        again=again,
-        accept_changed=accept_changed,
+        name=name, tags=tag or [], group=experiment, again=again, accept_changed=accept_changed,
     )  # fmt: skip
     if here.world > 1:
         group.run_rank_and_exit(lambda: run_as_rank(request, here))
