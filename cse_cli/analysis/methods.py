@@ -109,7 +109,7 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         if paper_table(runs.study) is not None:
             show = f"cse leaderboard --table {runs.study.paper}` or `{show}"
         raise CseError(
-            f"study '{argument}' has columns with runs of their own, so a row is not one method",
+            f"study '{argument}' has separate runs for its columns, so a row is not one method",
             f"show its table with `{show}`, or name the runs to compare: `cse runs ls` lists them",
             code="compare.study_with_columns",
         )
@@ -167,8 +167,8 @@ def compare_rows(runs: StudyRuns, argument: str, score: str | None = None) -> Co
     Args:
         runs: Cells of the study with their runs.
         argument: Name of the study in commands.
-        score: "evaluator.metric" or "avg" to compare. If it is None or the primary metric of the runs, all main
-            metrics are compared.
+        score: "evaluator.metric" or "avg" to compare. Without it, or if it is the primary metric of the runs, all
+            main metrics are compared.
 
     Raises:
         CseError: If fewer than two rows can be compared.

@@ -1,4 +1,4 @@
-"""Figure of a study: scores by a setting, a measure or a name beside the paper's numbers, curves, or differences."""
+"""Figure of a study: scores by a setting, a measure or a name with the paper's numbers, curves, or differences."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from registry.errors import CseError
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination of the values that a row tries, as a cell of its own."""
+    """One combination of the values that a row tries, and its cell."""
 
     row: str
     settings: tuple[Override, ...]
