@@ -94,7 +94,10 @@ def _choices_parts(runs: StudyRuns) -> list[Any]:
 
 
 def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
-    """Return the differences between the rows and the first one, or the reason why it has no differences. Empty for a paper's study."""
+    """Return the differences between the rows and the first one, or the reason why there cannot be any.
+
+    Empty for a study that reproduces a paper.
+    """
     if runs.study.answers is not None:
         return []
     try:
