@@ -56,6 +56,20 @@ def test_tuples_have_a_column_for_each_negative_of_a_larger_corpus(pairs, tmp_pa
     assert any("A man sings." in line.split(",")[2:] for line in lines[1:])
 
 
+@pytest.mark.parametrize("file_format", ["triplet", "n-tuple"])
+def test_the_printed_lines_make_a_recipe_use_the_file(pairs, tmp_path, capsys, file_format):
+    options = ("--format", file_format, "--num-negatives", "4", "--output", "hard.jsonl")
+    code, out, err = cse("data", "mine", pairs, "--model", "mini_en", "--pooling", "mean", *options, capsys=capsys)
+    assert code == 0, err
+    assert "rows from 5 pairs and 5 candidates\n" in err
+    assert "\n1 of 4 anchors have fewer negatives" in err  # the one with two positives
+    (tmp_path / "mined.toml").write_text(
+        f'extends = "mini/simcse_en"\nremove = ["data.dataset", "views"]\ntitle = "Mined"\n{out}'
+    )
+    code, _, err = cse("check", "mined.toml", capsys=capsys)
+    assert code == 0, err
+
+
 def test_inputs_that_cannot_be_mined_are_errors(pairs, tmp_path):
     model = ("--model", "mini_en")
     assert refused("data", "mine", pairs, *model, "--output", "hard.tsv").code == "mining.output_format"
