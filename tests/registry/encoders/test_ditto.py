@@ -28,7 +28,7 @@ def models(tmp_path_factory):
 def published(model, layer, head, pooler):
     """SpokenNLP @30fc9df, ditto/evaluation_ditto.py:120-159, with transformers' own attention weights."""
     tokenizer = AutoTokenizer.from_pretrained(model)
-    network = AutoModel.from_pretrained(model, attn_implementation="eager").eval()
+    network = AutoModel.from_pretrained(model, attn_implementation="eager").double().eval()
     batch = tokenizer(TEXTS, return_tensors="pt", padding=True)
     with torch.no_grad():
         outputs = network(**batch, output_hidden_states=True, output_attentions=True)
@@ -43,13 +43,14 @@ def published(model, layer, head, pooler):
 @pytest.mark.parametrize(("pooling", "pooler"), [("first_last", "att_first_last"), ("mean", "att_last")])
 @pytest.mark.parametrize(("layer", "head"), [(0, 1), (1, 0)])
 def test_directions_are_those_of_the_authors_code(models, name, pooling, pooler, layer, head):
-    encoder = DittoEncoder(layer, head, pooling, model=models[name])
-    expected = torch.nn.functional.normalize(published(models[name], layer, head, pooler))
+    # In double precision, in which the order of sums, different on each processor, does not matter.
+    encoder = DittoEncoder(layer, head, pooling, model=models[name]).double()
+    expected = torch.nn.functional.normalize(published(models[name], layer, head, pooler)).float()
     found = Encoding(encoder, 40)(TEXTS)
     torch.testing.assert_close(torch.nn.functional.normalize(found), expected, rtol=1e-5, atol=1e-6)
     alone = torch.cat([Encoding(encoder, 40)([text]) for text in TEXTS])  # without padding
     torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-6)
-    plain = Encoding(TransformerEncoder(models[name], pooling=pooling), 40)(TEXTS)
+    plain = Encoding(TransformerEncoder(models[name], pooling=pooling).double(), 40)(TEXTS)
     assert (found - plain).norm() > 0.005 * plain.norm()
 
 
