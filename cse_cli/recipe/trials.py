@@ -35,7 +35,7 @@ class Choice:
     Args:
         settings: Values of the best trial. Empty if no trial has finished.
         score: Its mean dev score over the seeds of the trials.
-        finished: Number of finished trials.
+        finished: Number of trials that have finished with every seed.
         trials: Number of trials.
     """
 
@@ -110,12 +110,13 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
     Args:
         study: Study with tuned rows.
         tried: All its trials.
-        results: Hash of a cell's settings → finished runs.
+        results: Hash of a cell's settings → finished runs. Other seeds than those of the trials do not count, nor older
+            runs of the same seed, for example with other code.
     """
     choices = []
     for row in (row.row for _, row in study.placed_rows() if row.tune):
         own = [trial for trial in tried if trial.row == row]
-        scored = [(trial, _score(results.get(trial.cell.hash, ()))) for trial in own]
+        scored = [(trial, _score(results.get(trial.cell.hash, ()), study.tune_seeds)) for trial in own]
         scores = [(score, trial.settings) for trial, score in scored if score is not None]
         choice = Choice(row, trials=len(own), finished=len(scores))
         if scores:
@@ -125,14 +126,15 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
     return choices
 
 
-def _score(runs: Sequence[Result]) -> float | None:
-    """Return the mean of the score that selected the states."""
+def _score(runs: Sequence[Result], seeds: Sequence[int]) -> float | None:
+    """Return the mean dev score of the newest run of each seed, or None if a seed has none."""
+    newest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
     found = []
-    for run in runs:
+    for run in (newest[seed] for seed in seeds if seed in newest):
         evaluator, _, metric = (run.metric_for_best_model or "").partition(".")
         if (score := run.scores.get(evaluator, {}).get(metric)) is not None:
             found.append(score)
-    return fmean(found) if found else None
+    return fmean(found) if len(found) == len(seeds) else None
 
 
 def tuned(study: Study, choices: Sequence[Choice], *, undecided: bool = False) -> Study:

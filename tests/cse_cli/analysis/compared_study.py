@@ -16,6 +16,7 @@ KEY = "losses.info_nce.temperature"
 SEEDS = (1, 2, 3, 4, 5)
 VALUES = {"plain": 0.05, "hot [red]one": 0.1, "warm": 0.2, "cold": 0.02, "colder": 0.01}
 """Row → temperature."""
+ROWS = list(VALUES)
 SCORES = {"plain": 60.0, "hot [red]one": 58.0, "warm": 60.1, "cold": 64.0, "colder": 61.0}
 """Row → mean score."""
 SHIFTS = {

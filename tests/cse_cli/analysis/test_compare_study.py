@@ -1,4 +1,4 @@
-"""`cse compare STUDY`: the rows of a study as methods, and the summary of many comparisons."""
+"""`cse compare mine.STUDY`: the rows of a study as methods, and the summary of many comparisons."""
 
 from __future__ import annotations
 
@@ -10,26 +10,12 @@ import pytest
 
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.trials import trials
-from tests.cse_cli.analysis.compared_study import (
-    KEY,
-    RECIPE,
-    SEEDS,
-    STUDY,
-    VALUES,
-    record_row,
-    record_rows,
-    write_study,
-)
+from tests.cse_cli.analysis import compared_study as mine
+from tests.cse_cli.analysis.compared_study import record_row, record_rows, write_study
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
 
-ROWS = list(VALUES)
-
-
-@pytest.fixture(autouse=True)
-def folder(folder: Path, home: Path) -> Path:
-    """An empty working directory."""
-    return folder
+pytestmark = pytest.mark.usefixtures("folder", "home")
 
 
 def document(capsys, *arguments: str) -> dict:
@@ -60,9 +46,9 @@ def lines_of(out: str) -> list[list[str]]:
 def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
     write_study()
     record_rows()
-    found = document(capsys, STUDY)
-    assert [(side["letter"], side["name"]) for side in found["sides"]] == list(zip("ABCDE", ROWS, strict=True))
-    assert {(side["mode"], tuple(side["planned"])) for side in found["sides"]} == {("planned", SEEDS)}
+    found = document(capsys, mine.STUDY)
+    assert [(side["letter"], side["name"]) for side in found["sides"]] == list(zip("ABCDE", mine.ROWS, strict=True))
+    assert {(side["mode"], tuple(side["planned"])) for side in found["sides"]} == {("planned", mine.SEEDS)}
     assert [(one["first"], one["second"]) for one in found["comparisons"]] == [("A", letter) for letter in "BCDE"]
     assert (found["corrected_for"], found["schema_version"]) == (4, 3)
     assert {one["primary"] for one in found["comparisons"]} == {"avg"}
@@ -71,11 +57,11 @@ def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
 def test_the_numbers_are_those_of_the_recipes_one_by_one(capsys):
     write_study()
     names = []
-    for place, row in enumerate(ROWS):
+    for place, row in enumerate(mine.ROWS):
         names.append(f"recipe{place}.toml")
-        Path(names[-1]).write_text(f'extends = "{RECIPE}"\n[losses.info_nce]\ntemperature = {VALUES[row]}\n')
+        Path(names[-1]).write_text(f'extends = "{mine.RECIPE}"\n[losses.info_nce]\ntemperature = {mine.VALUES[row]}\n')
         record_row(row)
-    study, recipes = document(capsys, STUDY), document(capsys, *names)
+    study, recipes = document(capsys, mine.STUDY), document(capsys, *names)
     assert [one["metrics"] for one in study["comparisons"]] == [one["metrics"] for one in recipes["comparisons"]]
     assert [side["recipe_hash"] for side in study["sides"]] == [side["recipe_hash"] for side in recipes["sides"]]
     assert {metric["finding"] for one in study["comparisons"] for metric in one["metrics"]} == {
@@ -86,8 +72,8 @@ def test_the_numbers_are_those_of_the_recipes_one_by_one(capsys):
 def test_the_summary_is_sorted_with_the_first_row_in_its_place(capsys, monkeypatch):
     write_study()
     record_rows()
-    found = document(capsys, STUDY)
-    lines = lines_of(shown(capsys, monkeypatch, STUDY))
+    found = document(capsys, mine.STUDY)
+    lines = lines_of(shown(capsys, monkeypatch, mine.STUDY))
     assert [line[0] for line in lines] == ["cold", "colder", "warm", "plain", "hot [red]one"]
     assert [line[-1] for line in lines] == ["better", "better", "—", "baseline", "worse"]
     assert lines[3][1:] == ["5", "60.40 ± 0.21", "0.00", "baseline"]
@@ -100,35 +86,35 @@ def test_the_summary_is_sorted_with_the_first_row_in_its_place(capsys, monkeypat
 
 def test_the_summary_on_a_screen(capsys, monkeypatch, snapshot):
     write_study()
-    record_rows(ROWS[:4])
-    record_row("colder", SEEDS[:3])
-    assert shown(capsys, monkeypatch, STUDY) == snapshot
+    record_rows(mine.ROWS[:4])
+    record_row("colder", mine.SEEDS[:3])
+    assert shown(capsys, monkeypatch, mine.STUDY) == snapshot
 
 
 def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
     write_study()
     record_rows()
-    short, long = (shown(capsys, monkeypatch, STUDY, *more) for more in ((), ("--details",)))
+    short, long = (shown(capsys, monkeypatch, mine.STUDY, *more) for more in ((), ("--details",)))
     assert "--details shows" in short
     assert "Differences of the recipes" not in short
     assert long.startswith(short.partition("\n\nn: seeds")[0])
-    assert KEY in long
+    assert mine.KEY in long
     assert "B − A: hot [red]one compared with plain" in long
     assert "--details" not in long
 
 
 def test_three_comparisons_have_all_details(capsys, monkeypatch):
-    write_study(ROWS[:4])
-    record_rows(ROWS[:4])
-    out = shown(capsys, monkeypatch, STUDY)
+    write_study(mine.ROWS[:4])
+    record_rows(mine.ROWS[:4])
+    out = shown(capsys, monkeypatch, mine.STUDY)
     assert out.startswith("avg, compared with plain: hot [red]one is worse by ")
     assert "D − A: cold compared with plain" in out
 
 
 def test_every_two_rows(capsys, monkeypatch):
-    write_study(ROWS[:4])
-    record_rows(ROWS[:4])
-    out = shown(capsys, monkeypatch, STUDY, "--pairwise")
+    write_study(mine.ROWS[:4])
+    record_rows(mine.ROWS[:4])
+    out = shown(capsys, monkeypatch, mine.STUDY, "--pairwise")
     assert out.startswith("avg, every two: of 6 pairs, 4 better, 1 worse, 1 without a significant")
     lines = lines_of(out)
     assert (lines[0][0], lines[0][-1], len(lines)) == ("cold − hot [red]one", "better", 6)
@@ -137,115 +123,117 @@ def test_every_two_rows(capsys, monkeypatch):
 
 
 def test_together_with_a_recipe_and_a_run(capsys):
-    write_study(ROWS[1:3])
-    record_rows(ROWS[1:3])
+    write_study(mine.ROWS[1:3])
+    record_rows(mine.ROWS[1:3])
     ids = record_row("plain")
-    (other,) = record_row("cold", SEEDS[:1])
-    found = document(capsys, RECIPE, STUDY, other)
-    assert [side["name"] for side in found["sides"]] == [RECIPE, *ROWS[1:3], f"{other[:8]} ({RECIPE})"]
+    (other,) = record_row("cold", mine.SEEDS[:1])
+    found = document(capsys, mine.RECIPE, mine.STUDY, other)
+    assert [side["name"] for side in found["sides"]] == [mine.RECIPE, *mine.ROWS[1:3], f"{other[:8]} ({mine.RECIPE})"]
     assert found["sides"][0]["run_ids"] == ids
 
 
 def test_rows_without_runs_are_one_line(capsys, monkeypatch):
     write_study()
-    record_rows(ROWS[:3])
-    line = f"2 rows without finished runs, `cse run {STUDY}`: cold, colder"
-    assert line in document(capsys, STUDY)["notes"]
-    assert line in shown(capsys, monkeypatch, STUDY)
+    record_rows(mine.ROWS[:3])
+    line = f"2 rows without finished runs, `cse run {mine.STUDY}`: cold, colder"
+    assert line in document(capsys, mine.STUDY)["notes"]
+    assert line in shown(capsys, monkeypatch, mine.STUDY)
 
 
 def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, monkeypatch):
     write_study()
-    record_rows(ROWS[:1])
-    for row in ROWS[1:]:
-        record_row(row, SEEDS[:4])
-    out = shown(capsys, monkeypatch, STUDY)
-    names = ", ".join(ROWS[1:])
-    remark = f"{names}: 4 of 5 planned seeds are finished; the test waits for the others: `cse run {STUDY}`"
+    record_rows(mine.ROWS[:1])
+    for row in mine.ROWS[1:]:
+        record_row(row, mine.SEEDS[:4])
+    out = shown(capsys, monkeypatch, mine.STUDY)
+    names = ", ".join(mine.ROWS[1:])
+    remark = f"{names}: 4 of 5 planned seeds are finished; the test waits for the others: `cse run {mine.STUDY}`"
     assert remark in " ".join(out.split())
     assert {line[-1] for line in lines_of(out)} == {"—", "baseline"}
     assert "4 without a significant difference" in out
 
 
 def test_rows_with_the_same_runs_are_one_method(capsys):
-    write_study(ROWS[:3], tables=f'[[study.rows]]\nrow = "again"\nset = ["{KEY}=0.1"]\n')
-    record_rows(ROWS[:3])
-    found = document(capsys, STUDY)
-    assert [side["name"] for side in found["sides"]] == ROWS[:3]
+    write_study(mine.ROWS[:3], tables=f'[[study.rows]]\nrow = "again"\nset = ["{mine.KEY}=0.1"]\n')
+    record_rows(mine.ROWS[:3])
+    found = document(capsys, mine.STUDY)
+    assert [side["name"] for side in found["sides"]] == mine.ROWS[:3]
     assert "again has the same runs as hot [red]one and is not compared" in found["notes"]
 
 
 def test_equal_names_get_that_of_their_study(capsys):
-    write_study(ROWS[:2])
-    Path("other.toml").write_text(Path(STUDY).read_text().replace("=0.1", "=0.11").replace("=0.05", "=0.06"))
-    for row, other in zip(ROWS[:2], (0.06, 0.11), strict=True):
+    write_study(mine.ROWS[:2])
+    Path("other.toml").write_text(Path(mine.STUDY).read_text().replace("=0.1", "=0.11").replace("=0.05", "=0.06"))
+    for row, other in zip(mine.ROWS[:2], (0.06, 0.11), strict=True):
         record_row(row)
-        record_row(row, overrides=[f"{KEY}={other}"])
-    sides = document(capsys, STUDY, "other.toml")["sides"]
+        record_row(row, overrides=[f"{mine.KEY}={other}"])
+    sides = document(capsys, mine.STUDY, "other.toml")["sides"]
     assert [side["name"] for side in sides] == [
-        f"{name} · {row}" for name in (STUDY, "other.toml") for row in ROWS[:2]
+        f"{name} · {row}" for name in (mine.STUDY, "other.toml") for row in mine.ROWS[:2]
     ]  # fmt: skip
 
 
 def test_more_methods_than_letters(capsys):
     values = [round(0.05 + place / 1000, 3) for place in range(28)]
-    Path(STUDY).write_text(f'[study]\ntitle = "Many"\nrecipe = "{RECIPE}"\n[study.grid]\n"{KEY}" = {values}\n')
+    Path(mine.STUDY).write_text(
+        f'[study]\ntitle = "Many"\nrecipe = "{mine.RECIPE}"\n[study.grid]\n"{mine.KEY}" = {values}\n'
+    )
     for place, value in enumerate(values):
-        record_row("plain", SEEDS[:2], None, [f"{KEY}={value}"], shift=place)
-    sides = document(capsys, STUDY, "--metric", "avg")["sides"]
+        record_row("plain", mine.SEEDS[:2], None, [f"{mine.KEY}={value}"], shift=place)
+    sides = document(capsys, mine.STUDY, "--metric", "avg")["sides"]
     assert [side["letter"] for side in sides[25:]] == ["Z", "AA", "AB"]
-    assert sides[27]["name"] == f"{KEY}=0.077"
+    assert sides[27]["name"] == f"{mine.KEY}=0.077"
 
 
 def test_a_tuned_row_has_the_runs_of_its_choice(capsys):
     write_study(
-        ROWS[:2],
+        mine.ROWS[:2],
         tables='[study.tune]\n"train.learning_rate" = [3e-5, 1e-4]\n',
         row='tune = { "train.warmup_steps" = [0, 10] }',
     )
-    for row in ROWS[:2]:
-        chosen = [f"{KEY}={VALUES[row]}", "train.learning_rate=1e-4", "train.warmup_steps=0"]
+    for row in mine.ROWS[:2]:
+        chosen = [f"{mine.KEY}={mine.VALUES[row]}", "train.learning_rate=1e-4", "train.warmup_steps=0"]
         record_row(row, overrides=chosen)
-    assert refused("compare", STUDY).code == "compare.no_finished_run"  # no trial has chosen yet
-    for place, trial in enumerate(trials(load_study(STUDY))):
+    assert refused("compare", mine.STUDY).code == "compare.no_finished_run"  # no trial has chosen yet
+    for place, trial in enumerate(trials(load_study(mine.STUDY))):
         if place != 7:  # the last one of the second row
             best = place % 4 == 2  # the second learning rate, the first number of steps
-            record(RECIPE, 0, recipe_hash=trial.cell.hash, scores={"stsb_dev": {"spearman": 70.0 + best}})
-    found = document(capsys, STUDY)
-    assert [side["seeds"] for side in found["sides"]] == [list(SEEDS)] * 2
+            record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores={"stsb_dev": {"spearman": 70.0 + best}})
+    found = document(capsys, mine.STUDY)
+    assert [side["seeds"] for side in found["sides"]] == [list(mine.SEEDS)] * 2
     assert "B: only 3 of 4 trials have finished, so its settings may change" in found["notes"]
     assert not any(note.startswith("A: only") for note in found["notes"])
 
 
 def test_no_finished_run_names_the_command():
     write_study()
-    error = refused("compare", STUDY)
+    error = refused("compare", mine.STUDY)
     assert error.code == "compare.no_finished_run"
-    assert f"run `cse run {STUDY}`" in str(error)
+    assert f"run `cse run {mine.STUDY}`" in str(error)
 
 
 def test_the_first_row_must_have_runs_unless_every_two_are_compared(capsys):
     write_study()
-    record_rows(ROWS[1:4])
-    error = refused("compare", STUDY)
+    record_rows(mine.ROWS[1:4])
+    error = refused("compare", mine.STUDY)
     assert "its first one, 'plain', which has no finished run" in error.message
-    assert f"run `cse run {STUDY} --row plain`" in str(error)
-    assert document(capsys, STUDY, "--pairwise")["corrected_for"] == 3
+    assert f"run `cse run {mine.STUDY} --row plain`" in str(error)
+    assert document(capsys, mine.STUDY, "--pairwise")["corrected_for"] == 3
 
 
 def test_one_row_with_runs_is_too_few():
     write_study()
-    record_rows(ROWS[:1])
-    error = refused("compare", STUDY)
+    record_rows(mine.ROWS[:1])
+    error = refused("compare", mine.STUDY)
     assert "only row 'plain' of the study has them" in error.message
-    assert f"run `cse run {STUDY}`" in str(error)
+    assert f"run `cse run {mine.STUDY}`" in str(error)
 
 
 @pytest.mark.parametrize(
     ("name", "show"),
     [
         ("studies/focal_infonce_margin", "`cse leaderboard --table focal_infonce/"),
-        (STUDY, f"show its table with `cse report {STUDY}`"),
+        (mine.STUDY, f"show its table with `cse report {mine.STUDY}`"),
     ],
 )
 def test_a_study_with_columns_is_no_list_of_methods(name, show):
@@ -257,5 +245,5 @@ def test_a_study_with_columns_is_no_list_of_methods(name, show):
 
 
 def test_a_misspelled_study_is_suggested():
-    error = refused("compare", "studies/mini/ifcl_queue_lenght", RECIPE)
+    error = refused("compare", "studies/mini/ifcl_queue_lenght", mine.RECIPE)
     assert "is not a recipe, a run or a study. Did you mean 'studies/mini/ifcl_queue_length'" in error.message

@@ -19,32 +19,18 @@ from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Hea
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.trials import trials
 from cse_cli.runs.index import finished_results
-from tests.cse_cli.analysis.compared_study import (
-    KEY,
-    RECIPE,
-    SEEDS,
-    STUDY,
-    VALUES,
-    record_row,
-    record_rows,
-    write_study,
-)
+from tests.cse_cli.analysis import compared_study as mine
+from tests.cse_cli.analysis.compared_study import record_row, record_rows, write_study
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
 
-ROWS = list(VALUES)
+pytestmark = pytest.mark.usefixtures("folder", "home")
 FIGURE = '[study.figure]\nx = "difference"\n'
 ORDER = ["cold", "colder", "warm", "plain", "hot [red]one"]
 
 
-@pytest.fixture(autouse=True)
-def folder(folder: Path, home: Path) -> Path:
-    """An empty working directory."""
-    return folder
-
-
 def report(capsys) -> str:
-    code, out, err = cse("report", STUDY, "--output", "mine.md", "--force", capsys=capsys)
+    code, out, err = cse("report", mine.STUDY, "--output", "mine.md", "--force", capsys=capsys)
     assert (code, err) == (0, "")
     return Path(out.strip()).read_text(encoding="utf-8")
 
@@ -54,7 +40,7 @@ def section(page: str, title: str) -> str:
 
 
 def found() -> StudyRuns:
-    return study_runs(load_study(STUDY), finished_results())
+    return study_runs(load_study(mine.STUDY), finished_results())
 
 
 def drawn(runs: StudyRuns) -> Figure:
@@ -71,7 +57,7 @@ def names_of(figure: Figure) -> list[str]:
 
 def test_the_report_has_the_differences_and_the_figure(capsys, folder):
     write_study(tables=FIGURE)
-    record_rows(ROWS[:4])
+    record_rows(mine.ROWS[:4])
     page = report(capsys)
     assert re.findall(r"^## (.+)$", page, re.MULTILINE)[:5] == [
         "What was run", "Scores", "Differences", "Figure", "Cells"
@@ -84,14 +70,14 @@ def test_the_report_has_the_differences_and_the_figure(capsys, folder):
     ]  # fmt: skip
     assert rows[2].startswith("| cold | 5 | 64.40 ± 0.20 | **+4.00** | +3.")
     assert rows[4] == "| plain | 5 | 60.40 ± 0.21 | 0.00 |  |  | baseline |"
-    assert f"1 row without finished runs, `cse run {STUDY}`: colder".replace("`", r"\`") in part
+    assert f"1 row without finished runs, `cse run {mine.STUDY}`: colder".replace("`", r"\`") in part
     assert [path.name for path in (folder / "mine_figures").iterdir()] == ["mine.svg"]
 
 
 def test_the_numbers_of_the_report_are_those_of_compare(capsys):
     write_study()
     record_rows()
-    _, out, _ = cse("compare", STUDY, capsys=capsys)
+    _, out, _ = cse("compare", mine.STUDY, capsys=capsys)
     (line,) = [line for line in out.split("\n") if line.startswith("cold ")]
     row = f"| {' | '.join(re.split(r' {2,}', line.strip()))} |".replace("+4.00", "**+4.00**").replace("<", "&lt;")
     assert row in section(report(capsys), "Differences")
@@ -99,25 +85,28 @@ def test_the_numbers_of_the_report_are_those_of_compare(capsys):
 
 @pytest.mark.parametrize(
     ("rows", "reason"),
-    [(ROWS[1:3], "its first one, 'plain', which has no finished run"), (ROWS[:1], "only row 'plain' of the study")],
+    [
+        (mine.ROWS[1:3], "its first one, 'plain', which has no finished run"),
+        (mine.ROWS[:1], "only row 'plain' of the study"),
+    ],
 )
 def test_a_report_says_why_nothing_is_compared(capsys, rows, reason):
     write_study(tables=FIGURE)
     record_rows(rows)
     page = report(capsys)
-    assert f"Not compared: {'all' if rows != ROWS[:1] else 'cse'}" in section(page, "Differences")
+    assert f"Not compared: {'all' if rows != mine.ROWS[:1] else 'cse'}" in section(page, "Differences")
     assert reason in section(page, "Differences")
     assert "## Figure" not in page
 
 
 def test_the_report_of_a_tuned_study_has_the_chosen_settings(capsys):
-    write_study(ROWS[:2], row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
-    for place, trial in enumerate(trials(load_study(STUDY))):
+    write_study(mine.ROWS[:2], row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
+    for place, trial in enumerate(trials(load_study(mine.STUDY))):
         if place != 2:
             scores = {"stsb_dev": {"spearman": 70.0 + place}}
-            record(RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores)
-    for row in ROWS[:2]:
-        record_row(row, overrides=[f"{KEY}={VALUES[row]}", 'encoders.online.freeze=["embeddings"]'])
+            record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores)
+    for row in mine.ROWS[:2]:
+        record_row(row, overrides=[f"{mine.KEY}={mine.VALUES[row]}", 'encoders.online.freeze=["embeddings"]'])
     part = section(report(capsys), "Chosen settings").replace("\\", "")
     assert "Settings with the best mean dev score of seed 0" in part
     assert '| plain | 2 | encoders.online.freeze=["embeddings"] | 71.00 |' in part
@@ -153,7 +142,7 @@ def test_the_bars_are_the_corrected_intervals():
     record_rows()
     runs = found()
     (axes,) = drawn(runs).axes
-    document = compare_rows(runs, STUDY, "avg")
+    document = compare_rows(runs, mine.STUDY, "avg")
     over = {line.name: line.tested.over_seeds for line in summary_lines(document, "avg") if line.tested}
     (ends,) = [one.lines[2][0].get_segments()[0] for one in axes.containers if one.get_label() == "worse"]
     assert ends[:, 0] == pytest.approx([over["hot [red]one"].low, over["hot [red]one"].high])
@@ -162,7 +151,7 @@ def test_the_bars_are_the_corrected_intervals():
 
 def test_a_metric_of_the_figure_and_missing_rows():
     write_study(tables=f'{FIGURE}y = "test.spearman"\nxlabel = "gain"\n')
-    record_rows(ROWS[:3])
+    record_rows(mine.ROWS[:3])
     figure = drawn(found())
     assert names_of(figure) == ["warm", "plain", "hot [red]one"]
     assert figure.axes[0].get_xlabel() == "gain"
@@ -174,15 +163,15 @@ def test_a_metric_of_the_figure_and_missing_rows():
 
 def test_no_figure_without_two_rows():
     write_study(tables=FIGURE)
-    record_rows(ROWS[:1])
+    record_rows(mine.ROWS[:1])
     assert draw_study(found(), Path("figures")) == []
 
 
 @pytest.mark.parametrize("name", ["a short method {}", "A method with quite a long name, {}"])
 def test_many_rows_are_readable(name):
     write_study(tables=FIGURE)
-    record_rows(ROWS[:2])
-    lines = summary_lines(compare_rows(found(), STUDY), "avg") * 26
+    record_rows(mine.ROWS[:2])
+    lines = summary_lines(compare_rows(found(), mine.STUDY), "avg") * 26
     lines = [type(one)(name.format(place), one.scores, one.tested) for place, one in enumerate(lines)]
     with figure_style():
         figure = draw_differences(lines, "difference, mean Spearman × 100", Heading("Many", "of them"))
@@ -198,13 +187,13 @@ def test_many_rows_are_readable(name):
 
 def test_the_files_are_the_same_every_time(tmp_path):
     write_study(tables=FIGURE)
-    record_rows(ROWS[:3])
+    record_rows(mine.ROWS[:3])
     one, other = (draw_study(found(), tmp_path / folder) for folder in ("one", "other"))
     assert [file.name for file in one] == ["mine.svg", "mine.png"]
     assert [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
 
 
 def test_a_study_is_no_baseline():
-    run_id = record_row("plain", SEEDS[:1])[0]
+    run_id = record_row("plain", mine.SEEDS[:1])[0]
     error = refused("report", run_id, "--baseline", "studies/mini/ifcl_queue_length")
     assert error.code == "report.baseline_is_study"

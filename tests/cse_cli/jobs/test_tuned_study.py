@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
-from statistics import fmean
 
 import pytest
 
@@ -99,20 +99,28 @@ def test_trials_then_fresh_seeds(folder, run):
     assert "4 runs: 4 finished, 0 to run" in err
 
 
-def result_of(run: Result, score: float) -> Result:
-    return run.model_copy(update={"scores": {"dev": {"spearman": score}}})
+def result_of(run: Result, seed: int, score: float, later: int = 0) -> Result:
+    changes = {"seed": seed, "scores": {"dev": {"spearman": score}}, "finished": run.finished + timedelta(hours=later)}
+    return run.model_copy(update=changes)
 
 
 @pytest.mark.exhaustive
 def test_the_best_mean_over_seeds_is_chosen_and_rows_without_trials_are_left_out(folder, run):
+    (folder / "tuned.toml").write_text(STUDY.replace("seeds = [1, 2]", "seeds = [1, 2]\ntune_seeds = [0, 5]"))
     run("small.toml", "--seed", "0")
     (one,) = [found.result for found in all_runs() if found.result is not None]
     study = load_study("tuned.toml")
     tried = trials(study)
-    scores = [[50.0, 52.0], [60.0, 41.0], [51.0, 52.0], []]
-    found = {t.cell.hash: [result_of(one, score) for score in of] for t, of in zip(tried, scores, strict=True)}
+    scores = [
+        [result_of(one, 0, 50.0), result_of(one, 5, 52.0)],
+        [result_of(one, 0, 99.0)],  # one seed is missing
+        # The newest run of a seed counts, whatever their order, and a seed of no trial does not.
+        [result_of(one, 0, 51.0, 1), result_of(one, 0, 0.0), result_of(one, 5, 52.0), result_of(one, 9, 0.0)],
+        [],
+    ]
+    found = {t.cell.hash: of for t, of in zip(tried, scores, strict=True)}
     (choice,) = choose(study, tried, found)
-    assert (choice.settings, choice.score, choice.finished) == (tried[2].settings, fmean(scores[2]), 3)
+    assert (choice.settings, choice.score, choice.finished) == (tried[2].settings, 51.5, 2)
     assert [row.row for _, row in tuned(study, [choice]).placed_rows()] == ["tuned", "as it is"]
     assert cells(tuned(study, [choice]))[0].overrides[-2:] == tried[2].settings
     (nothing,) = choose(study, tried, {})
