@@ -40,7 +40,7 @@ DISTURBED = {0, 4, 130, 143, *(-number for number in SIGNALS)}
 LOG = logging.getLogger("chaos")
 """pytest shows it when the test fails; with `--log-cli-level=info` as it happens."""
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(SECONDS + 900)]
+pytestmark = [pytest.mark.process, pytest.mark.exhaustive, pytest.mark.timeout(SECONDS + 900)]
 
 
 @dataclass

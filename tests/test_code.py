@@ -104,7 +104,7 @@ VIEWS = (
     [
         ("rich", VIEWS),
         ("typer", r"cse_cli\.(app|doctor|\w+\.command|recipe\.completion)"),
-        ("matplotlib", r"cse_cli\.core\.plotting|cse_cli\.analysis\.(pages|\w*figures)|cse_cli\.tuning\.plots"),
+        ("matplotlib", r"cse_cli\.core\.plotting|cse_cli\.analysis\.(pages|curves|\w*figures?)|cse_cli\.tuning\.plots"),
     ],
 )
 def test_a_library_is_imported_in_its_place_only(library, homes):

@@ -125,6 +125,7 @@ def test_two_processes_train_what_one_does(parts: Small, tmp_path: Path, monkeyp
 
 
 @pytest.mark.process
+@pytest.mark.exhaustive
 def test_so_does_every_small_recipe_that_keeps_something(
     parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
 from cse_cli.jobs.elastic import _end_rendezvous
+from tests.support.chosen import these
 from tests.support.programs import CSE, below, ended, gone, ranks, results, running, step, until
 from tests.support.records import only_run, states
 from tests.support.shrunken import recipe, small
@@ -34,7 +35,7 @@ def two(file: Path, *more: str, **environment: str):
     return running(*CSE, "run", file, "--device", "cpu", "--processes", 2, "--json", *more, folder=file.parent)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", these([0], [0, 1]))
 def test_a_killed_rank(rank, file):
     with two(file) as process:
         until(lambda: step() >= 40, process)
@@ -93,7 +94,9 @@ def test_what_is_missing_has_the_exit_code_of_a_single_run(file):
     assert states() == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.exhaustive)]
+)
 def test_asked_to_stop(number, code, file):
     with two(file) as process:
         until(lambda: step() >= 40, process)

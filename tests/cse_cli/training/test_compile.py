@@ -52,7 +52,9 @@ def losses(one: TrainStep) -> list[float]:
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("simcse_en", ["encoders.online.pooling=mean", "train.mini_batch_size=3"]),
+        pytest.param(
+            "simcse_en", ["encoders.online.pooling=mean", "train.mini_batch_size=3"], marks=pytest.mark.exhaustive
+        ),
         ("mocose_en", ["encoders.target.dropout=0.0"]),
     ],
 )
