@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from dataclasses import dataclass
+from functools import cache
 from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -156,6 +157,7 @@ def _declaring(cls: type) -> list[type]:
     return found
 
 
+@cache
 def resources(parameters: type[BaseModel]) -> dict[str, Resource]:
     """Return parameter → resource, for parameters that name a model, a data set or a file."""
     marked = {name: _resource((field.annotation, *field.metadata)) for name, field in parameters.model_fields.items()}

@@ -100,8 +100,7 @@ def cells_of_rows(
             if left_out := omitted(whole):
                 # A setting that adds such a key is left out, too, because keys are removed before any is set.
                 settings = tuple(one for one in settings if ".".join(one.keys[:2]) not in left_out)
-                recipe = changed(written[name], settings, removed).recipe
-                removed = _distinct(removed, omitted(recipe))
+                removed = _distinct(removed, [key for key in left_out if _is_written(key, written[name])])
                 recipe = changed(written[name], settings, removed).recipe
         except CseError as error:
             outside += _locate(error, spec, problems)
@@ -112,6 +111,12 @@ def cells_of_rows(
     if outside or problems.found:
         raise RecipeError([*dict.fromkeys(outside), *problems.found], STUDY)
     return found
+
+
+def _is_written(key: str, recipe: WrittenRecipe) -> bool:
+    """Whether a recipe has a key of two parts, such as "evaluators.test", before any setting."""
+    table, _, name = key.partition(".")
+    return name in recipe.tables.get(table, {})
 
 
 def recipes_of(study: Study) -> list[str]:
