@@ -230,18 +230,22 @@ def _opened(path: Path, member: str) -> Iterator[IO[bytes] | gzip.GzipFile]:
             yield found
 
 
-@lru_cache(maxsize=64)
 def member_of(archive: Path, ending: str) -> str | None:
     """Return the member of an archive with this end of its path, the shortest of several, or None."""
     try:
-        with tarfile.open(archive) as tar:
-            names = [member.name for member in tar if member.isfile()]
+        names = _members(archive, archive.stat().st_mtime_ns)
     except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
         raise CseError(
             f"{archive}: cannot read the archive: {error}", "download it again", code="data.damaged_file"
         ) from error
     alike = [name for name in names if f"/{name}".endswith(f"/{ending}") and "__MACOSX" not in name]
     return min(alike, key=len, default=None)
+
+
+@lru_cache(maxsize=16)
+def _members(archive: Path, _modified: int) -> list[str]:
+    with tarfile.open(archive) as tar:
+        return [member.name for member in tar if member.isfile()]
 
 
 def _filled(rows: Numbered, columns: Sequence[Column], fixed: Mapping[str, str]) -> Numbered:
