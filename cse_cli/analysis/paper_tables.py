@@ -191,6 +191,11 @@ class StudyRuns:
         """Names of all rows that the study does not omit."""
         return [row.row for _, row in self.study.placed_rows()] or [cell.row for cell, _ in self.cells]
 
+    def unchosen_rows(self) -> list[str]:
+        """Return the names of the tuned rows that have no cell, because no trial of theirs has finished."""
+        chosen = {cell.row for cell, _ in self.cells}
+        return [row for row in self.rows if row not in chosen]
+
     def rows_without_runs(self) -> list[str]:
         """Return the names of the rows of which no cell has runs."""
         return [row for row in self.rows if not self.in_row(row)]

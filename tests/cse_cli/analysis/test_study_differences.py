@@ -113,6 +113,14 @@ def test_the_report_of_a_tuned_study_has_the_chosen_settings(capsys):
     assert '| hot [red]one | 1 of 2 | encoders.online.freeze=["embeddings"] | 73.00 |' in part
 
 
+def test_a_row_whose_trials_have_not_finished_is_a_cell_without_runs(capsys):
+    write_study(mine.ROWS[:2], row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
+    first = trials(load_study(mine.STUDY))[0]
+    record(mine.RECIPE, 0, recipe_hash=first.cell.hash, scores={"stsb_dev": {"spearman": 70.0}})
+    record_row(mine.ROWS[0], overrides=[f"{mine.KEY}={mine.VALUES[mine.ROWS[0]]}", "encoders.online.freeze=[]"])
+    assert re.search(r"\| cells \| 2 × \d+ seeds?; 1 complete \|", report(capsys))
+
+
 def test_a_study_of_a_paper_has_no_section_of_differences(capsys):
     record("mini/ifcl_en", 0, overrides=["queue.length=320"], evaluators=("dev", "test"))
     cse("report", "studies/mini/ifcl_queue_length", "--output", "study.md", capsys=capsys)
