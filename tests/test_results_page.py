@@ -19,7 +19,7 @@ def tables(text: str) -> list[tuple[str, ...]]:
     return [tuple(cell.strip() for cell in row) for row in rows if re.search(r"\d", "".join(row))]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.docs
 def test_the_page_has_the_numbers_of_the_records(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     assert exit_code_of("runs", "import", str(RECORDS)) == 0
@@ -27,5 +27,5 @@ def test_the_page_has_the_numbers_of_the_records(home: Path, tmp_path: Path, mon
     made = set(tables((tmp_path / "study.md").read_text(encoding="utf-8")))
     page = PAGE.read_text(encoding="utf-8")
     shown = tables(page[page.index("## Result") : page.index("## What follows")])
-    assert len(shown) == 16
+    assert len(shown) == 24
     assert [row for row in shown if row not in made] == []
