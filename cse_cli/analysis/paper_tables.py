@@ -192,7 +192,7 @@ class StudyRuns:
         return [row.row for _, row in self.study.placed_rows()] or [cell.row for cell, _ in self.cells]
 
     def unchosen_rows(self) -> list[str]:
-        """Return the names of the tuned rows that have no cell, because no trial of theirs has finished."""
+        """Return the names of the tuned rows that have no cell, because none of their trials has finished."""
         chosen = {cell.row for cell, _ in self.cells}
         return [row for row in self.rows if row not in chosen]
 
