@@ -18,7 +18,7 @@ def evil_report() -> Report:
     study = SimpleNamespace(name=EVIL, title=EVIL, description=EVIL, recipe=EVIL, seed_list=[0])
     values = {
         "study": study,
-        "runs": SimpleNamespace(cells=[1], missing=list),
+        "runs": SimpleNamespace(cells=[1], missing=list, unchosen_rows=list),
         "finished": 1,
         "paper": EVIL,
         "sources": [(EVIL, f"x = 1\n```\n{EVIL}")],
