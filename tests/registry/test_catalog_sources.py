@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import sys
 import tarfile
 import warnings
@@ -11,6 +12,7 @@ import pytest
 
 from registry.errors import MissingError
 from registry.resources import catalog
+from registry.resources.catalog.readers import member_of
 from tests.support.errors import refuses
 
 COMMIT = "0" * 40
@@ -178,6 +180,14 @@ def test_members_of_an_archive_are_found_by_their_path_end(toy, network, before)
     assert rows == [("1", "café au lait"), ("1", ""), ("0", "b")]
     source = catalog.locate("toy", "train")
     assert source.location(3).endswith("all.tar/" + f"{before}T/t.neg:1".removeprefix("./"))
+
+
+def test_a_replaced_archive_is_read_again(tmp_path):
+    archive = tmp_path / "all.tar"
+    for number, member in enumerate(["old/t.pos", "new/t.pos"]):
+        archive.write_bytes(packed({member: b"a"}))
+        os.utime(archive, ns=(number, number))
+        assert member_of(archive, "t.pos") == member
 
 
 @pytest.mark.parametrize(
