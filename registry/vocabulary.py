@@ -199,6 +199,12 @@ class HubVocabulary:
         """Return sentences padded to the longest."""
         return self._marked(self._padded(rows, [[0] * len(row) for row in rows]), rows)
 
+    def inside(self, tokens: Tokens) -> Tokens:
+        """Return the tokens of sentences with a mask that leaves out the special tokens around each sentence."""
+        before, after = map(len, self._plain.before)
+        place, count = tokens.mask.cumsum(dim=1), tokens.mask.sum(dim=1, keepdim=True)
+        return replace(tokens, mask=tokens.mask * ((place > before) & (place <= count - after)))
+
     @property
     def size(self) -> int:
         """Number of token IDs."""

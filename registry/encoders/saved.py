@@ -37,8 +37,8 @@ from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.static import STATIC, StaticAverage
-from registry.encoders.summed import PARTS, SUMMED, SummedEncoder
 from registry.encoders.transformer import TransformerEncoder
+from registry.encoders.two import PARTS, TwoEncoders
 from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
@@ -117,9 +117,11 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
 
 def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
     settings = _json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
-    if settings.get("format") == SUMMED:
-        (first, limit), (second, other) = (open_encoder(str(folder / name), pooling, template) for name in PARTS)
-        return SummedEncoder(first, second).eval(), min(limit, other)
+    if settings.get("format") in {entry.name for entry in ENCODERS if issubclass(entry.cls, TwoEncoders)}:
+        opened = [open_encoder(str(folder / name), pooling, template) for name in PARTS]
+        parts = {name: encoder for name, (encoder, _) in zip(PARTS, opened, strict=True)}
+        values = {**settings["settings"], **{name: name for name in PARTS}}
+        return ENCODERS[settings["format"]].build(values, parts).eval(), min(limit for _, limit in opened)
     if _opens_itself(settings):
         return _open_registered(folder, settings, pooling, template)
     if settings.get("format") is not None:

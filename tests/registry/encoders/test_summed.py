@@ -38,5 +38,5 @@ def test_an_export_opens_again(parts, tmp_path):
 
 
 def test_encoders_of_different_kinds_are_refused(parts, tmp_path):
-    with refuses("encoders.cannot_be_summed", "vocabularies"):
+    with refuses("encoders.cannot_be_joined", "vocabularies"):
         SummedEncoder(parts[0], TransformerEncoder(str(tiny_roberta(tmp_path))))
