@@ -1,6 +1,6 @@
 """Training on a busy machine: `python -m benchmarks.busy`.
 
-Trains the quickstart in two processes that take turns: with all cores and OpenMP's own waiting, and as `cse run` does.
+Trains `mini/ifcl_en` in two processes that take turns: with all cores and OpenMP's own waiting, and as `cse run` does.
 Both start next to 0, 1 and 5 processes that never wait. Prints the medians of rounds.
 """
 
@@ -29,7 +29,7 @@ BUSY = "while True: pass"
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, print the table and return 0."""
     parser = argparse.ArgumentParser(description="Measure training on a busy machine.")
-    parser.add_argument("--recipe", default="quickstart")
+    parser.add_argument("--recipe", default="mini/ifcl_en")
     parser.add_argument("--loads", type=int, nargs="*", default=[0, 1, 5], help="Numbers of busy processes.")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="Minimum time of a turn.")

@@ -1,4 +1,4 @@
-"""Measure the processor time of two steps of the quickstart, once and many times in one command.
+"""Measure the processor time of two steps of `mini/ifcl_en`, once and many times in one command.
 
 `python -m benchmarks.short_runs --runs 100`. A run with few pairs and small batches hardly trains and scores, so its
 time is the cost of a run without these. The first of several runs also starts the process, so it is subtracted.
@@ -15,7 +15,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-RUN = ("-m", "cse_cli", "run", "quickstart", "--quiet", "--yes", "--set", "train.steps=2")
+RECIPE = ("mini/ifcl_en", "--set", "data.dataset=tatoeba_open")
+RUN = ("-m", "cse_cli", "run", *RECIPE, "--quiet", "--yes", "--set", "train.steps=2")
 NO_WORK = ("--set", "evaluate.limit=20", "--set", "train.batch_size=4")
 
 

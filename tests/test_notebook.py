@@ -39,6 +39,6 @@ def test_every_cell_of_the_page_about_python_runs_and_prints(
 def test_every_cell_of_the_first_run_runs_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
     setting = '"train.precision": "fp32"'
     scores, ranking = printed_by("first_run.ipynb", capsys, setting, f'{setting}, "train.steps": 2')
-    assert scores.splitlines()[1].split()[::2] == ["55.93", "41.77"]
+    assert scores.splitlines()[1].split()[::2] == ["65.64", "52.73"]
     assert len(ranking.splitlines()) == 4
     assert ranking.splitlines()[0].endswith("It will rain tomorrow.")

@@ -28,9 +28,8 @@ class ConcatenatedEncoder(TwoEncoders):
 
     Shapes: ids (B, L) → (B, D₁ + D₂).
 
-    Source: Yin and Schütze 2016 (Learning Word Meta-Embeddings, ACL, section 3, "CONC": vectors of length 1, one of
-    them with a weight). Poerner, Waltinger and Schütze 2020 (Sentence Meta-Embeddings for Unsupervised Semantic Textual
-    Similarity, ACL) concatenate sentence embeddings in the same way.
+    Source: Yin and Schütze 2016 (Learning Word Meta-Embeddings, "CONC"), for word vectors. Poerner, Waltinger and
+    Schütze 2020 (Sentence Meta-Embeddings for Unsupervised Semantic Textual Similarity) concatenate sentence embeddings.
 
     Args:
         first: First encoder. The recipe declares it before this one.

@@ -50,6 +50,14 @@ def test_padding_uses_the_models_own_pad_id(bert, roberta):
     assert roberta.pad([[0, 7, 2], [0, 2]]).ids.tolist() == [[0, 7, 2], [0, 2, 1]]
 
 
+def test_the_special_tokens_around_a_sentence_can_be_left_out(bert, roberta):
+    for vocabulary in (bert, roberta):
+        tokens = vocabulary.tokens([Sample("the cat runs"), Sample(""), Sample("dog")], 32)
+        inside = vocabulary.inside(tokens)
+        assert inside.mask.tolist() == [[0, 1, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]
+        assert torch.equal(inside.ids, tokens.ids)
+
+
 def test_no_rows_make_empty_tensors(bert):
     tokens = bert.pad([])
     assert tokens.ids.shape == tokens.positions.shape == (0, 0)

@@ -89,6 +89,7 @@ def test_the_quickstart_has_everything_in_the_package():
     found = [availability(one) for one in merged_requirements([load("quickstart").recipe])]
     assert {(one.requirement.name, one.state, one.origin) for one in found} == {
         ("tatoeba_open", "here", "package"),
+        ("wiki1m_prefix", "here", "package"),
         ("stsb_open", "here", "package"),
         ("mini_en", "here", "package"),
         ("mini_de", "here", "package"),
@@ -100,7 +101,7 @@ def test_the_check_of_what_is_needed_heeds_set(capsys):
     code, out, _ = cse("check", "--data", "quickstart", "--set", setting, "--json", capsys=capsys)
     needed = {one["requirement"]["name"] for one in json.loads(out)["requirements"]}
     assert code == 0
-    assert needed == {"tatoeba_open", "stsb_open", "mini_de"}
+    assert needed == {"tatoeba_open", "wiki1m_prefix", "stsb_open", "mini_de"}
     requirement = requirements_of(["studies/mini/ifcl_queue_length"], ["data.dataset=tatoeba_open"])
     assert "tatoeba_open" in {one.name for one in requirement}
 

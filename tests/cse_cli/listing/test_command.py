@@ -54,7 +54,7 @@ def test_recipes_by_state_with_what_they_need(capsys):
     code, out, _ = cse("list", "recipes", capsys=capsys)
     assert code == 0
     rows = dict(re.findall(r"^(\S+) {2,}(.*)$", out, re.MULTILINE))
-    assert rows["quickstart"] == "Quickstart: IFCL, English, mini_en"
+    assert rows["quickstart"] == "Quickstart: IFCL, Ditto, whitening, English, mini_en"
     assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB)"
     assert rows["mini/bert_avg_en"] == "First-last average, English, mini_en"
     assert rows["mini/ifcl_en"] == "IFCL, English, mini_en"

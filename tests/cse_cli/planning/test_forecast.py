@@ -67,18 +67,18 @@ class Measured:
 
 
 def test_a_run_by_hand():
-    # 60 steps, an evaluation after every 10: six dev scores, six checkpoints and at most six best states.
+    # 60 steps, an evaluation after every 20: three dev scores, three checkpoints and at most three best states.
     cost = of_probe(PROBE, quickstart())
     assert cost.steps == 60
     assert cost.preparation == 4.0
-    assert cost.training == pytest.approx(60 * 0.5 + (6 * 3e6 + 6 * 1e6) * 1e-6)
-    assert cost.evaluation == pytest.approx(7.0 + 6 * 3.0 + 7.0 + CLOSING)  # all evaluators before and after
+    assert cost.training == pytest.approx(60 * 0.5 + (3 * 3e6 + 3 * 1e6) * 1e-6)
+    assert cost.evaluation == pytest.approx(7.0 + 3 * 3.0 + 7.0 + CLOSING)  # all evaluators before and after
 
 
 @pytest.mark.parametrize(
     ("overrides", "scored"),
     [
-        (["evaluate.eval_on_start=false"], 3 + 6 * 3 + 7),
+        (["evaluate.eval_on_start=false"], 3 + 3 * 3 + 7),
         (["train.evaluate_every=0"], 7 + 1 * 3 + 7),
         (["train.evaluate_every=25"], 7 + 3 * 3 + 7),
         (["train.steps=5"], 7 + 1 * 3 + 7),

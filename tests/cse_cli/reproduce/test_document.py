@@ -21,7 +21,7 @@ from tests.support.records import result
 
 def test_a_written_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
-    for document in (quickstart([50.0, 51.0, 49.5]), ifcl([77.0])):
+    for document in (quickstart([59.0, 60.0, 58.5]), ifcl([77.0])):
         file.write_text(document.to_json())
         assert read_reproduction(file) == document
 
@@ -30,21 +30,21 @@ def test_a_changed_recipe_has_no_checks() -> None:
     document = ifcl([77.0])
     assert document.checks == badge_of("ifcl_en").line == "equations"
     assert "Checks of the recipe (explained in docs/fidelity.md): equations\n" in markdown(document)
-    changed = quickstart([44.0], ["train.learning_rate=1e-5"])
+    changed = quickstart([53.0], ["train.learning_rate=1e-5"])
     assert changed.checks == ""
     assert "Checks of the recipe" not in markdown(changed)
 
 
 def test_the_verdict_follows_from_the_scores() -> None:
-    document = quickstart([50.0, 51.0, 49.5])
+    document = quickstart([59.0, 60.0, 58.5])
     reference = document.reference
-    assert document.judged_values == [50.0, 51.0, 49.5]
+    assert document.judged_values == [59.0, 60.0, 58.5]
     assert document.verdict == judge(
-        [50.0, 51.0, 49.5], reference.claim, reference.others, tolerance=reference.tolerance
+        [59.0, 60.0, 58.5], reference.claim, reference.others, tolerance=reference.tolerance
     )
     assert document.verdict.outcome == "reproduced"
-    assert quickstart([44.0, 44.5, 43.0]).verdict.outcome == "lower"
-    assert quickstart([56.0, 57.5, 56.0]).verdict.outcome == "higher"
+    assert quickstart([53.0, 53.5, 52.0]).verdict.outcome == "lower"
+    assert quickstart([65.0, 66.5, 65.0]).verdict.outcome == "higher"
     assert ifcl([77.0]).verdict.outcome == "undecided"
 
 
@@ -61,10 +61,10 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     ("path", "value", "named"),
     [
         ("verdict.outcome", "higher", "'higher'"),
-        ("seeds.0.scores", {"dev": 58.0, "test": 90.0}, "does not follow"),
-        ("verdict.mean", 50.3, "50.30"),
+        ("seeds.0.scores", {"dev": 68.0, "test": 90.0}, "does not follow"),
+        ("verdict.mean", 59.3, "59.30"),
         ("seeds.1.seed", 0, "a seed appears twice"),
-        ("seeds.0.scores", {"dev": 58.0}, "seed 0"),
+        ("seeds.0.scores", {"dev": 68.0}, "seed 0"),
         ("seeds.0.scores", {"test": float("nan")}, "finite"),
         ("seeds.0.scores", {"test": "many"}, "seeds.0.scores.test"),
         ("seeds", [], "seeds"),
@@ -75,7 +75,7 @@ def changed(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_a_file_that_contradicts_itself(path: str, value: Any, named: str, tmp_path: Path) -> None:
-    document = without_checksum(json.loads(quickstart([50.0, 51.0, 49.5]).to_json()))
+    document = without_checksum(json.loads(quickstart([59.0, 60.0, 58.5]).to_json()))
     file = tmp_path / "result.json"
     file.write_text(json.dumps(with_checksum(changed(document, path, value))))
     with refuses("reproduce.bad_file", str(file), named, "--output"):
@@ -92,8 +92,8 @@ def test_a_file_that_is_no_reproduction(text: str, tmp_path: Path) -> None:
 
 def test_a_changed_digit_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
-    text = quickstart([50.0, 51.0, 49.5]).to_json()
-    file.write_text(text.replace('"test": 51.0', '"test": 51.5'))
+    text = quickstart([59.0, 60.0, 58.5]).to_json()
+    file.write_text(text.replace('"test": 60.0', '"test": 60.5'))
     with refuses("reproduce.bad_file", "checksum"):
         read_reproduction(file)
     file.write_bytes(b"\xff\xfe")
@@ -138,7 +138,7 @@ def test_the_command_that_adds_the_missing_seeds() -> None:
     assert document.verdict.more_seeds > 0
     total = 2 + document.verdict.more_seeds
     assert next_command(document) == f"cse reproduce 'ifcl/1/IFCL-BERT base' --seeds {total}"
-    assert next_command(quickstart([50.0, 51.0, 49.5])) is None
+    assert next_command(quickstart([59.0, 60.0, 58.5])) is None
 
 
 def test_missing_seeds_of_a_list_are_new_ones() -> None:

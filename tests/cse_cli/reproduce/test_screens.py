@@ -10,10 +10,10 @@ from tests.cse_cli.reproduce.conftest import ifcl, quickstart
 from tests.support.command import cse
 
 DOCUMENTS = {
-    "reproduced": lambda: quickstart([50.0, 51.0, 49.5]),
+    "reproduced": lambda: quickstart([59.0, 60.0, 58.5]),
     "lower": lambda: ifcl([75.0, 75.5, 74.8, 75.2, 75.4]),
     "undecided": lambda: ifcl([77.0]),
-    "changed": lambda: quickstart([44.0, 44.5, 43.0], ["train.learning_rate=1e-5"]),
+    "changed": lambda: quickstart([53.0, 53.5, 52.0], ["train.learning_rate=1e-5"]),
 }
 
 

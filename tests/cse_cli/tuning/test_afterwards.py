@@ -105,7 +105,7 @@ def test_a_recipe_that_has_changed_since_is_not_saved():
 @pytest.mark.parametrize(
     ("recipe", "changes"),
     [
-        ("quickstart", ("queue.length=256", 'encoders.online.pooling="cls"')),
+        ("quickstart", ("queue.length=256", 'encoders.online.pooling="mean"')),
         ("quickstart", ("views.fraternal.augment.0.rate=0.5",)),
         ("mocose_en", ("views.query.augment.0.epsilon=1e-07", "views.key.augment.0.epsilon=1e-07")),
         ("mini/ifcl_en", ("train.steps=30", "losses.identical.temperature=1e-05")),

@@ -43,10 +43,10 @@ def test_one_parameter_has_one_name_however_it_is_typed(name, quickstart):
     [
         # hippocampus declares Tune(1e-4, 0.1, log=True)
         ("forgetting_rate", 1e-4, 0.1, True, "declared by hippocampus"),
-        # transformer declares Tune(0.05, 0.3)
-        ("online.dropout", 0.05, 0.3, False, "declared by transformer"),
-        # ten times 2e-4 on either side
-        ("learning_rate", 2e-5, 2e-3, True, "declared by [train]"),
+        # ditto declares Tune(0.05, 0.3)
+        ("online.dropout", 0.05, 0.3, False, "declared by ditto"),
+        # ten times 1e-3 on either side
+        ("learning_rate", 1e-4, 1e-2, True, "declared by [train]"),
         ("fraternal.augment.0.rate", 0.1, 1.0, False, "declared by fuse_embeddings"),
     ],
 )
@@ -63,12 +63,14 @@ def test_default_ranges(name, low, high, log, source, quickstart):
 def test_a_declared_range_is_widened_to_the_recipes_own_value():
     parameter = one(load("quickstart", ["encoders.online.dropout=0.03"]), "online.dropout")
     assert (parameter.low, parameter.high) == (0.03, 0.3)
-    assert parameter.source == "declared by transformer, widened to the recipe's 0.03"
+    assert parameter.source == "declared by ditto, widened to the recipe's 0.03"
 
 
 def test_choices_come_from_the_type(quickstart):
     of_layers = ("cls", "mean", "last2", "first_last", "mask", "last_mask")
-    assert one(quickstart, "pooling").choices == (*of_layers, "last", "weighted_mean", "text")
+    transformer = load("mini/ifcl_en")
+    assert one(transformer, "pooling").choices == (*of_layers, "last", "weighted_mean", "text")
+    assert one(quickstart, "pooling").choices == ("mean", "last2", "first_last")  # those of ditto
     assert one(quickstart, "head_at_eval").choices == (False, True)
     assert one(quickstart, "schedule").overrides("constant") == [Override.of("train.schedule", "constant")]
 
@@ -103,7 +105,7 @@ def test_the_recipes_own_value_is_always_there(quickstart):
 
 def test_several_parameters_with_their_ranges(quickstart):
     ranges = ["queue_length=64..128:32", "learning_rate=1e-4..1e-2:log"]
-    parameters = search_space(quickstart, (), ranges, ["pooling=cls,mean"])
+    parameters = search_space(quickstart, (), ranges, ["pooling=first_last,mean"])
     assert [parameter.name for parameter in parameters] == [
         "queue_length",
         "train.learning_rate",
@@ -140,8 +142,8 @@ REFUSED = [
     ("queue_length", {"choices": "64,64"}, "too_few_choices", "the same value twice"),
     ("queue_length", {"choices": "64,a"}, "invalid_value", 'queue_length = "a"'),
     ("queue_length", {"choices": "64,[1]"}, "not_choices", "'64,[1]'"),
-    ("pooling", {"choices": "cls,meen"}, "invalid_value", "Did you mean 'mean'?"),
-    ("pooling", {"range": "1..2"}, "not_a_number", "pooling", "--choices cls,mean,last2,first_last"),
+    ("pooling", {"choices": "last2,meen"}, "invalid_value", "Did you mean 'mean'?"),
+    ("pooling", {"range": "1..2"}, "not_a_number", "pooling", "--choices mean,last2,first_last"),
 ]  # fmt: skip
 
 
