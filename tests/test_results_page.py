@@ -1,4 +1,4 @@
-"""The numbers of docs/results/one_budget.md follow from the records in the repository."""
+"""The numbers of the pages on studies follow from the records in the repository."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.support.command import exit_code_of
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, RECORDS = ROOT / "docs/results/one_budget.md", ROOT / "docs/results/records/methods.zip"
+RESULTS = ROOT / "docs/results"
 
 
 def tables(text: str) -> list[tuple[str, ...]]:
@@ -20,12 +20,24 @@ def tables(text: str) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.docs
-def test_the_page_has_the_numbers_of_the_records(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("page", "first", "studies", "count"),
+    [
+        ("one_budget", "Result", ["methods"], 28),
+        ("composition", "Tatoeba", ["composition", "composition_wiki"], 13),
+    ],
+)
+def test_a_page_has_the_numbers_of_the_records(
+    page: str, first: str, studies: list[str], count: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
-    assert exit_code_of("runs", "import", str(RECORDS)) == 0
-    assert exit_code_of("report", "studies/open/methods", "--output", str(tmp_path / "study.md")) == 0
-    made = set(tables((tmp_path / "study.md").read_text(encoding="utf-8")))
-    page = PAGE.read_text(encoding="utf-8")
-    shown = tables(page[page.index("## Result") : page.index("## What follows")])
-    assert len(shown) == 24
+    made: set[tuple[str, ...]] = set()
+    for archive in {"methods", studies[0]}:
+        assert exit_code_of("runs", "import", str(RESULTS / "records" / f"{archive}.zip")) == 0
+    for study in studies:
+        assert exit_code_of("report", f"studies/open/{study}", "--output", str(tmp_path / f"{study}.md")) == 0
+        made |= set(tables((tmp_path / f"{study}.md").read_text(encoding="utf-8")))
+    text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
+    shown = tables(text[text.index(f"## {first}") : text.index("## What follows")])
+    assert len(shown) == count
     assert [row for row in shown if row not in made] == []

@@ -118,6 +118,9 @@ def below_untrained(runs: Sequence[Result]) -> list[str]:
     ]
 
 
+_WIDE = 60
+"""Longest command with which the others are aligned."""
+
 _SENTENCES = '["A man is singing.", "Someone sings."]'
 
 
@@ -143,7 +146,7 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
         commands[shlex.join(["cse", "compare", *recipes])] = "test the difference"
     elif len(results) == 1:
         commands[shlex.join(["cse", "run", *recipes, *settings, "--seeds", "3"])] = "add seeds"
-    width = max(map(len, commands))
+    width = max((len(command) for command in commands if len(command) <= _WIDE), default=0)
     return [*lines, "next:", *(f"  {command:<{width}}  {why}" for command, why in commands.items())]
 
 

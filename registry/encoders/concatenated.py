@@ -29,7 +29,8 @@ class ConcatenatedEncoder(TwoEncoders):
     Shapes: ids (B, L) → (B, D₁ + D₂).
 
     Source: Yin and Schütze 2016 (Learning Word Meta-Embeddings, "CONC"), for word vectors. Poerner, Waltinger and
-    Schütze 2020 (Sentence Meta-Embeddings for Unsupervised Semantic Textual Similarity) concatenate sentence embeddings.
+    Schütze 2020 (Sentence Meta-Embeddings for Unsupervised Semantic Textual Similarity) concatenate embeddings of
+    sentences.
 
     Args:
         first: First encoder. The recipe declares it before this one.

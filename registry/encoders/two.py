@@ -86,7 +86,7 @@ class TwoEncoders(Encoder):
             (draft / "README.md").write_text(_CARD.format(method=self.method), encoding="utf-8")
 
     def settings(self) -> dict[str, Any]:
-        """Return the parameters beside the two encoders."""
+        """Return the parameters except the two encoders."""
         return {}
 
     def _each(self, tokens: Tokens, embeddings: Tensor | None = None) -> Iterator[tuple[Encoder, Tokens, Any]]:

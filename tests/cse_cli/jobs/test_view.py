@@ -108,6 +108,11 @@ def test_the_next_command_scores_what_is_on_this_machine(home, monkeypatch):
     assert any(line.startswith("  cse evaluate aaaaaaaa  ") for line in next_steps([english]))
 
 
+def test_a_long_command_does_not_move_the_others(home):
+    lines = next_steps([scored(1, 60.0)], ["--set", f"title={'a' * 80}"])
+    assert "  cse leaderboard  compare with published results" in lines
+
+
 def test_a_command_repeats_its_request():
     asked = RunRequest(
         recipes=["quickstart"], overrides=["title='a b'"], unset=["queue"], seeds="11,12,13", device="cpu", workers=2,
