@@ -70,10 +70,9 @@ def test_training_reaches_both(model, online):
     words = Static(model)
     both = ConcatenatedEncoder(online, words)
     tokens = both.vocabulary.pad(both.vocabulary.ids(sentences(4), 16))
-    encoded = both.encode(tokens, both.embed(tokens))
-    encoded.sentence.square().sum(dim=1).sub(encoded.sentence[0].sum()).sum().backward()
-    assert words.table.grad is not None
-    assert online.backbone.embeddings.word_embeddings.weight.grad is not None
+    both.encode(tokens, both.embed(tokens)).sentence.sum().backward()
+    assert words.table.grad.abs().sum() > 0
+    assert online.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
 
 
 def test_an_export_opens_again(model, online, tmp_path):

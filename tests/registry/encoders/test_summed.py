@@ -40,3 +40,9 @@ def test_an_export_opens_again(parts, tmp_path):
 def test_encoders_of_different_kinds_are_refused(parts, tmp_path):
     with refuses("encoders.cannot_be_joined", "vocabularies"):
         SummedEncoder(parts[0], TransformerEncoder(str(tiny_roberta(tmp_path))))
+
+
+def test_embeddings_of_different_widths_are_refused(parts, tmp_path):
+    wider = TransformerEncoder(str(tiny_bert(tmp_path, name="wider", width=32)))
+    with refuses("encoders.cannot_be_summed", "widths: 16 and 32", "concatenated"):
+        SummedEncoder(parts[0], wider)
