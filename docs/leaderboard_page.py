@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
@@ -12,11 +13,11 @@ from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_t
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 from registry.papers import LISTS
 
-MEASURED = Path(__file__).parent / "results" / "mini.md"
-"""Page with the results of this project in its first table."""
+MEASURED = Path(__file__).parent / "results" / "one_budget.md"
+"""Page with the results of this project."""
+STUDY = Path(__file__).parents[1] / "recipes" / "studies" / "open" / "methods.toml"
+"""Study that made them."""
 AVERAGE = "Avg"
-MAIN = "test"
-"""Column of that table with the score of the test pairs."""
 USUAL = "STS12"
 """Column of the tables with the seven English STS sets, which have only the encoder in their name."""
 REPRODUCTION = "reproduction by others"
@@ -114,30 +115,18 @@ def _counts(rows: Sequence[ScoreRow]) -> str:
 
 
 def _measured() -> tuple[str, str]:
-    """Return the results of this project from their page."""
-    header, *rows = _rows(MEASURED.read_text(encoding="utf-8"))
-    main = header.index(MAIN)
-    spreads = {rows[place - 1][0]: row for place, row in enumerate(rows) if row[0] == "±"}
-    shown = [
-        [f"`{row[0]}`" if "/" in row[0] else row[0], _with_spread(row, main, spreads), *_others(row, main)]
-        for row in rows
-        if row[0] != "±" and not row[0].startswith("to ")
-    ]
+    """Return the results of this project from the first table of their page."""
+    recipes = {row["row"]: row["recipe"] for row in tomllib.loads(STUDY.read_text(encoding="utf-8"))["study"]["rows"]}
+    result = MEASURED.read_text(encoding="utf-8").partition("## Result")[2]
+    _, *rows = _rows(result)
+    shown = [[name, score, difference, f"`{recipes[name]}`"] for name, _, score, difference, *_ in rows]
     return _part(
         "mini_en (en), results of this project",
-        "The small encoder of the package on the pairs of `stsb_open`, five seeds each: "
-        "[method and conclusions](mini.md).",
-        table(["recipe", MAIN, *_others(header, main)], shown),
+        "The small encoder of the package, average of the seven sets. All rows have the same text and five seeds. The "
+        "trained methods have the same budget, and settings that six trials chose: "
+        "[protocol, tests and conclusions](one_budget.md).",
+        table(["method", AVERAGE, "difference from SimCSE", "recipe"], shown),
     )
-
-
-def _others(row: list[str], main: int) -> list[str]:
-    return [text for place, text in enumerate(row) if place not in (0, main)]
-
-
-def _with_spread(row: list[str], main: int, spreads: dict[str, list[str]]) -> str:
-    spread = spreads.get(row[0])
-    return f"{row[main]}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{spread[main]}" if spread else row[main]
 
 
 def _rows(page: str) -> Iterator[list[str]]:
