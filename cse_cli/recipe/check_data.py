@@ -128,10 +128,12 @@ def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problem
 
 
 def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:
-    if not problems.known("dataset", name, catalog.names(), keys):
-        return False
     try:
-        catalog.entry(name).split(split)
+        entry = catalog.entry(name)
+    except UnknownNameError:
+        return problems.known("dataset", name, catalog.names(), keys)
+    try:
+        entry.split(split)
     except UnknownNameError as error:
         action = error.next_action or ""
         problems.add("recipe.unknown_split", split_keys, f"{error.message} {action[:1].upper()}{action[1:]}")

@@ -88,9 +88,11 @@ def _data(table: Any, origins: Origins, problems: Problems) -> Any:
         changed["columns"] = {name: _part(Part, GENERATORS, one, keys, problems) for name, keys, one in named}
     if isinstance(changed.get("dataset"), str):
         changed["dataset"] = (changed["dataset"],)
-    directory = origins.directory(("data", "file"))
     file = changed.get("file")
-    if file and isinstance(file, str):
+    if not file:
+        return changed
+    directory = origins.directory(("data", "file"))
+    if isinstance(file, str):
         changed["file"] = place_file(Path(file), directory)
     elif isinstance(file, list | tuple):
         changed["file"] = [place_file(Path(one), directory) if isinstance(one, str) and one else one for one in file]

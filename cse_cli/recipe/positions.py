@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import tree_sitter_toml
@@ -26,10 +27,12 @@ class Span(NamedTuple):
     value: Position
 
 
-def positions(text: str) -> dict[Keys, Span]:
+@lru_cache(maxsize=1024)
+def positions(text: str) -> Mapping[Keys, Span]:
     """Return the span of every table, key and array item of a TOML text.
 
-    A table that exists only as a part of longer headers or dotted keys has the position of the first of them.
+    A table that exists only as a part of longer headers or dotted keys has the position of the first of them. Many
+    recipes extend one file, so its positions are kept.
     """
     return _walked(text).spans
 

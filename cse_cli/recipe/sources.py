@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -33,7 +33,7 @@ class Source:
     tables: dict[str, Any]
 
     @cached_property
-    def spans(self) -> dict[Keys, Span]:
+    def spans(self) -> Mapping[Keys, Span]:
         """Path of each key → its position."""
         return positions(self.text)
 
