@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import exit_code_of
+from tests.support.command import cse, exit_code_of
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs/results"
@@ -41,3 +41,17 @@ def test_a_page_has_the_numbers_of_the_records(
     shown = tables(text[text.index(f"## {first}") : text.index("## What follows")])
     assert len(shown) == count
     assert [row for row in shown if row not in made] == []
+
+
+@pytest.mark.docs
+def test_the_lengths_of_the_queue(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code_of("runs", "import", str(RESULTS / "records" / "queue_length.zip")) == 0
+    code, out, _ = cse("compare", "studies/open/queue_length", capsys=capsys)
+    assert code == 0
+    made = {tuple(re.split(r" {2,}", line)) for line in out.splitlines()}
+    text = (RESULTS / "queue_length.md").read_text(encoding="utf-8")
+    shown = tables(text[text.index("## Result") : text.index("## What follows")])
+    assert [row[0] for row in shown] == ["M=320", "M=384", "M=416", "M=448", "M=512"]
+    for name, _, *measured in shown:
+        verdict = "—" if len(measured) > 3 else "baseline"
+        assert (name, *filter(None, measured), verdict) in made

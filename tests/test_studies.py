@@ -15,7 +15,7 @@ from registry import papers
 
 MINI = "studies/mini/"
 NAMES = [name for name in all_studies() if not name.startswith(MINI)]
-PAPERS = [name for name in NAMES if outline(all_studies()[name]).paper is not None]
+PAPERS = [name for name in NAMES if outline(all_studies()[name]).paper is not None and "/open/" not in name]
 SMALL = [name for name in all_studies() if name.startswith(MINI)]
 TABLES = [(key, name) for key in papers.names() for name, table in papers.load(key).tables.items() if table.study]
 
