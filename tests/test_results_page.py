@@ -24,7 +24,7 @@ def tables(text: str) -> list[tuple[str, ...]]:
     ("page", "first", "studies", "count"),
     [
         ("one_budget", "Result", ["methods"], 28),
-        ("composition", "Tatoeba", ["composition", "composition_wiki"], 14),
+        ("composition", "Tatoeba", ["composition", "composition_wiki"], 18),
     ],
 )
 def test_a_page_has_the_numbers_of_the_records(
