@@ -76,7 +76,7 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         if kind == "study":
             study = load_study(str(path))
             made, tried = cells(study, overrides), trials(study, overrides)
-            warnings = list(lint_study(made, len(study.seed_list)))
+            warnings = list(lint_study(made, len(study.seed_list), [trial.cell for trial in tried]))
             facts = {"cells": len(made), "seeds": list(study.seed_list), "trials": len(tried), "warnings": warnings}
         else:
             loaded = load(str(path), overrides)

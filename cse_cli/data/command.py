@@ -170,7 +170,7 @@ def translate(
     shard: Annotated[
         str | None, typer.Option(help="i/n: translate the i-th of n equal parts, for example 1/4.")
     ] = None,
-    beams: Annotated[int, typer.Option(min=1, help="Width of the beam search. 1 is greedy search.")] = 1,
+    beams: Annotated[int, typer.Option(min=1, max=100, help="Width of the beam search. 1 is greedy search.")] = 1,
     max_length: Annotated[int, typer.Option(min=8, help="Maximum number of tokens of a sentence.")] = 128,
     batch_tokens: Annotated[
         int | None, typer.Option(min=1, help="Batch size: sentences x beams x tokens. Default: depends on the device.")

@@ -37,14 +37,14 @@ def lint(recipe: Recipe) -> Iterator[str]:
     yield from _misspelled_tasks(recipe.evaluators)
 
 
-def lint_study(cells: Sequence[Cell], seeds: int) -> Iterator[str]:
-    """Yield the warnings about the recipes of a study's cells, each once, and about the cells together."""
+def lint_study(cells: Sequence[Cell], seeds: int, trials: Sequence[Cell] = ()) -> Iterator[str]:
+    """Yield the warnings about the recipes of a study's cells and trials, each once, and about the cells together."""
     if (runs := len(cells) * seeds) > MANY_RUNS:
         yield f"{len(cells):,} cells with {seeds:,} seeds are {runs:,} runs"
     known: dict[Any, str] = {}
     same = [(known.setdefault((cell.columns, cell.hash), cell.row), cell.row) for cell in cells]
     yield from (f"rows '{one}' and '{row}' have the same settings" for one, row in dict.fromkeys(same) if one != row)
-    yield from dict.fromkeys(line for cell in cells if cell.resolved is not None for line in lint(cell.resolved))
+    yield from dict.fromkeys(line for cell in (*cells, *trials) if cell.resolved for line in lint(cell.resolved))
 
 
 def _training(train: Train) -> Iterator[str]:

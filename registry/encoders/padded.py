@@ -50,8 +50,8 @@ class PaddedEncoder(TransformerEncoder):
 
     def __init__(
         self,
-        positions: Annotated[int, Field(ge=1)] = 64,
-        eval_positions: Annotated[int, Field(ge=1)] | None = None,
+        positions: Annotated[int, Field(ge=1, le=65_536)] = 64,
+        eval_positions: Annotated[int, Field(ge=1, le=65_536)] | None = None,
         pooling: Literal["mean"] = "mean",
         eval_pooling: Literal["mean"] | None = None,
         **shared: Any,
@@ -59,7 +59,14 @@ class PaddedEncoder(TransformerEncoder):
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
         families.require_split(self.backbone, 'the encoder "padded"')
         self.positions, self.eval_positions = positions, eval_positions or positions
-        self.max_length = min(self.max_length or 0, max(self.positions, self.eval_positions))
+        most, limit = max(self.positions, self.eval_positions), halves.longest(self.backbone)
+        if most > (limit or 0):
+            raise CseError(
+                f"padded: the mean has {most} positions, but model '{self.model}' supports at most {limit}",
+                f"set positions and eval_positions to at most {limit}, or use another model",
+                code="encoders.too_many_positions",
+            )
+        self.max_length = min(self.max_length or 0, most)
 
     def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
         """Set the states that training uses. The mean always needs all tokens."""

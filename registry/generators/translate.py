@@ -56,7 +56,7 @@ class Translate(ColumnGenerator):
         source: str | None = None,
         column: str = "text",
         prefix: str | None = None,
-        beams: Annotated[int, Field(ge=1)] = 1,
+        beams: Annotated[int, Field(ge=1, le=100)] = 1,
         max_length: Annotated[int, Field(ge=8)] = 128,
     ) -> None:
         self.model, self.to, self.column, self.beams, self.max_length = model, to, column, beams, max_length

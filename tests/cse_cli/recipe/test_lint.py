@@ -27,9 +27,14 @@ def test_a_rate_is_checked_in_recipes_and_studies(tmp_path: Path, capsys: pytest
     told = "train.learning_rate = 1e+09 is implausibly high, above 0.1"
     assert told in cse("check", "mini/simcse_en", "--set", "train.learning_rate=1e9", capsys=capsys)[2]
     study = tmp_path / "study.toml"
-    study.write_text('[study]\ntitle = "x"\nrecipe = "mini/simcse_en"\n[study.grid]\n"train.learning_rate" = [1e9]\n')
-    code, _, err = cse("check", str(study), capsys=capsys)
-    assert (code, told in err) == (0, True)
+    start = '[study]\ntitle = "x"\nseeds = [1, 2]\nrecipe = "mini/simcse_en"\n'
+    for table in (
+        '[study.grid]\n"train.learning_rate" = [1e9]\n',
+        'tune_seeds = [0]\n[[study.rows]]\nrow = "a"\ntune = { "train.learning_rate" = [1e-4, 1e9] }\n',
+    ):
+        study.write_text(start + table)
+        code, _, err = cse("check", str(study), capsys=capsys)
+        assert (code, told in err) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -93,3 +93,6 @@ def test_refusals(encoder):
         encoder.encode(tokens, encoder.embed(tokens))
     with refuses("encoder.no_attentions"):
         encoder.keep_attentions([0])
+    limit = encoder.backbone.config.max_position_embeddings
+    with refuses("encoders.too_many_positions", f"{limit + 1} positions", f"at most {limit}"):
+        PaddedEncoder(14, limit + 1, model=encoder.model)
