@@ -87,7 +87,7 @@ def train(recipe: str) -> int:
     """Train for the seconds that each line of the input names, and print the rate."""
     import torch
 
-    from cse_cli.core.console import SilentObserver
+    from cse_cli.core.events import SilentObserver
     from cse_cli.recipe.load import load
     from cse_cli.runs.record import unrecorded
     from cse_cli.training.build import Job

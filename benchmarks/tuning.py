@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job

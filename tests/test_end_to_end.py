@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
+from cse_cli.core.events import SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.files import all_recipes

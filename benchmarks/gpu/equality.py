@@ -21,7 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.gpu.document import write
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.record import unrecorded

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.runs.record import unrecorded

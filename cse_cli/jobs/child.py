@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from cse_cli.core.console import Downloading, Event, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stepped
+from cse_cli.core.events import Downloading, Event, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stepped
 from cse_cli.core.paths import home
 from registry.errors import CseError
 from registry.paths import make_folder

@@ -29,8 +29,8 @@ from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalEx
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from cse_cli.core.console import Observer
 from cse_cli.core.distributed import LostRankError
+from cse_cli.core.events import Observer
 from cse_cli.core.processes import PATIENT_SECONDS
 from cse_cli.core.results import Result
 from cse_cli.core.threads import worker_environment

@@ -17,7 +17,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any, Self
 
-from cse_cli.core.console import Event, Observer, Started, Warned
+from cse_cli.core.events import Event, Observer, Started, Warned
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
 from cse_cli.core.threads import worker_environment

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import sleep
 
-from cse_cli.core.console import Observer, Screen, SilentObserver, print_error, to_json, write_json
+from cse_cli.core.console import Screen, print_error, to_json, write_json
 from cse_cli.core.devices import choose, worker_devices
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined, run_on_rank0
+from cse_cli.core.events import Observer, SilentObserver
 from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result

@@ -12,7 +12,8 @@ from multiprocessing import get_context
 import psutil
 import torch
 
-from cse_cli.core.console import Preparing, Screen, write_json
+from cse_cli.core.console import Screen, write_json
+from cse_cli.core.events import Preparing
 from cse_cli.core.formatting import duration, seed_list
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_threads_restored

@@ -22,7 +22,7 @@ from cse_cli.core.processes import (
 )
 
 if TYPE_CHECKING:
-    from cse_cli.core.console import Observer
+    from cse_cli.core.events import Observer
     from cse_cli.jobs.elastic import Exchange
 
 
@@ -63,7 +63,7 @@ def _run(path: Path, parent: int, here: ProcessRank) -> int:
 def _observer(exchange: Exchange, here: ProcessRank) -> Observer:
     from multiprocessing.connection import Client
 
-    from cse_cli.core.console import SilentObserver
+    from cse_cli.core.events import SilentObserver
     from cse_cli.jobs.child import RemoteObserver, send_through
 
     if here.rank > 0:

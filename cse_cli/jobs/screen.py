@@ -7,7 +7,8 @@ from time import monotonic
 from rich.markup import escape
 
 from cse_cli.analysis.headlines import headlines
-from cse_cli.core.console import Console, Observer, RunInfo, Screen
+from cse_cli.core.console import Console, Screen
+from cse_cli.core.events import Observer, RunInfo
 from cse_cli.core.formatting import duration
 from cse_cli.core.results import Result
 from cse_cli.runs.index import RecordedRun

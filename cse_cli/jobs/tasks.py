@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import sleep
 
-from cse_cli.core.console import Observer
+from cse_cli.core.events import Observer
 from cse_cli.core.identity import Difference, Plan
 from cse_cli.core.results import Result
 from cse_cli.data.identity import Known, identify_known

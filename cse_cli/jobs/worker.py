@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
-from cse_cli.core.console import Observer, Pruned, RunInfo
+from cse_cli.core.events import Observer, Pruned, RunInfo
 from cse_cli.core.garbage import collect_rarely
 from cse_cli.core.processes import end_with_parent
 from cse_cli.core.results import Result

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 from cse_cli._version import __version__
-from cse_cli.core.console import Event
+from cse_cli.core.events import Event
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
 from cse_cli.core.threads import THREADS_VARIABLE, schedulable_cores

@@ -19,7 +19,7 @@ from typing import Any
 import ray
 
 from cse_cli._version import __version__
-from cse_cli.core.console import Event, Started
+from cse_cli.core.events import Event, Started
 from cse_cli.core.paths import home
 from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, Send
 from cse_cli.runs.record import log_of

@@ -9,7 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from cse_cli.core.console import Event, Observer, Pruned, RunInfo, Screen, Started, Stepped, file_console
+from cse_cli.core.console import Screen, file_console
+from cse_cli.core.events import Event, Observer, Pruned, RunInfo, Started, Stepped
 from cse_cli.core.paths import runs
 from cse_cli.runs.record import LOG, STOP
 from registry.errors import CseError, RunFailedError, StopRequested

@@ -12,7 +12,7 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-from cse_cli.core.console import Pruned
+from cse_cli.core.events import Pruned
 from cse_cli.runs.record import RunRecord
 from registry.errors import CseError, StopRequested
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from cse_cli.core.console import Observer, Preparing, Warned
 from cse_cli.core.devices import Compute
+from cse_cli.core.events import Observer, Preparing, Warned
 from cse_cli.core.identity import Plan
 from cse_cli.data.batches import BatchSource, ViewPlan
 from cse_cli.data.columns import Making, OwnColumns

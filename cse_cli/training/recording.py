@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cse_cli.core.console import Observer, Warned
 from cse_cli.core.environment import environment, git_commit
+from cse_cli.core.events import Observer, Warned
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
 from cse_cli.data.identity import engine_digest, plugin_poolings

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import torch
 
-from cse_cli.core.console import Downloading, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stopped, Warned
 from cse_cli.core.devices import choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
+from cse_cli.core.events import Downloading, Observer, Preparing, Pruned, RunInfo, Scoring, Started, Stopped, Warned
 from cse_cli.core.formatting import differences
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.identity import Identity

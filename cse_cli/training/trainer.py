@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cse_cli.core.console import Collapsed, Evaluated, Halted, Observer, Scoring, Stepped, Warned
 from cse_cli.core.distributed import gather_objects, run_on_rank0
+from cse_cli.core.events import Collapsed, Evaluated, Halted, Observer, Scoring, Stepped, Warned
 from cse_cli.core.results import EarlyStop, Scores
 from cse_cli.core.threads import resume_torch_threads
 from cse_cli.evaluation.evaluate import evaluate, score

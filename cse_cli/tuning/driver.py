@@ -17,7 +17,7 @@ from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import SQLAlchemyError
 
-from cse_cli.core.console import Pruned
+from cse_cli.core.events import Pruned
 from cse_cli.core.results import Result
 from cse_cli.jobs.executor import Executor
 from cse_cli.jobs.tasks import POLL_SECONDS

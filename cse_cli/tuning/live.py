@@ -10,7 +10,8 @@ from typing import Literal
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from cse_cli.core.console import Observer, RunInfo, Screen, SilentObserver, Warned
+from cse_cli.core.console import Screen
+from cse_cli.core.events import Observer, RunInfo, SilentObserver, Warned
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric

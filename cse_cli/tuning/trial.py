@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import optuna
 
-from cse_cli.core.console import Collapsed, Evaluated, Event, Observer, Pruned, RunInfo, Started, Stopped
+from cse_cli.core.events import Collapsed, Evaluated, Event, Observer, Pruned, RunInfo, Started, Stopped
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
 from cse_cli.evaluation.evaluate import score

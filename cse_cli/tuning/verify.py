@@ -7,7 +7,7 @@ from itertools import count, islice
 
 from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paired_tests import shared_metrics
-from cse_cli.core.console import Observer
+from cse_cli.core.events import Observer
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result

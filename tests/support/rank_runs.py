@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from cse_cli.core.console import Pruned, SilentObserver
+from cse_cli.core.events import Pruned, SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import all_runs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.core.paths import cache
 from cse_cli.inspection import alarms
 from cse_cli.recipe.load import load

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.data.pack import archive_names, unpack_archive, write_archive
 from cse_cli.data.requirements import fetch
 from cse_cli.recipe.load import load

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cse_cli.core.console import SilentObserver
 from cse_cli.core.distributed import _portable
+from cse_cli.core.events import SilentObserver
 from cse_cli.jobs import tasks
 from cse_cli.jobs.elastic import Exchange
 from cse_cli.jobs.executor import LocalExecutor, SerialExecutor

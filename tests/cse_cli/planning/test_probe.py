@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.data.sources import open_text
 from cse_cli.planning.probe import FEWEST, WARM_UP, probe
 from cse_cli.planning.sample import Sample

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.console import Pruned
+from cse_cli.core.events import Pruned
 from cse_cli.jobs import placement as placements
 from cse_cli.jobs.executor import STALL_SECONDS, SerialExecutor
 from cse_cli.jobs.placement import Placement

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core import console
-from cse_cli.core.console import (
+from cse_cli.core.events import (
     Collapsed,
     Evaluated,
     Preparing,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.console import RunInfo, SilentObserver
+from cse_cli.core.events import RunInfo, SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.runs import log, stop
 from cse_cli.runs.index import all_runs

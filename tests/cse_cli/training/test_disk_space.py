@@ -15,7 +15,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import EventLog
 from cse_cli.runs.index import all_runs, finished_results

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
+from cse_cli.core.events import SilentObserver
 from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.recipe.load import load
 from cse_cli.training.build import Job

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.core.console import SilentObserver
 from cse_cli.core.devices import choose
+from cse_cli.core.events import SilentObserver
 from cse_cli.core.threads import torch_threads_restored
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text

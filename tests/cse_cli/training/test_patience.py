@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.console import SilentObserver
+from cse_cli.core.events import SilentObserver
 from cse_cli.core.results import EarlyStop
 from cse_cli.training.checkpoint import Selection, method_state, state_digest
 from cse_cli.training.trainer import Trainer

@@ -12,7 +12,7 @@ from typing import Any
 
 from optuna.trial import FrozenTrial
 
-from cse_cli.core.console import Observer, RunInfo, Started
+from cse_cli.core.events import Observer, RunInfo, Started
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result, Versions
 from cse_cli.jobs.executor import Executor

@@ -11,7 +11,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import OperationalError
 
-from cse_cli.core.console import Evaluated, Warned
+from cse_cli.core.events import Evaluated, Warned
 from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers

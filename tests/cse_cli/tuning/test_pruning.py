@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.core.console import Evaluated
+from cse_cli.core.events import Evaluated
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials

@@ -13,7 +13,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from cse_cli.core.console import Stepped
+from cse_cli.core.events import Stepped
 from cse_cli.core.paths import runs
 from cse_cli.data.identity import identify
 from cse_cli.jobs.request import RunRequest
