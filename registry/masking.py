@@ -28,6 +28,8 @@ class Masking:
         mask: ID of [MASK].
         size: Number of token IDs.
         specials: IDs of special tokens.
+        continued: IDs of sub-words that are selected if and only if the first sub-word of their word is. Empty: each
+            token is selected by itself.
     """
 
     rate: float
@@ -36,6 +38,7 @@ class Masking:
     mask: int
     size: int
     specials: tuple[int, ...]
+    continued: tuple[int, ...] = ()
 
     @staticmethod
     def of(
@@ -45,6 +48,7 @@ class Masking:
         mask_share: float,
         random_share: float,
         token: str | None = None,
+        whole_words: bool = False,
     ) -> Masking:
         """Return the masking of a vocabulary.
 
@@ -55,9 +59,11 @@ class Masking:
             mask_share: Share of selected tokens that become [MASK].
             random_share: Share of selected tokens that become a random ID.
             token: Token instead of [MASK].
+            whole_words: Whether all sub-words of a word are selected together.
 
         Raises:
-            CseError: If the vocabulary has no [MASK], or the shares add up to more than 1.
+            CseError: If the vocabulary has no [MASK] or, for whole words, does not mark sub-words that continue a word,
+                or the shares add up to more than 1.
         """
         mask = vocabulary.mask if token is None else vocabulary.id_of(token)
         if mask is None:
@@ -72,14 +78,26 @@ class Masking:
                 "reduce one of them, for example to 0.8 and 0.1 as in BERT",
                 code="masking.invalid_shares",
             )
+        continued = tuple(sorted(vocabulary.continued)) if whole_words else ()
+        if whole_words and not continued:
+            raise CseError(
+                f"{name}: whole_words needs a WordPiece tokenizer, which marks the sub-words that continue a word",
+                "remove whole_words, or use a model such as BERT",
+                code="masking.no_words",
+            )
         specials = tuple(sorted(vocabulary.specials))
-        return Masking(rate, mask_share, random_share, mask, vocabulary.size, specials)
+        return Masking(rate, mask_share, random_share, mask, vocabulary.size, specials, continued)
 
     def hide(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Return (B, L) masked IDs, and (B, L) whether each token was selected. Uses torch's global generator."""
         specials = copy_to_device(torch.tensor(self.specials), tokens.ids.device)
         candidates = ((tokens.mask if tokens.text is None else tokens.text) == 1) & ~torch.isin(tokens.ids, specials)
-        hidden = candidates & (torch.rand(tokens.ids.shape, device=tokens.ids.device) < self.rate)
+        drawn = torch.rand(tokens.ids.shape, device=tokens.ids.device)
+        if self.continued:
+            continued = torch.isin(tokens.ids, copy_to_device(torch.tensor(self.continued), tokens.ids.device))
+            places = torch.arange(tokens.length, device=tokens.ids.device).expand_as(tokens.ids)
+            drawn = drawn.gather(1, places.masked_fill(continued, 0).cummax(dim=1).values)
+        hidden = candidates & (drawn < self.rate)
         choice = torch.rand(tokens.ids.shape, device=tokens.ids.device)
         others = torch.randint_like(tokens.ids, self.size)
         ids = torch.where(hidden & (choice < self.mask_share), self.mask, tokens.ids)

@@ -242,6 +242,10 @@ class Vocabulary(Protocol):
     def mask(self) -> int | None:
         """ID of [MASK], or None."""
 
+    @property
+    def continued(self) -> frozenset[int]:
+        """IDs of sub-words that continue a word, such as "##ing". Empty if the tokenizer does not mark them so."""
+
     def id_of(self, token: str) -> int:
         """Return the ID of a token, or raise `CseError` if it does not exist."""
 

@@ -185,6 +185,11 @@ class WordVocabulary:
         """No mask token."""
         return None
 
+    @property
+    def continued(self) -> frozenset[int]:
+        """No sub-words."""
+        return frozenset()
+
     def id_of(self, token: str) -> int:
         """Return the ID of a word.
 
