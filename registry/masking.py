@@ -28,8 +28,8 @@ class Masking:
         mask: ID of [MASK].
         size: Number of token IDs.
         specials: IDs of special tokens.
-        continued: IDs of sub-words that are selected if and only if the first sub-word of their word is. Empty: each
-            token is selected by itself.
+        continued: IDs of sub-words that are selected if and only if the first sub-word of their word is. Empty:
+            each token is selected independently.
     """
 
     rate: float
