@@ -81,8 +81,8 @@ class Masking:
         continued = tuple(sorted(vocabulary.continued)) if whole_words else ()
         if whole_words and not continued:
             raise CseError(
-                f"{name}: whole_words needs a WordPiece tokenizer, which marks the sub-words that continue a word",
-                "remove whole_words, or use a model such as BERT",
+                f"{name}: the tokenizer does not mark the sub-words that continue a word",
+                "use mask_tokens, or a model with a WordPiece tokenizer, such as BERT",
                 code="masking.no_words",
             )
         specials = tuple(sorted(vocabulary.specials))

@@ -26,15 +26,11 @@ class MaskTokens(Augmenter):
         mask_share: Share of selected tokens that become [MASK].
         random_share: Share of selected tokens that become a random ID.
         token: Token that replaces [MASK]. Default: the tokenizer's own mask token.
-        whole_words: Whether all sub-words of a word are selected together, with probability `rate`. What each becomes
-            is drawn for each sub-word. Only for WordPiece tokenizers.
 
     Shapes: IDs (B, L) → IDs (B, L), targets (B, L) with −100 for tokens that are not selected.
 
     Source: BERT (Devlin et al. 2019) §3.1, as in the data collators of SimCSE and DiffCSE (15 %, 80/10/10). As there,
-    random IDs can be special tokens, and a sentence can have no selected token. Whole words: google-research/bert
-    @eedf571, `create_pretraining_data.py:342-413`. There, a number of tokens is selected; here, each word with a
-    probability.
+    random IDs can be special tokens, and a sentence can have no selected token.
 
     Example:
         [views.masked]
@@ -43,14 +39,9 @@ class MaskTokens(Augmenter):
     """
 
     def __init__(
-        self,
-        rate: Rate = 0.15,
-        mask_share: Share = 0.8,
-        random_share: Share = 0.1,
-        token: str | None = None,
-        whole_words: bool = False,
+        self, rate: Rate = 0.15, mask_share: Share = 0.8, random_share: Share = 0.1, token: str | None = None
     ) -> None:
-        self.token, self.whole_words = token, whole_words
+        self.token = token
         self.rate, self.mask_share, self.random_share = rate, mask_share, random_share
         self._masking: Masking | None = None
 
@@ -58,10 +49,10 @@ class MaskTokens(Augmenter):
         """Read the IDs of [MASK] and of the special tokens.
 
         Raises:
-            CseError: If the tokenizer has no [MASK], does not contain `token`, or has no marks for `whole_words`.
+            CseError: If the tokenizer has no [MASK], or does not contain `token`.
         """
         shares = (self.rate, self.mask_share, self.random_share)
-        self._masking = Masking.of("mask_tokens", encoder.vocabulary, *shares, self.token, self.whole_words)
+        self._masking = Masking.of("mask_tokens", encoder.vocabulary, *shares, self.token)
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
         """Return the masked tokens. A place that was masked before keeps its target.

@@ -82,6 +82,7 @@ IDENTITY = {
     "augmenters/mask_nested_span": {"rate": 0.0},
     "augmenters/mask_span": {"shortest": 10_000},
     "augmenters/mask_tokens": {"rate": 0.0},
+    "augmenters/mask_words": {"rate": 0.0},
     "augmenters/repeat_words": {"rate": 0.0},
     "augmenters/replace_subwords": {"change": 0.0},
     "augmenters/span_cutoff": {"rate": 0.0},

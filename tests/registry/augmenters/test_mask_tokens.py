@@ -6,20 +6,17 @@ import torch
 from registry.augmenters.mask_tokens import MaskTokens
 from registry.tokens import Tokens
 from registry.types import Step
-from registry.vocabulary import HubVocabulary
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder, WordVocabulary
-from tests.support.tiny import tiny_bert
 
 STEP: Step = None  # type: ignore[assignment]  # this augmenter does not read it
-PAD, CLS, SEP, MASK, SIZE, CONTINUED = 0, 1, 2, 3, 40, 20
+PAD, CLS, SEP, MASK, SIZE = 0, 1, 2, 3, 40
 
 
 class Vocabulary(WordVocabulary):
     size = SIZE
     specials = frozenset({PAD, CLS, SEP, MASK})
     mask = MASK
-    continued = frozenset(range(CONTINUED, SIZE))
 
 
 def bound(**shares):
@@ -77,26 +74,6 @@ def test_matches_the_description_place_by_place(rate, mask_share, random_share, 
             assert found.ids[row, place] == expected
 
 
-def test_whole_words_are_selected_by_their_first_sub_word():
-    """A random cell of a row is selected if the draw of its word's first sub-word is below the rate."""
-    rows = [[CLS, 5, 20, 21, 6, 7, 22, SEP], [CLS, 20, 21, 5, SEP], [CLS, 6, SEP]]  # 20 and more continue a word
-    given, augmenter = tokens(rows), bound(rate=0.5, mask_share=1.0, random_share=0.0, whole_words=True)
-    selected = 0
-    for seed in range(20):
-        torch.manual_seed(seed)
-        draws = torch.rand(given.ids.shape)
-        torch.manual_seed(seed)
-        found = augmenter.on_tokens(given, STEP)
-        for row, ids in enumerate(rows):
-            first = 0
-            for place, token in enumerate(ids):
-                first = first if token >= CONTINUED else place
-                hidden = token not in Vocabulary.specials and bool(draws[row, first] < 0.5)
-                assert found.targets[row, place] == (token if hidden else -100)
-                selected += hidden
-    assert 0.3 < selected / (20 * 10) < 0.7
-
-
 def test_shares_are_berts():
     given = tokens([[10] * 200] * 200)
     torch.manual_seed(0)
@@ -136,18 +113,6 @@ def test_a_place_hidden_twice_keeps_its_first_target():
 def test_a_tokenizer_without_mask_is_refused():
     with refuses("masking.no_mask", "mask_tokens"):
         MaskTokens().bind(FakeEncoder())
-
-
-def test_a_tokenizer_without_marked_sub_words_is_refused(monkeypatch):
-    monkeypatch.setattr(Vocabulary, "continued", frozenset())
-    with refuses("masking.no_words", "mask_tokens: whole_words", "WordPiece"):
-        bound(whole_words=True)
-
-
-def test_words_of_a_real_tokenizer(tmp_path):
-    vocabulary = HubVocabulary(str(tiny_bert(tmp_path)))
-    marked = {vocabulary.tokenizer.convert_ids_to_tokens(number) for number in vocabulary.continued}
-    assert marked == {token for token in vocabulary.tokenizer.get_vocab() if token.startswith("##")} != set()
 
 
 def test_shares_that_are_more_than_all_are_refused():
