@@ -225,9 +225,8 @@ class HubVocabulary:
     def continued(self) -> frozenset[int]:
         """IDs of sub-words that continue a word, such as "##ing" of WordPiece. Empty for other tokenizers."""
         mark = getattr(self._backend.model, "continuing_subword_prefix", None)
-        return frozenset(
-            number for token, number in self._backend.get_vocab().items() if mark and token.startswith(mark)
-        )
+        known = self._backend.get_vocab() if mark else {}
+        return frozenset(number for token, number in known.items() if token.startswith(mark))
 
     def id_of(self, token: str) -> int:
         """Return the ID of a token.

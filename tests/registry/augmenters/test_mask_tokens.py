@@ -19,10 +19,10 @@ class Vocabulary(WordVocabulary):
     mask = MASK
 
 
-def bound(**shares):
+def bound(kind=MaskTokens, vocabulary=Vocabulary, **shares):
     encoder = FakeEncoder()
-    encoder.vocabulary = Vocabulary()
-    augmenter = MaskTokens(**shares)
+    encoder.vocabulary = vocabulary()
+    augmenter = kind(**shares)
     augmenter.bind(encoder)
     return augmenter
 
