@@ -7,7 +7,7 @@ from registry.vocabulary import HubVocabulary
 from tests.registry.augmenters.test_mask_tokens import CLS, SEP, SIZE, STEP, bound, tokens
 from tests.registry.augmenters.test_mask_tokens import Vocabulary as TokenVocabulary
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_bert, tiny_roberta
+from tests.support.tiny import tiny_bert
 
 CONTINUED = 20
 
@@ -46,7 +46,3 @@ def test_words_of_a_real_tokenizer(tmp_path):
     vocabulary = HubVocabulary(str(tiny_bert(tmp_path)))
     marked = {vocabulary.tokenizer.convert_ids_to_tokens(number) for number in vocabulary.continued}
     assert marked == {token for token in vocabulary.tokenizer.get_vocab() if token.startswith("##")} != set()
-
-
-def test_a_byte_level_tokenizer_marks_no_words(tmp_path):
-    assert HubVocabulary(str(tiny_roberta(tmp_path))).continued == frozenset()
