@@ -168,12 +168,13 @@ def _column_values(
 class StudyRuns:
     """Cells of a study, each with its runs or None, and the settings that its trials chose.
 
-    Tuned rows have the chosen settings. Those without a choice have no cell.
+    Tuned rows have the chosen settings. Those without a choice have no cell. `tried` are the runs of the trials.
     """
 
     study: Study
     cells: Sequence[tuple[Cell, Configuration | None]]
     choices: Sequence[Choice] = ()
+    tried: Sequence[Result] = ()
 
     @property
     def any(self) -> bool:
@@ -231,6 +232,7 @@ def study_runs(
     trials chose.
     """
     choices: list[Choice] = []
+    of_trials: dict[str, list[Result]] = {}
     if study.is_tuned:
         tried = trials(study)
         of_trials = {trial.cell.hash: [run for run in results if run.recipe_hash == trial.cell.hash] for trial in tried}
@@ -241,7 +243,7 @@ def study_runs(
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         found.append((cell, _newest(runs, "current" if current else "changed", pool=pool) if runs else None))
-    return StudyRuns(study, found, choices)
+    return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs])
 
 
 def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Configuration:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from cse_cli.analysis.compare_summary import summary_legend, summary_parts
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
-from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table
+from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table, trend
+from cse_cli.analysis.reported_differences import reported_parts
 from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text
-from cse_cli.core.formatting import mean_text, seed_list
+from cse_cli.analysis.score_table import Trend
+from cse_cli.core.formatting import counted, mean_text, seed_list, signed
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.cells import headings, paper_table, values
@@ -46,6 +49,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "differences": _differences_parts(runs, argument),
         "figures": figures,
         "cells": _cells_table(runs),
+        "cost": _cost(runs, current) if current else "",
         "environment": environment_facts(current, {}) if current else {},
         "packages": [],
         "fingerprints": fingerprints(current),
@@ -90,11 +94,33 @@ def _choices_parts(runs: StudyRuns) -> list[Any]:
     if not runs.choices:
         return []
     about = f"Settings with the best mean dev score of {seed_list(runs.study.tune_seeds)}. Other seeds score them:"
-    return [about, choices_table(runs.choices)]
+    parts: list[Any] = [about, choices_table(runs.choices)]
+    if (along := _trend_of_choices(runs)) is not None:
+        parts.append([f"rank correlation of dev score and score over {along.n} rows: {signed(along.rho)}"])
+    return parts
+
+
+def _trend_of_choices(runs: StudyRuns) -> Trend | None:
+    """Return the rank correlation of the rows' mean scores with their dev scores. None below three rows."""
+    scores = values(runs.study, [cell for cell, _ in runs.cells], runs.current)
+    pairs = [
+        (fmean(numbers), choice.score)
+        for choice in runs.choices
+        for numbers in scores.get(choice.row, {}).values()
+        if numbers and choice.score is not None
+    ]
+    return trend("dev", [score for score, _ in pairs], [dev for _, dev in pairs])
+
+
+def _cost(runs: StudyRuns, current: Sequence[Result]) -> str:
+    """Return the time that training took, with its evaluations."""
+    parts = [(runs.tried, "trial"), (current, "run")]
+    took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in parts if of]
+    return f"Training took {' and '.join(took)}, with its evaluations."
 
 
 def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
-    """Return the differences between the rows and the first one, or the reason why there cannot be any.
+    """Return measured and published differences from the first row, or the reason why there cannot be any.
 
     Empty for a study that reproduces a paper.
     """
@@ -104,7 +130,7 @@ def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
         document = compare_rows(runs, argument, runs.study.score)
     except CseError as error:
         return [f"Not compared: {error.message}."]
-    return [*summary_parts(document), summary_legend(document)]
+    return [*summary_parts(document), summary_legend(document), *reported_parts(runs.study, document)]
 
 
 def _figure(runs: StudyRuns) -> list[SavedFigure]:

@@ -14,6 +14,7 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study_schema import Column, Grid, Study, StudyTable
 from registry import EVALUATORS, papers
 from registry.papers import AVERAGE
+from registry.papers.averages import published_averages
 from registry.validation import shown_value
 
 _AXES = ("row", "difference", "step")
@@ -32,6 +33,7 @@ def check_study(study: StudyTable, problems: Problems) -> None:
         problems.add("recipe.conflict", (STUDY, "figure", "x"), message)
     for number, name in enumerate(study.omit):
         problems.known("row", name, [row.row for row in study.rows], (STUDY, "omit", number))
+    _check_reported(study, problems)
     for keys, path in _paths(study):
         if path == "train.seed":
             problems.add(
@@ -79,6 +81,20 @@ def _check_tuning(study: StudyTable, problems: Problems) -> None:
     if trials > MOST_CELLS:
         message = f"{trials:,} trials exceed the maximum of {MOST_CELLS:,}"
         problems.add("study.too_many_cells", (STUDY, "tune"), message, at_key=True)
+
+
+def _check_reported(study: StudyTable, problems: Problems) -> None:
+    placed = list(study.placed_rows())
+    known = published_averages()
+    for keys, row in placed:
+        if row.reported is not None:
+            if row.reported not in known:
+                message = f"no paper or list has an average for recipe '{row.reported}'.{nearest(row.reported, known)}"
+                problems.add("study.unknown_name", (*keys, "reported"), message)
+            if placed[0][1].reported is None:
+                message = f"needs `reported` in the first row, '{placed[0][1].row}', from which differences are taken"
+                problems.add("recipe.missing_key", (*keys, "reported"), message, at_key=True)
+                return
 
 
 def _check_repetitions(study: StudyTable, problems: Problems) -> None:

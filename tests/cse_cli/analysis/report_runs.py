@@ -30,6 +30,7 @@ def evil_report() -> Report:
         "differences": [EVIL, table, (EVIL,)],
         "figures": [FIGURE],
         "cells": table,
+        "cost": EVIL,
         "environment": {EVIL: EVIL},
         "packages": [EVIL],
         "fingerprints": {EVIL: "d"},

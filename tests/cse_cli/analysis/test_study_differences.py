@@ -113,6 +113,56 @@ def test_the_report_of_a_tuned_study_has_the_chosen_settings(capsys):
     assert '| hot [red]one | 1 of 2 | encoders.online.freeze=["embeddings"] | 73.00 |' in part
 
 
+def test_the_report_has_the_cost_and_the_rank_correlation_of_the_dev_scores(capsys):
+    names = mine.ROWS[:3]
+    write_study(names, row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
+    for place, trial in enumerate(trials(load_study(mine.STUDY))):
+        scores = {"stsb_dev": {"spearman": 70.0 + place}}
+        record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores, seconds=600.0)
+    for row in names:  # dev: 71, 73, 75; score: 60.4, 58.4, 60.5
+        overrides = [f"{mine.KEY}={mine.VALUES[row]}", 'encoders.online.freeze=["embeddings"]']
+        record_row(row, overrides=overrides, seconds=720.0)
+    page = report(capsys)
+    assert "rank correlation of dev score and score over 3 rows: +0.50" in section(page, "Chosen settings")
+    assert "Training took 1.0 h for 6 trials and 3.0 h for 15 runs, with its evaluations." in section(page, "Cells")
+
+
+def write_reported(reported: dict[str, str]) -> None:
+    """Write the study with a published recipe for some rows."""
+    write_study(reported)
+    text = Path(mine.STUDY).read_text(encoding="utf-8")
+    for row, recipe in reported.items():
+        if recipe:
+            text = text.replace(f'row = "{row}"', f'row = "{row}"\nreported = "{recipe}"')
+    Path(mine.STUDY).write_text(text, encoding="utf-8")
+
+
+def test_the_report_has_the_published_differences(capsys):
+    """SimCSE 76.25, RankCSE 80.36, PCL 78.14 and the first-last average 56.70; one row is not published."""
+    published = {
+        "plain": "simcse_en",
+        "warm": "bert_avg_en",
+        "cold": "pcl_en",
+        "hot [red]one": "rankcse_list_mle_en",
+        "colder": "",
+    }
+    write_reported(published)
+    record_rows()
+    part = section(report(capsys), "Differences").partition("that papers report")[2].replace("\\", "")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.split("\n") if "| " in line]
+    assert [row[:3] for row in rows[2:]] == [
+        ["hot [red]one", "+4.11", "−2.00"], ["cold", "+1.89", "+4.00"], ["warm", "−19.55", "+0.10"]
+    ]  # fmt: skip
+    assert "published gains: 2; excluded by the interval: 2; measured as a significant gain: 1" in part
+    assert "over 3 rows: −0.50" in part
+
+
+def test_without_published_recipes_there_is_no_such_table(capsys):
+    write_study()
+    record_rows()
+    assert "that papers report" not in report(capsys)
+
+
 def test_a_row_whose_trials_have_not_finished_is_a_cell_without_runs(capsys):
     write_study(mine.ROWS[:2], row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
     first = trials(load_study(mine.STUDY))[0]
