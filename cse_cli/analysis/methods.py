@@ -131,6 +131,9 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         notes.append(
             f"{counted(len(missing), 'row')} without finished runs, `cse run {argument}`: {', '.join(missing)}"
         )
+    if runs.outdated:
+        changed = f"{counted(len(runs.outdated), 'row')} whose recipe has changed since its trials"
+        notes.append(f"{changed}, which do not count: {', '.join(runs.outdated)}")
     return methods, notes
 
 

@@ -168,13 +168,18 @@ def _column_values(
 class StudyRuns:
     """Cells of a study, each with its runs or None, and the settings that its trials chose.
 
-    Tuned rows have the chosen settings. Those without a choice have no cell. `tried` are the runs of the trials.
+    Tuned rows have the chosen settings. Those without a choice have no cell.
+
+    Args:
+        tried: Runs of the trials.
+        outdated: Tuned rows whose trials ran with other settings than their recipe has now.
     """
 
     study: Study
     cells: Sequence[tuple[Cell, Configuration | None]]
     choices: Sequence[Choice] = ()
     tried: Sequence[Result] = ()
+    outdated: Sequence[str] = ()
 
     @property
     def any(self) -> bool:
@@ -233,17 +238,21 @@ def study_runs(
     """
     choices: list[Choice] = []
     of_trials: dict[str, list[Result]] = {}
+    outdated: list[str] = []
     if study.is_tuned:
         tried = trials(study)
         of_trials = {trial.cell.hash: [run for run in results if run.recipe_hash == trial.cell.hash] for trial in tried}
         choices = choose(study, tried, of_trials)
+        named = set(tags.values())
+        started = {trial.row for trial in tried if cell_tag(study, trial.cell) in named}
+        outdated = [choice.row for choice in choices if not choice.settings and choice.row in started]
         loaded = cells(tuned(study, choices))
     found: list[tuple[Cell, Configuration | None]] = []
     for cell in cells(study) if loaded is None else loaded:
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         found.append((cell, _newest(runs, "current" if current else "changed", pool=pool) if runs else None))
-    return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs])
+    return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
 
 
 def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Configuration:

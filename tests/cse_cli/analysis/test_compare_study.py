@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.recipe.cells import cell_tag
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.trials import trials
 from tests.cse_cli.analysis import compared_study as mine
@@ -203,6 +204,20 @@ def test_a_tuned_row_has_the_runs_of_its_choice(capsys):
     assert [side["seeds"] for side in found["sides"]] == [list(mine.SEEDS)] * 2
     assert "B: only 3 of 4 trials have finished, so its settings may change" in found["notes"]
     assert not any(note.startswith("A: only") for note in found["notes"])
+
+
+def test_trials_of_an_earlier_recipe_are_named(capsys):
+    write_study(mine.ROWS[:3], row='tune = { "train.warmup_steps" = [0, 10] }')
+    study = load_study(mine.STUDY)
+    for trial in trials(study):
+        changed = trial.row == mine.ROWS[2]
+        digest = "f" * 64 if changed else trial.cell.hash
+        scores = {"stsb_dev": {"spearman": 70.0}}
+        record(mine.RECIPE, 0, recipe_hash=digest, scores=scores, about={"study": cell_tag(study, trial.cell)})
+    for row in mine.ROWS[:2]:
+        record_row(row, overrides=[f"{mine.KEY}={mine.VALUES[row]}", "train.warmup_steps=0"])
+    notes = document(capsys, mine.STUDY)["notes"]
+    assert "1 row whose recipe has changed since its trials, which do not count: warm" in notes
 
 
 def test_no_finished_run_names_the_command():
