@@ -119,6 +119,7 @@ def test_kills_change_no_digit(machine, tmp_path):
     assert blocks(home) == blocks(tmp_path / "whole")
 
 
+@pytest.mark.exhaustive
 def test_another_recipe_on_the_same_text_makes_nothing_and_needs_no_network(machine, tmp_path, monkeypatch):
     home = tmp_path / "home"
     result("ifcl_en", tmp_path, home)

@@ -28,6 +28,7 @@ def suite(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> sub
 
 
 @pytest.mark.process
+@pytest.mark.exhaustive
 def test_the_small_mode_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick parts; equality, the benchmark of training steps and its memory have tests of their own."""
     monkeypatch.setenv("ONLY", " ".join(QUICK[1:]))
