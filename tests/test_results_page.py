@@ -23,7 +23,7 @@ def tables(text: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("page", "first", "studies", "count"),
     [
-        ("one_budget", "Result", ["methods"], 77),
+        ("one_budget", "Result", ["methods"], 139),
         ("composition", "Tatoeba", ["composition", "composition_wiki"], 18),
     ],
 )
