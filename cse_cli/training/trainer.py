@@ -30,6 +30,8 @@ from registry.errors import RunFailedError
 
 LOG_EVERY = 10
 """Number of steps between logged metrics."""
+OLDEST_CHECKPOINT = 300.0
+"""Seconds after which a checkpoint is replaced at the next logged step, so that a stop loses little of slow steps."""
 
 
 @dataclass
@@ -86,6 +88,7 @@ class Trainer:
         self.selection = Selection(folder)
         self.alarm = CollapseAlarm(self.settings.collapse_cosine)
         self.saved = 0
+        self.saved_at = time.monotonic()
         self.unseen: list[StepOutput] = []
         self.before: Mapping[str, Tensor] = {}
         self.last_state: str | None = None
@@ -153,7 +156,7 @@ class Trainer:
         check_replicas_equal(self.method, self.progress.step)
         each = gather_objects((checkpoint.random_state(), self.stepper.data_state))
         run_on_rank0(lambda: self._write([random for random, _ in each], [data for _, data in each]))
-        self.saved = self.progress.step
+        self.saved, self.saved_at = self.progress.step, time.monotonic()
         self.stepper.watch.clock.mark("other")
 
     def _write(self, randoms: list[dict[str, Any]], data: list[Any]) -> None:
@@ -224,12 +227,20 @@ class Trainer:
         self.save()
 
     def _evaluate_and_save(self) -> None:
-        if self._is_due(self.settings.evaluate_every) or self._is_due(self.settings.checkpoint_every):
+        evaluates = self._is_due(self.settings.evaluate_every)
+        saves = self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every) or self._is_old()
+        if evaluates or saves:
             self._check_unseen_losses()
-        if self._is_due(self.settings.evaluate_every):
+        if evaluates:
             self._evaluate()
-        if self.early_stop is not None or self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every):
+        if saves or self.early_stop is not None:
             self.save()
+
+    def _is_old(self) -> bool:
+        """Whether the last checkpoint is too old. Equal on every process, and only at steps that are logged."""
+        if self.settings.checkpoint_every or self.progress.step % LOG_EVERY:
+            return False
+        return run_on_rank0(lambda: time.monotonic() - self.saved_at > OLDEST_CHECKPOINT)
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)

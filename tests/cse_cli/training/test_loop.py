@@ -147,6 +147,26 @@ def before_step(running: Trainer, at: int, act: Callable[[], None]) -> None:
     running.stepper.take = taken  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize(
+    ("seconds", "changes", "kept"), [(-1.0, {}, 10), (300.0, {}, 0), (-1.0, {"checkpoint_every": 7}, 7)]
+)
+def test_an_old_checkpoint_is_replaced_at_a_logged_step(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, changes: dict[str, int], kept: int
+) -> None:
+    whole = trainer(tmp_path / "whole", prepared(text, evaluate_every=0))
+    whole.run()
+    monkeypatch.setattr("cse_cli.training.trainer.OLDEST_CHECKPOINT", seconds)
+    broken = trainer(tmp_path / "broken", prepared(text, evaluate_every=0, **changes))
+    before_step(broken, 13, kill)
+    with pytest.raises(Killed):
+        broken.run()
+    again = trainer(tmp_path / "broken", prepared(text, evaluate_every=0, **changes))
+    again.restore()
+    assert again.progress.step == kept
+    again.run()
+    assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
+
+
 @pytest.mark.parametrize(("at", "streamed"), [(1, False), (4, True), (5, False), (6, True), (13, False), (19, True)])
 def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int, streamed: bool) -> None:
     whole, log = trainer(tmp_path / "whole", prepared(text, streamed=streamed)), Recorded()
