@@ -261,8 +261,8 @@ class Train(Section):
         evaluate_every: Number of steps between evaluations on the dev split. 0 evaluates only at the end.
         patience: Number of evaluations in a row without a better `evaluate.metric_for_best_model` after which the
             training stops. The schedule of the learning rate still counts all steps. Default: all steps are trained.
-        checkpoint_every: Number of steps between checkpoints. 0 writes one every `evaluate_every` steps and at least every
-            five minutes.
+        checkpoint_every: Number of steps between checkpoints. 0 writes one every `evaluate_every` steps and at least
+            every five minutes.
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it and on processors that are
             faster with it, except for encoders narrower than 128, else fp32.
         compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
