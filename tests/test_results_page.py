@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.core.formatting import mean_text
+from cse_cli.runs.index import all_runs
 from tests.support.command import cse, exit_code_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,3 +57,22 @@ def test_the_lengths_of_the_queue(home: Path, capsys: pytest.CaptureFixture[str]
     for name, _, *measured in shown:
         verdict = "—" if len(measured) > 3 else "baseline"
         assert (name, *filter(None, measured), verdict) in made
+
+
+@pytest.mark.docs
+def test_a_better_start_than_mini_en(home: Path) -> None:
+    assert exit_code_of("runs", "import", str(RESULTS / "records" / "pretraining.zip")) == 0
+    before: dict[tuple[str, str], float] = {}
+    after: dict[tuple[str, str], list[float]] = {}
+    for run in all_runs():
+        if "pretraining" in run.about.tags and run.result is not None:
+            key = run.about.tags["pretraining"], run.about.tags["pooling"]
+            before[key] = run.result.untrained["dev"]["spearman"]
+            after.setdefault(key, []).append(run.result.scores["dev"]["spearman"])
+    assert {len(scores) for scores in after.values()} == {3}
+    text = (RESULTS / "pretraining.md").read_text(encoding="utf-8").replace("*", "").replace("`", "")
+    shown = tables(text[text.index("## Result") : text.index("## What follows")])
+    assert len(shown) == len(after) / 2 == 4
+    for name, *cells in shown:
+        keys = [(name, pooling) for pooling in ("mean", "first_last")]
+        assert cells == [f"{before[key]:.2f}" for key in keys] + [mean_text(after[key]) for key in keys]
