@@ -84,17 +84,15 @@ def _check_tuning(study: StudyTable, problems: Problems) -> None:
 
 
 def _check_reported(study: StudyTable, problems: Problems) -> None:
-    placed = list(study.placed_rows())
-    known = published_averages()
-    for keys, row in placed:
-        if row.reported is not None:
-            if row.reported not in known:
-                message = f"no paper or list has an average for recipe '{row.reported}'.{nearest(row.reported, known)}"
-                problems.add("study.unknown_name", (*keys, "reported"), message)
-            if placed[0][1].reported is None:
-                message = f"needs `reported` in the first row, '{placed[0][1].row}', from which differences are taken"
-                problems.add("recipe.missing_key", (*keys, "reported"), message, at_key=True)
-                return
+    rows = list(study.placed_rows())
+    named = [(keys, row.reported) for keys, row in rows if row.reported is not None]
+    for keys, recipe in named:
+        if recipe not in (known := published_averages()):
+            message = f"no paper or list has an average for recipe '{recipe}'.{nearest(recipe, known)}"
+            problems.add("study.unknown_name", (*keys, "reported"), message)
+    if named and rows[0][1].reported is None:
+        message = f"needs `reported` in the first row, '{rows[0][1].row}', from which differences are taken"
+        problems.add("recipe.missing_key", (*named[0][0], "reported"), message, at_key=True)
 
 
 def _check_repetitions(study: StudyTable, problems: Problems) -> None:
