@@ -120,7 +120,7 @@ def _cost(runs: StudyRuns, current: Sequence[Result]) -> str:
 
 
 def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
-    """Return measured and published differences from the first row, or the reason why there cannot be any.
+    """Return measured and reported differences from the first row, or the reason why there cannot be any.
 
     Empty for a study that reproduces a paper.
     """

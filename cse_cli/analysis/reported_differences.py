@@ -13,12 +13,12 @@ from cse_cli.core.stats import Paired
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.study_schema import Study
 from registry.papers import AVERAGE
-from registry.papers.averages import published_difference
+from registry.papers.averages import reported_difference
 
 
 @dataclass(frozen=True)
 class ReportedDifference:
-    """A row's published difference from the first row, and the measured one."""
+    """A row's reported difference from the first row, and the measured one."""
 
     row: str
     reported: float
@@ -26,7 +26,7 @@ class ReportedDifference:
 
     @property
     def excluded(self) -> bool:
-        """Whether the interval of the measured difference excludes the published one."""
+        """Whether the interval of the measured difference excludes the reported one."""
         low, high = self.measured.low, self.measured.high
         return low is not None and high is not None and not low <= self.reported <= high
 
@@ -37,7 +37,7 @@ class ReportedDifference:
 
 
 def reported_differences(study: Study, document: ComparisonDocument) -> list[ReportedDifference]:
-    """Return the rows that state a published average, by its difference from that of the first row.
+    """Return the rows that state a reported average, by its difference from that of the first row.
 
     Empty if the first row states none, or the rows are not compared by the average of the seven sets.
     """
@@ -48,14 +48,14 @@ def reported_differences(study: Study, document: ComparisonDocument) -> list[Rep
     for one in document.comparisons:
         recipe = of_row.get(names[one.second])
         if baseline and recipe and one.main.metric == AVERAGE:
-            difference = published_difference(recipe, baseline)
+            difference = reported_difference(recipe, baseline)
             if difference is not None:
                 found.append(ReportedDifference(names[one.second], difference, one.main.over_seeds))
     return sorted(found, key=lambda one: -one.reported)
 
 
 def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
-    """Return the table of published and measured differences and what follows from it, as parts of a report."""
+    """Return the table of reported and measured differences and what follows from it, as parts of a report."""
     found = reported_differences(study, document)
     if not found:
         return []
@@ -64,14 +64,14 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Seq
     ]
     gains = [one for one in found if one.reported > 0]
     lines = [
-        f"published gains: {len(gains)}; excluded by the interval: {sum(one.excluded for one in gains)}; measured as a "
+        f"reported gains: {len(gains)}; excluded by the interval: {sum(one.excluded for one in gains)}; measured as a "
         f"significant gain: {sum(one.is_gain for one in gains)}"
     ]
     along = trend(AVERAGE, [one.measured.difference for one in found], [one.reported for one in found])
     if along is not None and along.rho is not None:
         lines.append(
-            f"rank correlation of published and measured differences over {along.n} rows: {signed(along.rho)} "
+            f"rank correlation of reported and measured differences over {along.n} rows: {signed(along.rho)} "
             f"(p = {p_value(along.p)})"
         )
     about = "Differences of the averages that papers report for the same methods, usually with one seed:"
-    return [about, plain_table(["row", "published", "here", "interval"], rows, align="prrr"), lines]
+    return [about, plain_table(["row", "reported", "here", "interval"], rows, align="prrr"), lines]

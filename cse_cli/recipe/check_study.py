@@ -14,7 +14,7 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study_schema import Column, Grid, Study, StudyTable
 from registry import EVALUATORS, papers
 from registry.papers import AVERAGE
-from registry.papers.averages import published_averages
+from registry.papers.averages import reported_averages
 from registry.validation import shown_value
 
 _AXES = ("row", "difference", "step")
@@ -87,7 +87,7 @@ def _check_reported(study: StudyTable, problems: Problems) -> None:
     rows = list(study.placed_rows())
     named = [(keys, row.reported) for keys, row in rows if row.reported is not None]
     for keys, recipe in named:
-        if recipe not in (known := published_averages()):
+        if recipe not in (known := reported_averages()):
             message = f"no paper or list has an average for recipe '{recipe}'.{nearest(recipe, known)}"
             problems.add("study.unknown_name", (*keys, "reported"), message)
     if named and rows[0][1].reported is None:

@@ -261,7 +261,7 @@ class Train(Section):
         evaluate_every: Number of steps between evaluations on the dev split. 0 evaluates only at the end.
         patience: Number of evaluations in a row without a better `evaluate.metric_for_best_model` after which the
             training stops. The schedule of the learning rate still counts all steps. Default: all steps are trained.
-        checkpoint_every: Number of steps between checkpoints. 0 writes one every `evaluate_every` steps and at least
+        checkpoint_every: Number of steps between checkpoints. 0 writes one every `evaluate_every` steps and about
             every five minutes.
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it and on processors that are
             faster with it, except for encoders narrower than 128, else fp32.

@@ -54,7 +54,7 @@ class Row(Change):
 
     Args:
         row: Name of the row in the paper's table, or any label if the study does not reproduce one.
-        reported: Full-size recipe of the row's method. The report shows the difference of its published average from
+        reported: Full-size recipe of the row's method. The report shows the difference of its reported average from
             that of the first row.
         tune: Further values to try, as in `StudyTable.tune`. A path of both has the values of the row.
     """

@@ -1,4 +1,4 @@
-"""Published averages of the seven English STS sets, by recipe. Does not import torch."""
+"""Reported averages of the seven English STS sets, by recipe. Does not import torch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from registry import papers
 from registry.papers.tables import AVERAGE
 
 LISTED = "lists"
-"""Source of the averages in the lists of methods that train without labels, on published text."""
+"""Source of the averages in the lists of methods that train without labels or generated text."""
 _LISTS = (papers.COMMUNITY, "recent")
 
 
 @cache
-def published_averages() -> dict[str, dict[str, float]]:
-    """Return recipe → source → published average × 100. Sources are `LISTED` and tables such as "ifcl/sts_en"."""
+def reported_averages() -> dict[str, dict[str, float]]:
+    """Return recipe → source → reported average × 100. Sources are `LISTED` and tables such as "ifcl/sts_en"."""
     found: dict[str, dict[str, float]] = {}
     for listed in papers.listed_rows():
         if listed.recipe and listed.list in _LISTS:
@@ -35,11 +35,11 @@ def _place(table: papers.Table) -> int | None:
     return places[0] if len(places) == 1 and table.score == "spearman" and table.language == "en" else None
 
 
-def published_difference(recipe: str, baseline: str) -> float | None:
-    """Return the published average of a recipe's method minus that of another one.
+def reported_difference(recipe: str, baseline: str) -> float | None:
+    """Return the reported average of a recipe's method minus that of another one.
 
     Both are from the lists, or from the first table of a paper that has both. None if there is no such source.
     """
-    averages = published_averages()
+    averages = reported_averages()
     own, other = averages.get(recipe, {}), averages.get(baseline, {})
     return next((own[source] - other[source] for source in own if source in other), None)

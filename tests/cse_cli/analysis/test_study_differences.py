@@ -128,7 +128,7 @@ def test_the_report_has_the_cost_and_the_rank_correlation_of_the_dev_scores(caps
 
 
 def write_reported(reported: dict[str, str]) -> None:
-    """Write the study with a published recipe for some rows."""
+    """Write the study with `reported` for some rows."""
     write_study(reported)
     text = Path(mine.STUDY).read_text(encoding="utf-8")
     for row, recipe in reported.items():
@@ -137,27 +137,27 @@ def write_reported(reported: dict[str, str]) -> None:
     Path(mine.STUDY).write_text(text, encoding="utf-8")
 
 
-def test_the_report_has_the_published_differences(capsys):
-    """SimCSE 76.25, RankCSE 80.36, PCL 78.14 and the first-last average 56.70; one row is not published."""
-    published = {
+def test_the_report_has_the_reported_differences(capsys):
+    """SimCSE 76.25, RankCSE 80.36, PCL 78.14 and the first-last average 56.70; one row has no `reported`."""
+    reported = {
         "plain": "simcse_en",
         "warm": "bert_avg_en",
         "cold": "pcl_en",
         "hot [red]one": "rankcse_list_mle_en",
         "colder": "",
     }
-    write_reported(published)
+    write_reported(reported)
     record_rows()
     part = section(report(capsys), "Differences").partition("that papers report")[2].replace("\\", "")
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.split("\n") if "| " in line]
     assert [row[:3] for row in rows[2:]] == [
         ["hot [red]one", "+4.11", "−2.00"], ["cold", "+1.89", "+4.00"], ["warm", "−19.55", "+0.10"]
     ]  # fmt: skip
-    assert "published gains: 2; excluded by the interval: 2; measured as a significant gain: 1" in part
+    assert "reported gains: 2; excluded by the interval: 2; measured as a significant gain: 1" in part
     assert "over 3 rows: −0.50" in part
 
 
-def test_without_published_recipes_there_is_no_such_table(capsys):
+def test_without_reported_recipes_there_is_no_such_table(capsys):
     write_study()
     record_rows()
     assert "that papers report" not in report(capsys)
