@@ -56,10 +56,13 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     "arguments",
     [
         ["run", "quickstart.toml", "--seeds", "2", "--workers", "2"],
-        ["run", "quickstart.toml", "--processes", "2"],
-        ["tune", "quickstart.toml", "--param", "learning_rate", "--trials", "2", "--workers", "2"],
+        pytest.param(["run", "quickstart.toml", "--processes", "2"], marks=pytest.mark.exhaustive),
+        pytest.param(
+            ["tune", "quickstart.toml", "--param", "learning_rate", "--trials", "2", "--workers", "2"],
+            marks=pytest.mark.exhaustive,
+        ),
     ],
-    ids=lambda given: given[-2],
+    ids=["workers", "processes", "search"],
 )
 def test_runs_and_searches_in_several_processes(arguments: list[str], folder: Path) -> None:
     code, err = ended(start(folder, *arguments, "--device", "cpu"))

@@ -60,7 +60,7 @@ def test_a_study_runs_each_cell_once_and_names_failures(file):
     assert sum(line.startswith("finished ") and " of 3 · " in line for line in lines) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)])
 def test_all_end_with_the_command(number, file):
     long = ["--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
     with at_once(file, *long, "--seeds", "4", folder=file.parent) as process:

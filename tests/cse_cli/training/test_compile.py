@@ -47,13 +47,13 @@ def losses(one: TrainStep) -> list[float]:
     return [one.take(done).loss.item() for done in range(STEPS)]
 
 
-@pytest.mark.process
+@pytest.mark.exhaustive  # three minutes
 @pytest.mark.skipif(shutil.which("g++") is None and shutil.which("clang++") is None, reason="no C++ compiler")
 @pytest.mark.parametrize(
     ("name", "more"),
     [
         ("simcse_en", ["encoders.online.pooling=mean", "train.mini_batch_size=3"]),
-        pytest.param("mocose_en", ["encoders.target.dropout=0.0"], marks=pytest.mark.exhaustive),
+        ("mocose_en", ["encoders.target.dropout=0.0"]),
     ],
 )
 def test_compiled_blocks_give_the_same_losses(name: str, more: list[str], parts: Small) -> None:

@@ -124,6 +124,7 @@ def test_four_processes_two_killed(command, sampler, restarted, tmp_path, home, 
     assert outcome() == together
 
 
+@pytest.mark.exhaustive
 def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     chance = random.Random(SEED)
     whole = [*command, "--workers", "3", "--sampler", "random"]
