@@ -26,6 +26,7 @@ def tables(text: str) -> list[tuple[str, ...]]:
     ("page", "first", "studies", "count"),
     [
         ("one_budget", "Result", ["methods"], 139),
+        ("one_budget_wiki", "Result", ["methods_wiki"], 17),
         ("composition", "Tatoeba", ["composition", "composition_wiki"], 18),
     ],
 )
@@ -72,7 +73,7 @@ def test_a_better_start_than_mini_en(home: Path) -> None:
     assert {len(scores) for scores in after.values()} == {3}
     text = (RESULTS / "pretraining.md").read_text(encoding="utf-8").replace("*", "").replace("`", "")
     shown = tables(text[text.index("## Result") : text.index("## What follows")])
-    assert len(shown) == len(after) / 2 == 4
+    assert len(shown) == len(after) / 2 == 7
     for name, *cells in shown:
         keys = [(name, pooling) for pooling in ("mean", "first_last")]
         assert cells == [f"{before[key]:.2f}" for key in keys] + [mean_text(after[key]) for key in keys]
