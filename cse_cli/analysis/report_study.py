@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from cse_cli.analysis.compare_summary import summary_legend, summary_parts
+from cse_cli.analysis.extended_study import extended_parts, extended_runs
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
@@ -46,7 +47,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "scores": _scores_parts(runs),
         "reproduces": study.answers is not None and paper_table(study) is not None,
         "choices": _choices_parts(runs),
-        "differences": _differences_parts(runs, argument),
+        "differences": _differences_parts(runs, argument, extended_runs(study, results, tags)),
         "figures": figures,
         "cells": _cells_table(runs),
         "cost": _cost(runs, current) if current else "",
@@ -119,10 +120,10 @@ def _cost(runs: StudyRuns, current: Sequence[Result]) -> str:
     return f"Training took {' and '.join(took)}, with its evaluations."
 
 
-def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
-    """Return measured and reported differences from the first row, or the reason why there cannot be any.
+def _differences_parts(runs: StudyRuns, argument: str, extended: StudyRuns | None) -> list[Any]:
+    """Return the differences from the first row: measured, reported, and in the study that this one extends.
 
-    Empty for a study that reproduces a paper.
+    Without a comparison the reason. Empty for a study that reproduces a paper.
     """
     if runs.study.answers is not None:
         return []
@@ -130,7 +131,8 @@ def _differences_parts(runs: StudyRuns, argument: str) -> list[Any]:
         document = compare_rows(runs, argument, runs.study.score)
     except CseError as error:
         return [f"Not compared: {error.message}."]
-    return [*summary_parts(document), summary_legend(document), *reported_parts(runs.study, document)]
+    repeated = [] if extended is None else extended_parts(document, extended)
+    return [*summary_parts(document), summary_legend(document), *repeated, *reported_parts(runs.study, document)]
 
 
 def _figure(runs: StudyRuns) -> list[SavedFigure]:

@@ -100,11 +100,6 @@ class Reproduction(Checked, frozen=True):
             )
         return self
 
-    @property
-    def judged_values(self) -> list[float]:
-        """Score of each seed that the verdict is about."""
-        return [seed.scores[self.reference.judged] for seed in self.seeds]
-
 
 def _judge(reference: Reference, seeds: Sequence[SeedScores], *, trained: bool) -> Verdict:
     values = [seed.scores[reference.judged] for seed in seeds]

@@ -163,6 +163,59 @@ def test_without_reported_recipes_there_is_no_such_table(capsys):
     assert "that papers report" not in report(capsys)
 
 
+def write_extension(more: str = "") -> None:
+    Path("longer.toml").write_text(f'[study]\nextends = "mine.toml"\ntitle = "Longer"\nset = ["train.steps=7"]\n{more}')
+
+
+def record_extension(row: str, shift: float = 0.0) -> None:
+    record_row(row, overrides=["train.steps=7", f"{mine.KEY}={mine.VALUES[row]}"], shift=shift)
+
+
+def report_of_extension(capsys) -> str:
+    code, out, err = cse("report", "longer.toml", "--output", "longer.md", "--force", capsys=capsys)
+    assert (code, err) == (0, "")
+    return section(Path(out.strip()).read_text(encoding="utf-8"), "Differences").replace("\\", "")
+
+
+def test_the_report_has_the_same_rows_in_the_study_that_it_extends(capsys):
+    """Here "cold" is no longer better, "hot" is still worse, "warm" is now better, and "colder" has not run."""
+    write_study()
+    record_rows()
+    write_extension()
+    for row, shift in {"plain": 0.0, "cold": -4.0, "hot [red]one": 0.5, "warm": 5.0}.items():
+        record_extension(row, shift)
+    part = report_of_extension(capsys).partition("The same rows in mine, which this study extends")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.split("\n") if "| " in line]
+    assert rows[2:] == [
+        ["warm", "+0.10", "—", "+5.10", "better"],
+        ["cold", "+4.00", "better", "+0.00", "—"],
+        ["hot [red]one", "−2.00", "worse", "−1.50", "worse"],
+    ]
+    assert "- the same verdict in both: 1 of 3 rows" in part
+    assert "- rank correlation over 3 rows: +0.50" in part
+
+
+@pytest.mark.parametrize("there", [[], ["plain"], ["cold", "warm"]])
+def test_nothing_is_repeated_if_the_other_study_compares_nothing(capsys, there):
+    write_study()
+    record_rows(there)
+    write_extension()
+    for row in ("plain", "cold"):
+        record_extension(row)
+    assert "compared with plain: of 1 method" in (page := report_of_extension(capsys))
+    assert "which this study extends" not in page
+
+
+def test_nothing_is_repeated_with_another_first_row(capsys):
+    write_study()
+    record_rows()
+    write_extension('omit = ["plain"]\n')
+    for row in ("cold", "warm", "hot [red]one"):
+        record_extension(row)
+    assert "compared with hot [red]one" in (page := report_of_extension(capsys))
+    assert "which this study extends" not in page
+
+
 def test_a_row_whose_trials_have_not_finished_is_a_cell_without_runs(capsys):
     write_study(mine.ROWS[:2], row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
     first = trials(load_study(mine.STUDY))[0]
