@@ -21,7 +21,7 @@ from tests.support.forked import Forked
 from tests.support.records import points, states
 from tests.support.shrunken import recipe, small
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("several processes")]  # they share one costly fixture
 
 STEPS = 150
 RUNS = 6
