@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from cse_cli.analysis.compare import ComparisonDocument
 from cse_cli.analysis.compare_summary import baseline_of, summary_lines
 from cse_cli.analysis.methods import compare_rows
-from cse_cli.analysis.paper_tables import StudyRuns, study_runs, trend
+from cse_cli.analysis.paper_tables import study_runs, trend
 from cse_cli.core.formatting import counted, p_value, signed
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
@@ -16,23 +16,20 @@ from cse_cli.recipe.study_schema import Study
 from registry.errors import CseError
 
 
-def extended_runs(study: Study, results: Sequence[Result], tags: Mapping[str, str]) -> StudyRuns | None:
-    """Return the runs of the study that a study extends. None if it extends none or no such run has finished."""
-    sources = origins_of(study.path).sources
-    if len(sources) == 1:
-        return None
-    runs = study_runs(load_study(str(sources[1].path)), results, tags)
-    return runs if runs.any else None
-
-
-def extended_parts(document: ComparisonDocument, extended: StudyRuns) -> list[str | Sequence[str] | Table]:
+def extended_parts(
+    study: Study, document: ComparisonDocument, results: Sequence[Result], tags: Mapping[str, str]
+) -> list[str | Sequence[str] | Table]:
     """Return the table of the rows that both studies compare, and how far they agree, as parts of a report.
 
-    Empty if the studies do not compare by the same metric with the same first row.
+    Empty if the study extends none, or the two do not compare by the same metric with the same first row.
     """
-    name = extended.study.name
+    sources = origins_of(study.path).sources
+    if len(sources) == 1:
+        return []
+    extended = load_study(str(sources[1].path))
+    name = extended.name
     try:
-        other = compare_rows(extended, name, extended.study.score)
+        other = compare_rows(study_runs(extended, results, tags), name, extended.score)
     except CseError:
         return []
     metric = document.comparisons[0].main.metric

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from cse_cli.analysis.compare_summary import summary_legend, summary_parts
-from cse_cli.analysis.extended_study import extended_parts, extended_runs
+from cse_cli.analysis.extended_study import extended_parts
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
@@ -47,7 +47,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "scores": _scores_parts(runs),
         "reproduces": study.answers is not None and paper_table(study) is not None,
         "choices": _choices_parts(runs),
-        "differences": _differences_parts(runs, argument, extended_runs(study, results, tags)),
+        "differences": _differences_parts(runs, argument, results, tags),
         "figures": figures,
         "cells": _cells_table(runs),
         "cost": _cost(runs, current) if current else "",
@@ -120,7 +120,7 @@ def _cost(runs: StudyRuns, current: Sequence[Result]) -> str:
     return f"Training took {' and '.join(took)}, with its evaluations."
 
 
-def _differences_parts(runs: StudyRuns, argument: str, extended: StudyRuns | None) -> list[Any]:
+def _differences_parts(runs: StudyRuns, argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> list[Any]:
     """Return the differences from the first row: measured, reported, and in the study that this one extends.
 
     Without a comparison the reason. Empty for a study that reproduces a paper.
@@ -131,8 +131,8 @@ def _differences_parts(runs: StudyRuns, argument: str, extended: StudyRuns | Non
         document = compare_rows(runs, argument, runs.study.score)
     except CseError as error:
         return [f"Not compared: {error.message}."]
-    repeated = [] if extended is None else extended_parts(document, extended)
-    return [*summary_parts(document), summary_legend(document), *repeated, *reported_parts(runs.study, document)]
+    others = [*extended_parts(runs.study, document, results, tags), *reported_parts(runs.study, document)]
+    return [*summary_parts(document), summary_legend(document), *others]
 
 
 def _figure(runs: StudyRuns) -> list[SavedFigure]:
