@@ -88,8 +88,8 @@ else
   [ -f "${CSE_DATA:-../shared/data}/train/wiki1m_prefix.txt" ] || text=generated
   turns=(--rounds 3 --steps 30 --warm 5 --rows 60000)
   recipes=(simcse_en focal_infonce_en ifcl_en mocose_en conisi_s_en)
-  equal=() drift=(--steps 50) batches=(--batch 64 --seconds 40)
-  epoch=(--seconds 60) scoring=()
+  equal=(--workers 8) drift=(--steps 50) batches=(--batch 64 --seconds 40)
+  epoch=(--seconds 30) scoring=()
 fi
 
 # steps NAME SECONDS SHAPE PRECISION OPTIONS…: one benchmark of training steps.
@@ -124,7 +124,7 @@ steps steps_big_single 60 "$big" fp32 --parts peers --agree 0
 steps steps_mini_single 50 "$mini" fp32 --parts peers --agree 0
 gpu largest 75 largest "${own[@]}" --shape "$big" --precision "$half" --text "$text" "${batches[@]}"
 # The tests of `equality` do not run twice.
-part tests 60 "$python" -m pytest -q -p no:cacheprovider tests/gpu -k "not first_ten_losses"
+part tests 60 "$python" -m pytest -q -n 0 -m gpu -p no:cacheprovider tests/gpu -k "not first_ten_losses"
 steps memory 60 "$big" "$half" --parts memory --agree 0
 
 "$python" -m benchmarks.gpu.summary "$out"

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -124,23 +127,30 @@ def compared(name: str, made: Small, device: str) -> dict[str, Any]:
     return {"cpu": reference, "other": other, "first": apart[0], "largest": max(apart), "holds": max(apart) <= LIMIT}
 
 
+def attempt(name: str, made: Small, device: str) -> dict[str, Any]:
+    """Compare one recipe and return the differences or the error. A recipe that fails must not hide the others."""
+    quiet_transformers()
+    torch.set_num_threads(1)  # more threads only wait for each other with models this small
+    try:
+        return compared(name, made, device)
+    except Exception as error:
+        return {"holds": False, "failed": f"{type(error).__name__}: {error}"}
+
+
 def main() -> None:
     """Compare every recipe and write the result."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only", nargs="*", help="Names of recipes. Default: all.")
+    parser.add_argument("--workers", type=int, default=1, help="Number of processes.")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
-    found: dict[str, Any] = {}
+    names = asked.only or recipes()
     quiet_transformers()
-    torch.set_num_threads(1)  # more threads only wait for each other with models this small
-    with tempfile.TemporaryDirectory() as folder:
+    spawn = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.workers, spawn) as pool:
         made = parts(Path(folder))
-        for name in asked.only or recipes():
-            try:
-                found[name] = compared(name, made, asked.device)
-            except Exception as error:  # one recipe that fails must not hide the others
-                found[name] = {"holds": False, "failed": f"{type(error).__name__}: {error}"}
+        found = dict(zip(names, pool.map(attempt, names, repeat(made), repeat(asked.device)), strict=True))
     good = sum(one["holds"] for one in found.values())
     against = "fp64" if asked.device == "cpu" else asked.device
     lines = [f"{good} of {len(found)} recipes have the same {STEPS} losses on cpu and {against} (limit {LIMIT:.0e})."]
