@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.gpu.document import write
@@ -87,7 +89,7 @@ def _dropouts(tables: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield the key of every dropout rate that a recipe sets, with the value 0."""
     for kind in ("encoders", "losses"):
         for name, part in tables[kind].items():
-            if part.get("dropout") is not None:
+            if isinstance(part.get("dropout"), float):  # a frozen copy has true or false
                 yield f"{kind}.{name}.dropout", 0.0
 
 
@@ -112,11 +114,34 @@ class _drawn_on_the_cpu(TorchFunctionMode):  # noqa: N801 - reads as what it doe
         if func in (torch.rand, torch.randn):
             place, kind = given.pop("device", None), given.pop("dtype", None)
             return func(*args, **given, device="cpu", dtype=torch.float32).to(place or "cpu", kind)
-        if func in (torch.randint_like, torch.rand_like):
+        if func in (torch.randint_like, torch.rand_like, torch.randn_like):
             return func(args[0].cpu(), *args[1:], **given).to(args[0].device)
         if func is torch.multinomial:
             return func(args[0].float().cpu(), *args[1:], **given).to(args[0].device)
+        if func is F.dropout:
+            return _dropout(*args, **given)
+        if func is F.scaled_dot_product_attention and given.get("dropout_p"):
+            return _attention(*args, **given)
         return func(*args, **given)
+
+
+def _dropout(given: Tensor, p: float = 0.5, training: bool = True, **_: bool) -> Tensor:
+    """Return dropout whose mask is sampled on the CPU."""
+    if not training or p == 0:
+        return given
+    kept = torch.rand(given.shape).to(given.device) >= p
+    return given * kept / (1 - p)
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, **given: Any) -> Tensor:
+    """Return scaled dot-product attention, softmax(QKᵀ/√d + mask) V, with the dropout of `_dropout`."""
+    scale = given.get("scale") or query.shape[-1] ** -0.5
+    scores = scale * query @ key.transpose(-2, -1)
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return _dropout(scores.softmax(-1), given["dropout_p"]) @ value
 
 
 def compared(name: str, made: Small, device: str) -> dict[str, Any]:
