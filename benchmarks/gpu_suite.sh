@@ -86,7 +86,7 @@ if [ -n "$small" ]; then
 else
   big=bert-base mini=mini half=bf16 text=wiki1m_prefix
   [ -f "${CSE_DATA:-../shared/data}/train/wiki1m_prefix.txt" ] || text=generated
-  turns=(--rounds 3 --steps 30 --warm 5 --rows 60000)
+  turns=(--rounds 3 --steps 30 --warm 5 --rows 20000)
   recipes=(simcse_en focal_infonce_en ifcl_en mocose_en conisi_s_en)
   equal=(--workers 8) drift=(--steps 50) batches=(--batch 64 --seconds 40)
   epoch=(--seconds 30) scoring=()
