@@ -58,7 +58,7 @@ class Tune:
         log: Whether to search on a logarithmic scale.
         step: Distance between values.
 
-    Example:
+    Examples:
         >>> Temperature = Annotated[float, Tune(0.01, 0.5, log=True)]
     """
 

@@ -16,7 +16,7 @@ class Generator(Component):
 class RowGenerator(Generator):
     """Base class of generators of the rows of a data set. The same parameters give the same rows.
 
-    Example:
+    Examples:
         >>> class Counting(RowGenerator):
         ...     '''Sentences with a number.'''
         ...
@@ -34,7 +34,7 @@ class RowGenerator(Generator):
 class ColumnGenerator(Generator):
     """Base class of generators of a column from another one. Equal cells get equal results, in any order.
 
-    Example:
+    Examples:
         >>> class Backwards(ColumnGenerator):
         ...     '''The words of each sentence in reverse order.'''
         ...

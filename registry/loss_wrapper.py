@@ -13,7 +13,7 @@ class LossWrapper(Loss):
     Args:
         of: Name of the loss in the recipe. The objective contains the wrapper instead.
 
-    Example:
+    Examples:
         >>> class Doubled(LossWrapper):
         ...     '''Another loss, twice.'''
         ...

@@ -21,7 +21,7 @@ Positive = Annotated[float, Field(gt=0)]
 class Optimizer(Component):
     """Base class of optimizers.
 
-    Example:
+    Examples:
         >>> class Momentum(Optimizer):
         ...     '''Gradient descent with momentum.'''
         ...
@@ -55,7 +55,7 @@ class Optimizer(Component):
 class Schedule(Component):
     """Base class of schedules of the learning rate after the warm-up.
 
-    Example:
+    Examples:
         >>> class Halved(Schedule):
         ...     '''Half of the learning rate in the second half of the training.'''
         ...

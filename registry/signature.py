@@ -94,7 +94,7 @@ def docstring(cls: type) -> str:
         block = re.search(r"^Args:\n(?:(?: .*)?\n)*", text, re.MULTILINE)
         if block is None:
             args = "Args:"
-            before, example, after = text.partition("\nExample:\n")
+            before, example, after = text.partition("\nExample")  # TOML below "Example:", doctests below "Examples:"
             after = example.lstrip() + after
         else:
             before, args, after = text[: block.start()], block[0].rstrip(), text[block.end() :]

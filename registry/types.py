@@ -56,7 +56,7 @@ class Augmenter(Component):
 
     Override the method of one level: text, sub-words, token IDs or token embeddings. The others return their input.
 
-    Example:
+    Examples:
         >>> class Lowercase(Augmenter):
         ...     '''Lower-case the sentence.'''
         ...
@@ -97,7 +97,7 @@ class Augmenter(Component):
 class Head(Component, nn.Module):
     """Base class of training heads, which transform the pooled embedding before the losses.
 
-    Example:
+    Examples:
         >>> class Linear(Head):
         ...     '''One linear layer without bias.'''
         ...
@@ -143,7 +143,7 @@ class Encoder(Component, nn.Module):
 
     `embed` and `encode` are separate, so that augmenters can change token embeddings between them.
 
-    Example:
+    Examples:
         >>> class MeanOfWords(Encoder):
         ...     '''Mean of trainable word embeddings.'''
         ...
@@ -309,7 +309,7 @@ class Loss(Component, nn.Module):
     The annotations of `forward` declare its inputs: `Sentences`, `Pooled` and `Encoded` are views, `Negatives` are the
     entries of a queue, and `Labels` are the numbers of a column of the data.
 
-    Example:
+    Examples:
         >>> class Contrast(Loss):
         ...     '''Cross-entropy over the cosine similarities of two views.'''
         ...
@@ -338,7 +338,7 @@ class Loss(Component, nn.Module):
 class Queue(Component, nn.Module):
     """Base class of queues, which provide additional negatives, for example sentences of earlier steps.
 
-    Example:
+    Examples:
         >>> class LastBatch(Queue):
         ...     '''Sentence embeddings of the previous step.'''
         ...
@@ -374,7 +374,7 @@ class Evaluator(Component):
     A parameter with the name `split` distinguishes the dev split from the test split. Only dev scores can select a
     checkpoint.
 
-    Example:
+    Examples:
         >>> class Spread(Evaluator):
         ...     '''Standard deviation of the embeddings of two sentences.'''
         ...

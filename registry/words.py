@@ -14,7 +14,7 @@ _WORD = re.compile(rf"[{_SINGLE}]|[^\W_{_SINGLE}]+")
 def words(text: str) -> list[str]:
     """Return the lower-case words and numbers of a sentence, without punctuation. Chinese characters are words.
 
-    Example:
+    Examples:
         >>> words("It's 5 pm - NOW!"), words("我有3个")
         (['it', 's', '5', 'pm', 'now'], ['我', '有', '3', '个'])
     """

@@ -68,7 +68,7 @@ def read_counts(path: Path) -> dict[str, int]:
 def zipf(count: int, first: int = 1) -> Tensor:
     """Return the probabilities (count,) of tokens in order of frequency by Zipf's law, pᵣ ∝ 1/r for r = first, ….
 
-    Example:
+    Examples:
         >>> (zipf(3) * 11).tolist()
         [6.0, 3.0, 2.0]
     """

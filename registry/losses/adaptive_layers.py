@@ -38,7 +38,7 @@ class AdaptiveLayers(LossWrapper):
         alignment_weight: Weight λ of the divergence.
         temperature: Divisor τ of the embeddings in the divergence.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.adaptive_layers import AdaptiveLayers
         >>> from registry.losses.alignment import Alignment

@@ -31,7 +31,7 @@ class Alignment(Loss):
         power: Exponent α of the distance.
         over: Axes of the mean: "sentences", or "dimensions" for sentences and dimensions.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.alignment import Alignment
         >>> views = torch.eye(3)

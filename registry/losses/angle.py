@@ -27,7 +27,7 @@ class AnglE(CoSENT):
     Args:
         temperature: Divisor τ of the angles.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.angle import AnglE
         >>> anchor = torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # z = 1

@@ -33,7 +33,7 @@ class BidirectionalMargin(Loss):
     Raises:
         CseError: If α exceeds β.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.bidirectional_margin import BidirectionalMargin
         >>> views = torch.eye(3)

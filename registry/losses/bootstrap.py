@@ -22,7 +22,7 @@ class Bootstrap(Loss):
 
     Source: BYOL (Grill et al. 2020, eq. 2), for sentences BSL (Zhang et al. 2021, `BYOLoss.py`, methods/bsl.md).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.bootstrap import Bootstrap
         >>> views = torch.eye(3)

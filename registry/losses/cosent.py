@@ -28,7 +28,7 @@ class CoSENT(Loss):
         temperature: Divisor τ of the cosines.
         column: Column of the data with the labels.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.cosent import CoSENT
         >>> anchor, positive = torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, 0.0]])  # cosines 1 and 0

@@ -31,7 +31,7 @@ class CrossContrast(Loss):
     Args:
         temperature: Divisor τ of the cosines.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.cross_contrast import CrossContrast
         >>> views = torch.eye(3)

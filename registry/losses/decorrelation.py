@@ -29,7 +29,7 @@ class Decorrelation(Loss):
     Args:
         off_diagonal: Weight λ of pairs of different dimensions.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.decorrelation import Decorrelation
         >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])

@@ -31,7 +31,7 @@ class DimensionContrast(Loss):
     Args:
         temperature: Divisor T of the correlations.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.dimension_contrast import DimensionContrast
         >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])

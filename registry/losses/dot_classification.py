@@ -36,7 +36,7 @@ class DotClassification(Loss):
             (at least one) for positive pairs only, and pairs each of the other rows with the next of them.
         reduction: Reduction over all pairs: "mean" or "sum".
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.dot_classification import DotClassification
         >>> views = torch.eye(3)

@@ -38,7 +38,7 @@ class FocalInfoNCE(InBatchContrast):
         clamp: Whether a negative s⁺ counts as 0. Use it with random weights or strong augmentation, if positives may
             start below 0.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.focal_info_nce import FocalInfoNCE
         >>> from registry.types import Negatives

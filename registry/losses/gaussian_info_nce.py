@@ -33,7 +33,7 @@ class GaussianInfoNCE(Loss):
         temperature: Divisor τ of the cosines.
         width: Width α of the Gaussian, in logits.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.gaussian_info_nce import GaussianInfoNCE
         >>> views = torch.eye(3)

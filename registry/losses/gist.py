@@ -36,7 +36,7 @@ class GIST(Loss):
         contrast_anchors: Whether other anchors are negatives of an anchor.
         contrast_positives: Whether other positives are negatives of a positive.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.gist import GIST
         >>> views, guide = torch.eye(3), torch.eye(3)

@@ -37,7 +37,7 @@ class GroupDistillation(Loss):
         group: Probability mass p of a group. 0 disables the exchange.
         group_temperature: Divisor τ_g of the teachers' cosines in the groups.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.group_distillation import GroupDistillation
         >>> views = torch.eye(3)

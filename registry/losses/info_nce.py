@@ -42,7 +42,7 @@ class InfoNCE(InBatchContrast):
         temperature: Divisor τ of the cosines. Small values put more weight on the hardest negatives.
         angular_margin: Margin m in degrees, added to the angle between anchor and positive. Default: no margin.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.info_nce import InfoNCE
         >>> from registry.types import Negatives

@@ -37,7 +37,7 @@ class Matryoshka(LossWrapper):
         widths: Numbers of dimensions d. Include the whole width if the whole embedding is also used.
         weights: Weight c_d of each width. Default: 1.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.alignment import Alignment
         >>> from registry.losses.matryoshka import Matryoshka

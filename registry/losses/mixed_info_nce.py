@@ -35,7 +35,7 @@ class MixedInfoNCE(InfoNCE):
         normalize: Whether embeddings are scaled to unit length before mixing.
         off: Contribution of an excluded cell to the sum: 0 ("out"), or 1 ("zero", a logit of 0).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.mixed_info_nce import MixedInfoNCE
         >>> from registry.types import Negatives

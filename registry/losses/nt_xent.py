@@ -59,7 +59,7 @@ class NTXent(SymmetricContrast):
     Doubtful: ConSERT adds the means of the two directions, SimCLR averages over all 2N rows, which is half as much
     (`reduction`).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.nt_xent import NTXent
         >>> from registry.types import Negatives

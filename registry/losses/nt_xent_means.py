@@ -25,7 +25,7 @@ class NTXentMeans(SymmetricContrast):
     Source: DeCLUTR (Giorgi et al. 2021, section 3.1, eq. 1 to 3) and its code, whose NT-Xent is the mean over all rows
     (`reduction = "mean"`).
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.nt_xent_means import NTXentMeans
         >>> from registry.types import Negatives

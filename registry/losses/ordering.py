@@ -29,7 +29,7 @@ class Ordering(Loss):
         margin: Margin m.
         by: Similarity s of two embeddings: "cosine", or "angle" for minus the angle.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.ordering import Ordering
         >>> views = torch.eye(3)

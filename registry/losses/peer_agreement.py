@@ -29,7 +29,7 @@ class PeerAgreement(Loss):
         temperature: Divisor τ of the cosines.
         reduction: Mean over all "cells", or over "rows", each the sum of its cells.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.peer_agreement import PeerAgreement
         >>> views, peer = torch.eye(3), torch.eye(3).roll(1, dims=0)

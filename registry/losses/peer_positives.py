@@ -33,7 +33,7 @@ class PeerPositives(Loss):
         temperature: Divisor τ of the cosines.
         form: "released" for σ(p), "bce" for p.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.peer_positives import PeerPositives
         >>> views = torch.eye(3)

@@ -32,7 +32,7 @@ class RankingConsistency(Loss):
         temperature: Divisor τ of the cosines.
         divergence: "js", or "released" with 10⁻⁷ in place of log m.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.ranking_consistency import RankingConsistency
         >>> views = torch.eye(3)

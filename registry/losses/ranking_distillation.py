@@ -40,7 +40,7 @@ class RankingDistillation(Loss):
         epsilon: Number ε inside the logarithm of "list_mle". A place whose sum is far below ε·e^max, with 10⁻⁷ and
             τ₂ = 0.05 from a cosine 0.8 below the best, has no order: each of its sentences is pulled toward the best.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.ranking_distillation import RankingDistillation
         >>> views = torch.eye(3)

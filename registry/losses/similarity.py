@@ -27,7 +27,7 @@ class Similarity(Loss):
     Args:
         temperature: Divisor τ of the cosines.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.similarity import Similarity
         >>> views = torch.eye(3)

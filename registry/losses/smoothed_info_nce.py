@@ -37,7 +37,7 @@ class SmoothedInfoNCE(Loss):
         attention_temperature: Divisor t of the inner products in the attention.
         buffer: Number of entries in which to search for neighbors. Use a queue of this length.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.smoothed_info_nce import SmoothedInfoNCE
         >>> from registry.types import Negatives

@@ -31,7 +31,7 @@ class SplitContrast(Loss):
         temperature: Divisor τ of the cosines.
         positive_share: Factor p of the positive's logit.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.split_contrast import SplitContrast
         >>> views = torch.eye(3)

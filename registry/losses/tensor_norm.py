@@ -31,7 +31,7 @@ class TensorNorm(Loss):
     Args:
         floor: Number in place of a negative cosine.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from registry.losses.tensor_norm import TensorNorm
         >>> h, turned = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.6, 0.8]])

@@ -60,7 +60,7 @@ class Materials:
         values: "kind/name" → values of a component's parameters instead of its defaults.
         identity: "augmenters/name" → values with which the augmenter changes nothing.
 
-    Example:
+    Examples:
         >>> Materials(values={"losses/my_loss": {"size": 3}}).values["losses/my_loss"]["size"]
         3
     """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from textwrap import dedent
 
 import pytest
@@ -17,8 +18,15 @@ from registry import HEADS, LOSSES, QUEUES
 BASE = "mini/simcse_en"
 """Recipe that a TOML example extends if it has no `extends` of its own."""
 
+
+def example(cls: type) -> str:
+    """Return the text below "Example:" or "Examples:", the section of a docstring that has only doctests."""
+    _, *found = re.split(r"\nExamples?:\n", inspect.getdoc(cls) or "", maxsplit=1)
+    return dedent("".join(found)).strip()
+
+
 EXAMPLES = {
-    f"{entry.kind}/{entry.name}": dedent((inspect.getdoc(entry.cls) or "").partition("\nExample:\n")[2]).strip()
+    f"{entry.kind}/{entry.name}": example(entry.cls)
     for registry in (LOSSES, HEADS, QUEUES)
     for entry in registry
     if entry.distribution == "cse"
@@ -51,7 +59,7 @@ def test_a_toml_example_loads(name, tmp_path):
 
 def test_inherited_parameters_precede_the_example():
     text = LOSSES["nt_xent"].docstring
-    assert text.index("temperature: ") < text.index("Example:")
+    assert text.index("temperature: ") < text.index("Examples:")
 
 
 def _names(recipe, kind):
