@@ -83,10 +83,10 @@ def _module(entry: Entry[Any]) -> str:
 
 
 def _prose(cls: type) -> Iterator[str]:
-    """Yield the paragraphs of a docstring without its `Args:` block, with its `Example:` as a block of code."""
+    """Yield the paragraphs of a docstring without its `Args:` block, with its example as a block of code."""
     text = inspect.getdoc(cls) or ""
     text = re.sub(r"(?m)^Args:\n(?:(?: +.*)?\n)*", "", text + "\n")
-    text, _, example = text.partition("\nExample:\n")
+    text, _, example = text.replace("\nExamples:\n", "\nExample:\n").partition("\nExample:\n")
     for part in re.split(r"\n{2,}", text.strip()):
         yield re.sub(r"(?m)^(Source|Shapes|Doubtful|Raises):\s+", r"\n**\1.** ", paragraph(part)).strip()
     if example:
