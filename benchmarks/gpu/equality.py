@@ -4,7 +4,8 @@
 
 Weights, sentences and random numbers are the same on both devices, because components sample on the CPU and move the
 values to their device. Without a GPU, the second device is the CPU in double precision, which shows the effect of
-rounding on the losses.
+rounding on the losses. Some losses have thresholds, or normalize a small gradient, and amplify rounding. Therefore a
+recipe that differs by more than the limit runs again on the CPU, with weights that differ by a few rounding errors.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ from tests.support.shrunken import Small, small
 
 STEPS = 10
 LIMIT = 1e-4
-"""Largest difference of two fp32 losses within ten steps that rounding explains.
+"""Largest difference of two fp32 losses within ten steps that holds for every method.
 
 Relative to the loss, or to 0.1 if the loss is smaller. A loss near 0 is the difference of numbers near 20.
 """
+DRAWS = 12
+"""Number of CPU runs with changed weights, for a recipe beyond `LIMIT`."""
 
 
 def recipes() -> list[str]:
@@ -61,8 +64,8 @@ def parts(folder: Path) -> Small:
     return made
 
 
-def losses(name: str, made: Small, device: str, double: bool = False) -> list[float]:
-    """Return the first losses of a recipe with tiny models."""
+def losses(name: str, made: Small, device: str, double: bool = False, draw: int = 0) -> list[float]:
+    """Return the first losses of a recipe with tiny models. `draw` > 0 multiplies each weight by 1 + 2⁻²²·N(0, 1)."""
     loaded = load(name)
     changed, dropped = made.options(loaded.recipe)
     without = dict(_dropouts(loaded.recipe.resolved()))
@@ -79,6 +82,11 @@ def losses(name: str, made: Small, device: str, double: bool = False) -> list[fl
         if double:
             trainer.method.double()
         trainer.method.train()
+        if draw:
+            torch.manual_seed(draw)
+            with torch.no_grad():
+                for weights in trainer.method.parameters():
+                    weights.mul_(1 + 2**-22 * torch.randn(weights.shape))
         torch.manual_seed(0)
         found = [float(trainer.stepper.take(step).loss) for step in range(STEPS)]
         trainer.stepper.close()
@@ -145,11 +153,19 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | No
 
 
 def compared(name: str, made: Small, device: str) -> dict[str, Any]:
-    """Return the losses on both devices and their largest relative difference."""
+    """Return the losses on both devices, their largest relative difference, and whether rounding explains it."""
     reference = losses(name, made, "cpu")
     other = losses(name, made, device, double=device == "cpu")
-    apart = [abs(one - two) / max(abs(one), 0.1) for one, two in zip(reference, other, strict=True)]
-    return {"cpu": reference, "other": other, "first": apart[0], "largest": max(apart), "holds": max(apart) <= LIMIT}
+    largest = _apart(reference, other)
+    found = {"cpu": reference, "other": other, "first": _apart(reference[:1], other[:1]), "largest": largest}
+    if largest <= LIMIT:
+        return {**found, "holds": True}
+    rounding = max(_apart(reference, losses(name, made, "cpu", draw=draw)) for draw in range(1, DRAWS + 1))
+    return {**found, "rounding": rounding, "holds": largest <= rounding}
+
+
+def _apart(one: Sequence[float], two: Sequence[float]) -> float:
+    return max(abs(a - b) / max(abs(a), 0.1) for a, b in zip(one, two, strict=True))
 
 
 def attempt(name: str, made: Small, device: str) -> dict[str, Any]:
@@ -160,6 +176,15 @@ def attempt(name: str, made: Small, device: str) -> dict[str, Any]:
         return compared(name, made, device)
     except Exception as error:
         return {"holds": False, "failed": f"{type(error).__name__}: {error}"}
+
+
+def _is_beyond(one: Mapping[str, Any]) -> bool:
+    return "failed" in one or "rounding" in one
+
+
+def _beyond(one: Mapping[str, Any]) -> str:
+    verdict = "rounding" if one["holds"] else "not rounding"
+    return f"{one['largest']:.1e}, and {one['rounding']:.1e} on the CPU with a few rounding errors: {verdict}"
 
 
 def main() -> None:
@@ -178,10 +203,10 @@ def main() -> None:
         found = dict(zip(names, pool.map(attempt, names, repeat(made), repeat(asked.device)), strict=True))
     good = sum(one["holds"] for one in found.values())
     against = "fp64" if asked.device == "cpu" else asked.device
-    lines = [f"{good} of {len(found)} recipes have the same {STEPS} losses on cpu and {against} (limit {LIMIT:.0e})."]
-    lines += [f"* {name}: {one.get('failed') or one['largest']}" for name, one in found.items() if not one["holds"]]
-    largest = max((one.get("largest", 0.0) for one in found.values()), default=0.0)
-    lines.append(f"Largest relative difference {largest:.1e}.")
+    lines = [f"{good} of {len(found)} recipes have the same {STEPS} losses on cpu and {against}."]
+    lines += [f"* {name}: {one.get('failed') or _beyond(one)}" for name, one in found.items() if _is_beyond(one)]
+    largest = max((one["largest"] for one in found.values() if not _is_beyond(one)), default=0.0)
+    lines.append(f"Largest relative difference of the others {largest:.1e} (limit {LIMIT:.0e}).")
     write(asked.json, {"recipes": found, "holds": good == len(found)}, lines)
     if good < len(found):
         raise SystemExit(1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from benchmarks.gpu import equality
@@ -27,3 +29,19 @@ def test_another_rate_of_learning_is_found_out(plain: Small, monkeypatch: pytest
     monkeypatch.setattr("cse_cli.training.optimizer.LearningRate.__call__", lambda *_: 1e-2)
     other = equality.losses("simcse_en", plain, "cpu")
     assert max(abs(a - b) for a, b in zip(ours, other, strict=True)) > 1e-3
+
+
+@pytest.mark.parametrize(("gap", "expected"), [(1e-5, True), (1e-3, True), (2e-3, False)])
+def test_rounding_is_told_from_an_error(
+    gap: float, expected: bool, plain: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def losses(*_: Any, double: bool = False, draw: int = 0) -> list[float]:
+        return [1.0 + (gap if double else 1.5e-3 * draw / equality.DRAWS)]
+
+    monkeypatch.setattr(equality, "losses", losses)
+    assert equality.compared("simcse_en", plain, "cpu")["holds"] is expected
+
+
+def test_a_few_rounding_errors_change_the_losses_a_little(plain: Small) -> None:
+    ours, other = (equality.losses("simcse_en", plain, "cpu", draw=draw) for draw in (0, 1))
+    assert 0 < max(abs(a - b) for a, b in zip(ours, other, strict=True)) < 1e-5
