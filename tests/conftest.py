@@ -37,6 +37,11 @@ FOLDERS = {
 }
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Shorten the names of tests, one of which had 200,000 characters."""
+    return f"{val[:57]}..." if isinstance(val, str) and len(val) > 60 else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked `data` where the real data is not on this machine, and say which folder is missing."""
     missing = [f"{folder} ({variable})" for variable, folder in FOLDERS.items() if not folder.is_dir()]

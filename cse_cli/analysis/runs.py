@@ -15,7 +15,7 @@ from cse_cli.core.identity import SHORT, Difference, Identity
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
-from cse_cli.recipe.files import all_recipes, all_studies, real_path, recipe_name
+from cse_cli.recipe.files import all_recipes, all_studies, bare_file, real_path, recipe_name
 from cse_cli.recipe.named import data_identity
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_recipe
@@ -175,7 +175,9 @@ def names_recipe(name: str, results: Iterable[Result]) -> bool:
     _, at, seed = name.rpartition("@")
     if at and seed.isdecimal():
         return True
-    return name.endswith(".toml") or name in all_recipes() or any(is_of_recipe(run, name) for run in results)
+    if name.endswith(".toml") or bare_file(name, study=False):
+        return True
+    return any(is_of_recipe(run, name) for run in results)
 
 
 def find_method(letter: str, name: str, results: Sequence[Result]) -> Method:

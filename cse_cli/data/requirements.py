@@ -13,7 +13,7 @@ from typing import Literal
 from rich.filesize import decimal
 
 from cse_cli.data.files import find_files
-from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.files import bare_file
 from cse_cli.recipe.requirements import HUB, Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
 from registry.errors import CseError, MissingError, UnknownNameError
@@ -65,7 +65,7 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
         elif dataset in catalog.names():
             splits = [split] if split else catalog.entry(dataset).splits
             found += [Requirement("dataset", dataset, each) for each in splits]
-        elif name in all_recipes():
+        elif bare_file(name, study=False):
             raise UnknownNameError(
                 f"'{name}' is a recipe, not a data set or a model",
                 f"cse data download --for {name}",

@@ -10,7 +10,7 @@ from cse_cli.data.files import find_files
 from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.data.sources import Text, find_parts, open_text
 from cse_cli.inspection.leakage import sets_of_recipe, sets_on_machine
-from cse_cli.recipe.files import all_recipes
+from cse_cli.recipe.files import all_recipes, bare_file
 from cse_cli.recipe.load import changed, load, read
 from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.requirements import HUB, of_part, of_training
@@ -88,7 +88,7 @@ def open_subject(name: str, overrides: Sequence[str], model: str | None, progres
         CseError: If there is no such text, or the recipe does not train.
         MissingError: If the text or the tokenizer is not on this machine and cannot be downloaded.
     """
-    own = name.endswith(".toml") or name in all_recipes()
+    own = name.endswith(".toml") or bare_file(name, study=False) is not None
     recipe = load(name, overrides).recipe if own else _default_recipe(name, overrides)
     if recipe.train.steps == 0:
         raise CseError(

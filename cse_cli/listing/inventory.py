@@ -11,7 +11,7 @@ from typing import Any
 from cse_cli.data.requirements import Availability, availability
 from cse_cli.recipe.catalog import ComponentFacts, RecipeFacts, component_facts, recipe_facts
 from cse_cli.recipe.completion import KINDS
-from cse_cli.recipe.files import all_recipes, all_studies, shipped_name
+from cse_cli.recipe.files import all_recipes, all_studies, bare_file, shipped_name
 from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Recipe
@@ -133,7 +133,7 @@ class Machine:
 def small_version(name: str) -> str | None:
     """Return the small version of a recipe if it is ready to run, or None. Uses no network."""
     small = f"mini/{name}"
-    if (file := all_recipes().get(small)) is None:
+    if (file := bare_file(small, study=False)) is None:
         return None
     return small if _recipe_line(small, file, Machine()).state == "here" else None
 

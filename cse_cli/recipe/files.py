@@ -63,6 +63,19 @@ def all_studies() -> dict[str, Path]:
     return {name: path for name, path in _all_files().items() if is_study(path)}
 
 
+def bare_file(name: str, study: bool) -> Path | None:
+    """Return the file of the recipe (or study) with this bare name, or None."""
+    if not _is_plain(name):
+        return None
+    path = next((path for root in roots() if is_file(path := root / f"{name}.toml")), None)
+    return path if path is not None and is_study(path) is study else None
+
+
+def _is_plain(name: str) -> bool:
+    path = Path(name)
+    return path.as_posix() == name and ".." not in path.parts and not path.is_absolute()
+
+
 def _all_files() -> dict[str, Path]:
     """Return name → file. "mini/ifcl_en" is the name of a file in a subdirectory."""
     found: dict[str, Path] = {}
@@ -105,15 +118,13 @@ def find(name: str) -> Path:
     """
     if name.endswith(".toml") or Path(name).is_absolute():
         return Path(name)
-    is_plain = Path(name).as_posix() == name and ".." not in Path(name).parts
-    for path in [*(root / f"{name}.toml" for root in roots() if is_plain), Path(f"{name}.toml")]:
+    for path in [*(root / f"{name}.toml" for root in roots() if _is_plain(name)), Path(f"{name}.toml")]:
         if is_file(path) and not is_study(path):
             return path
-    studies = all_studies()
-    if name in studies:
+    if bare_file(name, study=True):
         message = f"'{name}' is a study, not a recipe"
         raise UnknownNameError(message, f"run it with `cse run {name}`", code="recipe.not_a_recipe")
-    near = suggestion(name, [*all_recipes(), *studies])
+    near = suggestion(name, [*all_recipes(), *all_studies()])
     raise UnknownNameError(
         f"unknown recipe or study '{name}'.{near}",
         "`cse list recipes` and `cse list studies` show all names. A path must end in .toml",

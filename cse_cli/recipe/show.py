@@ -7,7 +7,7 @@ from typing import Any
 
 from cse_cli.core.formatting import to_toml
 from cse_cli.recipe.catalog import component_facts, recipe_facts
-from cse_cli.recipe.files import all_recipes, all_studies, find, shipped_name
+from cse_cli.recipe.files import all_recipes, all_studies, bare_file, find, shipped_name
 from cse_cli.recipe.load import load, read
 from cse_cli.recipe.sources import read_source
 from registry.errors import UnknownNameError, suggestion
@@ -37,7 +37,7 @@ def component_documents(name: str) -> list[dict[str, Any]]:
 
 def dataset_document(name: str) -> dict[str, Any] | None:
     """Return the catalog's entry of a data set with the location of its splits, or None if it is unknown."""
-    if name not in catalog.names() or name in all_recipes():
+    if name not in catalog.names() or bare_file(name, study=False):
         return None
     about = catalog.entry(name)
     splits = []

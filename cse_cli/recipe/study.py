@@ -11,7 +11,7 @@ from typing import Any
 
 from cse_cli.recipe.check_study import check_paper, check_study
 from cse_cli.recipe.errors import RecipeError, nearest
-from cse_cli.recipe.files import all_studies, is_study, name_of
+from cse_cli.recipe.files import all_studies, bare_file, is_study, name_of
 from cse_cli.recipe.keys import Keys, leaves, parse_dotted
 from cse_cli.recipe.load import STUDY, read_chain
 from cse_cli.recipe.parse import check_section, report_odd_values
@@ -27,7 +27,7 @@ def find_study(name: str) -> Path | None:
     if name.endswith(".toml") or Path(name).is_absolute():
         return Path(name) if is_study(Path(name)) else None
     beside = Path(f"{name}.toml")
-    return all_studies().get(name) or (beside if is_study(beside) else None)
+    return bare_file(name, study=True) or (beside if is_study(beside) else None)
 
 
 def load_study(name_or_path: str) -> Study:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from cse_cli.analysis.papers import ReportedRow, find_reported_row
 from cse_cli.core.results import STS_TASKS, Result, paper_average
-from cse_cli.recipe.files import all_recipes, recipe_name
+from cse_cli.recipe.files import bare_file, recipe_name
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.reproduce.verdict import TOLERANCE, Claim, Spread
 from registry import papers
@@ -87,7 +87,7 @@ def find_target(argument: str, overrides: Sequence[str] = (), unset: Sequence[st
         CseError: If the row cannot be reproduced by a recipe, or the recipe reproduces no row.
     """
     key, slash, _ = argument.partition("/")
-    names_a_file = argument in all_recipes() or argument.endswith(".toml")
+    names_a_file = argument.endswith(".toml") or bare_file(argument, study=False) is not None
     if not names_a_file and key in papers.names() and slash:
         row = _find_row(argument)
         return _paper_target(argument, load(_recipe_of(row), overrides, unset), row)
