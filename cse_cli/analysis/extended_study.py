@@ -8,7 +8,8 @@ from cse_cli.analysis.compare import ComparisonDocument
 from cse_cli.analysis.compare_summary import baseline_of, summary_lines
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import study_runs, trend
-from cse_cli.core.formatting import counted, p_value, signed
+from cse_cli.analysis.verdict import p_text
+from cse_cli.core.formatting import counted, signed
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.study import load_study, origins_of
@@ -41,7 +42,7 @@ def extended_parts(
     same = sum(a.verdict == b.verdict for a, b in pairs)
     lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}"]
     along = trend(metric, [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
-    if along is not None and along.rho is not None:
-        lines.append(f"rank correlation over {along.n} rows: {signed(along.rho)} (p = {p_value(along.p)})")
+    if along is not None and along.p is not None:
+        lines.append(f"rank correlation over {along.n} rows: {signed(along.rho)} ({p_text(along.p)})")
     about = f"The same rows in {name}, which this study extends. Each study corrects for its own comparisons:"
     return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]

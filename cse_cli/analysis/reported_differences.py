@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from cse_cli.analysis.compare import ComparisonDocument
 from cse_cli.analysis.compare_summary import interval_text
 from cse_cli.analysis.paper_tables import trend
-from cse_cli.core.formatting import p_value, signed
+from cse_cli.analysis.verdict import p_text
+from cse_cli.core.formatting import signed
 from cse_cli.core.stats import Paired
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.study_schema import Study
@@ -68,10 +69,10 @@ def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Seq
         f"significant gain: {sum(one.is_gain for one in gains)}"
     ]
     along = trend(AVERAGE, [one.measured.difference for one in found], [one.reported for one in found])
-    if along is not None and along.rho is not None:
+    if along is not None and along.p is not None:
         lines.append(
             f"rank correlation of reported and measured differences over {along.n} rows: {signed(along.rho)} "
-            f"(p = {p_value(along.p)})"
+            f"({p_text(along.p)})"
         )
     about = "Differences of the averages that papers report for the same methods, usually with one seed:"
     return [about, plain_table(["row", "reported", "here", "interval"], rows, align="prrr"), lines]

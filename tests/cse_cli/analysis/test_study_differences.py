@@ -192,7 +192,7 @@ def test_the_report_has_the_same_rows_in_the_study_that_it_extends(capsys):
         ["hot [red]one", "−2.00", "worse", "−1.50", "worse"],
     ]
     assert "- the same verdict in both: 1 of 3 rows" in part
-    assert "- rank correlation over 3 rows: +0.50" in part
+    assert "- rank correlation over 3 rows: +0.50 (p = 1.000)" in part
 
 
 @pytest.mark.parametrize("there", [[], ["plain"], ["cold", "warm"]])
