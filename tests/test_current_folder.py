@@ -86,6 +86,7 @@ def tokenize(folder: Path) -> subprocess.Popen[str]:
     return start(folder, "run", "quickstart.toml", *settings, "--device", "cpu", CSE_TOKENIZE_PROCESSES="2")
 
 
+@pytest.mark.exhaustive
 def test_tokenizing_in_several_processes(folder: Path) -> None:
     code, err = ended(tokenize(folder))
     assert (code, ran(folder)) == (0, []), err

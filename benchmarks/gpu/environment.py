@@ -25,6 +25,7 @@ NEEDED = {
     "pyarrow": "pyarrow",
     "pydantic": "pydantic",
     "tomlkit": "tomlkit",
+    "tomli_w": "tomli-w",
     "tree_sitter": "tree-sitter",
     "tree_sitter_toml": "tree-sitter-toml",
     "filelock": "filelock",

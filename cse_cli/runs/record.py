@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
 
+import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cse_cli.core.formatting import to_toml
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.paths import runs
 from cse_cli.runs.events import End, EventLog, read_history
@@ -143,7 +143,7 @@ class About(BaseModel):
     def to_toml(self) -> str:
         """Return the contents of `run.toml`, with their checksum as a comment in the last line."""
         document = self.model_dump(exclude_none=True)
-        text = to_toml({key: value for key, value in document.items() if value != ""})
+        text = tomli_w.dumps({key: value for key, value in document.items() if value != ""})
         return f"{text}{_checksum(text)}"
 
     @classmethod
@@ -163,7 +163,7 @@ class About(BaseModel):
         make_folder(draft)
         try:
             if resolved is not None:
-                write_atomically(draft / RECIPE, to_toml(resolved))
+                write_atomically(draft / RECIPE, tomli_w.dumps(resolved))
             write_atomically(draft / ABOUT, self.to_toml())
             draft.rename(self.path)
         except OSError:

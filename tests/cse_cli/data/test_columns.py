@@ -217,6 +217,7 @@ def test_workers_translate_the_same_as_one_process(two_workers):
 
 
 @pytest.mark.process
+@pytest.mark.exhaustive
 def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers):
     call, expected = two_workers
     killed = []

@@ -12,6 +12,7 @@ import pytest
 from cse_cli import app as cli
 from cse_cli.data.columns import BLOCK
 from registry.resources import catalog, hub
+from tests.support.chosen import these
 from tests.support.command import refused
 from tests.support.forked import Forked
 from tests.support.programs import gone
@@ -224,7 +225,7 @@ def test_translate_survives_kills(tmp_path, cse, long_translation):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", these("1", "12"))
 def test_ctrl_c_ends_everything_soon_and_keeps_what_is_done(tmp_path, cse, long_translation, workers):
     call, stored, rows = long_translation
     options = ["--batch-tokens", "2000", "--workers", workers, "--device", "cpu"]

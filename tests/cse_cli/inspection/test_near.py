@@ -8,6 +8,7 @@ from functools import cache
 import pytest
 
 from cse_cli.inspection.near import LONG, WordRows, example_pairs, is_near, near_duplicates
+from tests.support.chosen import these
 
 
 def distance(first: tuple[int, ...], second: tuple[int, ...]) -> int:
@@ -52,7 +53,7 @@ def planted(seed: int) -> list[list[str]]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", these([0], range(5)))
 def test_as_an_edit_distance_finds_them(seed):
     sentences = planted(seed)
     rows = WordRows.of(sentences)

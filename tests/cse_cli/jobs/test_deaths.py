@@ -36,6 +36,7 @@ def two(file: Path, *more: str, **environment: str):
 
 
 @pytest.mark.parametrize("rank", these([0], [0, 1]))
+@pytest.mark.exhaustive
 def test_a_killed_rank(rank, file):
     with two(file) as process:
         until(lambda: step() >= 40, process)
@@ -72,6 +73,7 @@ def test_a_killed_rank(rank, file):
         assert int(heard.rpartition("resuming after step ")[2]) >= 20
 
 
+@pytest.mark.exhaustive
 def test_a_loss_that_is_no_number(file):
     with two(file, "--set", "train.learning_rate=1e30", "--set", "train.clip_norm=0") as process:
         everything = ranks(process)
@@ -138,6 +140,7 @@ def test_ranks_end_with_their_parent(file):
     assert states() == ["STOPPED"]
 
 
+@pytest.mark.exhaustive
 def test_a_rank_that_waits_for_ever_ends_itself(file):
     """As in a collective of NCCL: a stopped process keeps its connections, so that nothing breaks the others' wait."""
     with two(file) as process:
@@ -153,6 +156,7 @@ def test_a_rank_that_waits_for_ever_ends_itself(file):
     assert (code, out) == (143, ""), err
 
 
+@pytest.mark.exhaustive
 def test_the_result_is_that_of_the_command_alone(file):
     short = ["--set", "train.steps=5", "--seeds", "2"]
     with two(file, *short) as process:

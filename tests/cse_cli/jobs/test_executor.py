@@ -149,6 +149,7 @@ class TestLocalExecutor:
             alone = executor.submit(job(file), Watch()).result()
         assert (result.last_state, result.scores, result.curve) == (alone.last_state, alone.scores, alone.curve)
 
+    @pytest.mark.exhaustive
     def test_a_killed_process_whose_own_children_live_is_noticed(self, file, monkeypatch):
         """As where it was tokenizing in several processes: they inherit its end of the pipe."""
         held: list[int] = []
@@ -166,6 +167,7 @@ class TestLocalExecutor:
         for descriptor in held:
             os.close(descriptor)
 
+    @pytest.mark.exhaustive
     def test_a_process_that_dies_each_time_fails_its_job_alone(self, file, monkeypatch):
         monkeypatch.setattr("cse_cli.jobs.executor.MOST_RETRIES", 1)
         watch = Watch(kill_worker(9))
@@ -180,6 +182,7 @@ class TestLocalExecutor:
             assert ended(executor, good).result().seed == 4
         assert read_run(watch.run_ids[0]).state == "LOST"
 
+    @pytest.mark.exhaustive
     def test_a_process_that_hangs_is_killed(self, file):
         hung: list[psutil.Process] = []
 
@@ -201,6 +204,7 @@ class TestLocalExecutor:
         (told,) = (text for text in watch.warnings if "process" in text)
         assert "its process was killed: no progress report for 2 s; resuming run " in told
 
+    @pytest.mark.exhaustive
     def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
         workers: list[psutil.Process] = []
 

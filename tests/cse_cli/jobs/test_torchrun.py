@@ -88,6 +88,7 @@ def test_two_machines_train_to_the_weights_of_one_process(file, tmp_path, capsys
     assert states() == ["FINISHED", "FINISHED"]
 
 
+@pytest.mark.exhaustive
 def test_two_processes_of_one_launcher_do_seeds_together(file):
     with running(*ALONE, file, "--device", "cpu", "--seeds", "2", "--json", folder=file.parent) as process:
         code, out, err = ended(process)
@@ -145,6 +146,7 @@ def test_a_killed_machine_ends_the_other(file, tmp_path):
     assert states() in (["FAILED"], ["STOPPED"])
 
 
+@pytest.mark.exhaustive
 def test_ctrl_c_at_the_launcher(file):
     options = ["--device", "cpu", "--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
     with running(*ALONE, file, *options, folder=file.parent) as process:

@@ -112,6 +112,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
 
 
 @pytest.mark.process
+@pytest.mark.exhaustive
 def test_a_server_that_hangs_at_the_end_gets_the_rest_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +171,7 @@ def status(address: str, host: str) -> int:
 
 @pytest.mark.process
 @one_by_one
+@pytest.mark.exhaustive
 def test_two_at_once_serve_this_machine_and_end_with_ctrl_c() -> None:
     record = recorded(group="mini/simcse_en")
     open_store()  # by migrations that both would wait for

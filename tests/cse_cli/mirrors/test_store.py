@@ -22,6 +22,7 @@ from cse_cli.mirrors.follower import follow
 from cse_cli.mirrors.mirror import State
 from cse_cli.mirrors.store import open_store, reason
 from tests.cse_cli.mirrors.test_mlflow import full
+from tests.support.chosen import these
 from tests.support.databases import migrate
 from tests.support.errors import refuses
 from tests.support.records import recorded
@@ -45,7 +46,7 @@ def test_the_store_is_the_own_database_or_the_configured_one(home: Path, monkeyp
     assert location.database(location.uri()) is None
 
 
-@pytest.mark.parametrize("name", ["ä ö", "a#b", "100%25", "what?"])
+@pytest.mark.parametrize("name", ["ä a#b 100%25 what?"])
 def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CSE_HOME", str(tmp_path / name))
     record = recorded()
@@ -120,7 +121,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("how", these(["gone", "overwritten"], DAMAGE))
 def test_a_database_that_cannot_be_used_is_filled_anew(
     how: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,7 +153,7 @@ def test_a_database_of_another_mlflow_is_filled_anew(home: Path, monkeypatch: py
     assert len(list(home.glob("mlflow.db.old-*"))) == 1
 
 
-@pytest.mark.parametrize("how", ["gone", "empty", "cut", "no database"])
+@pytest.mark.parametrize("how", these(["cut"], ["gone", "empty", "cut", "no database"]))
 def test_a_database_that_breaks_during_a_run_is_filled_anew(how: str, home: Path) -> None:
     earlier = full()
     record = recorded(end=None)
@@ -303,12 +304,12 @@ follower.close()
 
 
 @pytest.mark.process
-def test_four_processes_may_use_a_new_store_at_once(home: Path) -> None:
+def test_two_processes_may_use_a_new_store_at_once(home: Path) -> None:
     command = [sys.executable, "-c", PROGRAM]
-    started = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    started = [subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     for process in started:
         assert process.communicate(timeout=200) == ("", "")
         assert process.returncode == 0
     found = all_there()
-    assert [run[1] for run in found.values()] == ["FINISHED"] * 4
+    assert [run[1] for run in found.values()] == ["FINISHED"] * 2
     assert all(len(points(run_id, "loss")) == 100 for run_id in found)

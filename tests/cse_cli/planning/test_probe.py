@@ -20,6 +20,7 @@ from cse_cli.training.disk_space import needed
 from cse_cli.training.run import prepare
 from cse_cli.training.train_step import TrainStep
 from registry.queues.rolling import RollingQueue
+from tests.support.chosen import these
 from tests.support.shrunken import recipe
 from tests.support.tiny import sentences
 
@@ -108,7 +109,7 @@ def test_only_the_rows_without_tokens_take_time(job):
     assert (again.tokenizing, again.cache) == (0.0, 0)
 
 
-@pytest.mark.parametrize("name", ["mini/gs_infonce_en", "mini/mocose_en", "mini/ifcl_en"])
+@pytest.mark.parametrize("name", these(["mini/ifcl_en"], ["mini/gs_infonce_en", "mini/mocose_en", "mini/ifcl_en"]))
 def test_every_kind_of_queue(name, home):
     job = Job(load(name, ["evaluate.limit=8", "data.limit=256", "train.batch_size=8"]), 0, "cpu")
     assert probe(job, 0.01).step > 0

@@ -150,6 +150,7 @@ def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     assert 1 <= len(resumed) <= 3
 
 
+@pytest.mark.exhaustive
 def test_a_running_search_is_shown_as_running(command, tmp_path, capsys):
     driver = Forked(["cse_cli", *command, "--workers", "2", "--trials", "200"], tmp_path)  # more than end in this test
     try:

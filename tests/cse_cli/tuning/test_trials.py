@@ -233,6 +233,7 @@ def test_two_workers_share_the_trials(asked):
 
 
 @pytest.mark.process
+@pytest.mark.exhaustive
 def test_ctrl_c_ends_all_workers_and_can_be_continued(asked, tmp_path, capsys):
     # Two sentences a batch: more would count as collapsed in a random model.
     settings = ("train.steps=150", "train.evaluate_every=50", "train.batch_size=2", "train.collapse_cosine=1.0")
