@@ -16,7 +16,6 @@ import pytest
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
 from tests.cse_cli.recipe.tiny_study import grid, times
-from tests.support.chosen import these
 from tests.support.forked import Forked
 from tests.support.records import points, states
 from tests.support.shrunken import recipe, small
@@ -83,7 +82,8 @@ def test_two_processes_share_a_study(folder: Path, alone: Digits) -> None:
     assert {each[0].data["pid"] for each in starts} == {one.pid for one in both}
 
 
-@pytest.mark.parametrize("chance", these([0], range(5)))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("chance", range(5))
 def test_two_of_four_processes_are_killed(chance: int, folder: Path, alone: Digits) -> None:
     """Two are killed at random moments; the others and the same command again lose and repeat nothing."""
     drawn = random.Random(chance)
