@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import random
+import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +55,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
 
 
+_number = count()
+
+
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
-    """Point the state directory at a folder of the test's own, and return it; nothing is created."""
-    folder = tmp_path / "cse-home"
+def home(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """Point the state directory at a folder of the test's own, and return it; nothing is created.
+
+    It is in `tmp_path` if the test has one, which takes longer to create and delete than most tests.
+    """
+    own = tmp_path_factory.getbasetemp() / f"home-{next(_number)}"
+    folder = (request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else own) / "cse-home"
     monkeypatch.setenv("CSE_HOME", str(folder))
     for variable in ("MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"):
         monkeypatch.delenv(variable, raising=False)
@@ -65,7 +77,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
             monkeypatch.setenv(variable, str(real))
         else:
             monkeypatch.delenv(variable, raising=False)
-    return folder
+    yield folder
+    shutil.rmtree(own, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

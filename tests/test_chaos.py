@@ -206,9 +206,10 @@ def compared(here: Mapping[Any, list[Any]], expected: Mapping[Any, list[Any]]) -
 
 def test_nothing_is_lost_double_or_wrong(
     tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    caplog.set_level(logging.INFO, LOG.name)
+    LOG.addHandler(logging.FileHandler(tmp_path / "chaos.log"))  # kept if the test fails
+    LOG.setLevel(logging.INFO)
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.5")  # signals are to fall into such records too
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     chance, counts = random.Random(SEED), Counter[str]()

@@ -9,6 +9,8 @@ import pytest
 from benchmarks.gpu import equality
 from tests.support.shrunken import Small
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Small:

@@ -16,6 +16,8 @@ from cse_cli.core.multiple import correct_named, correct_together, judge_togethe
 from cse_cli.core.plans import SeedPlan
 from cse_cli.core.stats import LEVEL, beside_number, compare_paired
 
+pytestmark = pytest.mark.slow
+
 MOST = 0.06
 
 

@@ -19,6 +19,8 @@ from benchmarks.training.material import Setting
 from benchmarks.training.plain import Plain
 from benchmarks.training.timing import alternate, counted
 
+pytestmark = pytest.mark.slow
+
 needs_peer = pytest.mark.skipif(
     find_spec("sentence_transformers") is None or find_spec("accelerate") is None, reason="needs the extra bench"
 )

@@ -16,6 +16,8 @@ from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
 from tests.cse_cli.analysis.leaderboard_runs import result as ran
 
+pytestmark = pytest.mark.slow
+
 QUEUE = "studies/mini/ifcl_queue_length"
 REPORTED = [78.76, 79.15, 80.27, 79.79, 78.13]
 

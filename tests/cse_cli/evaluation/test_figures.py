@@ -15,6 +15,8 @@ from cse_cli.core.identity import Identity
 from cse_cli.core.plotting import figure_style
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
 
+pytestmark = pytest.mark.slow
+
 ROW = PaperRow(key="focal_infonce", table="sts", row="SimCSE-BERT-base + Focal")
 DATA = {name: [f"{name}/test"] for name in STS_TASKS} | {"dev": ["stsb/dev"], "plane": ["stsb/all"]}
 

@@ -10,7 +10,7 @@ from tests.support.command import cse
 from tests.support.records import states
 from tests.support.shrunken import recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs")]
 DRAWN = {f"{name}.{suffix}" for name in ("training_curve", "similarity_dev") for suffix in ("svg", "png")}
 
 

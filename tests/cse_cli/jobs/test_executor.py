@@ -25,6 +25,8 @@ from tests.support.programs import gone, runs
 from tests.support.records import states
 from tests.support.shrunken import recipe, small
 
+pytestmark = pytest.mark.slow
+
 Act = Callable[[int], None]
 """Is given the step whose scores are told."""
 

@@ -18,7 +18,7 @@ from tests.support.command import cse
 from tests.support.records import only_run
 from tests.support.shrunken import recipe
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("undrawn")]
 
 
 def short(name: str, *given: str) -> dict[str, object]:

@@ -21,7 +21,7 @@ from tests.support.records import only_run, states
 from tests.support.shrunken import Small
 from tests.support.tiny import sentences, tiny_bert
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 LOSS = '''
 """A loss of a plug-in."""

@@ -18,7 +18,7 @@ from tests.support.command import cse, refused
 from tests.support.errors import refuses
 from tests.support.programs import CSE, ended, running
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 LOSS = '''\
 from pathlib import Path

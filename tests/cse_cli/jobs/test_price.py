@@ -24,7 +24,7 @@ from tests.support.command import cse
 from tests.support.programs import results
 from tests.support.shrunken import recipe
 
-pytestmark = pytest.mark.usefixtures("undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("undrawn")]
 
 PROBE = Probe(
     device="cpu (1 threads)",

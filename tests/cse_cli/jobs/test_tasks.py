@@ -26,7 +26,7 @@ from tests.support.chosen import these
 from tests.support.programs import results
 from tests.support.records import only_run, states
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.cse_cli.recipe.tiny_study import runs
 from tests.support.command import refused
 from tests.support.shrunken import Small, recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 STUDY = """[study]
 title = "Tuned"

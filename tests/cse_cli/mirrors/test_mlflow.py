@@ -24,6 +24,8 @@ from cse_cli.runs.record import RunRecord
 from tests.support.records import recorded, result
 from tests.support.trackers import client, points, there
 
+pytestmark = pytest.mark.slow
+
 
 def full(**about: Any) -> RunRecord:
     """Record a run with everything that a run records."""

@@ -19,6 +19,8 @@ from tests.support.errors import refuses
 from tests.support.records import recorded
 from tests.support.trackers import client, there
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:

@@ -28,6 +28,8 @@ from tests.support.errors import refuses
 from tests.support.records import recorded
 from tests.support.trackers import all_there, client, points, there
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:

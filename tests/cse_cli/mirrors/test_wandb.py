@@ -17,6 +17,8 @@ from cse_cli.mirrors.mirror import State, load  # noqa: E402
 from cse_cli.mirrors.send import sync  # noqa: E402
 from tests.support.records import recorded, result  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 _BLOCK = 32768
 
 

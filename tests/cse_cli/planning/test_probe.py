@@ -24,6 +24,8 @@ from tests.support.chosen import these
 from tests.support.shrunken import recipe
 from tests.support.tiny import sentences
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def job(tmp_path, parts):
