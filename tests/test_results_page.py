@@ -26,7 +26,7 @@ def tables(text: str) -> list[tuple[str, ...]]:
     ("page", "first", "studies", "count"),
     [
         ("one_budget", "Result", ["methods"], 139),
-        ("one_budget_wiki", "Result", ["methods_wiki"], 147),
+        ("one_budget_wiki", "Result", ["methods_wiki"], 170),
         ("composition", "Tatoeba", ["composition", "composition_wiki"], 18),
     ],
 )
