@@ -39,7 +39,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "recipes"
 PLUGIN = Path(__file__).parent / "plugin_example" / "cse_uniformity" / "uniformity.py"
 
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
 def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:

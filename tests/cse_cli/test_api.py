@@ -15,7 +15,7 @@ from registry.errors import CseError
 from tests.support.errors import refuses
 from tests.support.shrunken import Small, recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
 @pytest.fixture

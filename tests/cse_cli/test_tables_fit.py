@@ -25,6 +25,8 @@ from tests.cse_cli.tuning.searches import search, verification
 from tests.support.command import exit_code_of
 from tests.support.records import recorded, result
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 80
 SHOWN = dict.fromkeys(("stsb_dev", *STS_TASKS), "spearman")
 

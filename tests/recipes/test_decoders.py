@@ -12,6 +12,8 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.vocabulary import HubVocabulary, in_evaluation
 from tests.support.tiny import sentences, tiny_llama
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = (
     'This_sentence_:_"A_man_is_smoking."_means_in_one_word:"Smoking".This_sentence_:_"*sent_0*"_means_in_one_word:"'
 )

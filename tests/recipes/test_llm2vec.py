@@ -23,7 +23,7 @@ from tests.support.command import cse
 from tests.support.shrunken import pairs
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
 def run(recipe, parts, *more, capsys):

@@ -12,6 +12,8 @@ from registry.resources import catalog
 from tests.recipes.first_step import experiment, layers_of, projected, step_of
 from tests.registry.losses.literal import cosine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", ["sg_opt_en", "sg_opt_en_large", "sg_opt_en_roberta", "sg_opt_en_roberta_large"])
 def test_the_authors_settings(name):

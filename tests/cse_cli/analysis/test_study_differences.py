@@ -24,7 +24,7 @@ from tests.cse_cli.analysis.compared_study import record_row, record_rows, write
 from tests.cse_cli.analysis.recorded import record
 from tests.support.command import cse, refused
 
-pytestmark = pytest.mark.usefixtures("folder", "home")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder", "home")]
 FIGURE = '[study.figure]\nx = "difference"\n'
 ORDER = ["cold", "colder", "warm", "plain", "hot [red]one"]
 

@@ -47,7 +47,7 @@ def test_the_precision_follows_speedup_and_width(speedup, width, precision, desc
 
 
 def test_a_machine_measures_once_and_keeps_the_result(home, ratio):
-    home.mkdir()
+    home.mkdir(parents=True)
     measured = ratio(2.5)
     assert bf16.speedup() == 2.5
     bf16._kept.cache_clear()  # as in another process
@@ -62,7 +62,7 @@ def test_a_machine_measures_once_and_keeps_the_result(home, ratio):
 
 
 def test_another_setting_of_onednn_is_measured_again(home, ratio, monkeypatch):
-    home.mkdir()
+    home.mkdir(parents=True)
     measured = ratio(2.5)
     bf16.speedup()
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "ALL")

@@ -13,7 +13,7 @@ from cse_cli.training.run import execute
 from tests.support.command import cse
 from tests.support.shrunken import recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs")]
 
 
 def evaluate(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:

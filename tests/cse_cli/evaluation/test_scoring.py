@@ -27,6 +27,8 @@ from tests.support.errors import refuses
 from tests.support.shrunken import pairs
 from tests.support.tiny import tiny_bert
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from cse_cli.recipe.requirements import Requirement
 from registry import LOSSES, REGISTRIES
 from tests.support.command import cse, refused
 
+pytestmark = pytest.mark.slow
+
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
 COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES

@@ -238,7 +238,7 @@ def test_the_server_is_local_and_hides_the_password(home: Path, monkeypatch: pyt
         assert env["MLFLOW_BACKEND_STORE_URI"] == address
         raise KeyError("started")
 
-    home.mkdir(exist_ok=True)
+    home.mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     monkeypatch.setattr(subprocess, "Popen", started)
@@ -263,7 +263,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Healthy).serve_forever()
 @pytest.fixture
 def others(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Ports that another program takes between our look at them and our server's start: the first one."""
-    home.mkdir()
+    home.mkdir(parents=True)
     taken: list[int] = []
 
     def listening(port: int) -> list[str]:

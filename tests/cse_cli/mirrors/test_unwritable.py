@@ -56,7 +56,7 @@ def test_the_state_directory_is_its_owners_alone(home: Path) -> None:
 
 
 def test_one_that_was_opened_to_others_stays_so(home: Path) -> None:
-    home.mkdir()
+    home.mkdir(parents=True)
     home.chmod(0o755)
     store.open_store()
     assert home.stat().st_mode & 0o777 == 0o755

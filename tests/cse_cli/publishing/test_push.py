@@ -22,7 +22,7 @@ from tests.support.command import cse, refused
 from tests.support.records import result
 from tests.support.shrunken import Small, recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
 @pytest.fixture

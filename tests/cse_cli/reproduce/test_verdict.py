@@ -14,6 +14,8 @@ from scipy import stats
 from cse_cli.core.stats import MOST_SEEDS
 from cse_cli.reproduce.verdict import Claim, Spread, judge
 
+pytestmark = pytest.mark.slow
+
 SIMCSE = 0.84
 """Standard deviation of simple-simcse's 50 seeds."""
 VALUES = [75.0, 75.8, 74.6, 75.4, 75.1]

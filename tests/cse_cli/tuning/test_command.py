@@ -23,7 +23,7 @@ from tests.support.records import recorded
 from tests.support.shrunken import Small, recipe
 
 Tune = Callable[..., tuple[int, str, str]]
-pytestmark = pytest.mark.usefixtures("few_pairs")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs")]
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ from tests.cse_cli.tuning.fake import (
 from tests.support.command import cse
 from tests.support.errors import refuses
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("slots", [1, 3, 9])
 def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):

@@ -24,6 +24,8 @@ from cse_cli.tuning.study import load_study, open_study
 from tests.cse_cli.tuning.fake import BATCHES, SCHEDULES, config, drive, good, number, parameter, raising, trials
 from tests.support.records import recorded
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):

@@ -12,6 +12,8 @@ from cse_cli.tuning.study import load_study, open_study
 from tests.cse_cli.tuning.fake import config, drive, number, trials
 from tests.support.chosen import these
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("slots", [1, 3])
 def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):

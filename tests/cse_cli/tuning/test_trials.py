@@ -35,7 +35,7 @@ from tests.support.command import cse
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe
 
-pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 
 @pytest.fixture

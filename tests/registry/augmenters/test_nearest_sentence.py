@@ -18,6 +18,8 @@ from tests.registry.losses.literal import cosine
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
+pytestmark = pytest.mark.slow
+
 CORPUS = sentences(12, seed=5)
 
 

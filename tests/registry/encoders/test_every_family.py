@@ -14,6 +14,8 @@ from tests.support.errors import refuses
 from tests.support.families import DECODERS, FAMILIES, tiny
 from tests.support.tiny import sentences
 
+pytestmark = pytest.mark.slow
+
 TEXTS = sentences(6)
 EQUAL = ["a cat sees a dog", "the man eats a tree"]
 OF_TOKENS = ["mean", "last", "weighted_mean", "cls"]

@@ -25,6 +25,8 @@ from tests.support.tiny import (
     tiny_roberta,
 )
 
+pytestmark = pytest.mark.slow
+
 DECODERS = [tiny_llama, tiny_gpt2, tiny_opt]
 MAKERS = [*DECODERS, tiny_modernbert, tiny_bert, tiny_roberta]
 POOLINGS = ["last", "mean", "weighted_mean", "cls"]

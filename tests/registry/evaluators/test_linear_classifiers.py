@@ -14,6 +14,8 @@ from registry.evaluators import classifiers
 from registry.evaluators.classifiers import EarlyStopped, LockstepAdam, Logistic, Problem, first_weights
 from registry.evaluators.protocol import Fit, Labeled, LinearProbe, stratified
 
+pytestmark = pytest.mark.slow
+
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 SEED = 1111
 SPLITS = {"all": ["all"], "folded": ["train", "test"], "given": ["train", "dev", "test"]}

@@ -14,6 +14,8 @@ from registry.evaluators.retrieval_at_k import RetrievalAtK, ranks
 from registry.resources import catalog
 from tests.support.errors import refuses
 
+pytestmark = pytest.mark.slow
+
 ANGLES = {"q1": 0, "q2": 90, "q3": 50, "a": 10, "b": 40, "c": 85, "d": 100, "e": 55}
 
 

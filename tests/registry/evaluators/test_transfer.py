@@ -11,6 +11,8 @@ from registry.resources import catalog
 from tests.support import labeled
 from tests.support.errors import refuses
 
+pytestmark = pytest.mark.slow
+
 TASKS = {"mr": ["all"], "sst2": ["train", "dev", "test"], "trec": ["train", "test"], "mrpc": ["train", "test"]}
 BOTH = pytest.mark.parametrize("classifier", ["senteval", "logistic"])
 
