@@ -225,7 +225,7 @@ def test_translate_survives_kills(tmp_path, cse, long_translation):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", these("1", "12"))
+@pytest.mark.parametrize("workers", these(["1"], ["1", "2"]))
 def test_ctrl_c_ends_everything_soon_and_keeps_what_is_done(tmp_path, cse, long_translation, workers):
     call, stored, rows = long_translation
     options = ["--batch-tokens", "2000", "--workers", workers, "--device", "cpu"]
