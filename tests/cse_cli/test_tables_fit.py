@@ -25,8 +25,6 @@ from tests.cse_cli.tuning.searches import search, verification
 from tests.support.command import exit_code_of
 from tests.support.records import recorded, result
 
-pytestmark = pytest.mark.slow
-
 WIDTH = 80
 SHOWN = dict.fromkeys(("stsb_dev", *STS_TASKS), "spearman")
 
@@ -94,6 +92,7 @@ def test_leaderboard_without_runs(shown):
     assert "cse run ifcl_en" in map(str.rstrip, out.split("\n"))
 
 
+@pytest.mark.slow
 def test_the_community_leaderboard_with_runs(shown):
     out = shown(lambda: print_tables(tables([ran(seed, 70.0 + seed) for seed in range(3)], community=True)))
     assert "BERT-base: community leaderboard" in out
@@ -133,6 +132,7 @@ def test_runs(shown, home):
     [("list",), ("list", "recipes"), ("list", "studies"), ("show", "info_nce"), ("show", "sts"), ("data", "list")],
     ids=" ".join,
 )
+@pytest.mark.slow
 def test_listings(shown, command):
     assert len(shown(lambda: exit_code_of(*command)).split("\n")) > 5
 

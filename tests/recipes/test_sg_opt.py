@@ -12,8 +12,6 @@ from registry.resources import catalog
 from tests.recipes.first_step import experiment, layers_of, projected, step_of
 from tests.registry.losses.literal import cosine
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("name", ["sg_opt_en", "sg_opt_en_large", "sg_opt_en_roberta", "sg_opt_en_roberta_large"])
 def test_the_authors_settings(name):
@@ -36,6 +34,7 @@ def test_the_text_is_all_of_stsb():
 
 
 @pytest.mark.parametrize("name", ["sg_opt_en", "mini/sg_opt_en"])
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts, name):
     made = experiment(parts, name)
     step = step_of(made)
@@ -57,6 +56,7 @@ def test_the_first_step_by_hand(parts, name):
 
 @pytest.mark.parametrize("name", ["sg_opt_en", "mini/sg_opt_en"])
 @pytest.mark.parametrize("dropout", [True, False])
+@pytest.mark.slow
 def test_the_copy_drops_out_as_in_the_authors_code(parts, name, dropout):
     """SG6: their copy is a sub-module of the loss, which `fit` sets to training mode."""
     made = experiment(parts, name, "encoders.online.dropout=0.5", f"encoders.frozen.dropout={str(dropout).lower()}")
@@ -66,6 +66,7 @@ def test_the_copy_drops_out_as_in_the_authors_code(parts, name, dropout):
     assert [torch.equal(a, b) for a, b in zip(first.unbind(1), second.unbind(1), strict=True)] == [not dropout] * 3
 
 
+@pytest.mark.slow
 def test_blocks_and_head_are_trained_and_nothing_else(parts):
     made = experiment(parts, "sg_opt_en")
     optimizer = torch.optim.SGD([p for p in made.method.parameters() if p.requires_grad], lr=0.1)

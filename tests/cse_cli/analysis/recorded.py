@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, STS_TASKS, write_series
-from cse_cli.recipe.files import find
+from cse_cli.recipe.files import find, shipped
 from cse_cli.recipe.load import LoadedRecipe, load
 from registry.statistics import correlations
 from tests.support.records import recorded, result
 
-RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 PAIRS = 80
 START = datetime(2026, 11, 21, tzinfo=UTC)
 
@@ -43,8 +41,8 @@ def score(evaluator: str, seed: int, noise: float) -> float:
 
 
 @cache
-def shipped(recipe: str, overrides: tuple[str, ...]) -> LoadedRecipe:
-    """Load a recipe of this repository, which no test changes."""
+def load_once(recipe: str, overrides: tuple[str, ...]) -> LoadedRecipe:
+    """Load a recipe of this repository, which no test changes, once."""
     return load(recipe, overrides)
 
 
@@ -73,7 +71,7 @@ def record(
         about: Fields of its `run.toml`.
         changes: Fields of its result, and parts of its identity.
     """
-    read = shipped if find(recipe).is_relative_to(RECIPES) else load
+    read = load_once if find(recipe).is_relative_to(shipped()) else load
     loaded = read(recipe, (*overrides, f"train.seed={seed}"))
     parts = {part: changes.pop(part) for part in ("text", "weights", "code") if part in changes}
     kept = {name: pairs(name, seed, noise) for name in evaluators}

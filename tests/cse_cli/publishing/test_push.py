@@ -22,7 +22,7 @@ from tests.support.command import cse, refused
 from tests.support.records import result
 from tests.support.shrunken import Small, recipe
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
+pytestmark = pytest.mark.usefixtures("few_pairs", "undrawn")
 
 
 @pytest.fixture
@@ -38,6 +38,7 @@ def results(tmp_path: Path, parts: Small) -> list[Result]:
     return cse_cli.run(recipe(tmp_path, parts, steps=4), seeds=2, device="cpu", progress=False)
 
 
+@pytest.mark.slow
 def test_what_is_pushed_is_loaded_again_with_no_difference(
     hub: FakeHub, results: list[Result], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,6 +60,7 @@ def test_what_is_pushed_is_loaded_again_with_no_difference(
     assert (theirs - torch.from_numpy(ours)).abs().max().item() == 0.0
 
 
+@pytest.mark.slow
 def test_the_card_has_scores_command_and_metadata(results: list[Result], capsys: pytest.CaptureFixture[str]) -> None:
     code, card, _ = cse("push", str(results[0].run_id)[:8], "me/tiny", "--dry-run", capsys=capsys)
     assert code == 0

@@ -14,8 +14,6 @@ from scipy import stats
 from cse_cli.core.stats import MOST_SEEDS
 from cse_cli.reproduce.verdict import Claim, Spread, judge
 
-pytestmark = pytest.mark.slow
-
 SIMCSE = 0.84
 """Standard deviation of simple-simcse's 50 seeds."""
 VALUES = [75.0, 75.8, 74.6, 75.4, 75.1]
@@ -154,6 +152,7 @@ def outcomes(
 
 
 @pytest.mark.parametrize(("seeds", "published"), [(5, 0), (3, 50), (5, 50)])
+@pytest.mark.slow
 def test_a_number_of_the_same_distribution_is_reproduced(seeds, published):
     """You add the seeds that the verdict names until it is decided."""
     found = outcomes(4000, seeds, published, 0.0, until_decided=True)
@@ -161,6 +160,7 @@ def test_a_number_of_the_same_distribution_is_reproduced(seeds, published):
     assert found["undecided"] == 0
 
 
+@pytest.mark.slow
 def test_a_mean_and_the_best_of_the_same_distribution_are_reproduced():
     mean = outcomes(1000, 3, 12, 0.0, runs=12, tolerance=2.1, until_decided=True)
     best = outcomes(1000, 5, 50, 0.0, runs=5, best=True, until_decided=True)
@@ -171,6 +171,7 @@ def test_a_mean_and_the_best_of_the_same_distribution_are_reproduced():
     ("seeds", "published", "difference", "least"),
     [(5, 50, 2.0, 0.50), (5, 50, 3.0, 0.85), (5, 50, 4.0, 0.97), (10, 0, 3.0, 0.80), (10, 0, 4.0, 0.95)],
 )
+@pytest.mark.slow
 def test_power_against_a_number_that_is_higher(seeds, published, difference, least):
     found = outcomes(500, seeds, published, difference)
     assert found["lower"] / 500 >= least, found

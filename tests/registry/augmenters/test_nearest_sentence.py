@@ -18,8 +18,6 @@ from tests.registry.losses.literal import cosine
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
-pytestmark = pytest.mark.slow
-
 CORPUS = sentences(12, seed=5)
 
 
@@ -52,6 +50,7 @@ def expected(encoder, text, count, skip=0, pooling="mean"):
 
 @pytest.mark.parametrize("text", [CORPUS[0], CORPUS[7], "a small green house"])
 @pytest.mark.parametrize("at_once", [5, 65_536])
+@pytest.mark.slow
 def test_the_nearest_by_hand(monkeypatch, encoder, text, at_once):
     monkeypatch.setattr(module, "ROWS", at_once)
     monkeypatch.setattr(module, "BATCH", at_once)
@@ -61,6 +60,7 @@ def test_the_nearest_by_hand(monkeypatch, encoder, text, at_once):
     assert augmenter.on_text([Sample(text)], Random(0))[0].text == expected(encoder, text, 1, skip=4)[0]
 
 
+@pytest.mark.slow
 def test_neighbors_are_drawn_evenly(monkeypatch, encoder):
     augmenter = bound(monkeypatch, encoder, neighbors=3, skip=1)
     rng = Random(0)
@@ -69,6 +69,7 @@ def test_neighbors_are_drawn_evenly(monkeypatch, encoder):
     assert all(math.isclose(count, 100, abs_tol=35) for count in drawn.values())
 
 
+@pytest.mark.slow
 def test_the_index_is_pooled_as_in_the_authors_script_or_as_the_encoder(monkeypatch, encoder):
     """`simcse_utils.py:253`: pooler_type = 'avg'. The encoder itself pools [CLS]."""
     found = {}
@@ -87,6 +88,7 @@ def test_all_others_are_the_most_there_can_be(monkeypatch, encoder):
         bound(monkeypatch, encoder, neighbors=5, limit=5).on_text([Sample(CORPUS[0])], Random(0))
 
 
+@pytest.mark.slow
 def test_the_index_is_the_untrained_encoders(monkeypatch, encoder):
     augmenter = bound(monkeypatch, encoder, neighbors=1)
     before = [expected(encoder, text, 1)[0] for text in CORPUS]

@@ -14,8 +14,6 @@ from registry.evaluators import classifiers
 from registry.evaluators.classifiers import EarlyStopped, LockstepAdam, Logistic, Problem, first_weights
 from registry.evaluators.protocol import Fit, Labeled, LinearProbe, stratified
 
-pytestmark = pytest.mark.slow
-
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 SEED = 1111
 SPLITS = {"all": ["all"], "folded": ["train", "test"], "given": ["train", "dev", "test"]}
@@ -182,6 +180,7 @@ def literal(data, features, labels, folds, train_and_score):
 @pytest.mark.parametrize(("kind", "rows", "classes", "folds"), [
     ("all", 83, 2, 3), ("all", 120, 3, 2), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 2, 2),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_senteval_s_classifier_and_protocols_written_out(kind, rows, classes, folds):
     features, labels = made(rows, classes, seed=rows)
     data = in_splits(labels, kind)
@@ -230,6 +229,7 @@ def test_the_optimum_has_no_gradient(classes):
 @pytest.mark.parametrize(("kind", "rows", "classes", "folds"), [
     ("all", 83, 2, 3), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 3, 2),
 ])  # fmt: skip
+@pytest.mark.slow
 def test_all_folds_together_are_scikit_learn_s_one_by_one(kind, rows, classes, folds):
     features, labels = made(rows, classes, seed=rows)
     data, padded = in_splits(labels, kind), np.c_[features, np.ones(rows)]

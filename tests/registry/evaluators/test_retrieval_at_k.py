@@ -14,8 +14,6 @@ from registry.evaluators.retrieval_at_k import RetrievalAtK, ranks
 from registry.resources import catalog
 from tests.support.errors import refuses
 
-pytestmark = pytest.mark.slow
-
 ANGLES = {"q1": 0, "q2": 90, "q3": 50, "a": 10, "b": 40, "c": 85, "d": 100, "e": 55}
 
 
@@ -124,6 +122,7 @@ def made(size, queries, seed):
 
 @pytest.mark.parametrize("size", [2, 3, 10, 40])
 @pytest.mark.parametrize("blocks", [(1, 1), (3, 7), (1024, 4096)])
+@pytest.mark.slow
 def test_matches_the_definition_written_out(tmp_path, monkeypatch, size, blocks):
     monkeypatch.setattr(retrieval_at_k, "ANSWERS", blocks[0])
     monkeypatch.setattr(retrieval_at_k, "CANDIDATES", blocks[1])
@@ -157,6 +156,7 @@ def test_each_side_is_encoded_in_one_call(tmp_path):
     assert evaluator.texts() == ["c", "d", "a b"]
 
 
+@pytest.mark.slow
 def test_memory_is_bounded():
     """Of 2,048 queries and 20,000 candidates no more cosines are held at once than the blocks have."""
     generator = torch.Generator().manual_seed(0)
@@ -189,6 +189,7 @@ def test_columns_of_a_data_set():
     assert evaluator.fingerprints() == {"graded_pairs/dev": catalog.fingerprint("graded_pairs", "dev")}
 
 
+@pytest.mark.slow
 def test_a_parallel_data_set_needs_no_score():
     evaluator = RetrievalAtK(dataset="graded_pairs", split="train", query_column="text", positive_column="translation")
     texts = evaluator.texts()

@@ -11,8 +11,6 @@ from registry.resources import catalog
 from tests.support import labeled
 from tests.support.errors import refuses
 
-pytestmark = pytest.mark.slow
-
 TASKS = {"mr": ["all"], "sst2": ["train", "dev", "test"], "trec": ["train", "test"], "mrpc": ["train", "test"]}
 BOTH = pytest.mark.parametrize("classifier", ["senteval", "logistic"])
 
@@ -52,6 +50,7 @@ def hash_of(text):
 
 
 @BOTH
+@pytest.mark.slow
 def test_value_by_hand(data, classifier):
     """The vectors tell the word, the word tells 190 of 200 labels: 95 % whatever the folds, held out or tested."""
     asked = data({"all": opinions(190, 10)})
@@ -141,6 +140,7 @@ def test_rows_stand_by_words_then_label_then_as_read(data):
 
 
 @BOTH
+@pytest.mark.slow
 def test_the_same_every_time_and_training_sees_no_difference(data, classifier):
     data({"all": opinions(40, 20)})
     evaluator = Transfer("mpqa", classifier, folds=3)
@@ -151,6 +151,7 @@ def test_the_same_every_time_and_training_sees_no_difference(data, classifier):
     assert torch.equal(torch.rand(1), wanted)
 
 
+@pytest.mark.slow
 def test_other_seeds_make_other_folds(data):
     data({"all": opinions(40, 20)})
     assert len({Transfer("mr", "logistic", seed=seed, folds=3)(noisy)["accuracy"] for seed in range(6)}) > 1
