@@ -1,7 +1,8 @@
 """Golden digits: what runs, a resumed run, a group of processes, a search and a study compute and print.
 
-    python .ci/goldens.py check      compare with .ci/goldens/ to the last bit, and print each difference
-    python .ci/goldens.py write      replace the stored values. A commit that does so names each change and its reason
+    python .ci/goldens.py check           compare with .ci/goldens/ to the last bit, and print each difference
+    python .ci/goldens.py check native    only this set
+    python .ci/goldens.py write           replace the stored values. A commit that does so names each change and why
 
 Each set has one file, because digits depend on the instructions of the processor: `native` uses all of them, and
 `avx2` hides the newer ones. The digits are compared if processor and versions of the libraries are those of the file.
@@ -204,10 +205,11 @@ def check(name: str, now: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    """Make all sets in parallel, then check or write them."""
-    action = sys.argv[1] if len(sys.argv) > 1 else "check"
+    """Make the sets in parallel, then check or write them."""
+    action, *names = sys.argv[1:] or ["check"]
+    chosen = {name: SETS[name] for name in names or SETS}
     with ThreadPoolExecutor() as pool:
-        found = dict(zip(SETS, pool.map(made, SETS.values()), strict=True))
+        found = dict(zip(chosen, pool.map(made, chosen.values()), strict=True))
     if action == "write":
         for name, values in found.items():
             text = json.dumps({"machine": machine(name), "values": values}, indent=1, ensure_ascii=False)
