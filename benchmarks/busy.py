@@ -1,7 +1,7 @@
 """Training on a busy machine: `python -m benchmarks.busy`.
 
-Trains `mini/ifcl_en` in two processes that take turns: with all cores and OpenMP's own waiting, and as `cse run` does.
-Both start next to 0, 1 and 5 processes that never wait. Prints the medians of rounds.
+Trains `mini/ifcl_en` in two processes that take turns: with OpenMP's own waiting, and as `cse run` does. Both use all
+cores, next to 0, 1 and 5 processes that never wait. Prints the medians of rounds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cse_cli.core.threads import THREAD_VARIABLES, WAITING_VARIABLES, CoreUse, usable_threads
+from cse_cli.core.threads import THREAD_VARIABLES, WAITING, WAITING_VARIABLES
 
 DEFAULT_LOOPS = "300000"
 """Loops of an idle thread in GNU's OpenMP if no variable is set."""
@@ -37,8 +37,8 @@ def main(given: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(given)
     if asked.train:
         return train(asked.recipe)
-    print("| busy processes | before | now | ratio | threads now | cores used by others |", flush=True)
-    print("| ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+    print("| busy processes | OpenMP's waiting | as `cse run` | ratio | threads |", flush=True)
+    print("| ---: | ---: | ---: | ---: | ---: |", flush=True)
     for load in asked.loads:
         with busy(load):
             print(row(load, measured(asked)), flush=True)
@@ -60,12 +60,11 @@ def busy(count: int) -> Iterator[None]:
 def measured(asked: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
     """Return the turns of both processes."""
     ours = {name: value for name, value in os.environ.items() if name not in (*THREAD_VARIABLES, *WAITING_VARIABLES)}
-    before = {**ours, "GOMP_SPINCOUNT": DEFAULT_LOOPS, "OMP_NUM_THREADS": str(usable_threads())}
     command = [sys.executable, "-m", "benchmarks.busy", "--train", "--recipe", asked.recipe]
     ways: dict[str, subprocess.Popen[str]] = {}
-    for name, environment in (("before", before), ("now", ours)):  # not both at once: each counts as busy
+    for name, waiting in (("before", {"GOMP_SPINCOUNT": DEFAULT_LOOPS}), ("now", WAITING)):
         ways[name] = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ours | waiting
         )
         _reply(ways[name])
     turns: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
@@ -101,12 +100,12 @@ def train(recipe: str) -> int:
         trainer.stepper.take(0)
         print(json.dumps("ready"), flush=True)
         for line in sys.stdin:
-            first, began, use = done, time.perf_counter(), CoreUse()
+            first, began = done, time.perf_counter()
             while time.perf_counter() - began < float(line):
                 trainer.stepper.take(done)
                 done += 1
             rate = (done - first) * trainer.settings.batch_size / (time.perf_counter() - began)
-            print(json.dumps({"rate": rate, "threads": torch.get_num_threads(), "others": use.read()[1]}), flush=True)
+            print(json.dumps({"rate": rate, "threads": torch.get_num_threads()}), flush=True)
         trainer.stepper.close()
     return 0
 
@@ -114,8 +113,7 @@ def train(recipe: str) -> int:
 def row(load: int, turns: dict[str, list[dict[str, float]]]) -> str:
     """Return the line of the table for one number of busy processes."""
     before, now = (median(turn["rate"] for turn in turns[name]) for name in ("before", "now"))
-    others = median(turn["others"] for name in turns for turn in turns[name])
-    return f"| {load} | {before:.0f} | {now:.0f} | {now / before:.2f} | {turns['now'][0]['threads']} | {others:.1f} |"
+    return f"| {load} | {before:.0f} | {now:.0f} | {now / before:.2f} | {turns['now'][0]['threads']} |"
 
 
 if __name__ == "__main__":

@@ -6,12 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cse_cli._version import __version__ as __version__
-from cse_cli.core.threads import limit_waiting
 
 if TYPE_CHECKING:
     from cse_cli.api import Model, evaluate, leaderboard, load_model, load_recipe, plugin, push, run, to_frame
-
-limit_waiting()  # before torch is imported
 
 __all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "plugin", "push", "run", "to_frame"]
 

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 from cse_cli.core.garbage import collect_rarely
+from cse_cli.core.threads import limit_waiting
 
 Handler = Callable[[int, FrameType | None], Any]
 
@@ -23,6 +24,7 @@ def main() -> None:
     as under nohup, stays ignored.
     """
     collect_rarely()
+    limit_waiting(os.environ)  # before torch is imported
     os.environ["PYTHONSAFEPATH"] = "1"  # child processes do not import modules of the current directory
     caught: list[int] = []
 

@@ -118,21 +118,20 @@ def _threads() -> Iterator[Check]:
     usual, cpus, limit = torch.get_num_threads(), threads.schedulable_cores(), threads.core_quota()
     cores = f"{cpus} cores available" + ("" if limit is None else f", CPU quota of {limit:g} cores")
     if chosen := threads.thread_setting():
-        state: State = "note" if usual > threads.usable_threads() else "ok"
+        state: State = "note" if usual > threads.usable_cores() else "ok"
         yield Check("threads", state, f"{usual}, set by {chosen}, {cores}")
     else:
-        number, busy = min(usual, threads.free_threads()), threads.busy_cores()
-        shown = f"{number}, {cores}, other processes use {busy:.1f}"
-        yield Check("threads", "ok", f"{shown}. To change the number, set OMP_NUM_THREADS")
-    yield Check("waiting of threads", "ok", threads.waiting_setting())
+        number = min(usual, threads.usable_threads())
+        yield Check("threads", "ok", f"{number}, {cores}. To change the number, set OMP_NUM_THREADS")
+    waiting = [f"{name}={os.environ[name]}" for name in threads.WAITING_VARIABLES if name in os.environ]
+    yield Check("waiting of threads", "ok", ", ".join(waiting) or "OpenMP's default")
 
 
 def _precision() -> Iterator[Check]:
-    from cse_cli.core.bf16 import explain
     from cse_cli.core.devices import choose
 
     compute = choose()
-    yield Check("precision", "ok", explain() if compute.device.type == "cpu" else compute.precision)
+    yield Check("precision", "ok", f"{compute.precision}. {compute.hint}" if compute.hint else compute.precision)
 
 
 def _components() -> Iterator[Check]:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 # Before torch and tokenizers are imported: tests run two at a time, and one thread adds in one order.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Hides bf16 from torch's matrix products, so that "auto" is fp32 and scores have the same digits on every machine.
-os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ["HF_HUB_OFFLINE"] = "1"  # a test that needs a hub takes `fake_hub`

@@ -54,7 +54,6 @@ def measure(common: Setting, seconds: float) -> dict[str, Any]:
         "measured_seconds": took,
         "parts": parts,
         "tokens_per_second": lately["speed/tokens_per_second"],
-        "model_flop_utilization": lately.get("speed/model_flop_utilization"),
         "peak_memory_gb": lately["speed/peak_memory_gb"],
         "text": common.text.stem,
         "batch": common.batch,
@@ -66,14 +65,12 @@ def page(found: dict[str, Any], shape: str) -> list[str]:
     """Return the measurements as text."""
     step, spent = found["seconds_a_step"], sum(found["parts"].values())
     shares = ", ".join(f"{part} {value / spent:.0%}" for part, value in found["parts"].items() if value > 0.001 * spent)
-    used = found["model_flop_utilization"]
     return [
         f"A million sentences of {found['text']} with {shape}, batch {found['batch']}, {found['precision']}: "
         f"**{found['epoch_seconds']:.0f} s**, from {found['steps']} steps in {found['measured_seconds']:.0f} s "
         f"({1000 * step:.2f} ms per step, {found['batch'] / step:,.0f} sentences/s).",
-        f"Shares of a step: {shares}. {found['tokens_per_second']:,.0f} tokens/s"
-        + (f", {used:.1%} of the device's peak arithmetic" if used else "")
-        + f", peak memory {found['peak_memory_gb']:.2f} GB.",
+        f"Shares of a step: {shares}. {found['tokens_per_second']:,.0f} tokens/s, "
+        f"peak memory {found['peak_memory_gb']:.2f} GB.",
     ]
 
 

@@ -157,7 +157,7 @@ class Screen(SilentObserver):
         self.write(f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}")
         self.write(
             f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
-            f"  run {run.run_id} · state in {escape(run.home)}"
+            f"  run {run.run_id} · state in {escape(run.home)}" + (f"\n  {run.hint}" if run.hint else "")
         )
         self._dev, self._total, self._preparing = "", run.steps, ""
         if self.live:

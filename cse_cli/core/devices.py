@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -9,7 +10,6 @@ from typing import Any, Literal
 
 import torch
 
-from cse_cli.core import bf16
 from registry.accelerators import ACCELERATORS, accelerator, device_count, is_accelerator
 from registry.distributed import world_size
 from registry.errors import CseError
@@ -41,12 +41,10 @@ class Compute:
     Args:
         device: Device with its number.
         precision: Precision of matrix products.
-        reason: Why "auto" selected a precision that not every device of this kind has. Empty otherwise.
     """
 
     device: torch.device
     precision: Precision
-    reason: str = ""
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the autocast context of a forward pass."""
@@ -62,34 +60,37 @@ class Compute:
         name = getattr(torch.get_device_module(self.device), "get_device_name", None)
         return str(self.device) if name is None else f"{self.device} ({name(self.device)})"
 
-    def describe_precision(self) -> str:
-        """Return the precision, with the reason if there is one."""
-        return f"{self.precision} ({self.reason})" if self.reason else self.precision
-
     @property
     def warning(self) -> str | None:
         """Warning that the device is not tested, or None."""
         untested = self.device.type in ("mps", "xpu")
         return f"{self.device}: not tested by this project yet; --device cpu falls back" if untested else None
 
+    @property
+    def hint(self) -> str:
+        """Advice to use a faster precision, or an empty string."""
+        if self.device.type != "cpu" or self.precision != "fp32" or not has_bf16_instructions():
+            return ""
+        return "this processor has instructions for bf16: --precision bf16 is faster, with other digits"
 
-def choose(device: str = "auto", precision: str = "auto", width: int | None = None) -> Compute:
+
+def choose(device: str = "auto", precision: str = "auto") -> Compute:
     """Return a device and a precision that it supports.
 
     Args:
         device: "auto" (the accelerator of this machine, else the CPU), "cpu", or "cuda", "mps" or "xpu", with or
             without a number. Without one, it is the first device, or the device of this process if several processes
             train together.
-        precision: "auto" is bf16 on CUDA and XPU devices that support it, and on a CPU that is faster with it
-            (`cse_cli.core.bf16`), else fp32.
-        width: Largest width of the encoders, or None if it is unknown. Narrow ones gain nothing from bf16 on a CPU.
+        precision: "auto" is bf16 on CUDA and XPU devices that support it, else fp32.
 
     Raises:
         CseError: If the device does not exist, or does not support the precision.
     """
     chosen = _device(device)
     if precision == "auto":
-        return _auto(chosen, width)
+        # On Apple's processors, whether bf16 is faster is unknown.
+        half = chosen.type not in ("cpu", "mps") and _supports_bf16(chosen)
+        return Compute(chosen, "bf16" if half else "fp32")
     if precision not in ("fp32", "bf16", "fp16"):
         raise CseError(
             f"unknown precision '{precision}'", "use auto, fp32, bf16 or fp16", code="core.unknown_precision"
@@ -109,13 +110,11 @@ def choose(device: str = "auto", precision: str = "auto", width: int | None = No
     return Compute(chosen, precision)  # type: ignore[arg-type]
 
 
-def _auto(device: torch.device, width: int | None) -> Compute:
-    if device.type == "cpu":
-        if (width is None or width >= bf16.SMALLEST) and bf16.is_faster():
-            return Compute(device, "bf16", f"{bf16.speedup():.1f} × fp32")
-        return Compute(device, "fp32")
-    # On Apple's processors, whether bf16 is faster is unknown.
-    return Compute(device, "bf16" if device.type != "mps" and _supports_bf16(device) else "fp32")
+def has_bf16_instructions() -> bool:
+    """Return whether the processor has instructions for products of bf16 matrices."""
+    if platform.machine().lower() in ("aarch64", "arm64"):
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def _supports_bf16(device: torch.device) -> bool:

@@ -9,7 +9,10 @@ from typing import ClassVar, Protocol
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Header of a run. `done` steps precede a resume, and `sentences` is the number of rows of the training text."""
+    """Header of a run. `done` steps precede a resume, and `sentences` is the number of rows of the training text.
+
+    `hint` is advice on its settings.
+    """
 
     recipe: str
     title: str
@@ -21,6 +24,7 @@ class RunInfo:
     steps: int
     done: int
     sentences: int
+    hint: str = ""
 
 
 class Pruned(Exception):  # noqa: N818 - not an error

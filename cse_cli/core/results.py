@@ -59,25 +59,20 @@ class PaperRow(BaseModel, frozen=True):
     row: str
 
 
-class Speed(BaseModel, frozen=True, protected_namespaces=()):
-    """Wall time of the parts of a training, and its use of the device.
+class Speed(BaseModel, frozen=True):
+    """Wall time of the parts of a training, its throughput and its memory.
 
     Args:
         seconds: "data", "forward", "backward", "optimizer", "evaluation" or "other" → wall time. "other" is the loop
             around the steps: records, health, checkpoints.
         tokens_per_second: Tokens per second of steps that encoders read over all views and processes, without padding.
         padding: Share of padding in the batches.
-        model_flops: Floating-point operations of the model on all processes (`cse_cli.training.timing.model_flops`).
-        model_flop_utilization: Operations per second of steps as a share of the device's peak. None if the peak is
-            unknown.
         peak_memory: Largest memory in bytes, of the GPU if there is one, else of this process.
     """
 
     seconds: dict[str, float]
     tokens_per_second: float | None = None
     padding: float | None = None
-    model_flops: float = 0.0
-    model_flop_utilization: float | None = None
     peak_memory: int
 
     @property

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager, suppress
-from functools import cache
 from pathlib import Path
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -18,89 +16,41 @@ WAITING = {"GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
 """Time that a thread without work keeps its core: loops of GNU's OpenMP, milliseconds of LLVM's and Intel's."""
 WAITING_VARIABLES = ("OMP_WAIT_POLICY", *WAITING)
 """Variables with which the user sets this time."""
-_SAMPLE_SECONDS = 0.2
 _GROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 
 
-def limit_waiting() -> None:
+def limit_waiting(environment: MutableMapping[str, str]) -> None:
     """Limit the time that OpenMP's threads keep a core without work, unless the user set it.
 
     OpenMP reads the variables when torch is imported. By default, its threads occupy their cores for milliseconds, in
     which no other process and no other thread of this process can use them.
     """
-    if not any(name in os.environ for name in WAITING_VARIABLES):
-        os.environ.update(WAITING)
-
-
-def waiting_setting() -> str:
-    """Return the variables that set how OpenMP's threads wait, as NAME=value."""
-    return ", ".join(f"{name}={os.environ[name]}" for name in WAITING_VARIABLES if name in os.environ)
-
-
-class CoreUse:
-    """Cores that this process and all others use, from the creation of the object or the last `read`."""
-
-    def __init__(self) -> None:
-        self._last = self._now()
-
-    def read(self) -> tuple[float, float]:
-        """Return the mean number of cores that this process used, and that all others used."""
-        before, self._last = self._last, self._now()
-        wall, own, everything = (now - then for now, then in zip(self._last, before, strict=True))
-        return own / wall, max(0.0, everything - own) / wall
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the last `read`."""
-        return time.perf_counter() - self._last[0]
-
-    @staticmethod
-    def _now() -> tuple[float, float, float]:
-        return time.perf_counter(), time.process_time(), _busy_seconds()
-
-
-def _busy_seconds() -> float:
-    """Return the processor seconds of all processes on the schedulable cores, without those of lower priority."""
-    import psutil
-
-    niced = os.getpriority(os.PRIO_PROCESS, 0) > 0
-    cores = psutil.cpu_times(percpu=True)
-    own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(cores))
-    return sum(each.user + each.system + niced * each.nice for place, each in enumerate(cores) if place in own)
-
-
-@cache
-def busy_cores() -> float:
-    """Return the number of cores that other processes use. It is measured once, so that all runs of a process agree."""
-    use = CoreUse()
-    time.sleep(_SAMPLE_SECONDS)
-    return use.read()[1]
+    if not any(name in environment for name in WAITING_VARIABLES):
+        environment.update(WAITING)
 
 
 def worker_environment(processes: int, device: str) -> dict[str, str]:
-    """Return the environment of one of several processes. On a CPU, each gets its share of the free cores.
+    """Return the environment of one of several processes. On a CPU, each gets its share of the usable cores.
 
     A number of threads that the user set does not change.
     """
     from registry.accelerators import accelerator
 
     own = dict(os.environ)
+    limit_waiting(own)
     given = own.get(THREADS_VARIABLE) and _SHARE not in own
     if not given and (device == "cpu" or accelerator() is None):
-        own[THREADS_VARIABLE] = own[_SHARE] = str(max(1, free_threads() // processes))
+        own[THREADS_VARIABLE] = own[_SHARE] = str(max(1, usable_threads() // processes))
     return own
 
 
 def limit_torch_threads() -> int:
-    """Limit torch to the free threads, unless the user set their number. Return the number of threads.
-
-    More threads than free cores wait for each other at every operation.
-    """
+    """Limit torch to the usable threads, unless the user set their number. Return the number of threads."""
     import torch
 
-    if thread_setting() is None and free_threads() < torch.get_num_threads():
-        torch.set_num_threads(free_threads())
+    if thread_setting() is None and usable_threads() < torch.get_num_threads():
+        torch.set_num_threads(usable_threads())
     return torch.get_num_threads()
 
 
@@ -112,7 +62,7 @@ def resume_torch_threads(recorded: int) -> int:
     import torch
 
     if thread_setting() is None:
-        torch.set_num_threads(min(recorded, usable_threads()))
+        torch.set_num_threads(min(recorded, usable_cores()))
     return torch.get_num_threads()
 
 
@@ -128,18 +78,13 @@ def torch_threads_restored() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def free_threads() -> int:
-    """Return the number of threads for a process that starts to compute.
-
-    It is the share of a worker, or the usable threads that other processes leave free, at least 1.
-    """
-    if (share := os.environ.get(_SHARE)) is not None:
-        return int(share)
-    return max(1, min(usable_threads(), schedulable_cores() - round(busy_cores())))
-
-
 def usable_threads() -> int:
-    """Return the number of threads that can run in parallel, from the available cores and the quota."""
+    """Return the number of threads of this process: the share of a worker, or one for each usable core."""
+    return int(os.environ.get(_SHARE, usable_cores()))
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use in parallel, from its affinity and its quota."""
     limit = core_quota()
     return schedulable_cores() if limit is None else max(1, min(schedulable_cores(), int(limit)))
 

@@ -263,18 +263,15 @@ class Size:
     Args:
         places: Number of rows × padded length.
         tokens: Number of tokens without padding.
-        squares: Sum over rows of the squared number of tokens, which attention is proportional to.
     """
 
     places: int
     tokens: int
-    squares: int
 
     @staticmethod
     def of(mask: Tensor) -> Size:
         """Return the size of a view from its mask (B, L) on the CPU."""
-        lengths = mask.sum(dim=1)
-        return Size(mask.numel(), int(lengths.sum()), int((lengths * lengths).sum()))
+        return Size(mask.numel(), int(mask.sum()))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from filelock import FileLock
 
 from cse_cli.core import paths
 from cse_cli.core.processes import end_with_parent
-from cse_cli.core.threads import free_threads, thread_setting
+from cse_cli.core.threads import thread_setting, usable_threads
 from registry.errors import CseError, DiskError, RunFailedError
 from registry.paths import make_folder, no_room, write_atomically
 from registry.resources import hub
@@ -188,9 +188,9 @@ def _in_processes(
     """Yield the results of the writer for pieces in the order in which they become available.
 
     The processes are spawned, because the threads of tokenizers and of torch do not survive a fork. They share the
-    free cores and end with this process, even if it is killed.
+    cores of this process, and end with it, even if it is killed.
     """
-    threads, others = max(1, free_threads() // processes), multiprocessing.active_children()
+    threads, others = max(1, usable_threads() // processes), multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, _start_worker, (writer, hub.used(), threads))
     try:

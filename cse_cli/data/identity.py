@@ -32,7 +32,7 @@ ENGINE = (
     "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",
     "cse_cli.training.step", "cse_cli.training.trainer", "cse_cli.evaluation.encoder", "cse_cli.evaluation.evaluate",
     "cse_cli.evaluation.tasks", "cse_cli.data.batches", "cse_cli.data.files", "cse_cli.data.sampler",
-    "cse_cli.data.sources", "cse_cli.data.stream", "cse_cli.data.tokens", "cse_cli.core.bf16", "cse_cli.core.devices",
+    "cse_cli.data.sources", "cse_cli.data.stream", "cse_cli.data.tokens", "cse_cli.core.devices",
     "cse_cli.core.distributed", "registry.core",
 )  # fmt: skip
 """Modules that train and score, apart from the components. `engine_digest` covers them without their imports."""

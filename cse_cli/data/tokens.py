@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from cse_cli.core import paths
-from cse_cli.core.threads import free_threads
+from cse_cli.core.threads import usable_threads
 from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, write_pieces
 from registry.errors import CseError
 from registry.tokens import Vocabulary
@@ -103,7 +103,7 @@ def shards_of(rows: int, digest: str, vocabulary: Vocabulary, max_length: int) -
 
 
 def tokenizer_processes(shards: int) -> int:
-    """Return the number of processes: `CSE_TOKENIZE_PROCESSES`, else one for every `THREADS` free cores."""
+    """Return the number of processes: `CSE_TOKENIZE_PROCESSES`, else one for every `THREADS` threads."""
     value = os.environ.get("CSE_TOKENIZE_PROCESSES", "")
     if value and not (value.isdecimal() and int(value) > 0):
         raise CseError(
@@ -111,7 +111,7 @@ def tokenizer_processes(shards: int) -> int:
             "set it to a number of processes, for example 2",
             code="data.bad_process_count",
         )
-    return max(1, min(int(value) if value else free_threads() // THREADS, shards))
+    return max(1, min(int(value) if value else usable_threads() // THREADS, shards))
 
 
 @dataclass

@@ -178,7 +178,6 @@ def speed_line(runs: Sequence[Result]) -> list[str]:
     parts = [
         _mean("{:,.0f} sentences/s", [run.sentences_per_second for run in runs if run.speed is not None]),
         _mean("{:,.0f} tokens/s", [speed.tokens_per_second for speed in speeds]),
-        _mean("{:.0%} of the device's peak", [speed.model_flop_utilization for speed in speeds]),
         *(f"{part} {share:.0%}" for part, share in shares.items() if share >= 0.005),
         f"peak {max(speed.peak_memory for speed in speeds) / 1e9:.1f} GB",
     ]
@@ -202,7 +201,6 @@ def describe_run(prepared: Prepared) -> RunPlan:
         "seed": prepared.job.seed,
         "device": prepared.compute.describe(),
         "precision": prepared.compute.precision,
-        "precision_reason": prepared.compute.reason,
         "weights": sum(p.numel() for p in weights),
         "trained": sum(p.numel() for p in weights if p.requires_grad),
         "steps": prepared.steps,
@@ -241,10 +239,9 @@ def print_plans(plans: Sequence[RunPlan], place: str) -> None:
 
 
 def _print_plan(plan: RunPlan) -> None:
-    precision = f"{plan['precision']} ({plan['precision_reason']})" if plan["precision_reason"] else plan["precision"]
     steps = f"{plan['steps']:,} steps of {plan['batch_size']} sentences" if plan["steps"] else "no training"
     rows = [
-        ("device", f"{plan['device']}, {precision}"),
+        ("device", f"{plan['device']}, {plan['precision']}"),
         ("weights", f"{plan['weights']:,}, {plan['trained']:,} trained"),
         ("training", f"{steps}, {plan['sentences']:,} in all"),
         ("evaluators", ", ".join(plan["evaluators"])),

@@ -13,12 +13,12 @@ from cse_cli.core.formatting import counted
 from cse_cli.data.identity import Known
 from cse_cli.data.requirements import Availability, availabilities, download_size
 from cse_cli.planning.data_steps import Step, data_steps
+from cse_cli.planning.disk_space import RECORDS, DiskSpace
 from cse_cli.planning.probe import Probe
 from cse_cli.planning.records import Earlier, earlier_runs
 from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.runs.index import RecordedRun
 from cse_cli.training.build import Job
-from cse_cli.training.disk_space import RECORDS, DiskSpace
 from registry.errors import MissingError
 
 PROBE_SECONDS = 3.0

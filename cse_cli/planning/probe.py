@@ -19,11 +19,11 @@ from cse_cli.core.threads import limit_torch_threads
 from cse_cli.data.batches import Batches, BatchSource
 from cse_cli.data.sources import Text, open_text
 from cse_cli.data.stream import Stream, open_stream
+from cse_cli.planning.disk_space import DiskSpace, needed
 from cse_cli.planning.sample import SENTENCES, Sample
 from cse_cli.planning.scoring import ScoringTimes, measure_scoring
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Job, Prepared, resolve
-from cse_cli.training.disk_space import DiskSpace, needed
 from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
 from registry.accelerators import is_accelerator
@@ -89,7 +89,7 @@ def probe(job: Job, seconds: float, world: int = 1, missing: Collection[str] = (
         limit_torch_threads()
         _forget_peak(choose(job.device, "fp32").device)
         experiment = resolve(recipe, job.seed)
-        compute = choose(job.device, recipe.train.precision, experiment.width)
+        compute = choose(job.device, recipe.train.precision)
         sample, batches = _batches(job, experiment, world, missing)
         experiment.method.to(compute.device)
         build = time.perf_counter() - began

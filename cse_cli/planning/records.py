@@ -9,10 +9,10 @@ from statistics import median
 
 from cse_cli.core.results import Result
 from cse_cli.data.identity import Known
+from cse_cli.planning.disk_space import DiskSpace
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.record import MODEL, folder_of
-from cse_cli.training.disk_space import DiskSpace
 
 MOST = 5
 """Number of runs that are read, the newest ones."""

@@ -21,6 +21,7 @@ import ray
 from cse_cli._version import __version__
 from cse_cli.core.events import Event, Started
 from cse_cli.core.paths import home
+from cse_cli.core.threads import limit_waiting
 from cse_cli.jobs.child import LEAVE_SECONDS, Child, Failed, Send
 from cse_cli.runs.record import log_of
 from registry.errors import CseError, MissingError
@@ -99,6 +100,7 @@ class Setting:
         os.environ.update(self.environment)
         if self.threads is not None:
             os.environ["OMP_NUM_THREADS"] = str(self.threads)
+        limit_waiting(os.environ)
         return Child(os.environ, self.processes, self.folder if self.folder.is_dir() else home())
 
 

@@ -17,7 +17,7 @@ from cse_cli.data.columns import Making, OwnColumns
 from cse_cli.data.sources import Text
 from cse_cli.data.stream import StreamedText
 from cse_cli.recipe.load import LoadedRecipe
-from cse_cli.recipe.schema import Part, Recipe, View
+from cse_cli.recipe.schema import Recipe, View
 from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
 from registry.distributed import world_size
@@ -99,12 +99,6 @@ class Experiment:
         return self.method.encoder(settings.selection_encoder or settings.encoder)
 
     @property
-    def width(self) -> int:
-        """Largest width of its encoders. Token embeddings can be narrower than the blocks."""
-        encoders = [self.method.encoder(name) for name in self.recipe.encoders]
-        return max(width for encoder in encoders for width in (encoder.width, encoder.dim))
-
-    @property
     def columns(self) -> set[str]:
         """Data columns that the views read."""
         return {column for plan in self.plans.values() for column in (plan.column, *plan.side, *plan.numbers)}
@@ -184,13 +178,15 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     method = Method(encoders, views, queue, losses, terms)
     for name in {views[view].encoder for view in method.views_by_layer}:
         encoders[name].keep_layers()
+    evaluators = {name: EVALUATORS[part.name].build(part.params, encoders) for name, part in recipe.evaluators.items()}
+    for evaluator in evaluators.values():
+        limits = evaluator.limit, recipe.evaluate.limit
+        evaluator.limit = min((limit for limit in limits if limit is not None), default=None)
     return Experiment(
         recipe=recipe,
         method=method,
         plans={name: _plan(name, recipe, view, encoders, terms) for name, view in views.items()},
-        evaluators={
-            name: _evaluator(part, encoders, recipe.evaluate.limit) for name, part in recipe.evaluators.items()
-        },
+        evaluators=evaluators,
     )
 
 
@@ -204,13 +200,6 @@ def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
         column = losses[name].column if any(i.kind == "labels" for i in entry.inputs) else None
         terms[label] = Term(entry, outer.weight, inner.views, inner.queue, outer.weight_schedule, column)
     return terms
-
-
-def _evaluator(part: Part, encoders: Mapping[str, Encoder], limit: int | None) -> Evaluator:
-    """Return an evaluator that reads at most `limit` rows, or as many as its own parameters say."""
-    evaluator = EVALUATORS[part.name].build(part.params, encoders)
-    evaluator.limit = min((one for one in (evaluator.limit, limit) if one is not None), default=None)
-    return evaluator
 
 
 def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:

@@ -41,6 +41,7 @@ def about_run(job: Job, identity: Identity, precision: str = "") -> About:
     entries = [*(placed.entry for placed in recipe.parts()), *train_entries(recipe.train)]
     named = [(entry.kind, entry.name) for entry in entries]
     named += [(POOLINGS.kind, pooling.name) for pooling in plugin_poolings(recipe)]
+    selecting = recipe.evaluate.metric_for_best_model
     return About(
         name=job.name,
         recipe=loaded.name,
@@ -59,7 +60,7 @@ def about_run(job: Job, identity: Identity, precision: str = "") -> About:
         encoder=Path(_model(recipe, recipe.evaluate.encoder)).name,
         data=Path(recipe.data.named).name,
         paper="" if paper is None else f"{paper.key}/{paper.table}/{paper.row}",
-        test_selected=_test_selected(recipe),
+        test_selected=selecting is not None and is_test_split(recipe.evaluators[selecting.rpartition(".")[0]].params),
         limited=recipe.evaluate.limit is not None,
         precision=precision,
         commits=hub.used(),
@@ -82,7 +83,7 @@ def family(name: str, language: str) -> str:
 def record_inputs(record: RunRecord, prepared: Prepared) -> None:
     """Record the environment and the digests of the data before the first step."""
     recipe = prepared.job.loaded.recipe
-    facts = {**environment(prepared.job.loaded.path), "precision": prepared.compute.describe_precision()}
+    facts = {**environment(prepared.job.loaded.path), "precision": prepared.compute.precision}
     record.file(ENVIRONMENT, json.dumps(facts, indent=1))
     if prepared.text is not None:
         source = recipe.data.named
@@ -211,9 +212,3 @@ def _with_model(recipe: Recipe, encoder: str) -> Mapping[str, Any]:
     part = recipe.encoders[encoder]
     inner = [str(part.params[r.parameter]) for r in ENCODERS[part.name].references if r.kind == "encoder"]
     return part.params if "model" in part.params or not inner else _with_model(recipe, inner[0])
-
-
-def _test_selected(recipe: Recipe) -> bool:
-    if recipe.evaluate.metric_for_best_model is None:
-        return False
-    return is_test_split(recipe.evaluators[recipe.evaluate.metric_for_best_model.rpartition(".")[0]].params)

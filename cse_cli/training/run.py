@@ -36,7 +36,7 @@ from cse_cli.runs.signals import Terminated, ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Job, Prepared, making, resolve
-from cse_cli.training.disk_space import check_disk_space, explain_full_disk, needed
+from cse_cli.training.disk_space import explain_full_disk
 from cse_cli.training.recording import about_run, make_result, record_inputs, record_outcome
 from cse_cli.training.step import StepState
 from cse_cli.training.trainer import Trainer
@@ -60,13 +60,12 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     configured()
     recipe = job.loaded.recipe
     limit_torch_threads()
-    choose(job.device, recipe.train.precision)  # its errors come before downloads
+    compute = choose(job.device, recipe.train.precision)
     hub.forget()
     hub.pin(read_about(job.resume).commits if job.resume is not None else {})
     rank0_first(lambda: fetch(merged_requirements([recipe]), lambda *file: observer.observe(Downloading(*file))))
     observer.observe(Preparing("building the method"))
     experiment = resolve(recipe, job.seed)
-    compute = choose(job.device, recipe.train.precision, experiment.width)
     if compute.warning:
         observer.observe(Warned(compute.warning))
     if recipe.train.steps == 0:
@@ -127,7 +126,7 @@ def execute(job: Job, observer: Observer) -> Result:
     Raises:
         BusyError: If another process does the run.
         CseError: If it could not start, or failed later; the record then says FAILED.
-        DiskError: If the disk has not enough space for it.
+        DiskError: If the disk is full.
         Pruned: If the observer ended it; the record then says PRUNED.
         StopRequested: If `cse runs stop` ended it; the record then says STOPPED.
     """
@@ -135,16 +134,16 @@ def execute(job: Job, observer: Observer) -> Result:
     prepared = prepare(job, log)
     text = None if prepared.text is None else prepared.text.fingerprint
     identity = run_on_rank0(lambda: identify(job.loaded.recipe, text))
-    run_on_rank0(lambda: check_disk_space(prepared))
     record = _claim(prepared, identity)
     if isinstance(record, Result):
         return record
     sampling = sampled(record) if rank() == 0 else nullcontext()
     with (
         _mirrored(record), log, _messages(record, log), ending(record), sampling, torch_threads_restored(),
-        explain_full_disk(record.run_id, needed(prepared)), explain_lost_rank(), part_errors(),
+        explain_full_disk(record.run_id), explain_lost_rank(), part_errors(),
     ):  # fmt: skip
-        prepared = _in_recorded_precision(prepared, record.about, log)
+        # A run that is resumed keeps its precision, also on another device.
+        prepared = replace(prepared, compute=choose(job.device, record.about.precision))
         trainer = _trainer(prepared, record, log)
         if trainer is not None:
             with usual_collection():
@@ -192,24 +191,6 @@ def _claim(prepared: Prepared, identity: Identity) -> RunRecord | Result:
     if isinstance(taken, Result):
         return taken
     return own[0] if own else RunRecord(taken, None)
-
-
-def _in_recorded_precision(prepared: Prepared, about: About, observer: Observer) -> Prepared:
-    """Return the job with the precision in which the run began.
-
-    Raises:
-        CseError: If the device does not support it.
-    """
-    if about.precision == prepared.compute.precision:
-        return prepared
-    compute = choose(prepared.job.device, about.precision)
-    observer.observe(
-        Warned(
-            f"this run continues in {about.precision}, in which it began. A new run would select "
-            f"{prepared.compute.describe_precision()}, which is faster on this device"
-        )
-    )
-    return replace(prepared, compute=compute)
 
 
 def _begin(claimed: Claimed, prepared: Prepared, identity: Identity) -> None:
@@ -275,12 +256,13 @@ def _trainer(prepared: Prepared, record: RunRecord, observer: Observer) -> Train
         title=job.loaded.recipe.title,
         seed=job.seed,
         device=device,
-        precision=prepared.compute.describe_precision(),
+        precision=prepared.compute.precision,
         run_id=record.run_id,
         home=str(home()),
         steps=prepared.steps,
         done=trainer.progress.step,
         sentences=prepared.sentences,
+        hint=prepared.compute.hint if job.loaded.recipe.train.precision == "auto" else "",
     )
     observer.observe(Started(run))
     return trainer

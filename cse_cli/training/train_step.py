@@ -79,7 +79,7 @@ class TrainStep:
         self.scaler = torch.amp.GradScaler(compute.device.type, enabled=compute.precision == "fp16")
         self.generator = torch.Generator().manual_seed(seed)
         self.forward = parallel(method)
-        self.watch = Stopwatch(method, compute)
+        self.watch = Stopwatch(compute.device)
         self.feed = Feed(batches.batch, total, compute.device, state=batches.state)
         self.data_state = batches.state()
         self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), warn)

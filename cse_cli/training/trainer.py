@@ -228,19 +228,15 @@ class Trainer:
 
     def _evaluate_and_save(self) -> None:
         evaluates = self._is_due(self.settings.evaluate_every)
-        saves = self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every) or self._is_old()
+        saves = self._is_due(self.settings.checkpoint_every or self.settings.evaluate_every)
+        if not saves and not self.settings.checkpoint_every and self.progress.step % LOG_EVERY == 0:
+            saves = run_on_rank0(lambda: time.monotonic() - self.saved_at > OLDEST_CHECKPOINT)  # equal on all processes
         if evaluates or saves:
             self._check_unseen_losses()
         if evaluates:
             self._evaluate()
         if saves or self.early_stop is not None:
             self.save()
-
-    def _is_old(self) -> bool:
-        """Whether the last checkpoint is too old. Equal on every process, and only at steps that are logged."""
-        if self.settings.checkpoint_every or self.progress.step % LOG_EVERY:
-            return False
-        return run_on_rank0(lambda: time.monotonic() - self.saved_at > OLDEST_CHECKPOINT)
 
     def _is_due(self, every: int) -> bool:
         return self.progress.step == self.total or (every > 0 and self.progress.step % every == 0)
@@ -259,8 +255,11 @@ class Trainer:
             **{f"loss/{label}": value.item() for label, value in taken.losses.items()},
             **{f"{place}/{k}": v for place, part in self.method.components() for k, v in part.report().items()},
         }
+        each = gather_objects(own)
+        if len(each) > 1:  # the mean over the processes that report a metric
+            own = {key: sum(of[key] for of in each if key in of) / sum(key in of for of in each) for key in each[0]}
         values = {
-            **_mean_of_processes(gather_objects(own)),
+            **own,
             "train/learning_rate": taken.learning_rate,
             "train/gradient_norm": taken.norm.item(),
             **indicators,
@@ -277,8 +276,6 @@ class Trainer:
         for _, component in self.method.components():
             for notice in component.notices():
                 self._warn(notice)
-        if (shortage := self.stepper.watch.shortage()) is not None:
-            self._warn(shortage)
         if warning is not None:
             self.record.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
             self.observer.observe(Collapsed(f"step {self.progress.step}: {warning}"))
@@ -355,10 +352,3 @@ class Trainer:
             "lower train.learning_rate, raise the temperature, or use precision = 'fp32'",
             code="training.loss_not_finite",
         )
-
-
-def _mean_of_processes(each: list[dict[str, float]]) -> dict[str, float]:
-    """Return the mean over processes of the metrics that each one reports."""
-    if len(each) == 1:
-        return each[0]
-    return {name: sum(of[name] for of in each if name in of) / sum(name in of for of in each) for name in each[0]}

@@ -32,7 +32,7 @@ def test_a_new_machine_has_no_problem_and_stays_as_it_was(home: Path) -> None:
     assert found("runs").text == "none yet"
     assert found("Hugging Face Hub").state == "note"
     assert "losses" in found("components").text
-    assert found("precision").text.startswith("fp32: ")
+    assert found("precision").text.startswith("fp32")
     assert "mini_en" in found("shipped models").text
     assert not home.exists()
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.core.devices import Compute, choose, missing_memory
+from cse_cli.core.devices import Compute, choose, has_bf16_instructions, missing_memory
 from cse_cli.training.train_step import parallel
 from registry.accelerators import kept_randomness, random_states
 from registry.distributed import all_devices, rank
@@ -15,13 +17,25 @@ from tests.support.accelerators import pretend
 from tests.support.errors import refuses
 from tests.support.processes import on_ranks
 
+CPU_FACTS = Path("/proc/cpuinfo")
 TEXTS = [f"{a} {b} thing {c}" for a in "abcd" for b in "xy" for c in ("now", "later")]
 
 
-def test_the_cpu_computes_in_fp32_without_instructions_for_bf16() -> None:
+@pytest.mark.parametrize("fast", [False, True])
+def test_the_cpu_computes_in_fp32_unless_bf16_is_requested(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cse_cli.core.devices.has_bf16_instructions", lambda: fast)
     compute = choose("cpu", "auto")
-    assert (compute.device.type, compute.precision) == ("cpu", "fp32")
+    assert compute == Compute(torch.device("cpu"), "fp32")
     assert compute.warning is None
+    assert ("--precision bf16" in compute.hint) == fast
+    assert choose("cpu", "bf16") == Compute(torch.device("cpu"), "bf16")
+    assert choose("cpu", "bf16").hint == ""
+
+
+@pytest.mark.skipif(not CPU_FACTS.exists(), reason="this system has no /proc/cpuinfo")
+def test_instructions_for_bf16_are_those_of_the_processor() -> None:
+    flags = {"avx512_bf16", "amx_tile", "bf16"} & set(CPU_FACTS.read_text().split())
+    assert flags or not has_bf16_instructions()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Threads follow what a container gives and what others leave free, unless their number was set by hand."""
+"""The number of threads follows from the machine and the settings of the user. Only `cse` sets how threads wait."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in cores.THREAD_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(cores, "schedulable_cores", lambda: 8)
-    monkeypatch.setattr(cores, "busy_cores", lambda: 0.2)
     before = torch.get_num_threads()
     torch.set_num_threads(8)
     yield
@@ -59,14 +58,12 @@ def test_the_quota_of_a_container_is_found(
 ) -> None:
     container(tmp_path, monkeypatch, own, files)
     assert cores.core_quota() == quota
-    assert cores.usable_threads() == allowed
+    assert cores.usable_threads() == cores.limit_torch_threads() == torch.get_num_threads() == allowed
 
 
-def test_torch_takes_no_more_than_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": "300000 100000"})
-    assert cores.limit_torch_threads() == torch.get_num_threads() == 3
+def test_fewer_threads_of_torch_stay() -> None:
     torch.set_num_threads(2)
-    assert cores.limit_torch_threads() == 2, "fewer than are given stay"
+    assert cores.limit_torch_threads() == 2
 
 
 def test_a_number_set_by_hand_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,51 +79,31 @@ def test_doctor_says_how_many_a_run_uses(tmp_path: Path, monkeypatch: pytest.Mon
     container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": "300000 100000"})
     (check,) = [check for check in doctor.examine() if check.about == "threads"]
     assert check.state == "ok"
-    assert check.text.startswith("3, 8 cores available, CPU quota of 3 cores, other processes use 0.2")
+    assert check.text == "3, 8 cores available, CPU quota of 3 cores. To change the number, set OMP_NUM_THREADS"
 
 
-@pytest.mark.parametrize(
-    ("busy", "quota", "free"),
-    [(0.4, "max", 8), (0.6, "max", 7), (5.9, "max", 2), (8.0, "max", 1), (5.0, "300000", 3), (6.0, "300000", 2)],
-)
-def test_a_process_uses_the_cores_that_others_leave_free(
-    busy: float, quota: str, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": f"{quota} 100000"})
-    monkeypatch.setattr(cores, "busy_cores", lambda: busy)
-    assert cores.limit_torch_threads() == torch.get_num_threads() == free
-
-
-def test_only_other_processes_count_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter([(100.0, 7.0, 50.0), (104.0, 9.0, 58.0), (105.0, 10.0, 58.5)])
-    monkeypatch.setattr(cores.CoreUse, "_now", lambda self: next(times))
-    use = cores.CoreUse()
-    assert use.read() == (0.5, 1.5)
-    assert use.read() == (1.0, 0.0)  # the times of processes and of cores are rounded differently
-
-
-def test_workers_share_the_free_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    container(tmp_path, monkeypatch, TWO, {})
-    monkeypatch.setattr(cores, "busy_cores", lambda: 2.0)
+def test_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": "600000 100000"})
     own = cores.worker_environment(3, "cpu")
     assert own["OMP_NUM_THREADS"] == "2"
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     assert cores.thread_setting() is None, "the user did not set it"
-    assert cores.free_threads() == 2, "the other workers do not count as busy"
+    assert cores.usable_threads() == 2
     assert cores.worker_environment(2, "cpu")["OMP_NUM_THREADS"] == "1"
+    assert cores.resume_torch_threads(5) == 5, "a run that began with more threads"
 
 
-def test_workers_keep_the_number_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert cores.worker_environment(3, "cpu")["OMP_NUM_THREADS"] == "5"
+def test_workers_keep_the_settings_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"OMP_NUM_THREADS": "5", "OMP_WAIT_POLICY": "active"}.items():
+        monkeypatch.setenv(name, value)
+    assert cores.worker_environment(3, "cpu") == dict(os.environ)
 
 
 def test_a_resumed_run_has_its_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     container(tmp_path, monkeypatch, TWO, {"pod/cpu.max": "400000 100000"})
-    monkeypatch.setattr(cores, "busy_cores", lambda: 6.0)
     with cores.torch_threads_restored():
-        assert cores.limit_torch_threads() == 2
+        assert cores.limit_torch_threads() == 4
         assert cores.resume_torch_threads(3) == torch.get_num_threads() == 3
         assert cores.resume_torch_threads(6) == 4, "the quota"
         monkeypatch.setenv("MKL_NUM_THREADS", "1")
@@ -134,16 +111,41 @@ def test_a_resumed_run_has_its_threads(tmp_path: Path, monkeypatch: pytest.Monke
     assert torch.get_num_threads() == 8
 
 
+def output(program: str, given: dict[str, str]) -> str:
+    """Return what a program prints if the user sets no variable of OpenMP but these."""
+    environment = {k: v for k, v in os.environ.items() if k not in cores.WAITING_VARIABLES}
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment | given, check=True
+    ).stdout
+
+
+def test_an_import_changes_nothing_of_the_program() -> None:
+    program = "import os; before = dict(os.environ); import cse_cli; print(dict(os.environ) == before)"
+    assert output(program, {}) == "True\n"
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, "GOMP_SPINCOUNT=1000, KMP_BLOCKTIME=0"),
+        ({}, "GOMP_SPINCOUNT=1000 KMP_BLOCKTIME=0"),
         ({"OMP_WAIT_POLICY": "active"}, "OMP_WAIT_POLICY=active"),
         ({"KMP_BLOCKTIME": "200"}, "KMP_BLOCKTIME=200"),
     ],
 )
-def test_the_package_limits_waiting_without_torch(given: dict[str, str], expected: str) -> None:
-    program = "import sys, cse_cli.core.threads as own; print(own.waiting_setting(), 'torch' in sys.modules)"
-    environment = {k: v for k, v in os.environ.items() if k not in cores.WAITING_VARIABLES}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment | given)
-    assert done.stdout == f"{expected} False\n"
+def test_the_command_limits_waiting_before_torch_is_imported(given: dict[str, str], expected: str) -> None:
+    program = (
+        "import os, sys, cse_cli.app\n"
+        "from cse_cli.core.threads import WAITING_VARIABLES as names\n"
+        "def run(): print(*(f'{n}={os.environ[n]}' for n in names if n in os.environ), 'torch' in sys.modules)\n"
+        "cse_cli.app.run = run\n"
+        "from cse_cli.__main__ import main\n"
+        "main()\n"
+    )
+    assert output(program, given) == f"{expected} False\n"
+
+
+def test_processes_that_a_program_starts_limit_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in cores.WAITING_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    assert cores.WAITING.items() <= cores.worker_environment(1, "cpu").items()
+    assert not set(cores.WAITING_VARIABLES) & set(os.environ)

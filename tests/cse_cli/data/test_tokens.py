@@ -177,7 +177,7 @@ def test_two_at_once_make_one_file(text):
 )
 def test_the_number_of_processes(monkeypatch, asked, cores, shards, count):
     monkeypatch.setenv("CSE_TOKENIZE_PROCESSES", asked)
-    monkeypatch.setattr(tokens, "free_threads", lambda: cores)
+    monkeypatch.setattr(tokens, "usable_threads", lambda: cores)
     assert tokens.tokenizer_processes(shards) == count
 
 

@@ -290,27 +290,31 @@ def test_the_same_command_resumes_too(stopped, file, run):
     assert states() == ["FINISHED"]
 
 
-def half(*_: Any) -> Compute:
-    return Compute(torch.device("cpu"), "bf16", "2.0 × fp32")
-
-
 @pytest.mark.parametrize("named", [False, True])
 def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypatch):
+    """As a run of an older version, which could select bf16 on a CPU."""
     with monkeypatch.context() as patched:
-        patched.setattr("cse_cli.core.devices._auto", half)
+        patched.setattr("cse_cli.training.run.choose", lambda *_: Compute(torch.device("cpu"), "bf16"))
         patched.setattr(TrainStep, "take", throw(KeyboardInterrupt()))
         code, _, err = run(file)
     assert code == 130
-    assert "· bf16 (2.0 × fp32)\n" in err
+    assert "· bf16\n" in err
     begun = only_run()
     assert begun.about.precision == "bf16"
-    assert json.loads((begun.about.path / "environment.json").read_text())["precision"] == "bf16 (2.0 × fp32)"
+    assert json.loads((begun.about.path / "environment.json").read_text())["precision"] == "bf16"
     code, out, err = run(*(["--resume", begun.about.short] if named else [file]), "--json")
     (result,) = results(out)
     assert (code, result.run_id, result.precision) == (0, begun.run_id, "bf16")
-    assert "warning: this run continues in bf16, in which it began. A new run would select fp32" in err
+    assert "· bf16\n" in err
     again = run(file, "--again", "--json")[1]
     assert results(again)[0].precision == "fp32"
+
+
+@pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
+def test_a_run_names_the_faster_precision_unless_one_was_given(precision, file, run, monkeypatch):
+    monkeypatch.setattr("cse_cli.core.devices.has_bf16_instructions", lambda: True)
+    hint = "\n  this processor has instructions for bf16: --precision bf16 is faster, with other digits\n"
+    assert (hint in run(file, "--precision", precision)[2]) == (precision == "auto")
 
 
 def test_the_option_precision_is_a_setting(file, run):

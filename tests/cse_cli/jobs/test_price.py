@@ -12,12 +12,12 @@ from cse_cli.core.console import Screen
 from cse_cli.core.formatting import duration
 from cse_cli.jobs import price
 from cse_cli.jobs.price import is_short, operations
+from cse_cli.planning.disk_space import DiskSpace
 from cse_cli.planning.probe import Probe
 from cse_cli.planning.scoring import ScoringTimes
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import recorded_ids
 from cse_cli.training.build import Job
-from cse_cli.training.disk_space import DiskSpace
 from registry.errors import CseError
 from tests.cse_cli.recipe.tiny_study import grid
 from tests.support.command import cse

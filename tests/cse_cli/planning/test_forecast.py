@@ -9,6 +9,7 @@ import pytest
 from cse_cli.data.identity import Known
 from cse_cli.data.requirements import Availability
 from cse_cli.planning import forecast as forecasting
+from cse_cli.planning.disk_space import RECORDS, DiskSpace
 from cse_cli.planning.forecast import CLOSING, PREPARATION, Place, forecast, makespan, of_probe, of_records, shape
 from cse_cli.planning.probe import Probe
 from cse_cli.planning.records import Earlier
@@ -16,7 +17,6 @@ from cse_cli.planning.scoring import ScoringTimes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement
 from cse_cli.training.build import Job
-from cse_cli.training.disk_space import RECORDS, DiskSpace
 from registry.errors import MissingError
 
 PROBE = Probe(

@@ -10,13 +10,13 @@ import torch
 
 from cse_cli.core.events import SilentObserver
 from cse_cli.data.sources import open_text
+from cse_cli.planning.disk_space import needed
 from cse_cli.planning.probe import FEWEST, WARM_UP, probe
 from cse_cli.planning.sample import Sample
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Data
 from cse_cli.runs.index import recorded_ids
 from cse_cli.training.build import Job
-from cse_cli.training.disk_space import needed
 from cse_cli.training.run import prepare
 from cse_cli.training.train_step import TrainStep
 from registry.queues.rolling import RollingQueue

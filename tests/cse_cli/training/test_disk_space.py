@@ -1,4 +1,4 @@
-"""A full disk: reported before a run starts, or as one message later. The run is FAILED and can be resumed."""
+"""A full disk is one message. The run is FAILED and can be resumed."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
-from cse_cli.core.events import SilentObserver
-from cse_cli.recipe.load import load
 from cse_cli.runs.events import EventLog
 from cse_cli.runs.index import all_runs, finished_results
-from cse_cli.training import checkpoint, disk_space
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute, prepare
+from cse_cli.training import checkpoint
 from registry.paths import no_room
 from tests.support.command import cse
 from tests.support.shrunken import recipe
@@ -50,53 +45,6 @@ def files(folder: Path) -> set[str]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("optimizer", ["adamw", "rmsprop", "sgd"])
-def test_estimate_is_what_a_run_writes(file, home, optimizer, monkeypatch):
-    sizes = {}
-
-    def written(path, content, keep=None):
-        own = {key: content[key] for key in ("method", "optimizer")} if keep else content
-        sizes[path.name[:4]] = sum(
-            each.nbytes for each in tensors(own) if each.ndim
-        )  # Adam's counts of steps have none
-        write(path, content, keep)
-
-    write = checkpoint.write
-    monkeypatch.setattr(checkpoint, "write", written)
-    job = Job(load(str(file), [f"train.optimizer={optimizer}"]), 3, "cpu")
-    needed = disk_space.needed(prepare(job, SilentObserver()))
-    execute(job, SilentObserver())
-    assert sizes == {"chec": needed.checkpoint, "best": needed.state}
-    copies = {"adamw": 3, "rmsprop": 2, "sgd": 1}[optimizer]
-    assert needed.checkpoint == copies * needed.state
-
-
-def tensors(content: object) -> Iterator[torch.Tensor]:
-    if isinstance(content, torch.Tensor):
-        yield content
-    elif isinstance(content, dict | list):
-        for each in content.values() if isinstance(content, dict) else content:
-            yield from tensors(each)
-
-
-def test_small_disk_is_reported_before_a_run_exists(file, home, monkeypatch, capsys):
-    monkeypatch.setattr(disk_space.shutil, "disk_usage", lambda _: SimpleNamespace(free=5_000_000))
-    code, out, err = cse("run", str(file), "--device", "cpu", capsys=capsys)
-    assert (code, out) == (4, "")
-    assert "small seed 3: " in err
-    assert f"{home} has 5 MB free, about 8 MB needed" in err
-    assert not (home / "runs").exists()
-
-
-def test_existing_files_count(tmp_path):
-    one = disk_space.DiskSpace(checkpoint=30_000_000, state=10_000_000)
-    assert one.total == 98_000_000
-    (tmp_path / "checkpoint.pt").write_bytes(bytes(1_000_000))
-    (tmp_path / "log.txt").write_bytes(bytes(500))
-    assert one.missing(tmp_path) == 97_000_000
-
-
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("place", "number"),
     [
@@ -121,7 +69,7 @@ def test_disk_fills_during_a_run_and_the_run_resumes(file, home, monkeypatch, ca
     assert "Traceback" not in err
     first, then = err[err.index("error: ") :].strip().split("\n")
     assert first.startswith(f"error: run {short} stopped because {folder}")
-    assert f": {os.strerror(number)}. It needs about 8 MB more" in first
+    assert first.endswith(f": {os.strerror(number)}")
     assert then.endswith(f"cse run --resume {short}")
     assert run.state == "FAILED"
     assert run.reason.startswith(f"run {short} stopped because ")
