@@ -35,7 +35,7 @@ BatchTokens = Annotated[
 ]
 Width = Annotated[int | None, typer.Option(min=1, help="Number of leading dimensions that are scored. Default: all.")]
 Precision = Annotated[
-    str, typer.Option(help="fp32, bf16, fp16 or auto. auto is faster, and scores differ by about 0.01.")
+    str, typer.Option(help="fp32, bf16, fp16 or auto. bf16 can be faster, and scores differ by about 0.01.")
 ]
 
 

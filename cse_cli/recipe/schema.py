@@ -263,8 +263,7 @@ class Train(Section):
             training stops. The schedule of the learning rate still counts all steps. Default: all steps are trained.
         checkpoint_every: Number of steps between checkpoints. 0 writes one every `evaluate_every` steps and about
             every five minutes.
-        precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it and on processors that are
-            faster with it, except for encoders narrower than 128, else fp32.
+        precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it, else fp32.
         compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
         mini_batch_size: Number of sentences whose activations are in memory. The backward pass computes those of the
             others again, with the same loss and gradient. Default: `batch_size`.

@@ -310,19 +310,17 @@ def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypat
     assert results(again)[0].precision == "fp32"
 
 
-@pytest.mark.parametrize("precision", ["auto", "fp32", "bf16"])
-def test_a_run_names_the_faster_precision_unless_one_was_given(precision, file, run, monkeypatch):
+def test_precision_is_a_setting_and_auto_names_the_faster_one(file, run, monkeypatch):
     monkeypatch.setattr("cse_cli.core.devices.has_bf16_instructions", lambda: True)
     hint = "\n  this processor has instructions for bf16: --precision bf16 is faster, with other digits\n"
-    assert (hint in run(file, "--precision", precision)[2]) == (precision == "auto")
-
-
-def test_the_option_precision_is_a_setting(file, run):
-    (result,) = results(run(file, "--precision", "bf16", "--json")[1])
-    assert result.precision == "bf16"
-    assert read_recipe(str(result.run_id))["train"]["precision"] == "bf16"
-    (other,) = results(run(file, "--set", "train.precision=bf16", "--precision", "fp32", "--json")[1])
-    assert (other.precision, other.experiment == result.experiment) == ("fp32", False)
+    found = {}
+    for precision in ("auto", "fp32", "bf16"):
+        _, out, err = run(file, "--set", "train.precision=fp16", "--precision", precision, "--json")
+        (found[precision],) = results(out)
+        assert (hint in err) == (precision == "auto")
+        assert read_recipe(str(found[precision].run_id))["train"]["precision"] == precision
+    assert [one.precision for one in found.values()] == ["fp32", "fp32", "bf16"]
+    assert len({one.experiment for one in found.values()}) == 3
 
 
 def test_resume_of_a_finished_run_shows_its_result(stopped, run):
