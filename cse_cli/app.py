@@ -19,7 +19,6 @@ from cse_cli.evaluation import command as evaluation
 from cse_cli.inspection import command as inspection
 from cse_cli.jobs import command as jobs
 from cse_cli.listing import command as listing
-from cse_cli.mining import command as mining
 from cse_cli.mirrors import command as mirrors
 from cse_cli.publishing import command as publishing
 from cse_cli.recipe import command as recipe
@@ -54,7 +53,6 @@ app.command("ui", epilog=mirrors.UI_EPILOG)(mirrors.ui)
 runs.app.command("sync", epilog=mirrors.SYNC_EPILOG)(mirrors.sync)
 runs.app.command("pull", epilog=mirrors.PULL_EPILOG)(mirrors.pull)
 data.app.command("inspect", epilog=inspection.EPILOG)(inspection.inspect)
-data.app.command("mine", epilog=mining.EPILOG)(mining.mine)
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 

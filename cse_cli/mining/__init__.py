@@ -1,1 +1,0 @@
-"""`cse data mine`: hard negatives for pairs."""
