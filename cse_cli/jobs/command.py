@@ -49,9 +49,6 @@ Tag = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="Tag of each run, for `cse runs ls --tag KEY=VALUE`. Repeatable."),
 ]
-Experiment = Annotated[
-    str | None, typer.Option(help="MLflow experiment. Default: one per method and language, or per study.")
-]
 StallTimeout = Annotated[
     str, typer.Option(help="Restart a run that reports no progress for this long, for example 90, 30m or 2h.")
 ]
@@ -81,7 +78,6 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     name: Name = None,
     tag: Tag = None,
-    experiment: Experiment = None,
     again: Annotated[bool, typer.Option("--again", help="Repeat finished runs as new runs.")] = False,
     accept_changed: AcceptChanged = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
@@ -112,7 +108,7 @@ def run(
         cluster=cluster,
         stall_timeout=parse_duration("--stall-timeout", stall_timeout),
         dry_run=dry_run, fast_dev_run=fast_dev_run, yes=yes, as_json=json_, quiet=quiet,
-        name=name, tags=tag or [], group=experiment, again=again, accept_changed=accept_changed,
+        name=name, tags=tag or [], again=again, accept_changed=accept_changed,
     )  # fmt: skip
     if here.world > 1:
         group.run_rank_and_exit(lambda: run_as_rank(request, here))

@@ -44,7 +44,6 @@ class RunRequest:
     quiet: bool = False
     name: str | None = None
     tags: Sequence[str] = ()
-    group: str | None = None
     again: bool = False
     accept_changed: bool = False
     fast_dev_run: bool = False
@@ -58,7 +57,7 @@ class RunRequest:
 
     def command(self) -> str:
         """Return the command of this request, which skips finished runs and resumes interrupted ones."""
-        options = {"--seed": self.seed, "--seeds": self.seeds, "--name": self.name, "--experiment": self.group,
+        options = {"--seed": self.seed, "--seeds": self.seeds, "--name": self.name,
                    "--workers": self.workers, "--processes": self.processes, "--cluster": self.cluster}  # fmt: skip
         options |= {"--device": self.device} if self.device != "auto" else {}
         words = ["cse", "run", *self.recipes, *self.settings()]
@@ -90,10 +89,10 @@ class RunRequest:
         return [self.labeled(job, several=len(jobs) > 1) for job in jobs]
 
     def labeled(self, job: Job, *, several: bool) -> Job:
-        """Return a job with the requested name (a prefix of several jobs' names), tags and group."""
+        """Return a job with the requested name (a prefix of several jobs' names) and tags."""
         name = job.run_name if self.name is None else f"{self.name}: {job.name}" if several else self.name
         labels = {**job.tags, **parse_tags(self.tags), **(TAGS if self.fast_dev_run else {})}
-        return replace(job, run_name=name, tags=labels, group=self.group or job.group, again=self.again)
+        return replace(job, run_name=name, tags=labels, again=self.again)
 
     def seed_list(self) -> list[int]:
         """Return the requested seeds, or an empty list for the recipe's own."""

@@ -1,4 +1,4 @@
-"""`cse runs`: list, watch, show, stop and remove runs, and exchange them as archives."""
+"""`cse runs`: list, show, stop and remove runs, and exchange them as archives."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ import typer
 
 from registry.errors import CseError
 
-EPILOG = (
-    "Examples:  cse runs ls  ·  cse runs ls --watch  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  "
-    "cse runs rm 3f2a"
-)
+EPILOG = "Examples:  cse runs ls  ·  cse runs show 3f2a --json  ·  cse runs stop 3f2a  ·  cse runs rm 3f2a"
 
 Run = Annotated[str, typer.Argument(help="ID or name of the run. A unique prefix of the ID is enough.")]
 Runs = Annotated[
     list[str], typer.Argument(metavar="RUN", help="IDs or names of the runs. Unique prefixes of the IDs are enough.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")]
 
 
 def ls(
@@ -32,9 +28,6 @@ def ls(
     tag: Annotated[
         list[str] | None, typer.Option(metavar="KEY[=VALUE]", help="Only runs with this tag. Repeatable.")
     ] = None,
-    experiment: Annotated[
-        str | None, typer.Option(help="Only runs of this group (`cse run --experiment`), pattern, or experiment ID.")
-    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Only runs since this time, for example 2026-11-21, 3h or 2d.")
     ] = None,
@@ -43,20 +36,16 @@ def ls(
     ] = "started",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of runs.")] = 50,
     trials: Annotated[bool, typer.Option("--trials", help="List the trials of searches, too.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Watch running runs until q or Ctrl-C.")] = False,
     json_: Json = False,
 ) -> None:
     """List runs, newest first, and each search in one line.
 
     LOST means that the process was killed or its machine went down.
     """
-    if watch:
-        _watch(limit, json_)
-        return
     from cse_cli.core.formatting import counted
     from cse_cli.runs.listing import fold_trials, print_runs, select_runs, write_runs_json
 
-    found = select_runs(recipe=recipe, status=status, tags=tag or (), experiment=experiment, since=since, sort=sort)
+    found = select_runs(recipe=recipe, status=status, tags=tag or (), since=since, sort=sort)
     others, folded = fold_trials(found)
     runs = (found if trials else others)[:limit]
     if json_:
@@ -65,26 +54,10 @@ def ls(
         print_runs(runs, folded)
     if folded and not trials:
         sys.stderr.write(f"{counted(folded.total(), 'trial')} of searches not listed\n  → cse runs ls --trials\n")
-    elif not runs and any((recipe, status, tag, experiment, since)):
+    elif not runs and any((recipe, status, tag, since)):
         sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
     elif not runs:
         sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
-
-
-def _watch(limit: int, json_: bool) -> None:
-    from cse_cli.runs.live import LiveRuns, print_live, show_live, write_live_json
-
-    live = LiveRuns()
-    if sys.stdout.isatty() and not json_:
-        show_live(lambda: live.read()[:limit])
-        return
-    runs = live.read()[:limit]
-    if json_:
-        write_live_json(runs)
-    else:
-        print_live(runs)
-    if not runs:
-        sys.stderr.write("no active runs\n")
 
 
 def show(run: Run, json_: Json = False) -> None:
@@ -121,7 +94,7 @@ def logs(
         print_log(run, follow=follow)
 
 
-def rm(runs: Runs, yes: Yes = False) -> None:
+def rm(runs: Runs, yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False) -> None:
     """Delete runs with all their files, and their child runs, such as the trials of a search."""
     from rich.filesize import decimal
 
@@ -131,33 +104,16 @@ def rm(runs: Runs, yes: Yes = False) -> None:
     found = find_removable(runs)
     for run in found:
         sys.stderr.write(f"{run.about.short} {run.name} {run.state}\n")
-    _confirm(f"delete {counted(len(found), 'run')}?", yes)
+    question = f"delete {counted(len(found), 'run')}?"
+    if not yes and not sys.stdin.isatty():
+        raise CseError(
+            f"{question} cannot confirm, because stdin is not a terminal", "add --yes", code="runs.not_confirmed"
+        )
+    if not yes and not typer.confirm(question, err=True):
+        raise typer.Exit(1)
     freed = remove(found)
     sys.stdout.write(f"{counted(len(found), 'run')} removed, {decimal(freed)} freed\n")
     sys.stderr.write("Copies in MLflow and other trackers still exist. Delete them in the tracker.\n")
-
-
-def gc(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the files.")] = False,
-    yes: Yes = False,
-) -> None:
-    """Delete checkpoints of finished runs, drafts, and directories without `run.toml`."""
-    from rich.filesize import decimal
-
-    from cse_cli.runs.removal import delete, find_garbage, size
-
-    found, freed = find_garbage(), 0
-    for what, paths in found:
-        freed += size(paths)
-        sys.stdout.write(f"{what}: {decimal(size(paths))}\n")
-    total = decimal(freed)
-    sys.stdout.write(f"total: {total}\n" if found else "nothing to delete\n")
-    if not found or dry_run:
-        return
-    _confirm("delete all of this?", yes)
-    for _, paths in found:
-        delete(paths)
-    sys.stdout.write(f"{total} freed\n")
 
 
 def export(
@@ -195,28 +151,16 @@ def import_(
     sys.stdout.write(f"{counted(new, 'run')} imported{f', {known} skipped (already exist)' if known else ''}\n")
 
 
-def _confirm(question: str, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise CseError(
-            f"{question} cannot confirm, because stdin is not a terminal", "add --yes", code="runs.not_confirmed"
-        )
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(1)
-
-
-app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="List, watch, show, stop, remove and exchange runs.")
+app = typer.Typer(no_args_is_help=True, epilog=EPILOG, help="List, show, stop, remove and exchange runs.")
 app.command(
     "ls",
-    epilog="Examples:  cse runs ls --watch  ·  cse runs ls --recipe 'mini/*' --sort avg  ·  "
+    epilog="Examples:  cse runs ls --recipe 'mini/*' --sort avg  ·  "
     "cse runs ls --tag for=paper --since 2d  ·  cse runs ls | cut -f1,5",
 )(ls)
 app.command("show", epilog="Examples:  cse runs show 3f2a  ·  cse runs show 'quickstart seed 0'")(show)
 app.command("logs", epilog="Examples:  cse runs logs 3f2a  ·  cse runs logs 3f2a -f")(logs)
 app.command("stop", epilog="Examples:  cse runs stop 3f2a  ·  cse runs stop 3f2a 81bc --no-wait")(stop)
 app.command("rm", epilog="Examples:  cse runs rm 3f2a 81bc  ·  cse runs rm 3f2a --yes")(rm)
-app.command("gc", epilog="Examples:  cse runs gc --dry-run  ·  cse runs gc --yes")(gc)
 app.command(
     "export", epilog="Examples:  cse runs export runs.zip  ·  cse runs export paper.zip --study studies/mini/ifcl_queue"
 )(export)

@@ -38,7 +38,6 @@ def select_runs(
     recipe: str | None = None,
     status: str | None = None,
     tags: Sequence[str] = (),
-    experiment: str | None = None,
     since: str | None = None,
     sort: str = "started",
     limit: int | None = None,
@@ -61,7 +60,6 @@ def select_runs(
         run
         for run in all_runs()
         if (recipe is None or fnmatchcase(run.about.recipe, recipe))
-        and (experiment is None or experiment == run.about.experiment or fnmatchcase(run.about.group, experiment))
         and (earliest is None or run.about.created >= earliest)
         and all(_has_tag(run, tag) for tag in tags)
         and (status is None or run.state == status.upper())

@@ -1,22 +1,17 @@
-"""Delete runs (`cse runs rm`) and unused files (`cse runs gc`)."""
+"""Delete runs (`cse runs rm`)."""
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from cse_cli.core.paths import home, runs
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import ABOUT, folder_of, lock_of
+from cse_cli.runs.record import lock_of
 from registry.errors import CseError
-
-_YOUNG_SECONDS = 3600.0
-"""Minimum age of a directory without `run.toml`. A process may be about to complete a younger one."""
 
 
 def with_children(named: Sequence[RecordedRun], known: Sequence[RecordedRun]) -> list[RecordedRun]:
@@ -38,7 +33,7 @@ def find_removable(names: Sequence[str]) -> list[RecordedRun]:
 
 
 def remove(found: Sequence[RecordedRun]) -> int:
-    """Delete runs with all their files, and return the number of bytes freed.
+    """Delete runs with all their files, and what a killed deletion left. Return the number of bytes freed.
 
     An error for a run that was resumed in the meantime leaves the runs before it deleted.
     """
@@ -53,7 +48,9 @@ def remove(found: Sequence[RecordedRun]) -> int:
                 run.about.path.rename(hidden)  # atomic, so that kill -9 leaves no partial run
             finally:
                 lock.release()
-        shutil.rmtree(hidden)
+        for left in runs().glob(".*.removed"):
+            with suppress(FileNotFoundError):  # another process is deleting it, too
+                shutil.rmtree(left)
     return freed
 
 
@@ -64,40 +61,8 @@ def _running_error(run: RecordedRun) -> CseError:
     )
 
 
-def delete(paths: Sequence[Path]) -> None:
-    """Delete files and directories."""
-    for path in paths:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def find_garbage() -> list[tuple[str, list[Path]]]:
-    """Return checkpoints of finished runs, and drafts and incomplete runs of killed processes, with descriptions."""
-    return [*_checkpoints(), *_incomplete()]
-
-
 def size(paths: Sequence[Path]) -> int:
     """Return the number of bytes that deleting these files frees. Files with several hard links free none."""
     files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
     found = [file.lstat() for file in files if file.is_symlink() or file.is_file()]
     return sum(one.st_size for one in found if one.st_nlink == 1)
-
-
-def _checkpoints() -> Iterator[tuple[str, list[Path]]]:
-    for run in all_runs():
-        if run.state in ("FINISHED", "PRUNED"):
-            left = [file for pattern in ("*.pt", "*.partial", "*.tmp") for file in run.about.path.glob(pattern)]
-            if left:
-                yield f"checkpoints and drafts of finished run {run.about.short}", sorted(left)
-
-
-def _incomplete() -> Iterator[tuple[str, list[Path]]]:
-    with suppress(FileNotFoundError):
-        for entry in sorted(os.scandir(runs()), key=lambda entry: entry.name):
-            hidden = entry.name.startswith(".")
-            complete = not hidden and (folder_of(entry.name) / ABOUT).exists()
-            if entry.is_dir() and not complete and time.time() - entry.stat().st_mtime > _YOUNG_SECONDS:
-                what = "draft or removed run" if hidden else "directory without run.toml"
-                yield f"{what} {entry.name}", [Path(entry.path)]

@@ -43,7 +43,7 @@ def wait_until_stopped(requested: Sequence[RecordedRun], seconds: float = STOP_S
             names = ", ".join(f"{run.about.short} {run.name}" for run in waiting)
             raise RunFailedError(
                 f"still running after {seconds:.0f} s: {names}",
-                "wait until the next step is recorded (evaluation can take minutes): cse runs ls --watch",
+                "wait until the next step is recorded (evaluation can take minutes): cse runs ls",
                 code="runs.still_running",
             )
         time.sleep(_POLL_SECONDS)

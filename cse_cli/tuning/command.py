@@ -67,7 +67,6 @@ Cluster = Annotated[str | None, typer.Option(help="Ray cluster: auto, ray://… 
 Tag = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag of the search and its trials. Repeatable.", **_SEARCH)
 ]
-Experiment = Annotated[str | None, typer.Option(help="MLflow experiment. Default: tune/NAME.", **_SEARCH)]
 StallTimeout = Annotated[str, typer.Option(help=_STALL, **_SEARCH)]
 AcceptChanged = Annotated[
     bool, typer.Option("--accept-changed", help="Keep trials of an earlier version of the code.", **_SEARCH)
@@ -110,7 +109,6 @@ def tune(
     save_best: SaveBest = None,
     quiet: Quiet = False,
     tag: Tag = None,
-    experiment: Experiment = None,
     accept_changed: AcceptChanged = False,
     json_: Json = False,
 ) -> None:
@@ -127,7 +125,7 @@ def tune(
     given: dict[str, Any] = {
         "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset,
         "trials": trials, "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
-        "tags": parse_tags(tag or ()), "experiment": experiment, "accept_changed": accept_changed,
+        "tags": parse_tags(tag or ()), "accept_changed": accept_changed,
         "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip

@@ -34,7 +34,6 @@ class SearchConfig(BaseModel):
         seeds: Seeds of every trial, whose score is their mean. Empty for the recipe's seed.
         steps: Training steps of every trial instead of the recipe's.
         tags: Tags of the search and of its trials.
-        experiment: Group of the records, the experiment in MLflow. Default: tune/NAME.
         timeout: Seconds after which this command starts no new trial.
         storage: Address of a database. None is a file in the state directory.
         request: Options that decide where runs are executed and what is printed.
@@ -58,7 +57,6 @@ class SearchConfig(BaseModel):
     seeds: tuple[int, ...] = ()
     steps: int | None = None
     tags: dict[str, str] = Field(default_factory=dict)
-    experiment: str | None = None
     # Settings of one command, which the study does not keep.
     timeout: float | None = Field(None, exclude=True)
     storage: str | None = Field(None, exclude=True)

@@ -42,7 +42,7 @@ def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -
     with choosing(address(config.storage, config.name), config.name):
         if RECORD not in study.user_attrs:
             study.set_user_attr(RECORD, uuid4().hex)
-        group = config.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
+        group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
         job = Job(base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags, group=group)
         own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None, "identity": None}
         about = about_run(job, Identity(settings=base.recipe.hash())).model_copy(update=own)

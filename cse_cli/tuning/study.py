@@ -134,7 +134,8 @@ def _unknown_search(name: str, place: str, storage: str | None) -> UnknownNameEr
 
 def stored_config(study: Study) -> SearchConfig:
     """Return the settings of a search, with its present budget."""
-    return SearchConfig(**{**json.loads(study.user_attrs[_CONFIG]), "trials": budget(study)})
+    stored = json.loads(study.user_attrs[_CONFIG]) | {"trials": budget(study)}
+    return SearchConfig(**{key: value for key, value in stored.items() if key in SearchConfig.model_fields})
 
 
 def budget(study: Study) -> int:

@@ -99,14 +99,16 @@ def test_a_seed_and_an_override_replace_the_recipe_s_own(file, run):
     assert (train["seed"], train["steps"]) == (9, 2)
 
 
-def test_a_name_tags_and_an_experiment(file, run):
-    labels = ["--name", "baseline", "--tag", "for=the paper", "--tag", "draft=2", "--experiment", "thesis/one"]
+def test_a_name_tags_and_a_group(file, run, monkeypatch):
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis/one")
+    labels = ["--name", "baseline", "--tag", "for=the paper", "--tag", "draft=2"]
     _, out, _ = run(file, *labels, "--json")
     (one,) = results(out)
     about = read_run(str(one.run_id)).about
     assert (about.name, about.group) == ("baseline", "thesis/one")
     assert about.tags == {"for": "the paper", "draft": "2"}
 
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME")
     _, out, _ = run(file, "--name", "two", "--seeds", "2", "--set", "train.steps=2", "--json")
     recorded = [read_run(str(one.run_id)).about for one in results(out)]
     assert [about.name for about in recorded] == ["two: small seed 0", "two: small seed 1"]

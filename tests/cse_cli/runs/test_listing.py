@@ -47,7 +47,6 @@ def shown(**options: object) -> list[str]:
         ({"tags": ["paper"]}, ["mini/ifcl_en", "mini/simcse_en"]),
         ({"tags": ["paper=v2"]}, ["mini/simcse_en"]),
         ({"tags": ["paper", "other"]}, []),
-        ({"experiment": "mini/simcse*"}, ["mini/simcse_en"]),
         ({"since": "1h"}, ["simcse_en", "mini/ifcl_en", "mini/simcse_en"]),
         ({"since": "2999-01-01"}, []),
         ({"sort": "avg"}, ["mini/ifcl_en", "mini/simcse_en", "simcse_en"]),
@@ -58,11 +57,6 @@ def shown(**options: object) -> list[str]:
 )
 def test_runs_are_filtered_and_sorted(three: None, options: dict[str, object], recipes: list[str]) -> None:
     assert shown(**options) == recipes
-
-
-def test_an_experiment_is_found_by_its_id(three: None) -> None:
-    (wanted,) = (run.about.experiment for run in all_runs() if run.about.recipe == "mini/ifcl_en")
-    assert shown(experiment=wanted) == ["mini/ifcl_en"]
 
 
 def test_what_was_set_and_tagged_is_shown(three: None) -> None:

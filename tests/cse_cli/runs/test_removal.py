@@ -1,9 +1,8 @@
-"""Runs are deleted with everything below them; running runs stay. Garbage is what nothing needs."""
+"""Runs are deleted with everything below them; running runs stay."""
 
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -89,51 +88,20 @@ def test_a_deletion_that_is_killed_leaves_no_half_of_a_run(
     monkeypatch.setenv("CSE_HOME", str(home))
     assert names() == []
     (left,) = (home / "runs").iterdir()
-    age(left)
-    assert f"removed run .{one.run_id}.removed" in runs("gc", "--yes")[1]
+    assert left.name == f".{one.run_id}.removed"
+    record("other")
+    assert runs("rm", "other", "--yes")[0] == 0
     assert list((home / "runs").iterdir()) == []
 
 
 def test_nothing_is_deleted_without_an_answer(runs: Runs) -> None:
     done = record("done")
     (done.path / "best-3.pt").write_bytes(bytes(5000))
-    for command in (["rm", "done"], ["gc"]):
-        code, _out, err = runs(*command)
-        assert code == 2
-        assert "add --yes" in err
+    code, _out, err = runs("rm", "done")
+    assert code == 2
+    assert "add --yes" in err
     assert names() == ["done"]
     assert (done.path / "best-3.pt").exists()
-
-
-def age(path: Path) -> None:
-    old = time.time() - 7200
-    os.utime(path, (old, old))
-
-
-def test_garbage_is_listed_and_deleted(runs: Runs, home: Path) -> None:
-    done, failed = record("done"), recorded(end="failed")
-    for run in (done, failed):
-        (run.path / "best-3.pt").write_bytes(bytes(5000))
-    folder = home / "runs"
-    for name in ("." + "a" * 32 + ".17", "b" * 32, "c" * 32):
-        (folder / name).mkdir()
-        (folder / name / "lock").touch()
-        age(folder / name)
-    (folder / ("c" * 32)).touch()  # young: its process may be about to write run.toml
-
-    code, out, _ = runs("gc", "--dry-run")
-    assert code == 0
-    assert f"finished run {done.run_id[:8]}: 5.0 kB" in out
-    assert [line.split()[-3][:3] for line in out.splitlines() if "directory" in line or "draft " in line] == [
-        ".aa", "bbb",
-    ]  # fmt: skip
-    assert out.endswith("total: 5.0 kB\n")
-    assert runs("gc", "--yes")[0] == 0
-    left = {path.name[0] for path in folder.iterdir() if path.name not in (done.run_id, failed.run_id)}
-    assert left == {"c"}
-    assert [path.name for path in folder.glob("*/*.pt")] == ["best-3.pt"]
-    assert (failed.path / "best-3.pt").exists()
-    assert runs("gc")[1] == "nothing to delete\n"
 
 
 def test_a_file_with_another_name_frees_nothing(tmp_path: Path) -> None:
