@@ -10,7 +10,6 @@ from cse_cli.data.files import check_entries
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.files import all_recipes, all_studies, find, is_study, name_of
-from cse_cli.recipe.lint import lint, lint_study
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
@@ -76,11 +75,10 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         if kind == "study":
             study = load_study(str(path))
             made, tried = cells(study, overrides), trials(study, overrides)
-            warnings = list(lint_study(made, len(study.seed_list), [trial.cell for trial in tried]))
-            facts = {"cells": len(made), "seeds": list(study.seed_list), "trials": len(tried), "warnings": warnings}
+            facts = {"cells": len(made), "seeds": list(study.seed_list), "trials": len(tried)}
         else:
             loaded = load(str(path), overrides)
-            facts = {"hash": loaded.recipe.hash(), "warnings": [*loaded.notes, *lint(loaded.recipe)]}
+            facts = {"hash": loaded.recipe.hash(), "warnings": [*loaded.notes]}
     except RecipeError as error:
         problems = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]
     except CseError as error:

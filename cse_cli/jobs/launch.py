@@ -42,7 +42,6 @@ from cse_cli.jobs.view import (
     shown_metrics,
 )
 from cse_cli.listing.inventory import small_version
-from cse_cli.recipe.lint import lint, lint_study
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
@@ -79,8 +78,6 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
     tasks = make_tasks(jobs, accept_changed=request.accept_changed)
     with RunsScreen(several=len(tasks) > 1, command=request.command(), quiet=request.quiet) as screen:
         _show_notes(jobs, screen)
-        for warning in dict.fromkeys(line for job in jobs for line in lint(job.loaded.recipe)):
-            screen.warned(warning)
         _download([job.loaded for job in jobs], screen, jobs[0].resume)
         ends: dict[Task, Result | CseError] = {**finished(tasks, all_runs())}
         for task, result in ends.items():
@@ -228,7 +225,8 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_EXIT_SECONDS)  # the first process prints the error, and torchrun then ends this one
-        elif _prints(error, here):
+        # The first process to fail prints its error, or rank 0 if that one is on another machine.
+        elif here.rank == 0 and not error.shown if isinstance(error, LostRankError) else announce_failure(error):
             print_error(error)
         return error.exit_code
     if here.rank == 0:
@@ -250,13 +248,6 @@ def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:
     tasks = make_tasks(jobs, accept_changed=request.accept_changed)
     done = finished((task for task in tasks if not task.known.unknown), all_runs())
     return [(task.job, done.get(task)) for task in tasks]
-
-
-def _prints(error: CseError, here: ProcessRank) -> bool:
-    """Return whether this process prints an error: the first to fail, or rank 0 if that one is on another machine."""
-    if isinstance(error, LostRankError):
-        return here.rank == 0 and not error.shown
-    return announce_failure(error)
 
 
 # Studies.
@@ -314,8 +305,6 @@ def _run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> Stu
     with RunsScreen(several=True, command=request.command(), quiet=request.quiet) as screen:
         for line in plan_lines(plan, cells):
             screen.write(line)
-        for warning in lint_study(plan.cells, len(plan.seeds)):
-            screen.warned(warning)
         _download((task.job.loaded for task in runs), screen)
         labels = {task: run.label for task, run in runs.items()}
         placement = place_runs(len(runs), request)

@@ -46,6 +46,7 @@ def json_schema() -> dict[str, Any]:
     own["queue"] = {"anyOf": [*named(QUEUES), _INHERITS_NAME]}
     own["extends"], own["remove"] = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
     whole["properties"] |= own
+    whole |= {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "cse recipe"}
     return whole | {"anyOf": [{"required": ["extends"]}, {"required": ["title", "data", "encoders"]}]}
 
 

@@ -34,29 +34,19 @@ def positions(text: str) -> Mapping[Keys, Span]:
     A table that exists only as a part of longer headers or dotted keys has the position of the first of them. Many
     recipes extend one file, so its positions are kept.
     """
-    return _walked(text).spans
-
-
-def occurrences(text: str) -> list[tuple[Keys, Position]]:
-    """Return every key and table of a TOML text in order, including those that are given twice."""
-    return _walked(text).every
-
-
-def _walked(text: str) -> _Walk:
     tree = Parser(Language(tree_sitter_toml.language())).parse(text.encode())
     walk = _Walk(text.encode().split(b"\n"))
     walk.pairs((), tree.root_node)
     for node in tree.root_node.named_children:
         if node.type in ("table", "table_array_element"):
             walk.table(node)
-    return walk
+    return walk.spans
 
 
 class _Walk:
     def __init__(self, lines: list[bytes]) -> None:
         self.lines = lines
         self.spans: dict[Keys, Span] = {}
-        self.every: list[tuple[Keys, Position]] = []
         self.lengths: dict[Keys, int] = {}
         """Number of elements so far of each array of tables."""
 
@@ -94,9 +84,7 @@ class _Walk:
                 self.value((*keys, index), item)
 
     def note(self, keys: Keys, key: Node, value: Node) -> None:
-        span = Span(self.position(key), self.position(value))
-        self.spans.setdefault(keys, span)
-        self.every.append((keys, span.key))
+        self.spans.setdefault(keys, Span(self.position(key), self.position(value)))
 
     def position(self, node: Node) -> Position:
         row, column = node.start_point.row, node.start_point.column

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from cse_cli.recipe.errors import Problem, RecipeError
 from cse_cli.recipe.files import read_limited
 from cse_cli.recipe.keys import Keys, dotted
 from cse_cli.recipe.positions import Span, positions
-from cse_cli.recipe.toml_errors import explain
 from registry.errors import suggestion
 
 
@@ -87,8 +87,11 @@ def _reading_problem(path: Path, error: Exception) -> tuple[str, str, str]:
         case RecursionError():
             return "1:1", "recipe.not_toml", "not TOML: nested too deeply"
         case tomllib.TOMLDecodeError():
-            place, cause = explain(path.read_text(encoding="utf-8-sig"), error)
-            return f"{place.line}:{place.column}", "recipe.not_toml", f"not TOML: {cause}"
+            message, _, end = str(error).partition(" (at ")
+            lines = path.read_text(encoding="utf-8-sig").split("\n")
+            place = re.findall(r"\d+", end) or [len(lines), len(lines[-1]) + 1]  # else it is the end of the document
+            hint = "Check quotes, brackets, commas and = up to this place"
+            return f"{place[0]}:{place[1]}", "recipe.not_toml", f"not TOML: {message}. {hint}"
     return "1:1", "recipe.unreadable", f"cannot be read: {getattr(error, 'strerror', None) or error}"
 
 

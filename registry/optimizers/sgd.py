@@ -23,7 +23,6 @@ class SGD(Optimizer):
     """
 
     copies = 0
-    highest_rate = 10.0
 
     def build(self, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
         """Return the optimizer of torch."""

@@ -35,10 +35,11 @@ def whole(name: str, text: str, place: str, code: str, *values: str) -> Broken:
 BROKEN = [
     # not TOML
     whole("syntax", "title = \n", "1:9", "recipe.not_toml"),
-    whole("unclosed_string", 'title = "a\n', "1:9", "recipe.not_toml", "not closed"),
+    whole("unclosed_string", 'title = "a\n', "1:11", "recipe.not_toml", "not TOML: "),
     whole("unclosed_table", "[train\nseed = 1\n", "1:7", "recipe.not_toml"),
-    whole("duplicate_key", "[train]\nseed = 1\nseed = 2\n", "3:1", "recipe.not_toml", "first in line 2"),
-    whole("duplicate_table", "[train]\n[train]\n", "2:2", "recipe.not_toml", "first in line 1"),
+    whole("duplicate_key", "[train]\nseed = 1\nseed = 2\n", "3:9", "recipe.not_toml"),
+    whole("duplicate_table", "[train]\n[train]\n", "2:7", "recipe.not_toml"),
+    whole("no_end", 'title = """a\nb\n', "3:1", "recipe.not_toml", "Unterminated string"),
     whole("nested_too_deep", f"a = {'[' * 5000}", "1:1", "recipe.not_toml"),
     # extends, remove
     whole("unknown_parent", 'extends = "simcse_enn"\n', "1:11",

@@ -1,6 +1,6 @@
-"""Hundreds of recipes and studies with one random change, which must cause an error or a warning.
+"""Hundreds of recipes and studies with one random change, which must cause an error.
 
-Each is a complete recipe or study of the package. A change to another valid name or plausible number is not a mistake.
+Each is a complete recipe or study of the package. A change to another valid name or number is not a mistake.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ Place = tuple[dict[str, Any] | list[Any], Any]
 RIGHT = re.compile(
     "|".join(
         (
-            r"1e9 train\.clip_norm$",  # that is: never
-            r"1e9 .*\.(checkpoint_every|evaluate_every|seed|limit|shuffle_buffer)$",  # that is: never; another; all
-            r"1e9 (study\.grid\.)?queue\.initial(\.\d+)?$",  # refused when the run begins: more than the queue's length
-            r"negative .*\.(hard_weight|low|high|shift|number|frozen_layers)$",  # what it says may be negative
-            r"(1e9|negative|wrong type) tune\..*",  # a choice of numbers may be of any kind
+            r"negative .*\.(weight|hard_weight|low|high|shift|number|frozen_layers)$",  # what it says may be negative
+            r"(negative|wrong type) tune\..*",  # a choice of numbers may be of any kind
             r"unknown key (study\.grid|losses\.\w+\.views|tune).*",
             r"misspelled key (evaluators|losses|encoders|tune|encoders\.\w+\.heads)\.\w+$",  # names of the author's own
             r"wrong type (study\.seeds|title|description|.*\.(row|title|description|xlabel|ylabel|make|template))$",
@@ -94,20 +91,11 @@ def negative(place: Place, _: Random) -> str | None:
     return ""
 
 
-def far(place: Place, _: Random) -> str | None:
-    table, key = place
-    if not a_number(table[key]):
-        return None
-    table[key] = type(table[key])(10**9)
-    return ""
-
-
 CHANGES: dict[str, Callable[[Place, Random], str | None]] = {
     "unknown key": unknown_key,
     "misspelled key": misspelled_key,
     "wrong type": wrong_type,
     "negative": negative,
-    "1e9": far,
 }
 
 
@@ -142,10 +130,9 @@ def test_600_random_changes(tmp_path: Path) -> None:
         kind, where = changed(document, random)
         file.write_text(to_toml(document), encoding="utf-8")
         about = check_file(file)
-        outcome = "refused" if not about["valid"] else "warned" if about["warnings"] else "accepted"
+        outcome = "accepted" if about["valid"] else "refused"
         outcomes[outcome] += 1
         if outcome == "accepted" and not RIGHT.fullmatch(f"{kind} {where}"):
             accepted.append(f"{kind} {where}: {document.get('title')}")
     assert accepted == []
     assert outcomes["refused"] > 400
-    assert outcomes["warned"] > 5

@@ -63,10 +63,9 @@ def test_the_checks_of_a_recipe(capsys, snapshot):
     assert capsys.readouterr().err == snapshot
 
 
-def test_check_with_problems_and_a_warning(capsys, snapshot):
+def test_check_with_problems(capsys, snapshot):
     Path("broken.toml").write_text(BROKEN)
-    Path("odd.toml").write_text('extends = "simcse_en"\n[train]\nlearning_rate = 100.0\n')
-    assert cse("check", "broken.toml", "odd.toml", capsys=capsys)[1:] == snapshot
+    assert cse("check", "broken.toml", "simcse_en", capsys=capsys)[1:] == snapshot
 
 
 def test_errors(snapshot):

@@ -20,7 +20,6 @@ class Momentum(Optimizer):
     """
 
     copies = 1
-    highest_rate = 10.0
 
     def __init__(self, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9) -> None:
         self.momentum = momentum
