@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables, read_finished_runs, score_tables
 from cse_cli.analysis.score_table import ScoreTable
-from cse_cli.arguments import with_arguments
 from cse_cli.core.console import Screen
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
 from cse_cli.evaluation import evaluate as scoring
 from cse_cli.evaluation.evaluate import Scored
-from cse_cli.evaluation.model import Model
-from cse_cli.evaluation.model import load_model as open_model
+from cse_cli.evaluation.model import Model, load_model
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.jobs.launch import run_all
 from cse_cli.jobs.placement import choose_placement
 from cse_cli.jobs.request import RunRequest
-from cse_cli.publishing.push import push_model
+from cse_cli.publishing.push import push_model as push
 from cse_cli.recipe import load as recipes
 from cse_cli.recipe.keys import leaves
 from cse_cli.recipe.load import LoadedRecipe
@@ -37,9 +35,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 __all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "plugin", "push", "run", "to_frame"]
-
-load_model = with_arguments(open_model)
-push = with_arguments(push_model)
 
 
 def plugin(file: str | Path) -> None:
@@ -57,7 +52,6 @@ def plugin(file: str | Path) -> None:
     plugins.load(Path(file).expanduser().absolute())
 
 
-@with_arguments
 def load_recipe(
     recipe: str | Path, settings: Mapping[str, Any] | None = None, remove: Sequence[str] = ()
 ) -> LoadedRecipe:
@@ -77,7 +71,6 @@ def load_recipe(
     return recipes.load(str(recipe), _overrides(settings), remove)
 
 
-@with_arguments
 def run(
     *names: str | Path,
     seeds: int | Sequence[int] | None = None,
@@ -128,7 +121,6 @@ def run(
     return [end for end in ends if isinstance(end, Result)]
 
 
-@with_arguments
 def evaluate(
     *models: str | Path,
     tasks: str = "sts",
@@ -173,7 +165,6 @@ def evaluate(
         return scoring.score_models(named, wanted, settings_of_all, screen.scoring)
 
 
-@with_arguments
 def leaderboard(
     paper: str | None = None,
     table: str | None = None,

@@ -10,7 +10,6 @@ import torch
 
 import cse_cli
 from cse_cli import api
-from cse_cli.arguments import with_arguments
 from registry.errors import CseError
 from tests.support.errors import refuses
 from tests.support.shrunken import Small, recipe
@@ -96,37 +95,13 @@ def test_wrong_seeds_are_named_as_the_argument(file: Path, seeds: object) -> Non
     assert "--" not in str(caught.value)
 
 
-def test_errors_name_arguments_instead_of_options(file: Path) -> None:
-    with refuses("recipe.unknown_key", "settings['train.sead']: ", "'seed'"):
+def test_errors_have_the_text_of_the_command(file: Path) -> None:
+    with refuses("recipe.unknown_key", "--set train.sead: ", "'seed'"):
         cse_cli.load_recipe(file, {"train.sead": 1})
-    with refuses("recipe.unknown_path", "remove=['quue']: "):
+    with refuses("recipe.unknown_path", "--unset quue: "):
         cse_cli.load_recipe(file, remove=["quue"])
     with refuses("api.invalid_workers", "workers = 0"):
         cse_cli.run(file, workers=0, progress=False)
-    with refuses("core.no_device", "use device='auto'"):
-        cse_cli.run(file, device="cuda:77", progress=False)
-    with refuses("evaluate.bad_parameter", "set them with settings={'stsb.parameter': value}", "cse show sts"):
-        cse_cli.evaluate("mini_en", tasks="stsb", settings={"stsb.x": 1}, progress=False)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("use --set data.max_length=64, or another model", "use settings={'data.max_length': 64}, or another model"),
-        ("--set train.sead: unknown", "settings['train.sead']: unknown"),
-        ("use --device cpu. Or: cse run x --set train.steps=3", "use device='cpu'. Or: cse run x --set train.steps=3"),
-        ("--tasks a: unknown\nuse --seeds 3", "tasks='a': unknown\nuse seeds='3'"),
-        ("a -- b, --max-length 3", "a -- b, max_length 3"),
-    ],
-)
-def test_an_option_becomes_an_argument(text: str, expected: str) -> None:
-    @with_arguments
-    def fails() -> None:
-        raise CseError(text, text, code="x")
-
-    with pytest.raises(CseError) as caught:
-        fails()
-    assert (caught.value.message, caught.value.next_action) == (expected, expected)
 
 
 def test_the_text_of_a_result_is_one_short_line(file: Path) -> None:
