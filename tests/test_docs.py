@@ -397,6 +397,29 @@ def test_toml_examples_of_whole_recipes_are_valid(tmp_path):
     assert checked >= 1
 
 
+SHORT = [
+    word
+    for value in ("train.steps=2", "train.batch_size=8", "train.evaluate_every=0", "evaluate.limit=20")
+    for word in ("--set", value)
+]
+
+
+@pytest.mark.docs
+def test_the_composition_runs(tmp_path, monkeypatch, capsys):
+    """The recipe and the commands of docs/compose.md, with few steps."""
+    from tests.support.command import cse
+
+    monkeypatch.chdir(tmp_path)
+    page = text(ROOT / "docs" / "compose.md")
+    (tmp_path / "my_ifcl.toml").write_text(CODE.search(page)[2], encoding="utf-8")
+    cse("run", "mini/ifcl_en", *SHORT, capsys=capsys)
+    commands = re.findall(r"^\$ cse (.*)$", page, re.MULTILINE)
+    assert [command.partition(" ")[0] for command in commands] == ["check", "run", "compare"]
+    for command in commands:
+        code, _, err = cse(*shlex.split(command), *(SHORT if command.startswith("run") else []), capsys=capsys)
+        assert code == 0, f"cse {command}\n{err}"
+
+
 @pytest.mark.docs
 def test_the_commands_about_pairs_run(tmp_path, monkeypatch, capsys):
     """In their order, in one directory, with a part of the example's pairs and few steps."""
@@ -405,7 +428,6 @@ def test_the_commands_about_pairs_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     rows = text(ROOT / "recipes" / "examples" / "pairs.csv").splitlines(keepends=True)
     (tmp_path / "mine.csv").write_text("".join(rows[:60]), encoding="utf-8")
-    short = ["train.steps=2", "train.batch_size=8", "train.evaluate_every=0", "evaluate.limit=20"]
     commands = re.findall(r"^\$ cse (.*)$", text(ROOT / "docs" / "pairs.md"), re.MULTILINE)
     assert len(commands) == 5
     (mining,) = [block for language, block in CODE.findall(text(ROOT / "docs" / "pairs.md")) if language == "python"]
@@ -414,7 +436,7 @@ def test_the_commands_about_pairs_run(tmp_path, monkeypatch, capsys):
         words = shlex.split(command)
         if "data.file=hard.jsonl" in words:  # the lines of Python above it, with the package's encoder as the teacher
             exec(mining.replace("all-MiniLM-L6-v2", str(ROOT / "registry" / "pretrained" / "mini_en")), {})
-        words += [word for value in short for word in ("--set", value)] if words[0] == "run" else []
+        words += SHORT if words[0] == "run" else []
         code, _, err = cse(*words, capsys=capsys)
         assert code == 0, f"cse {command}\n{err}"
     mined = [json.loads(line) for line in text(tmp_path / "hard.jsonl").splitlines()]

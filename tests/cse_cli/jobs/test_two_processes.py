@@ -41,7 +41,7 @@ Gradients = list[dict[str, Tensor]]
 
 def methods() -> list[str]:
     """Return every method: the papers' recipes and the small ones that train, each set of components once."""
-    shipped = [name for name in all_recipes() if name.startswith(("mini/", "cross/"))]
+    shipped = [name for name in all_recipes() if name.startswith("mini/")]
     return distinct([*PAPERS, *filter(trains, shipped)])
 
 

@@ -22,7 +22,6 @@ RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
 COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
 SMALL = sorted(path.stem for path in (RECIPES / "mini").glob("*.toml"))
-CROSS = sorted(path.stem for path in (RECIPES / "mini" / "cross").glob("*.toml"))
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +34,7 @@ def test_one_screen_names_what_runs_here_and_every_component(capsys):
     assert (code, err) == (0, "")
     assert f"recipes ({COUNT}). Ready to run:\n" in out
     examples = "mixture, pairs_csv, search, triplets_jsonl"
-    assert f":\nquickstart\nexamples/: {examples}\nmini/: {', '.join(SMALL)}\nmini/cross/: {', '.join(CROSS)}\n" in out
+    assert f":\nquickstart\nexamples/: {examples}\nmini/: {', '.join(SMALL)}\n" in out
     assert f"studies ({STUDIES})" in out
     assert all(entry.name in out for registry in REGISTRIES for entry in registry)
     assert out.count("\n") < 25

@@ -20,7 +20,7 @@ def test_a_recipe_that_inherits_nothing_keeps_its_text(folder, capsys):
     assert cse("check", "my.toml", capsys=capsys)[:2] == (0, "1 recipe checked: all valid\n")
 
 
-@pytest.mark.parametrize("name", ["ifcl_en", "mini/mocose_en", "mini/cross/conisi_fgsm"])
+@pytest.mark.parametrize("name", ["ifcl_en", "mini/mocose_en"])
 def test_what_is_inherited_is_written_in(name, folder, capsys):
     assert cse("cp", name, "my.toml", capsys=capsys)[0] == 0
     text = (folder / "my.toml").read_text(encoding="utf-8")
