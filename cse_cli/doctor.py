@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,26 +50,24 @@ def doctor(
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
     """Report versions, devices, runs, models and data. The exit code is 1 if a check fails."""
-    checks = examine()
+    checks, about = examine(), environment()
     if json_:
-        differing = differing_versions()
-        write_json({"environment": environment(), "differing": differing, "checks": [asdict(one) for one in checks]})
+        write_json({"environment": about, "differing": differing_versions(), "checks": [asdict(one) for one in checks]})
     else:
-        (print_markdown if md else print_report)(environment(), checks)
+        print_report(about, checks, md=md)
     raise typer.Exit(1 if any(check.state == "problem" for check in checks) else 0)
 
 
 def examine() -> list[Check]:
     """Run every check. An exception counts as a problem and does not end the other checks."""
-    return [found for check in _CHECKS for found in _guarded(check)]
-
-
-def _guarded(check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
-    about = check.__name__.strip("_").replace("_", " ")
-    try:
-        yield from check()
-    except Exception as error:  # the report must be complete
-        yield Check(about, "problem", f"{type(error).__name__}: {error}")
+    found: list[Check] = []
+    for check in _CHECKS:
+        try:
+            found += check()
+        except Exception as error:  # the report must be complete
+            about = check.__name__.strip("_").replace("_", " ")
+            found.append(Check(about, "problem", f"{type(error).__name__}: {error}"))
+    return found
 
 
 def _state_directory() -> Iterator[Check]:
@@ -165,37 +163,27 @@ def _model_names(folder: Path) -> list[str]:
 
 
 def _data_sets() -> Iterator[Check]:
+    from registry.errors import CseError
     from registry.paths import expand_user
     from registry.resources import catalog
+    from registry.resources.catalog.find import find
 
-    configured = os.environ.get("CSE_DATA")
-    if configured is None:
-        yield Check("CSE_DATA", "note", "not set")
-    else:
+    if configured := os.environ.get("CSE_DATA"):
         there = expand_user(Path(configured)).is_dir()
         found = configured if there else f"{configured} is not a directory"
         yield Check("CSE_DATA", "ok" if there else "problem", found)
-    places: dict[str, list[str]] = {}
+    else:
+        yield Check("CSE_DATA", "note", "not set")
+    places: dict[str, dict[str, None]] = {}
     for name in catalog.names():
-        splits = catalog.entry(name).splits
-        located = {split: _place(name, split) for split in splits}
-        for place in dict.fromkeys(located.values()):
-            here = [split for split in splits if located[split] == place]
-            which = [name] if len(here) == len(splits) else [f"{name}/{split}" for split in here]
-            places.setdefault(place, []).extend(which)
+        for split in catalog.entry(name).splits:
+            try:
+                place = (find(name, split) or ["not on this machine"])[0]
+            except CseError as error:
+                place = f"unknown ({error.message})"
+            places.setdefault(place, {})[name] = None
     for place, names in sorted(places.items()):
         yield Check(f"data: {place}", "note" if place == "not on this machine" else "ok", ", ".join(names))
-
-
-def _place(name: str, split: str) -> str:
-    from registry.errors import CseError
-    from registry.resources.catalog.find import find
-
-    try:
-        found = find(name, split)
-    except CseError as error:
-        return f"unknown ({error.message})"
-    return "not on this machine" if found is None else found[0]
 
 
 def _hub() -> Iterator[Check]:
@@ -206,52 +194,27 @@ def _hub() -> Iterator[Check]:
 
 
 _CHECKS = (_packages, _state_directory, _runs, _threads, _precision, _components, _models, _data_sets, _hub)
-
-
 _VERSIONS = ("cse", "python", "torch", "transformers", "tokenizers", "datasets", "mlflow-skinny", "optuna", "numpy")
 
 
-def print_report(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
-    """Print the report for a terminal, with a mark for each check and the problems at the end."""
-    with stdout_console() as out:
-        for about, text in _about(environment).items():
-            out.print(Text(f"{about}: {text}", "dim"))
-        table = RichTable.grid(padding=(0, 2, 0, 0))
-        for check in checks:
-            mark, style = _MARKS[check.state]
-            table.add_row(Text(mark, style), Text(check.about, style), Text(" ".join(check.text.split())))
-        out.print(table)
-        out.print(Text(_verdict(checks), "bold"))
-
-
-def print_markdown(environment: Mapping[str, Any], checks: Sequence[Check]) -> None:
-    """Print the report as Markdown."""
-    lines = [
-        "## cse doctor",
-        "",
-        *(f"- {about}: {text}" for about, text in _about(environment).items()),
-        "",
-        *(
-            f"- {'**problem**' if check.state == 'problem' else check.state}, {check.about}: "
-            f"{' '.join(check.text.split())}"
-            for check in checks
-        ),
-        "",
-        _verdict(checks),
-    ]
-    sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _about(environment: Mapping[str, Any]) -> dict[str, str]:
+def print_report(environment: Mapping[str, Any], checks: Sequence[Check], *, md: bool = False) -> None:
+    """Print the report for a terminal, with a mark for each check, or as Markdown. The last line names the problems."""
     processors = f"{environment['cpus']} CPUs, {environment['memory_gb']} GB"
-    return {
-        "versions": ", ".join(f"{name} {environment[name] or None}" for name in _VERSIONS),
-        "machine": f"{environment['platform']}, {processors}, CUDA: {'; '.join(environment['cuda']) or 'none'}",
-        "working directory's commit": environment["git"] or "none",
-        "settings": ", ".join(f"{key}={value}" for key, value in environment["settings"].items()) or "none",
-    }
-
-
-def _verdict(checks: Sequence[Check]) -> str:
+    lines = [
+        f"versions: {', '.join(f'{name} {environment[name] or None}' for name in _VERSIONS)}",
+        f"machine: {environment['platform']}, {processors}, CUDA: {'; '.join(environment['cuda']) or 'none'}",
+        f"working directory's commit: {environment['git'] or 'none'}",
+        f"settings: {', '.join(f'{key}={value}' for key, value in environment['settings'].items()) or 'none'}",
+    ]
     problems = [check.about for check in checks if check.state == "problem"]
-    return f"problems: {', '.join(problems)}" if problems else "no problems found"
+    verdict = f"problems: {', '.join(problems)}" if problems else "no problems found"
+    if md:
+        found = [f"{check.state}, {check.about}: {' '.join(check.text.split())}" for check in checks]
+        sys.stdout.write("\n- ".join(["## cse doctor\n", *lines, *found]) + f"\n\n{verdict}\n")
+        return
+    table = RichTable.grid(padding=(0, 2, 0, 0))
+    for check in checks:
+        mark, style = _MARKS[check.state]
+        table.add_row(Text(mark, style), Text(check.about, style), Text(" ".join(check.text.split())))
+    with stdout_console() as out:
+        out.print(Text("\n".join(lines), "dim"), table, Text(verdict, "bold"))
