@@ -61,7 +61,10 @@ def select_runs(
         for run in all_runs()
         if (recipe is None or fnmatchcase(run.about.recipe, recipe))
         and (earliest is None or run.about.created >= earliest)
-        and all(_has_tag(run, tag) for tag in tags)
+        and all(
+            key in run.about.tags and (not equals or run.about.tags[key] == value)
+            for key, equals, value in (tag.partition("=") for tag in tags)
+        )
         and (status is None or run.state == status.upper())
     ]
     return sorted(found, key=lambda run: _sort_key(run, sort))[:limit]
@@ -71,11 +74,6 @@ def fold_trials(runs: Sequence[RecordedRun]) -> tuple[list[RecordedRun], Counter
     """Return the runs that are not trials, and search → number of its trials among `runs`."""
     trials = {(run.about.search, run.about.trial) for run in runs if run.about.is_trial}
     return [run for run in runs if not run.about.is_trial], Counter(search for search, _ in trials)
-
-
-def _has_tag(run: RecordedRun, tag: str) -> bool:
-    key, equals, value = tag.partition("=")
-    return key in run.about.tags and (not equals or run.about.tags[key] == value)
 
 
 def parse_since(text: str) -> datetime:
@@ -193,7 +191,11 @@ def print_runs(runs: Sequence[RecordedRun], folded: Mapping[str, int] = MappingP
 
 
 def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int] = MappingProxyType({})) -> Table:
-    columns, names = _TABLE, {run.run_id: _name_text(run, folded) for run in runs}
+    columns, names = _TABLE, {}
+    for run in runs:  # labels and changed settings. The recipe column has the name of a search
+        search = run.about.summary == "tuning"
+        labels = [f"search: {counted(folded.get(run.about.search, 0), 'trial')}"] if search else _labels(run)
+        names[run.run_id] = ", ".join([*labels, *map(_short, run.about.changes)])
     if any(names.values()):
         columns = {"recipe": "p", _NAME: "p"} | _TABLE
         if width < _NARROW:
@@ -204,13 +206,6 @@ def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int] = 
         texts = (cells[heading] for heading in columns)
         rows.append(Row(run.about.short, tuple(Cell(text, style=_STYLES.get(text, "")) for text in texts)))
     return Table("", tuple(columns), tuple(rows), label="run", align=f"l{''.join(columns.values())}")
-
-
-def _name_text(run: RecordedRun, folded: Mapping[str, int]) -> str:
-    """Return the labels and the changed settings of a run. The recipe column has the name of a search."""
-    about = run.about
-    labels = _labels(run) if about.summary != "tuning" else [f"search: {counted(folded.get(about.search, 0), 'trial')}"]
-    return ", ".join([*labels, *map(_short, about.changes)])
 
 
 def _short(change: str) -> str:

@@ -182,7 +182,10 @@ def check_same_search(
     then, now = Known(**known["experiment"]), Known(**asked["experiment"])
     made: list[Difference] = []
     if then.settings == now.settings:  # otherwise text and weights differ too, and the settings show why
-        made = then.differences(_filled(now, then))
+        weights = {place: digest or then.weights.get(place) or "" for place, digest in now.weights.items()}
+        text = now.text if now.text is not None else then.text  # an unknown part counts as equal
+        filled = Identity(settings=now.settings, text=text or "", weights=weights, code=now.code)
+        made = then.differences(filled)
     else:
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]
@@ -203,13 +206,6 @@ def check_same_search(
             code="tune.changed_code",
         )
     return code
-
-
-def _filled(known: Known, other: Known) -> Identity:
-    """Return an identity in which unknown parts are equal to those of the other one."""
-    text = known.text if known.text is not None else other.text
-    weights = {place: digest or other.weights.get(place) or "" for place, digest in known.weights.items()}
-    return Identity(settings=known.settings, text=text or "", weights=weights, code=known.code)
 
 
 # States of trials.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date
 
@@ -161,6 +162,9 @@ def test_a_search_over_parts(tmp_path, capsys):
     assert set(importances(study)) == {"losses.info_nce", "queue"}
     assert len(draw(study, tmp_path / "figures")) == 6
     assert read_search(study).best.values["losses.info_nce"] == "focal_info_nce"
+    assert stored_config(study).parameters == parameters
+    of_version_01 = json.loads(study.user_attrs["cse:config"]) | {"experiment": "mine"}
+    study.set_user_attr("cse:config", json.dumps(of_version_01))
     assert stored_config(study).parameters == parameters
     with TuneScreen() as screen:
         screen.trial_invalid(invalid[0])
