@@ -226,7 +226,7 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
         if not is_first_refused(here, request.device):
             sleep(_EXIT_SECONDS)  # the first process prints the error, and torchrun then ends this one
         # The first process to fail prints its error, or rank 0 if that one is on another machine.
-        elif here.rank == 0 and not error.shown if isinstance(error, LostRankError) else announce_failure(error):
+        elif (here.rank == 0 and not error.shown) if isinstance(error, LostRankError) else announce_failure(error):
             print_error(error)
         return error.exit_code
     if here.rank == 0:
