@@ -55,13 +55,11 @@ class Making:
         devices: Device of each process.
         report: Called while rows are made.
         warn: Called with each warning of a generator.
-        batch_tokens: Size of a batch, or None for the device's default.
     """
 
     devices: Sequence[str] = ("auto",)
     report: Report | None = None
     warn: Callable[[str], None] | None = None
-    batch_tokens: int | None = None
 
 
 class MadeColumn:
@@ -69,11 +67,10 @@ class MadeColumn:
 
     Args:
         blocks: Blocks in order. All except the last have the same number of rows.
-        made: Number of cells that were computed for it now. The others existed, were blank or repeated.
     """
 
-    def __init__(self, blocks: Sequence[Piece], made: int = 0) -> None:
-        self.blocks, self.made = blocks, made
+    def __init__(self, blocks: Sequence[Piece]) -> None:
+        self.blocks = blocks
         self.rows = sum(len(block.rows) for block in blocks)
         self._open: tuple[Path, list[str]] = (Path(), [])
 
@@ -89,11 +86,6 @@ class MadeColumn:
         if self._open[0] != block.path:
             self._open = block.path, block.path.read_text(encoding="utf-8").split("\n")[:-1]
         return self._open[1]
-
-
-def made_columns() -> Path:
-    """Return the directory of all columns that were made on this machine."""
-    return paths.cache() / "columns"
 
 
 class ColumnMaker:
@@ -127,13 +119,7 @@ class ColumnMaker:
     @property
     def folder(self) -> Path:
         """Directory of the files, of all texts."""
-        return made_columns() / self.key
-
-    @property
-    def files(self) -> list[Path]:
-        """Blocks of all texts and their notes."""
-        every = (*self.folder.glob("*.txt"), *self.folder.glob("*.json"))
-        return sorted(path for path in every if not path.name.startswith("tmp-"))
+        return paths.cache() / "columns" / self.key
 
     def blocks(self, column: Cells, rows: range) -> list[Piece]:
         """Return the blocks of some rows. Their files may not exist."""
@@ -159,7 +145,7 @@ class ColumnMaker:
             making.warn(self.generator.warning)
         place = choose(devices[0], "fp32").device
         limit_torch_threads()
-        writer = _BlockWriter(column, self.part, devices[0], making.batch_tokens)
+        writer = _BlockWriter(column, self.part, devices[0])
         if len(devices) > 1:
             writer.queue = get_context("spawn").SimpleQueue()
             for device in devices:
@@ -167,8 +153,8 @@ class ColumnMaker:
         action, report = self.generator.action, making.report
         progress = None if report is None else lambda done, total: report(action, done, total)
         with kept_randomness(place):  # loading a model must not change the training
-            facts = write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
-        return MadeColumn(blocks, sum(fact["made"] for fact in facts))
+            write_pieces(writer, blocks, len(rows), len(devices), "--workers", progress)
+        return MadeColumn(blocks)
 
 
 @dataclass
@@ -178,14 +164,13 @@ class _BlockWriter(PieceWriter):
     column: Cells
     part: Part
     device: str
-    batch_tokens: int | None
     queue: Any = None
     generator: ColumnGenerator | None = field(default=None, init=False)
 
     def write(self, rows: range, path: Path) -> Facts:
         if self.generator is None:
             self.generator = build(self.part)
-            place(self.generator, self.queue.get() if self.queue is not None else self.device, self.batch_tokens)
+            place(self.generator, self.queue.get() if self.queue is not None else self.device)
             self.queue = None
         cells = self.column.take(rows)
         distinct = list(dict.fromkeys(cell for cell in cells if cell.strip()))
@@ -193,7 +178,7 @@ class _BlockWriter(PieceWriter):
         path.write_text("".join(f"{lines.get(cell, '')}\n" for cell in cells), encoding="utf-8")
         if self.count is not None:
             self.count(len(cells) - len(distinct))
-        return {"made": len(distinct)}
+        return {}
 
 
 def build(part: Part) -> ColumnGenerator:
@@ -203,14 +188,14 @@ def build(part: Part) -> ColumnGenerator:
     return generator
 
 
-def place(generator: ColumnGenerator, device: str, batch_tokens: int | None = None) -> None:
+def place(generator: ColumnGenerator, device: str) -> None:
     """Move a generator to a device, in bf16 on accelerators that support it.
 
     On a CPU it is fp32: the column is part of the experiment's identity, which must not depend on the processor.
     """
     own = choose(device, "fp32").device
     half = is_accelerator(own) and choose(device).precision == "bf16"
-    generator.use(own, torch.bfloat16 if half else torch.float32, batch_tokens)
+    generator.use(own, torch.bfloat16 if half else torch.float32)
 
 
 def in_order(columns: Mapping[str, Part], required: set[str]) -> list[str]:

@@ -1,8 +1,7 @@
-"""Commands `cse data …` (list, check, download, pack, unpack and translate data sets) and `cse check`."""
+"""Commands `cse data …` (list, check and download data sets) and `cse check`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,13 +20,6 @@ CHECK_EPILOG = "Examples:  cse data check  ·  cse data check stsb sickr  ·  cs
 DOWNLOAD_EPILOG = (
     "Examples:  cse data download stsb sickr  ·  cse data download --for simcse_en --for studies/ifcl_queue_length  ·  "
     "cse data download bert-base-uncased --force  ·  cse data download hf:owner/name"
-)
-PACK_EPILOG = "Examples:  cse data pack simcse_en  ·  cse data pack ifcl_en mocose_en --output /media/stick/ifcl.tar.gz"
-UNPACK_EPILOG = "Examples:  cse data unpack simcse_en.tar.gz"
-TRANSLATE_EPILOG = (
-    "Examples:  cse data translate wiki1m --model Helsinki-NLP/opus-mt-en-de  ·  "
-    "cse data translate wiki1m --model t5-base --to de --shard 1/4  ·  "
-    "cse data translate mine.txt --model facebook/nllb-200-distilled-600M --from en --to yue"
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
@@ -102,112 +94,6 @@ def download(
         print_availability(found)
 
 
-def pack(
-    recipes: Annotated[list[str], typer.Argument(help="Recipes and studies whose models and data are packed.")],
-    output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Path of the archive. Default: RECIPE.tar.gz.")
-    ] = None,
-    json_: AsJson = False,
-) -> None:
-    """Write an archive of everything that recipes require, for a machine without internet."""
-    from cse_cli.core.console import Screen
-    from cse_cli.data.check import recipes_of
-    from cse_cli.data.columns import ColumnMaker
-    from cse_cli.data.pack import archive_names, write_archive
-    from cse_cli.data.requirements import fetch
-    from cse_cli.data.view import print_packed
-    from cse_cli.recipe.requirements import merged_requirements
-    from registry.paths import expand_user
-
-    archive = expand_user(Path(output or f"{Path(recipes[0]).absolute().stem}.tar.gz"))
-    with Screen() as screen:
-        loaded = recipes_of(recipes)
-        paths = [path for one in fetch(merged_requirements(loaded), screen.downloading) for path in one.paths]
-        for part in (part for recipe in loaded for part in recipe.data.columns.values()):
-            paths += ColumnMaker(part).files
-        packed = write_archive(archive_names(paths), archive, screen.downloading)
-    if json_:
-        _write_json(asdict(packed))
-    else:
-        print_packed(packed, f"cse data unpack {archive.name}")
-
-
-def unpack(
-    archive: Annotated[str, typer.Argument(help="Archive written by `cse data pack`.")], json_: AsJson = False
-) -> None:
-    """Verify an archive and move its models and data to the directories that runs read."""
-    from cse_cli.core.console import Screen
-    from cse_cli.data.pack import unpack_archive
-    from cse_cli.data.view import print_packed
-    from registry.paths import expand_user
-
-    with Screen() as screen:
-        packed = unpack_archive(expand_user(Path(archive)), screen.downloading)
-    if json_:
-        _write_json(asdict(packed))
-    else:
-        print_packed(packed)
-
-
-def translate(
-    source: Annotated[str, typer.Argument(help="Name of a data set, hf:owner/name, or a file, directory or glob.")],
-    model: Annotated[
-        str, typer.Option(help="T5, Marian, M2M100 or NLLB: a directory, a name in $CSE_MODELS, or a Hub ID.")
-    ],
-    target_language: Annotated[
-        str | None, typer.Option("--to", help="Target language, for example de. NLLB: also deu_Latn.")
-    ] = None,
-    source_language: Annotated[
-        str | None, typer.Option("--from", help="Language of the sentences. Default: that of the data set, or English.")
-    ] = None,
-    prefix: Annotated[
-        str | None, typer.Option(help="String before every sentence. Default: from the languages. '': none.")
-    ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", help="Path of a new .tsv file.")] = None,
-    split: Annotated[str, typer.Option(help="Split of the data set.")] = "train",
-    column: Annotated[str, typer.Option(help="Column to translate.")] = "text",
-    limit: Annotated[int | None, typer.Option(min=1, help="Number of rows to translate. Default: all.")] = None,
-    shard: Annotated[
-        str | None, typer.Option(help="i/n: translate the i-th of n equal parts, for example 1/4.")
-    ] = None,
-    beams: Annotated[int, typer.Option(min=1, max=100, help="Width of the beam search. 1 is greedy search.")] = 1,
-    max_length: Annotated[int, typer.Option(min=8, help="Maximum number of tokens of a sentence.")] = 128,
-    batch_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Batch size: sentences x beams x tokens. Default: depends on the device.")
-    ] = None,
-    device: Annotated[
-        str, typer.Option(help="auto (all accelerators, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
-    ] = "auto",
-    workers: Annotated[int | None, typer.Option(min=1, help="Number of processes. Default: one per device.")] = None,
-    json_: AsJson = False,
-) -> None:
-    """Translate a column to a .tsv with the columns `text` and `translation`.
-
-    To resume a stopped translation, run the same command again.
-    """
-    from cse_cli.core.console import Screen
-    from cse_cli.data.columns import Making
-    from cse_cli.data.translate import TranslationRequest, parse_shard, translate_text
-    from cse_cli.data.view import print_translation
-
-    params = {
-        "model": model, "to": target_language, "source": source_language, "column": column, "prefix": prefix,
-        "beams": beams, "max_length": max_length,
-    }  # fmt: skip
-    request = TranslationRequest(source, params, output, split, limit, parse_shard(shard), device, workers)
-    with Screen() as screen:
-        try:
-            making = Making(report=screen.preparing, warn=screen.warned, batch_tokens=batch_tokens)
-            made = translate_text(request, making)
-        except KeyboardInterrupt:
-            sys.stderr.write("stopped. To resume, run the same command again.\n")
-            raise typer.Exit(130) from None
-    if json_:
-        _write_json(asdict(made))
-    else:
-        print_translation(made)
-
-
 def _write_json(document: Mapping[str, Any]) -> None:
     from cse_cli.core.console import write_json
 
@@ -274,10 +160,7 @@ def _show_requirements(files: list[Path], overrides: Sequence[str], *, as_json: 
     return 3 if any(one.state == "missing" for one in found) else 0
 
 
-app = typer.Typer(help="List, check, inspect, download, translate and pack data sets.", no_args_is_help=True)
+app = typer.Typer(help="List, check, inspect and download data sets.", no_args_is_help=True)
 app.command("list", epilog=LIST_EPILOG)(list_datasets)
 app.command("check", epilog=CHECK_EPILOG)(check)
 app.command("download", epilog=DOWNLOAD_EPILOG)(download)
-app.command("pack", epilog=PACK_EPILOG)(pack)
-app.command("unpack", epilog=UNPACK_EPILOG)(unpack)
-app.command("translate", epilog=TRANSLATE_EPILOG)(translate)

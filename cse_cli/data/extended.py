@@ -75,7 +75,7 @@ class Extension:
         if not found.rows and self.content.rows:
             raise CseError(
                 f"the generators of {', '.join(self.makers)} made no text: every cell is blank",
-                "check their model and languages: `cse data translate` shows what they make",
+                "check their model and languages",
                 code="data.blank_column",
             )
         blanks = self.content.blanks or found.blanks

@@ -209,7 +209,7 @@ def _checked_on_hub(one: Availability, unreachable: str | None) -> Availability:
     """Return the availability according to the Hub. It is missing if the Hub is unreachable."""
     if unreachable is None:
         return availability(one.requirement, ask_hub=True)
-    action = "run `cse data pack RECIPE` on a machine with internet"
+    action = "run `cse data download` on a machine with internet, and copy its caches: docs/data.md"
     if unreachable.startswith(hub.OFFLINE):
         action = f"unset {hub.OFFLINE}, or {action}"
     return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -15,9 +14,7 @@ from cse_cli.core.tables import as_rich, as_tsv, plain_table
 from cse_cli.data.inventory import CheckedSplit, DatasetState
 
 if TYPE_CHECKING:  # imports torch, which `cse data list` does not need
-    from cse_cli.data.pack import Packed
     from cse_cli.data.requirements import Availability
-    from cse_cli.data.translate import Translation
 
 
 STATUS = {"here": "available", "fetchable": "to download", "missing": "missing"}
@@ -93,23 +90,6 @@ def print_requirements(found: Sequence[Availability]) -> None:
     counts = [f"{sum(one.state == state for one in found)} {status}" for state, status in STATUS.items()]
     size = download_size(found)
     sys.stderr.write(f"{', '.join(counts)}{f'; download size: {size}' if size else ''}\n")
-
-
-def print_packed(packed: Packed, next_command: str = "") -> None:
-    """Print the size of an archive and the next command."""
-    kept = f", {packed.skipped} of them existed" if packed.skipped else ""
-    sys.stderr.write(f"{len(packed.names)} files, {decimal(packed.bytes)}{kept}\n")
-    if next_command:
-        sys.stderr.write(f"next: {next_command}\n")
-    sys.stdout.write(f"{packed.archive}\n")
-
-
-def print_translation(made: Translation) -> None:
-    """Print the lines that make a recipe use a translation."""
-    reused = f", {made.reused:,} of them reused" if made.reused else ""
-    shards = "" if made.file == str(made.output) else f"saved to {made.output}; with all shards, "
-    sys.stderr.write(f"{made.rows:,} rows{reused}; {shards}use in a recipe:\n")
-    sys.stdout.write(f"[data]\nfile = {json.dumps(made.file, ensure_ascii=False)}\n")
 
 
 def _print(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

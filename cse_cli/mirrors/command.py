@@ -1,4 +1,4 @@
-"""`cse runs sync`, `cse runs pull` and `cse ui`."""
+"""`cse runs sync` and `cse ui`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from cse_cli.mirrors.send import reason
 from registry.errors import CseError, TrackingError
 
 SYNC_EPILOG = "Examples:  cse runs sync  ·  cse runs sync --again  ·  cse runs sync --rebuild"
-PULL_EPILOG = "Examples:  cse runs pull http://server:5000  ·  MLFLOW_TRACKING_URI=http://server:5000 cse runs pull"
 UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
 
 
@@ -56,29 +55,6 @@ def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: 
         todo = "set MLFLOW_TRACKING_URI to this address and run `cse runs sync` again"
         typer.echo(f"{name}: {counted(number, 'run')} incomplete at {uri} → {todo}", err=err)
     return complete
-
-
-def pull(
-    uri: Annotated[
-        str | None, typer.Argument(metavar="[URI]", help="Address of an MLflow server. Default: MLFLOW_TRACKING_URI.")
-    ] = None,
-) -> None:
-    """Import finished runs, without their models, from an MLflow server."""
-    from cse_cli.mirrors.pull import pull as pull_runs
-
-    address = uri or location.uri()
-    if location.is_own(address):
-        raise CseError(
-            "URI: no MLflow server given, and MLFLOW_TRACKING_URI is not set",
-            "cse runs pull http://server:5000",
-            code="mirrors.no_address",
-        )
-    pulled = pull_runs(address)
-    typer.echo(f"{counted(pulled['new'], 'run')} pulled from {without_password(address)}")
-    if pulled["known"]:
-        typer.echo(f"{counted(pulled['known'], 'run')} skipped: already exist")
-    if pulled["unusable"]:
-        typer.echo(f"{counted(pulled['unusable'], 'run')} skipped: without a readable run.toml and result.json")
 
 
 def ui(

@@ -62,7 +62,7 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
 
 
 def claim_run(run_id: str) -> Claim:
-    """Claim one run by its ID, to resume it. A pulled run, or a finished one without a readable result, is an error."""
+    """Claim one run by its ID, to resume it. An imported run or an unreadable result is an error."""
     with FileLock(home() / "claims.lock"):
         run = read_run(run_id)
         if taken := _taken([run]):

@@ -152,7 +152,7 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
 
 
 def adopt(draft: Path, run_id: str, origin: str) -> None:
-    """Check a finished record from elsewhere, mark it as pulled from `origin`, and move it to its place.
+    """Check a finished record from elsewhere, note its `origin`, and move it to its place.
 
     The error of a damaged record has no next action: the caller names the source.
     """

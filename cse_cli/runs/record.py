@@ -79,7 +79,7 @@ class About(BaseModel):
         plugins: Paths of the plug-in files that contain components of the recipe.
         identity: Identity of the experiment, or None for the record of a search.
         plan: Seeds that were planned together with this one, or None.
-        pulled: Source of the record if it was pulled from a server or imported from an archive, otherwise empty.
+        pulled: Source of an imported record, such as "archive paper.zip", otherwise empty.
     """
 
     model_config = ConfigDict(frozen=True)

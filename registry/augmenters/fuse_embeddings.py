@@ -104,7 +104,7 @@ class FuseEmbeddings(Augmenter, nn.Module):
             raise CseError(
                 f"view '{view}': fuse_embeddings needs column '{column}', which the data does not have."
                 f"{suggestion(column, tokens.side)}",
-                "use a data set with that column, or create it with `cse data translate`",
+                f"use a data set with that column, or add [data.columns.{column}] to the recipe: cse show translate",
                 code="augmenters.missing_column",
             )
         return tokens.side[column]

@@ -124,7 +124,7 @@ class Translations:
     """
 
     def __init__(self, file: str, column: str) -> None:
-        action = "create a .tsv file with the columns text and translation with `cse data translate`"
+        action = "create it: a .tsv file with the columns text and translation"
         path = require_own_file(file, "translations for augmentation_quality", action)
         self.source = Source(("text", column), (File(path),))
 
@@ -139,7 +139,7 @@ class Translations:
             raise CseError(
                 f"{self.source.where}: no translation of {len(missing)} of {len(set(sentences))} sentences, for "
                 f"example {missing[0]!r}",
-                "translate these sentences with `cse data translate` from a .txt file with one sentence per line",
+                "add a row for each of these sentences to the file",
                 code="evaluators.no_translations",
             )
         return [self._table[sentence] for sentence in sentences]

@@ -1,12 +1,16 @@
 """Columns that generators make of a training text: rows, limits, chains, blanks, identity, and several processes."""
 
+import hashlib
 import multiprocessing
 import os
 import signal
+from contextlib import suppress
 from typing import ClassVar
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cse_cli.data import columns as module
 from cse_cli.data.columns import ColumnMaker, Making, OwnColumns, in_order
@@ -180,7 +184,7 @@ def test_a_data_set_that_has_no_such_source_column_is_refused(text, shout):
         open_text(data(text, loud=shouted(column="title")), {"text", "loud"})
 
 
-# --- several processes ------------------------------------------------------------------------------------------------
+# --- blocks -----------------------------------------------------------------------------------------------------------
 
 
 class Lines:
@@ -193,6 +197,109 @@ class Lines:
         return [self.lines[index] for index in indices]
 
 
+class Upper(ColumnGenerator):
+    """Makes capitals, a hundred sentences per batch, and stops after `patience` batches."""
+
+    def __init__(self, patience=999, identity="upper"):
+        self.patience, self.named, self.seen = patience, identity, []
+
+    def make(self, cells, count=None):
+        for start in range(0, len(cells), 100):
+            if self.patience == 0:
+                raise KeyboardInterrupt
+            self.patience -= 1
+            self.seen += cells[start : start + 100]
+            if count is not None:
+                count(len(cells[start : start + 100]))
+        return [cell.upper() for cell in cells]
+
+
+@pytest.fixture
+def upper(monkeypatch):
+    """A function that makes a column of lines with an `Upper`. Blocks have 100 rows."""
+    monkeypatch.setattr(module, "build", lambda part: part.name)
+    monkeypatch.setattr(
+        ColumnMaker, "key", property(lambda maker: hashlib.sha256(maker.generator.named.encode()).hexdigest())
+    )
+    monkeypatch.setattr(module, "BLOCK", 100)
+
+    def make(generator, lines, report=None):
+        maker = ColumnMaker(Part.model_construct(name=generator, params={}))
+        return list(maker.make(Lines(*lines), range(len(lines)), Making(report=report)))
+
+    return make
+
+
+NUMBERED = [f"line {number}" for number in range(2503)]
+
+
+def test_a_stopped_column_continues_at_its_block(upper):
+    first, second = Upper(patience=7), Upper()
+    with pytest.raises(KeyboardInterrupt):
+        upper(first, NUMBERED)
+    assert upper(second, NUMBERED) == [line.upper() for line in NUMBERED]
+    assert (len(first.seen), len(second.seen)) == (700, 2503 - 700)
+    assert upper(Upper(patience=0), NUMBERED) == [line.upper() for line in NUMBERED]
+    upper(other := Upper(identity="another model"), NUMBERED)
+    assert len(other.seen) == 2503
+
+
+def test_another_text_shares_its_equal_blocks(upper):
+    upper(Upper(), NUMBERED)
+    upper(second := Upper(), NUMBERED[:150])
+    assert second.seen == NUMBERED[100:150]
+
+
+def test_repeated_sentences_are_made_once_and_blanks_never(upper):
+    assert upper(generator := Upper(), ["a", "b", " ", "a", "", "a"]) == ["A", "B", "", "A", "", "A"]
+    assert generator.seen == ["a", "b"]
+
+
+def test_progress_counts_rows(upper):
+    seen = []
+    upper(Upper(), NUMBERED, lambda _, done, total: seen.append((done, total)))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len({done for done, _ in seen}) == 26
+    assert seen[-1] == (2503, 2503)
+
+
+SENTENCE = st.text(st.characters(blacklist_categories=["Cs", "Zl", "Zp", "Cc"]), max_size=4)
+CALLS = st.lists(
+    st.tuples(st.lists(SENTENCE, min_size=1, max_size=30), st.integers(0, 4), st.integers(1, 7)), max_size=5
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(calls=CALLS, number=st.integers(0, 2**60))
+def test_no_row_gets_the_cell_of_another(upper, calls, number):
+    for lines, patience, block in calls:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(module, "BLOCK", block)
+            with suppress(KeyboardInterrupt):
+                upper(Upper(patience, str(number)), lines)
+            made = upper(Upper(identity=str(number)), lines)
+        assert made == [line.upper() if line.strip() else "" for line in lines]
+
+
+def test_a_damaged_block_is_made_again_with_a_warning(upper, home):
+    lines = [f"the cat number {number} sleeps" for number in range(40)]
+    expected = upper(Upper(), lines)
+    (block,) = (home / "cache" / "columns").rglob("*.txt")
+    whole = block.read_bytes()
+    for number, byte in ((3, 0x01), (17, 0x80)):  # another letter, and invalid UTF-8
+        content = bytearray(whole)
+        content[whole.index(lines[number].upper().encode()) + 5] ^= byte
+        block.write_bytes(content)
+        with pytest.warns(UserWarning, match=r"\.txt is damaged and is created again") as warned:
+            assert upper(Upper(), lines) == expected
+        assert len(warned) == 1
+        upper(again := Upper(), lines)
+        assert again.seen == []
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
 @pytest.fixture
 def two_workers(tmp_path, monkeypatch):
     """A function that translates `MANY` with two workers, and the expected lines."""
@@ -202,7 +309,7 @@ def two_workers(tmp_path, monkeypatch):
     )
 
     def call(report=None):
-        return maker.make(Lines(*MANY), range(len(MANY)), Making(("cpu", "cpu"), report, batch_tokens=24))
+        return maker.make(Lines(*MANY), range(len(MANY)), Making(("cpu", "cpu"), report))
 
     return call, maker.generator.make(MANY)
 
@@ -212,13 +319,12 @@ def test_workers_translate_the_same_as_one_process(two_workers):
     call, expected = two_workers
     made = call()
     assert [made.take([row])[0] for row in range(len(MANY))] == expected
-    assert made.made == len(MANY)
     until(lambda: not multiprocessing.active_children())  # the executor's thread joins them, too
 
 
 @pytest.mark.process
 @pytest.mark.exhaustive
-def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers):
+def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers, home):
     call, expected = two_workers
     killed = []
 
@@ -229,9 +335,9 @@ def test_a_killed_worker_is_an_error_and_the_rest_is_kept(two_workers):
 
     with refuses("data.worker_killed", "--workers"):
         call(kill)
-    made = call()
-    assert list(made) == expected
-    assert len(MANY) - made.made >= killed[0] > 0
+    kept = sum(path.read_text().count("\n") for path in (home / "cache" / "columns").rglob("*.txt"))
+    assert kept >= killed[0] > 0
+    assert list(call()) == expected
 
 
 @pytest.mark.process

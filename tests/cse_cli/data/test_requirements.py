@@ -163,7 +163,7 @@ def test_without_a_network_all_downloads_are_missing(nothing_cached, monkeypatch
     with refuses("data.missing_requirement", *expected) as caught:
         fetch(parse_requirements(["bert-base-uncased", "stsb/dev"]), silent)
     message = str(caught.value)
-    assert message.count("HF_HUB_OFFLINE forbids") == message.count("cse data pack") == 1  # grouped by reason
+    assert message.count("HF_HUB_OFFLINE forbids") == message.count("cse data download") == 1  # grouped by reason
 
 
 def test_an_unknown_data_set_is_told_with_the_nearest_name():

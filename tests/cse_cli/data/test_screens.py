@@ -25,7 +25,7 @@ def screen(tmp_path, monkeypatch, capsys, snapshot):
     return compare
 
 
-@pytest.mark.parametrize("command", ["", "list", "check", "inspect", "download", "pack", "unpack", "translate"])
+@pytest.mark.parametrize("command", ["", "list", "check", "inspect", "download"])
 def test_help_of_data(screen, command):
     screen("data", *command.split(), "--help")
 
@@ -51,7 +51,5 @@ def test_an_inspected_text(screen):
 def test_errors(screen, tmp_path):
     screen("data", "download")
     screen("data", "download", "quickstart")
-    screen("data", "unpack", "missing.tar.gz")
-    screen("data", "translate", "tatoeba_open", "--model", "mini_en", "--to", "de")
     (tmp_path / "directory").mkdir()
     screen("check", "directory")

@@ -1,14 +1,17 @@
-"""Runs on models and data of the hub: commits recorded, found again, kept on resume; packed for other machines."""
+"""Runs on models and data of the hub: commits recorded, found again, kept on resume; copied to other machines."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from cse_cli.core.events import SilentObserver
-from cse_cli.data.pack import archive_names, unpack_archive, write_archive
 from cse_cli.data.requirements import fetch
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import merged_requirements
@@ -130,19 +133,25 @@ def test_all_missing_files_are_reported_before_a_download(world, tmp_path):
     assert not [line for line in server.log if "resolve" in line and "README" not in line]
 
 
-def test_an_archive_takes_a_run_to_a_machine_without_internet(world, tmp_path, monkeypatch):
-    from huggingface_hub import constants
-
+def test_two_directories_take_a_run_to_a_machine_without_internet(world, tmp_path):
+    """The commands of docs/data.md, "Machines without internet"."""
     server, recipe = world
-    here = fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
-    write_archive(archive_names([path for one in here for path in one.paths]), tmp_path / "r.tar", lambda *_: None)
-    expected = execute(job(recipe), SilentObserver())
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "elsewhere"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    hub.unreachable.cache_clear()
-    with pytest.raises(MissingError, match="requirements not found: 3"):
-        fetch(merged_requirements([load(recipe).recipe]), lambda *_: None)
-    unpack_archive(tmp_path / "r.tar", lambda *_: None)
+    caches = 'export CSE_HOME="$PWD/cse" HF_HUB_CACHE="$PWD/hub"\n'
+    offline = f"{caches}export HF_HUB_OFFLINE=1\n"
+
+    def shell(machine, commands):
+        folder = tmp_path / machine
+        folder.mkdir(exist_ok=True)
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = os.environ | {"PATH": path, "HF_HOME": str(folder / "hf")}
+        return subprocess.run(["bash", "-ec", commands], cwd=folder, env=environment, capture_output=True, text=True)
+
+    here = shell("here", f"{caches}mkdir cse hub\ncse data download --for {recipe}\ntar -cf caches.tar cse hub")
+    assert here.returncode == 0, here.stderr
     server.log.clear()
-    assert execute(job(recipe, again=True), SilentObserver()).last_state == expected.last_state
+    there = shell("there", f"tar -xf ../here/caches.tar\n{offline}cse check --data {recipe}\ncse run {recipe}")
+    assert there.returncode == 0, there.stderr
+    elsewhere = shell("elsewhere", f"{offline}cse run {recipe}")
+    assert elsewhere.returncode == 3
+    assert "copy its caches: docs/data.md" in elsewhere.stderr
     assert server.log == []

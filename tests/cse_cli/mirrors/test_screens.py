@@ -1,4 +1,4 @@
-"""Help and errors of `cse runs sync`, `cse runs pull` and `cse ui`, as users see them."""
+"""Help and errors of `cse runs sync` and `cse ui`, as users see them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize("command", ["runs sync", "runs pull", "ui"])
+@pytest.mark.parametrize("command", ["runs sync", "ui"])
 def test_help(command: str, snapshot: object, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = cse(*command.split(), "--help", capsys=capsys)
     assert code == 0
@@ -23,7 +23,7 @@ def test_help(command: str, snapshot: object, capsys: pytest.CaptureFixture[str]
 
 def test_errors(snapshot: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     said = []
-    for mirrors, command in (("none", "sync"), ("mlflov", "sync"), ("mlflow", "pull")):
+    for mirrors in ("none", "mlflov"):
         monkeypatch.setenv("CSE_MIRRORS", mirrors)
-        said.append(f"$ CSE_MIRRORS={mirrors} cse runs {command}\n{cse('runs', command, capsys=capsys)[2]}")
+        said.append(f"$ CSE_MIRRORS={mirrors} cse runs sync\n{cse('runs', 'sync', capsys=capsys)[2]}")
     assert "\n".join(said) == snapshot

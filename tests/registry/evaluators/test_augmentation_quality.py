@@ -154,7 +154,7 @@ def test_the_second_column_can_have_another_name(pairs, tmp_path):
 
 def test_a_sentence_without_translation_is_named(pairs, tmp_path):
     file = written(tmp_path, [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")])
-    with refuses("evaluators.no_translations", "pairs.tsv", "2 of 6", "'f'", "cse data translate"):
+    with refuses("evaluators.no_translations", "pairs.tsv", "2 of 6", "'f'"):
         AugmentationQuality("x", "twin", translations=file)(Angles())
 
 
