@@ -30,7 +30,7 @@ MOST_SEEDS = 1000
 def run(names: Sequence[str], precision: str, seeds: int, workers: int) -> list[Result]:
     """Run recipes in a precision and return the results."""
     command = [sys.executable, "-m", "cse_cli", "run", *names, "--seeds", str(seeds), "--workers", str(workers)]
-    options = ["--precision", precision, "--json", "--yes", "--quiet"]
+    options = ["--precision", precision, "--json", "--quiet"]
     done = subprocess.run([*command, *options], stdout=subprocess.PIPE, text=True, check=True)
     return [Result.model_validate(result) for result in json.loads(done.stdout)["results"]]
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 
 RECIPE = ("mini/ifcl_en", "--set", "data.dataset=tatoeba_open")
-RUN = ("-m", "cse_cli", "run", *RECIPE, "--quiet", "--yes", "--set", "train.steps=2")
+RUN = ("-m", "cse_cli", "run", *RECIPE, "--quiet", "--set", "train.steps=2")
 NO_WORK = ("--set", "evaluate.limit=20", "--set", "train.batch_size=4")
 
 

@@ -110,7 +110,6 @@ def run(
         workers=workers,
         quiet=not progress,
         again=again,
-        yes=True,
     )
     jobs = request.jobs()
     ends = run_all(jobs, choose_placement(jobs, request), request)

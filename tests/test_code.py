@@ -94,7 +94,7 @@ def tops(names: set[str]) -> set[str]:
 
 
 VIEWS = (
-    r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|data\.\w+|tuning\.live|jobs\.(screen|study)"
+    r"cse_cli\.(doctor|core\.(console|tables)|\w+\.(\w+_)?view|data\.\w+|tuning\.live|jobs\.(plan|screen|study)"
     r"|runs\.(command|details|listing))"
 )
 
@@ -259,15 +259,9 @@ NOT_YET = (
     "cse_cli/data/identity.py",
     "cse_cli/data/requirements.py",
     "cse_cli/data/table_text.py",
-    "cse_cli/data/translate.py",
     "cse_cli/evaluation/evaluate.py",
     "cse_cli/evaluation/view.py",
-    "cse_cli/inspection/duplicates.py",
-    "cse_cli/inspection/near.py",
-    "cse_cli/inspection/subject.py",
-    "cse_cli/inspection/view.py",
     "cse_cli/jobs/elastic.py",
-    "cse_cli/jobs/price.py",
     "cse_cli/jobs/screen.py",
     "cse_cli/jobs/study.py",
     "cse_cli/jobs/tasks.py",
@@ -280,11 +274,6 @@ NOT_YET = (
     "cse_cli/mirrors/store.py",
     "cse_cli/mirrors/ui.py",
     "cse_cli/mirrors/wandb.py",
-    "cse_cli/planning/data_steps.py",
-    "cse_cli/planning/forecast.py",
-    "cse_cli/planning/probe.py",
-    "cse_cli/planning/records.py",
-    "cse_cli/planning/view.py",
     "cse_cli/publishing/push.py",
     "cse_cli/recipe/catalog.py",
     "cse_cli/recipe/cells.py",

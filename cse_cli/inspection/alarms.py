@@ -3,45 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from cse_cli.core import paths
 from cse_cli.data.cache import Facts, Progress, cached
 from cse_cli.data.sources import Text
-from cse_cli.inspection.duplicates import Duplicates, find_duplicates
-from cse_cli.inspection.facts import Inspection, Lengths, measure_lengths, sample_cells
-from cse_cli.inspection.leakage import sets_of_recipe
-from cse_cli.inspection.subject import cut_columns, roles_of
+from cse_cli.inspection import facts
 from cse_cli.recipe.schema import Recipe
-from registry.evaluators.pairs import one_line
 from registry.tokens import Vocabulary
 
 COPIES = 0.05
 """Share of the rows of a batch with an equal sentence in the batch. Contrastive losses use it as a negative, so that
 one in 20 rows is moved away from its own sentence."""
-
 LEAKED = 0.01
 """Share of the sentences of an evaluation set that occur in the text. Below it they change no score visibly."""
-
 CUT = 0.5
 """Share of the rows that are cut: the majority of the sentences is not trained on as a whole."""
-
 SAMPLE = 2000
 """Rows that are tokenized before a run. The standard error of a share is at most 1.1 points."""
-
-PROGRESS_EVERY = 1 << 18
-"""Rows between two reports of progress, about a second."""
-
 VERSION = "1"
 """Part of the key of stored alarms. Raise it if the same text gives others."""
-
-
-def alarms_of(inspection: Inspection, recipe: Recipe) -> list[str]:
-    """Return the alarming facts of an inspection."""
-    lengths = {column: one for column, one in inspection.lengths.items() if column in cut_columns(recipe)}
-    shares = {leak.name: leak.share for leak in inspection.leaks}
-    return list(_alarms(inspection.duplicates, recipe, shares, lengths))
 
 
 def alarms_before_run(
@@ -58,71 +42,55 @@ def alarms_before_run(
         vocabularies: Tokenizer of each column that a view reads.
         progress: Called with the rows done and in total.
     """
-    sets, columns = sets_of_recipe(recipe), sorted(cut_columns(recipe) & vocabularies.keys())
-    settings = recipe.data.max_length, recipe.train.batch_size, recipe.data.unique_in_batch, roles_of(recipe).anchor
+    sets, columns = facts.sets_of_recipe(recipe), sorted(facts.cut_columns(recipe) & vocabularies.keys())
+    anchor = next(iter(recipe.views.values())).column
+    settings = recipe.data.max_length, recipe.train.batch_size, recipe.data.unique_in_batch, anchor
     tokenizers = [(column, vocabularies[column].fingerprint) for column in columns]
     key = hashlib.sha256(repr((VERSION, text.fingerprint, settings, tokenizers, list(sets.items()))).encode())
 
     def write(draft: Path) -> Facts:
-        duplicates, shares = _read(text, roles_of(recipe).anchor, sets, progress)
-        lengths = {
-            column: measure_lengths(sample_cells(text, column, SAMPLE), vocabularies[column], recipe.data.max_length)
-            for column in columns
-        }
-        found = list(_alarms(duplicates, recipe, shares, lengths))
-        draft.write_text("\n".join(found), encoding="utf-8")
-        return {"alarms": found}
+        found, rows = facts.read_once(text, anchor, sets, progress), np.arange(text.rows)
+        lengths = {}
+        for column in columns:
+            cells = facts.sample_cells(text, column, rows, SAMPLE)
+            lengths[column] = facts.measure_lengths(cells, vocabularies[column], recipe.data.max_length)
+        alarms = alarms_of(found, recipe, sets, lengths)
+        draft.write_text("\n".join(alarms), encoding="utf-8")
+        return {"alarms": alarms}
 
     path = paths.cache() / "alarms" / f"{key.hexdigest()[:32]}.txt"
-    alarms: list[str] = cached(path, write)["alarms"]
-    return alarms
+    stored: list[str] = cached(path, write)["alarms"]
+    return stored
 
 
-def _read(
-    text: Text, column: str, sets: Mapping[str, Sequence[str]], progress: Progress
-) -> tuple[Duplicates, dict[str, float]]:
-    """Return the duplicates of a column, and set → share of its sentences that occur in it."""
-    known = {sentence for sentences in sets.values() for sentence in sentences}
-    found: set[str] = set()
-
-    def lines() -> Iterator[str]:
-        for done, cell in enumerate(text.cells(column), start=1):
-            if (line := one_line(cell)) in known:
-                found.add(line)
-            if done % PROGRESS_EVERY == 0:
-                progress(done, text.rows)
-            yield line
-
-    return find_duplicates(lines()).duplicates, {
-        name: len(found.intersection(of)) / len(of) for name, of in sets.items()
-    }
-
-
-def _alarms(
-    duplicates: Duplicates, recipe: Recipe, leaked: Mapping[str, float], lengths: Mapping[str, Lengths]
-) -> Iterator[str]:
-    batch_size = recipe.train.batch_size
-    copies = 0.0 if recipe.data.unique_in_batch else duplicates.anchors_with_copy(batch_size)
-    if duplicates.distinct == 1 < duplicates.rows:
-        yield (
-            f"all {duplicates.rows:,} rows of the training text are the same sentence: every negative of a contrastive "
+def alarms_of(
+    found: facts.Found, recipe: Recipe, sets: Mapping[str, Sequence[str]], lengths: Mapping[str, facts.Lengths]
+) -> list[str]:
+    """Return the alarming facts, given all sentences of the evaluation sets."""
+    alarms, batch_size = list[str](), recipe.train.batch_size
+    copies = 0.0 if recipe.data.unique_in_batch else found.anchors_with_copy(batch_size)
+    if len(found.first) == 1 < found.rows:
+        alarms.append(
+            f"all {found.rows:,} rows of the training text are the same sentence: every negative of a contrastive "
             "loss equals its anchor"
         )
     elif copies > COPIES:
-        yield (
+        alarms.append(
             f"{copies:.0%} of the rows of a batch of {batch_size} have an equal sentence in the batch, which "
-            f"contrastive losses use as a negative: {duplicates.repeats:,} of {duplicates.rows:,} rows repeat an "
+            f"contrastive losses use as a negative: {found.rows - len(found.first):,} of {found.rows:,} rows repeat an "
             "earlier one"
         )
+    leaked = {name: len(sentences) / len(sets[name]) for name, sentences in found.leaks.items()}
     if shares := [f"{name} {share:.0%}" for name, share in leaked.items() if share >= LEAKED]:
-        yield (
+        alarms.append(
             f"the training text contains sentences of evaluation sets ({', '.join(shares)}): scores on them cannot be "
             "compared with those of methods that were trained on other text"
         )
     for column, one in lengths.items():
-        if one.cut_share > CUT:
-            about = "" if one.rows == duplicates.rows else "about "
-            yield (
-                f"{about}{one.cut_share:.0%} of the rows are cut, because they have more than data.max_length = "
+        if one.cut / one.rows > CUT:
+            about = "" if one.rows == found.rows else "about "
+            alarms.append(
+                f"{about}{one.cut / one.rows:.0%} of the rows are cut, because they have more than data.max_length = "
                 f"{one.max_length} tokens in the column `{column}`"
             )
+    return alarms

@@ -1,9 +1,13 @@
-"""Facts about a training text: rows, lengths, duplicates, languages, leakage and hard negatives."""
+"""Facts about a training text: lengths, duplicates, near-duplicates, and sentences of evaluation sets."""
 
 from __future__ import annotations
 
+import hashlib
+import math
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,30 +15,23 @@ from numpy.typing import NDArray
 
 from cse_cli.data.cache import Progress
 from cse_cli.data.sources import Text
-from cse_cli.inspection.duplicates import Duplicates, find_duplicates
-from cse_cli.inspection.language import guess_languages
-from cse_cli.inspection.leakage import Leak, find_leaks
-from cse_cli.inspection.near import WordRows, example_pairs, near_duplicates
-from cse_cli.inspection.negatives import Negatives, compare_negatives
-from cse_cli.inspection.subject import Subject
+from cse_cli.recipe.requirements import of_part
+from cse_cli.recipe.schema import Recipe
+from registry import AUGMENTERS, EVALUATORS
+from registry.errors import MissingError
 from registry.evaluators.pairs import one_line
+from registry.resources import catalog
 from registry.tokens import Sample, Vocabulary
 from registry.words import words
 
-SAMPLE = 50_000
-"""Maximum number of rows whose lengths, language and negatives are examined. Tokenizers need most of the time."""
-
-NEAR_SAMPLE = 1_000_000
-"""Maximum number of distinct sentences that are compared for near-duplicates, which takes 1.7 GB of memory."""
-
 LEVELS = (0.0, 0.05, 0.5, 0.95, 1.0)
 """Quantiles of lengths. A quantile is a length that occurs, not a mean of two."""
-
-BLOCK = 8192
-"""Rows that are read at a time."""
-
-_WHOLE = 10**6
-"""Maximum length of a sentence that is not cut."""
+PROGRESS_EVERY = 1 << 18
+"""Rows between two reports of progress, about a second."""
+LONG = 10
+"""Number of words from which on a word may be left out. "He is a doctor" and "He is a nurse" are different."""
+PACKAGED = "stsb_open"
+"""Scored pairs of the package, which are always searched for."""
 
 
 @dataclass(frozen=True)
@@ -43,187 +40,146 @@ class Lengths:
 
     Args:
         rows: Number of rows in the sample.
-        characters: Quantiles at `LEVELS` of the number of characters.
-        words: Quantiles of the number of words (`registry.words`).
-        tokens: Quantiles of the number of tokens before the cut, special tokens included, without a template.
+        tokens: Quantiles at `LEVELS` of the number of tokens before the cut, without a template.
         max_length: Maximum number of tokens in training.
         cut: Number of rows that are cut because they have more.
-        histogram: Number of tokens → number of rows.
     """
 
     rows: int
-    characters: tuple[int, ...]
-    words: tuple[int, ...]
     tokens: tuple[int, ...]
     max_length: int
     cut: int
-    histogram: dict[int, int]
-
-    @property
-    def cut_share(self) -> float:
-        """Share of the rows that are cut."""
-        return self.cut / self.rows
 
 
-@dataclass(frozen=True)
-class NearDuplicates:
-    """Near-duplicates among distinct sentences (`near.is_near`).
-
-    Args:
-        sentences: Number of distinct sentences that were compared.
-        near: Number of those that have a near-duplicate.
-        examples: Pairs of near-duplicates.
-    """
-
-    sentences: int
-    near: int
-    examples: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """Facts about a training text.
-
-    Args:
-        name: File, data set or recipe.
-        settings: Name of the recipe with the settings.
-        rows: Number of rows that are not blank.
-        blank: Number of blank rows, which are skipped.
-        anchor: Column of the anchors, to which duplicates, languages and leakage refer.
-        tokenizer: Name of the model with the tokenizer.
-        lengths: Lengths of each column.
-        duplicates: Equal sentences.
-        frequent: The most frequent sentences that have several rows, with their number of rows.
-        near: Near-duplicates.
-        batch_size: Number of rows of a batch.
-        batches_with_duplicates: Expected share of batches that contain a sentence twice.
-        anchors_with_copy: Expected share of the rows of a batch whose sentence is also in another row.
-        languages: Guessed language → share of the rows in a sample.
-        searched: Evaluation sets that were searched for.
-        leaks: Evaluation sets with sentences in the text.
-        negatives: Hardness of hard negatives in a sample, or None without any.
-    """
-
-    name: str
-    settings: str
-    rows: int
-    blank: int
-    anchor: str
-    tokenizer: str
-    lengths: dict[str, Lengths]
-    duplicates: Duplicates
-    frequent: tuple[tuple[str, int], ...]
-    near: NearDuplicates
-    batch_size: int
-    batches_with_duplicates: float
-    anchors_with_copy: float
-    languages: dict[str, float]
-    searched: tuple[str, ...]
-    leaks: tuple[Leak, ...]
-    negatives: Negatives | None
-
-
-def inspect_text(subject: Subject, show: Callable[[str, int, int], None]) -> Inspection:
-    """Return the facts about a text. `show` is called with the current work, and the rows done and in total."""
-    text, roles, recipe = subject.text, subject.roles, subject.recipe
-    show("comparing sentences", 0, text.rows)
-    duplicates, first, repeated = find_duplicates(text.cells(roles.anchor))
-    frequent = tuple((one_line(cell(text, roles.anchor, row)), rows) for row, rows in repeated)
-    near = _near(text, roles.anchor, first, lambda *count: show("comparing words", *count))
-    show("searching for evaluation sentences", 0, text.rows)
-    leaks = find_leaks(text.cells(roles.anchor), subject.sets)
-    sample = {name: sample_cells(text, name, SAMPLE) for name in roles.columns}
-    lengths = {
-        name: measure_lengths(
-            cells, subject.vocabularies[name], recipe.data.max_length, lambda *count: show("tokenizing", *count)
-        )
-        for name, cells in sample.items()
-    }
-    negatives = None
-    if roles.negative is not None:
-        triples = zip(sample[roles.anchor], sample[roles.positive], sample[roles.negative], strict=True)
-        negatives = compare_negatives(triples)
-    return Inspection(
-        name=subject.name,
-        settings=subject.settings,
-        rows=text.rows,
-        blank=sum(content.blank for _, content in text.parts),
-        anchor=roles.anchor,
-        tokenizer=subject.tokenizer,
-        lengths=lengths,
-        duplicates=duplicates,
-        frequent=frequent,
-        near=near,
-        batch_size=recipe.train.batch_size,
-        batches_with_duplicates=duplicates.batches_with_duplicates(recipe.train.batch_size),
-        anchors_with_copy=duplicates.anchors_with_copy(recipe.train.batch_size),
-        languages=guess_languages(sample[roles.anchor]),
-        searched=tuple(subject.sets),
-        leaks=tuple(leaks),
-        negatives=negatives,
-    )
-
-
-def sample_cells(text: Text, column: str, count: int) -> list[str]:
-    """Return the cells of at most `count` rows, which are evenly spread over the text."""
-    return list(_take(text, column, _spread(np.arange(text.rows), count)))
-
-
-def cell(text: Text, column: str, row: int) -> str:
-    """Return one cell of a text."""
-    return text.sentences(column).take([row])[0]
-
-
-def measure_lengths(
-    cells: Sequence[str], vocabulary: Vocabulary, max_length: int, progress: Progress | None = None
-) -> Lengths:
+def measure_lengths(cells: Sequence[str], vocabulary: Vocabulary, max_length: int) -> Lengths:
     """Return the lengths of sentences. A sentence is cut if it has more sub-words than fit `max_length`."""
     room, pieces = vocabulary.room(max_length), list[int]()
     for start in range(0, len(cells), 1024):
         samples = [Sample(text) for text in cells[start : start + 1024]]
-        pieces += [len(piece.first) for piece in vocabulary.pieces(samples, _WHOLE)]
-        if progress is not None:
-            progress(len(pieces), len(cells))
-    tokens = [count + max_length - room for count in pieces]
-    return Lengths(
-        rows=len(cells),
-        characters=_quantiles([len(text) for text in cells]),
-        words=_quantiles([len(words(text)) for text in cells]),
-        tokens=_quantiles(tokens),
-        max_length=max_length,
-        cut=sum(count > room for count in pieces),
-        histogram=dict(sorted(Counter(tokens).items())),
-    )
+        pieces += [len(piece.first) for piece in vocabulary.pieces(samples, 10**6)]
+    tokens = np.quantile([count + max_length - room for count in pieces], LEVELS, method="inverted_cdf")
+    return Lengths(len(cells), tuple(tokens.astype(int).tolist()), max_length, sum(count > room for count in pieces))
 
 
-def _near(text: Text, column: str, first: NDArray[np.int64], progress: Progress) -> NearDuplicates:
-    """Return the near-duplicates among distinct sentences, given the first row of each."""
-    chosen = _spread(first, NEAR_SAMPLE)
-
-    def sentences() -> Iterator[list[str]]:
-        for done, sentence in enumerate(_take(text, column, chosen)):
-            if done % BLOCK == 0:
-                progress(done, len(chosen))
-            yield words(sentence)
-
-    rows = WordRows.of(sentences())
-    found = near_duplicates(rows)
-    examples = [
-        tuple(one_line(cell(text, column, int(chosen[row]))) for row in pair) for pair in example_pairs(rows, found)
-    ]
-    return NearDuplicates(len(chosen), int(found.sum()), tuple((one, other) for one, other in examples))
-
-
-def _take(text: Text, column: str, rows: NDArray[np.int64]) -> Iterator[str]:
+def sample_cells(text: Text, column: str, rows: NDArray[np.int64], count: int) -> list[str]:
+    """Return the cells of at most `count` of some rows, at equal distances."""
+    chosen = rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
     cells = text.sentences(column)
-    for start in range(0, len(rows), BLOCK):
-        yield from cells.take(rows[start : start + BLOCK].tolist())
+    return [cell for start in range(0, len(chosen), 8192) for cell in cells.take(chosen[start : start + 8192].tolist())]
 
 
-def _spread(rows: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return all rows, or `count` of them at equal distances."""
-    return rows if len(rows) <= count else rows[np.arange(count) * len(rows) // count]
+def cut_columns(recipe: Recipe) -> set[str]:
+    """Return the columns whose sentences are cut at `data.max_length` before augmenters read them."""
+    return {
+        view.column
+        for view in recipe.views.values()
+        if not any(AUGMENTERS[part.name].cls.reads_whole_text for part in view.augment)
+    }
 
 
-def _quantiles(values: Sequence[int]) -> tuple[int, ...]:
-    return tuple(int(value) for value in np.quantile(values, LEVELS, method="inverted_cdf"))
+@dataclass(frozen=True)
+class Found:
+    """Equal sentences of a text, and those of evaluation sets, after white space is reduced to single spaces.
+
+    Args:
+        rows: Number of rows.
+        copies: Number of rows of a sentence → number of sentences with this number of rows.
+        first: First row of each distinct sentence.
+        frequent: First row and number of rows of the most frequent sentences that have several.
+        leaks: Evaluation set → its sentences that occur in the text.
+    """
+
+    rows: int
+    copies: dict[int, int]
+    first: NDArray[np.int64]
+    frequent: list[tuple[int, int]]
+    leaks: dict[str, list[str]]
+
+    def anchors_with_copy(self, batch_size: int) -> float:
+        """Return the expected share of the rows of a batch whose sentence is also in another row of the batch.
+
+        Σ_g c_g / N · (1 − C(N − c_g, B − 1) / C(N − 1, B − 1)).
+        """
+        others = min(batch_size, self.rows) - 1
+
+        def log_choose(total: int) -> float:
+            return math.lgamma(total + 1) - math.lgamma(others + 1) - math.lgamma(total - others + 1)
+
+        def none_of(rows: int) -> float:
+            left = self.rows - rows
+            return 0.0 if others > left else math.exp(log_choose(left) - log_choose(self.rows - 1))
+
+        return sum(sentences * rows / self.rows * (1 - none_of(rows)) for rows, sentences in self.copies.items())
+
+
+def read_once(text: Text, column: str, sets: Mapping[str, Sequence[str]], progress: Progress) -> Found:
+    """Return the equal sentences of a column, and those of evaluation sets, in one pass.
+
+    Sentences are compared by 64 bits of their BLAKE2b digest. For 20 million rows the probability that two different
+    ones are counted as equal is 1e-5.
+    """
+    known, present = {sentence for sentences in sets.values() for sentence in sentences}, set[str]()
+
+    def digested() -> Iterator[int]:
+        for done, cell in enumerate(text.cells(column), start=1):
+            if (line := one_line(cell)) in known:
+                present.add(line)
+            if done % PROGRESS_EVERY == 0:
+                progress(done, text.rows)
+            yield int.from_bytes(hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+    digests = np.fromiter(digested(), dtype=np.uint64)
+    _, first, rows = np.unique(digests, return_index=True, return_counts=True)
+    most = np.lexsort((first, -rows))[:3]
+    frequent = [(int(first[place]), int(rows[place])) for place in most if rows[place] > 1]
+    counted = dict(sorted(Counter(rows.tolist()).items()))
+    leaks = {name: [one for one in sentences if one in present] for name, sentences in sets.items()}
+    return Found(len(digests), counted, np.sort(first), frequent, leaks)
+
+
+def near_duplicates(sentences: Iterable[str]) -> tuple[int, list[int]]:
+    """Return how many distinct sentences have a near-duplicate, and the positions of two of them, if there are some.
+
+    Two sentences are near-duplicates if their words are the same, or are the same after one word is left out of a
+    sentence with at least `LONG` words. Words ignore case and punctuation. They are compared by 64-bit hashes.
+    """
+    codes, owners = array("q"), array("q")
+    for place, sentence in enumerate(sentences):
+        if found := words(sentence):
+            left_out = range(len(found)) if len(found) >= LONG else ()
+            of_sentence = {hash(tuple(found)), *(hash((*found[:j], *found[j + 1 :])) for j in left_out)}
+            codes.extend(of_sentence)
+            owners.extend([place] * len(of_sentence))
+    every, places = np.array(codes, dtype=np.int64), np.array(owners, dtype=np.int64)
+    order = np.argsort(every, kind="stable")
+    equal = np.flatnonzero(every[order][1:] == every[order][:-1])
+    near = np.unique(places[order][np.concatenate((equal, equal + 1))])
+    return len(near), [int(places[order][at]) for at in (*equal[:1], *(equal[:1] + 1))]
+
+
+def sets_of_recipe(recipe: Recipe) -> dict[str, list[str]]:
+    """Return set → distinct sentences for the evaluators of a recipe, and for the sets of the package.
+
+    Without the training text, sets of the Hub (`hf:`), and sets that are not on this machine. Nothing is downloaded.
+    """
+    trained = {f"{name}/{recipe.data.split}" for name in recipe.data.dataset}
+    found: dict[str, list[str]] = {}
+    for key, part in recipe.evaluators.items():
+        entry = EVALUATORS[part.name]
+        for one in of_part(f"evaluators.{key}", entry, part.params):
+            if one.kind == "dataset" and one.name in catalog.names():
+                found[f"{one.name}/{one.split}"] = _of_catalog(one.name, one.split)
+            elif one.kind == "file" and not entry.references:
+                with suppress(MissingError):
+                    found[one.name] = list(dict.fromkeys(entry.build(part.params).texts()))
+    found |= {f"{PACKAGED}/{split}": _of_catalog(PACKAGED, split) for split in ("dev", "test")}
+    return {name: sentences for name, sentences in found.items() if sentences and name not in trained}
+
+
+def _of_catalog(name: str, split: str) -> list[str]:
+    """Return the distinct sentences of a split, or an empty list if it is not on this machine."""
+    found = catalog.find(name, split)
+    if found is None:
+        return []
+    columns = [column for column in found[1].columns if column not in ("subset", "score", "label")]
+    return list(dict.fromkeys(one_line(cell) for row in found[1].read(columns) for cell in row))

@@ -31,7 +31,6 @@ FastDevRun = Annotated[
         help="Try the whole way on 2,000 sentences, 20 steps and 256 pairs per evaluator. It is not a result.",
     ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Start jobs of more than twelve hours without a question.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Build everything, print one batch per view and exit.")]
 Rows = Annotated[
     list[str] | None, typer.Option("--row", metavar="ROW", help="Run only this row of a study. Repeatable.")
@@ -68,7 +67,6 @@ def run(
     precision: Precision = None,
     dry_run: DryRun = False,
     fast_dev_run: FastDevRun = False,
-    yes: Yes = False,
     resume: Annotated[str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.")] = None,
     row: Rows = None,
     workers: Workers = None,
@@ -107,7 +105,7 @@ def run(
         processes=processes,
         cluster=cluster,
         stall_timeout=parse_duration("--stall-timeout", stall_timeout),
-        dry_run=dry_run, fast_dev_run=fast_dev_run, yes=yes, as_json=json_, quiet=quiet,
+        dry_run=dry_run, fast_dev_run=fast_dev_run, as_json=json_, quiet=quiet,
         name=name, tags=tag or [], again=again, accept_changed=accept_changed,
     )  # fmt: skip
     if here.world > 1:
@@ -133,12 +131,12 @@ def plan(
     workers: Workers = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
-    """Estimate time, disk and memory of runs before they start, from earlier runs or a few measured steps."""
-    from cse_cli.jobs import price
+    """Estimate downloads, time, disk and memory of runs before they start, from a few measured steps."""
+    from cse_cli.jobs.plan import plan as plan_runs
     from cse_cli.jobs.request import RunRequest
 
     request = RunRequest(
         recipes=recipes or [], seeds=seeds, overrides=with_precision(set_, precision),
         unset=unset or [], device=device, rows=row or [], workers=workers, as_json=json_,
     )  # fmt: skip
-    raise typer.Exit(price.plan(request))
+    raise typer.Exit(plan_runs(request))

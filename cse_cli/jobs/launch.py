@@ -16,10 +16,9 @@ from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
 from cse_cli.data.columns import Making
 from cse_cli.data.identity import columns_read
-from cse_cli.data.requirements import fetch
+from cse_cli.data.requirements import availabilities, download_size, fetch
 from cse_cli.data.sources import open_text
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
-from cse_cli.jobs.price import announce, announce_downloads
 from cse_cli.jobs.request import RunRequest, options_of
 from cse_cli.jobs.screen import RunsScreen
 from cse_cli.jobs.study import (
@@ -84,7 +83,6 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
             if isinstance(result, Result):
                 screen.skip(task.job.name, result)
         left = {task: task.job.name for task in tasks if task not in ends}
-        announce(list(left), placement, request, screen)
         ends |= _execute(left, placement, screen)[0]
     if len(tasks) == 1 and isinstance(error := ends[tasks[0]], CseError):
         raise error
@@ -133,7 +131,10 @@ def _download(recipes: Iterable[LoadedRecipe], screen: Screen, resume: str | Non
     If one of several recipes lacks something, only its runs fail. If all do, this raises `MissingError`.
     """
     different = {to_json(loaded.recipe.resolved()): loaded for loaded in recipes}.values()
-    announce_downloads([loaded.recipe for loaded in different], screen)
+    found = availabilities(loaded.recipe for loaded in different)
+    if size := download_size(found):
+        names = ", ".join(one.requirement.name for one in found if one.state == "fetchable")
+        screen.advise([f"download  {size}: {names}"])
     missing: list[MissingError] = []
     for loaded in different:
         try:
@@ -308,7 +309,6 @@ def _run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> Stu
         _download((task.job.loaded for task in runs), screen)
         labels = {task: run.label for task, run in runs.items()}
         placement = place_runs(len(runs), request)
-        announce(list(runs), placement, request, screen)
         ends, ran = _execute(labels, placement, screen)
     failures = {runs[task]: end for task, end in ends.items() if isinstance(end, CseError)}
     return StudyOutcome(plan, plan.results(), ran, failures)

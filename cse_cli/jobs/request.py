@@ -47,7 +47,6 @@ class RunRequest:
     again: bool = False
     accept_changed: bool = False
     fast_dev_run: bool = False
-    yes: bool = False
 
     def settings(self) -> list[str]:
         """Return the options that change the recipes, as words of a command."""
@@ -64,7 +63,7 @@ class RunRequest:
         words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
         words += [word for row in self.rows for word in ("--row", row)]
         words += [word for tag in self.tags for word in ("--tag", tag)]
-        flags = {"--accept-changed": self.accept_changed, "--fast-dev-run": self.fast_dev_run, "--yes": self.yes}
+        flags = {"--accept-changed": self.accept_changed, "--fast-dev-run": self.fast_dev_run}
         words += [flag for flag, given in flags.items() if given]
         return shlex.join([*words, "--again"] if self.again else words)
 

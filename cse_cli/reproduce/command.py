@@ -59,9 +59,6 @@ def reproduce(
     cluster: Annotated[
         str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Start without a question, even if it takes more than twelve hours.")
-    ] = False,
     output: Output = None,
     from_: From = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
@@ -94,7 +91,7 @@ def reproduce(
     else:
         request = RunRequest(
             overrides=with_precision(set_, precision), unset=unset or [], seeds=seeds, device=device,
-            workers=workers, cluster=cluster, quiet=quiet, as_json=json_, yes=yes,
+            workers=workers, cluster=cluster, quiet=quiet, as_json=json_,
         )  # fmt: skip
         document, code = run_seeds(str(what), request)
     if json_:

@@ -98,7 +98,7 @@ def test_the_text_is_read_once(warned, monkeypatch):
     rows = ["The same sentence."] * 80
     first = warned(rows)
     assert len(list((cache() / "alarms").glob("*.txt"))) == 1
-    monkeypatch.setattr(alarms, "find_duplicates", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr(alarms.facts, "read_once", lambda *_: pytest.fail("read again"))
     assert warned(rows) == first
     with pytest.raises(pytest.fail.Exception, match="read again"):
         warned(rows, "train.batch_size=32")

@@ -1,4 +1,4 @@
-"""`cse data inspect`: the counts of a planted text, screens, JSON, a picture, and errors."""
+"""`cse data inspect`: the counts of a planted text, the screen, JSON, and errors."""
 
 from __future__ import annotations
 
@@ -57,27 +57,19 @@ def map_words(sentences):
 def test_counts_of_a_planted_text(planted, capsys):
     path, rows = planted
     found = inspected(path, capsys=capsys)
-    assert (found["rows"], found["blank"]) == (len(rows), 3)
-    assert found["duplicates"] == {
-        "rows": len(rows), "distinct": len(rows) - 60, "copies": {"1": len(rows) - 100, "2": 20, "3": 20}
-    }  # fmt: skip
+    assert (found["rows"], found["blank"], found["distinct"]) == (len(rows), 3, len(rows) - 60)
+    assert found["copies"] == {"1": len(rows) - 100, "2": 20, "3": 20}
     assert [count for _, count in found["frequent"]] == [3, 3, 3]
     # 25 copies in capitals and their originals, and the 30 long sentences, which differ in their number.
     assert (found["near"]["sentences"], found["near"]["near"]) == (len(rows) - 60, 50 + 30)
-    leaks = {leak["name"]: leak for leak in found["leaks"]}
-    assert set(leaks) == {"stsb_open/dev", "stsb_open/test"}
-    counts = ("exact", "same_words", "rows")
-    assert [leaks["stsb_open/dev"][key] for key in counts] == [7, 7, 7]
-    assert [leaks["stsb_open/test"][key] for key in counts] == [7, 11, 11]
-    assert (
-        leaks["stsb_open/test"]["share"] == leaks["stsb_open/test"]["same_words"] / leaks["stsb_open/test"]["sentences"]
-    )
+    assert {name: len(sentences) for name, sentences in found["leaks"].items()} == {
+        "stsb_open/dev": 7,
+        "stsb_open/test": 7,
+    }
     lengths = found["lengths"]["text"]
     assert (lengths["rows"], lengths["cut"], lengths["max_length"]) == (len(rows), 30, 32)
-    assert sum(rows for tokens, rows in lengths["histogram"].items() if int(tokens) > 32) == 30
-    assert lengths["characters"][0] == min(map(len, rows))
-    assert lengths["words"][-1] == max(len(words(row)) for row in rows)
-    assert found["languages"]["en"] > 0.8
+    assert lengths["tokens"] == sorted(lengths["tokens"])
+    assert lengths["tokens"][-1] > 32 > lengths["tokens"][2]
     assert found["alarms"] == []
 
 
@@ -91,34 +83,10 @@ def test_settings_of_a_recipe_can_change(planted, capsys):
     assert "data.max_length = 8" in found["alarms"][0]
 
 
-def test_another_tokenizer(planted, capsys, parts):
-    path, _ = planted
-    found = inspected(path, "--model", parts.models["bert"], capsys=capsys)
-    assert found["tokenizer"] == str(parts.models["bert"])
-    assert found["lengths"]["text"]["tokens"] != inspected(path, capsys=capsys)["lengths"]["text"]["tokens"]
-
-
-def test_hard_negatives(folder, capsys):
-    rows = [
-        ("a dog runs", "a dog runs fast", "a cat sleeps"),
-        ("a dog runs", "a dog runs fast", "a dog  runs fast"),  # equal to the positive
-        ("the sun", "it is warm", "the  sun"),  # equal to the anchor
-    ]
-    (folder / "t.tsv").write_text("text\tpositive\tnegative\n" + "".join("\t".join(row) + "\n" for row in rows))
-    found = inspected("t.tsv", capsys=capsys)
-    negatives = found["negatives"]
-    assert set(found["lengths"]) == {"text", "positive", "negative"}
-    assert [negatives[key] for key in ("rows", "harder", "equal_to_positive", "equal_to_anchor")] == [3, 2, 1, 1]
-    # Three of 3 and 4 words, twice, and none; one of 3 and 3 words, three of 3 and 4, and all.
-    assert negatives["positive"] == pytest.approx(2 * 3 / 12**0.5 / 3)
-    assert negatives["negative"] == pytest.approx((1 / 3 + 3 / 12**0.5 + 1) / 3)
-    assert [sum(bins) for bins in negatives["overlaps"]] == [3, 3]
-
-
 def test_a_recipe_is_searched_for_its_evaluators(capsys):
     found = inspected("quickstart", "--set", "data.limit=500", capsys=capsys)
-    assert (found["settings"], found["searched"]) == ("quickstart", ["stsb_open/dev", "stsb_open/test"])
-    assert (found["batch_size"], found["leaks"], found["alarms"]) == (64, [], [])
+    assert list(found["searched"]) == ["stsb_open/dev", "stsb_open/test"]
+    assert (found["batch_size"], found["leaks"], found["alarms"]) == (64, {}, [])
 
 
 def test_the_screen_is_80_columns_wide(planted, capsys):
@@ -126,28 +94,17 @@ def test_the_screen_is_80_columns_wide(planted, capsys):
     code, out, _ = cse("data", "inspect", str(path.relative_to(path.parent)), capsys=capsys)
     assert code == 0
     assert max(map(len, out.splitlines())) <= 80
-    assert "60 (8.19 %) of the rows are equal to an earlier row" in out
+    assert "60 of 733 (8.19%) rows are equal to an earlier row" in out
     assert out.splitlines()[0] == "planted.txt · 733 rows, 3 blank rows skipped"
-
-
-@pytest.mark.parametrize("suffix", [".png", ".svg"])
-def test_the_figure(planted, suffix, capsys):
-    path, _ = planted
-    drawn = path.with_suffix(suffix)
-    inspected(path, "--figure", drawn, capsys=capsys)
-    start = drawn.read_bytes()[:500]
-    assert start.startswith(b"\x89PNG") if suffix == ".png" else b"<svg" in start
 
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["quickstat"], "inspection.unknown_text"),
-        (["bert_mean_en"], "inspection.no_text"),
-        (["stsb_open"], "inspection.not_a_text"),
+        (["quickstat"], "data.missing_file"),
         (["missing.txt"], "data.missing_file"),
-        (["quickstart", "--figure", "a.pdf"], "inspection.unknown_figure"),
-        (["quickstart", "--figure", "no/a.png"], "inspection.no_directory"),
+        (["bert_mean_en"], "inspection.no_text"),
+        (["stsb_open"], "recipe.unknown_split"),
     ],
 )
 def test_errors(arguments, code, folder):

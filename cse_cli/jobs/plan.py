@@ -1,0 +1,378 @@
+"""`cse plan`: downloads, time, disk space and memory of runs before they start. Nothing is recorded.
+
+A few training steps and one evaluation are measured, and multiplied by their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, NoReturn, cast
+
+import torch
+from rich.filesize import decimal
+from torch import Tensor
+
+from cse_cli.core.console import Screen, stdout_console, write_json
+from cse_cli.core.devices import Compute, choose
+from cse_cli.core.events import Preparing
+from cse_cli.core.formatting import UNSET, counted, duration, seed_list
+from cse_cli.core.tables import as_rich, plain_table
+from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_threads_restored
+from cse_cli.data.batches import Batches
+from cse_cli.data.columns import ColumnMaker, in_order, place
+from cse_cli.data.identity import columns_read
+from cse_cli.data.requirements import availabilities
+from cse_cli.data.sources import Text, open_text, text_fingerprint
+from cse_cli.evaluation.evaluate import evaluate
+from cse_cli.jobs.placement import choose_placement, place_runs
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.study import plan_study
+from cse_cli.jobs.tasks import finished, make_tasks
+from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.recipe.study import find_study
+from cse_cli.recipe.train_parts import entry_of
+from cse_cli.runs.index import all_runs
+from cse_cli.training.build import Experiment, Job, resolve
+from cse_cli.training.checkpoint import method_state
+from cse_cli.training.timing import forget_peak, peak_memory
+from cse_cli.training.train_step import TrainStep
+from registry.accelerators import is_accelerator
+from registry.tokens import Vocabulary
+from registry.types import Evaluator
+
+WARM_UP = 2
+"""Steps that are not measured. The first ones of a process take several times as long."""
+STEPS = 5
+"""Measured steps. Their median is used, because the lengths of sentences vary."""
+PAIRS = 256
+"""Pairs or rows of the measured evaluation."""
+ROWS = 4096
+"""Rows of the text for the measured steps, unless the batches need more."""
+RECORDS = 8_000_000
+"""Bytes of a run except tensors. A run of mini/simcse_en writes 1.2 MB."""
+MADE_ROWS = 32
+"""Rows for which a column is made, such as a translation."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Measured parts of a run. Times are in seconds, sizes in bytes.
+
+    Args:
+        columns: Column that has to be made first → time for all rows.
+        rows: Number of rows of the text.
+        dev: Time of an evaluation that selects the best checkpoint, 0 without selection.
+        evaluation: Time of an evaluation with all evaluators, without the parts in `unmeasured`.
+    """
+
+    columns: Mapping[str, float]
+    rows: int
+    step: float
+    dev: float
+    evaluation: float
+    unmeasured: Sequence[str]
+    memory: int
+    model: int
+    checkpoint: int
+
+    def steps(self, recipe: Recipe) -> int:
+        """Return the number of training steps of a recipe."""
+        train = recipe.train
+        return train.epochs * (self.rows // train.batch_size) if train.steps is None else train.steps
+
+    def times(self, recipe: Recipe) -> dict[str, float]:
+        """Return the seconds of each stage of a run: the measured times, multiplied by their numbers."""
+        steps, every = self.steps(recipe), recipe.train.evaluate_every
+        selections = math.ceil(steps / every) if every else min(1, steps)
+        untrained = 0.0 if steps == 0 else self.evaluation if recipe.evaluate.eval_on_start else self.dev
+        scoring = untrained + selections * self.dev + self.evaluation
+        return {"training": steps * self.step, "evaluation": scoring}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Cost of the runs of a recipe or a study. Times are in seconds, sizes in bytes. None is unknown.
+
+    Args:
+        runs: Number of runs that are not finished. `steps` and `stages` are sums over them.
+        missing: Requirements that cannot be downloaded, with the reason and the next action.
+        seconds: Time until the last run ends, without the parts in `unmeasured`.
+        memory: Largest peak memory of a run.
+    """
+
+    title: str
+    finished: int
+    runs: int
+    steps: int | None
+    place: str
+    downloads: Mapping[str, int | None]
+    missing: Sequence[str]
+    stages: Mapping[str, float]
+    seconds: float | None
+    disk: Mapping[str, int]
+    memory: int | None
+    unmeasured: Sequence[str]
+
+
+def plan(request: RunRequest) -> int:
+    """Print the cost of each recipe and study of a request, and return the exit code."""
+    if not request.recipes:
+        request.jobs_of(())  # raises an error
+    choose(request.device)
+    with Screen() as screen:
+        plans = [make_plan(name, request, screen) for name in request.recipes]
+    if request.as_json:
+        write_json({"plans": [asdict(one) for one in plans]})
+    else:
+        for one in plans:
+            print_plan(one)
+    return 0
+
+
+def make_plan(name: str, request: RunRequest, screen: Screen) -> Plan:
+    """Return the cost of the runs of a recipe or a study that are not finished."""
+    if find_study(name) is None:
+        jobs = request.jobs_of([name])
+        tasks, placement = make_tasks(jobs, accept_changed=False), choose_placement(jobs, request)
+        title, seeds = f"{jobs[0].loaded.name} · {jobs[0].loaded.recipe.title}", [job.seed for job in jobs]
+    else:
+        study = plan_study(name, request)
+        tasks, placement = study.tasks, place_runs(study.left, request)
+        title, seeds = f"{study.study.name} · {study.study.title}", list(study.seeds)
+    done = finished(tasks, all_runs())
+    jobs = [task.job for task in tasks if task not in done]
+    different = {shape(job.loaded.recipe): job for job in jobs}
+    found = availabilities(job.loaded.recipe for job in different.values())
+    fetchable = [one for one in found if one.state == "fetchable"]
+    slots = max(1, len(placement.devices))
+    measured: dict[str, Measured] = {}
+    if all(one.state == "here" for one in found):
+        for key, job in different.items():
+            screen.observe(Preparing(f"measuring steps and evaluations of {job.loaded.name}"))
+            measured[key] = measure(job, slots, placement.processes)
+    runs = [(job.loaded.recipe, measured[shape(job.loaded.recipe)]) for job in jobs if measured]
+    columns = {column: took for _, one in runs for column, took in one.columns.items()}
+    times = [one.times(recipe) for recipe, one in runs]
+    each = [sum(stages.values()) for stages in times]
+    disk = {
+        "downloads": sum(size for _, size in {(one.origin, one.bytes or 0) for one in fetchable}),
+        "models and records": sum(one.model + RECORDS for _, one in runs),
+        "checkpoints": slots * max((2 * (one.checkpoint + one.model) for _, one in runs), default=0),
+    }
+    return Plan(
+        title=f"{title} · {seed_list(seeds)}",
+        finished=len(done),
+        runs=len(jobs),
+        steps=sum(one.steps(recipe) for recipe, one in runs) if runs else None,
+        place=placement.describe(),
+        downloads={one.requirement.title: one.bytes for one in fetchable},
+        missing=[f"{o.requirement.title}: {o.problem} → {o.action}" for o in found if o.state == "missing"],
+        stages=columns | {stage: sum(one[stage] for one in times) for stage in ("training", "evaluation") if runs},
+        seconds=sum(columns.values()) + max(sum(each) / slots, *each, 0.0) if runs or not jobs else None,
+        disk={part: size for part, size in disk.items() if size},
+        memory=max((one.memory for _, one in runs), default=None),
+        unmeasured=list(dict.fromkeys(part for _, one in runs for part in one.unmeasured)),
+    )
+
+
+def shape(recipe: Recipe) -> str:
+    """Return the settings that decide how long a step and an evaluation take: all except real numbers and lengths."""
+    tables = {key: value for key, value in recipe.resolved().items() if key not in PROSE}
+    lengths = {"seed", "steps", "epochs", "evaluate_every", "checkpoint_every"}
+    tables["train"] = {key: value for key, value in tables["train"].items() if key not in lengths}
+    return re.sub(r": -?\d+(\.\d+(e-?\d+)?|e-?\d+)", ": real", json.dumps(tables, sort_keys=True))
+
+
+class Cells(list[Any]):
+    """Cells of a column in memory, with the access of `cse_cli.data.tokens.Column`."""
+
+    def take(self, indices: Sequence[int]) -> list[Any]:
+        """Return the cells of some rows in the given order."""
+        return [self[index] for index in indices]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows of a text at equal distances, with the interface that `Batches` reads.
+
+    A column that does not exist yet, such as a translation, has the sentences of the first column that exists.
+    """
+
+    text: Text
+    rows: int
+
+    def sentences(self, column: str) -> Cells:
+        """Return the cells of a column."""
+        name = column if column in self.text.columns else self.text.columns[0]
+        places = [place * self.text.rows // self.rows for place in range(self.rows)]
+        return Cells(self.text.sentences(name).take(places))
+
+    def tokens(self, column: str, vocabulary: Vocabulary, max_length: int, *_: object) -> Cells:
+        """Return the token IDs of a column."""
+        return Cells(vocabulary.ids(self.sentences(column), max_length))
+
+
+def measure(job: Job, slots: int = 1, processes: int = 1) -> Measured:
+    """Train and score a separate experiment for a few seconds. Everything that the job requires is on this machine.
+
+    With `slots` parallel runs, each has its share of the threads. `processes` on separate devices share each batch.
+    """
+    recipe = job.loaded.recipe
+    compute = choose(job.device, recipe.train.precision)
+    with torch.random.fork_rng(), torch_threads_restored():
+        threads = limit_torch_threads()
+        if slots > 1 and thread_setting() is None:
+            torch.set_num_threads(max(1, threads // slots))
+        text, columns = (None, {}) if recipe.train.steps == 0 else open_existing(recipe, job.device)
+        forget_peak(compute.device)
+        with suppress(OSError):  # only on Linux: the peak of this process becomes its current memory
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+        experiment, step, checkpoint = resolve(recipe, job.seed), 0.0, 0
+        method = experiment.method.to(compute.device)
+        if text is not None:
+            share = processes if is_accelerator(compute.device) else 1
+            sample = cast("Text", Sample(text, min(text.rows, max(ROWS, 16 * recipe.train.batch_size))))
+            settings = recipe.train.batch_size, recipe.data.max_length, job.seed, 0, share
+            step = step_seconds(experiment, Batches(sample, experiment.plans, *settings), compute, job.seed)
+            trained = _bytes(weights for weights in method.parameters() if weights.requires_grad)
+            checkpoint = _bytes(method_state(method).values())
+            checkpoint += entry_of(recipe.train, "optimizer").cls.copies * trained
+        dev, evaluation, unmeasured = evaluation_seconds(experiment, compute)
+        return Measured(
+            columns=columns,
+            rows=0 if text is None else text.rows,
+            step=step,
+            dev=dev,
+            evaluation=evaluation,
+            unmeasured=unmeasured,
+            memory=peak_memory(compute.device),
+            model=_bytes(experiment.scored.state_dict().values()),
+            checkpoint=checkpoint,
+        )
+
+
+def open_existing(recipe: Recipe, device: str) -> tuple[Text, dict[str, float]]:
+    """Return the text with its existing columns, and each column that has to be made → seconds for all rows."""
+    data, columns = recipe.data, columns_read(recipe)
+    if not data.columns or text_fingerprint(data, columns) is not None:
+        return open_text(data, columns), {}
+    makers = {name: ColumnMaker(data.columns[name]) for name in in_order(data.columns, columns)}
+    text = open_text(data, {*columns, *(maker.source for maker in makers.values())} - makers.keys())
+    sample, seconds = Sample(text, min(MADE_ROWS, text.rows)), dict[str, float]()
+    cells: dict[str, list[str]] = {name: sample.sentences(name) for name in text.columns}
+    for name, maker in makers.items():
+        place(maker.generator, device)
+        given = [cell for cell in cells[maker.source] if cell.strip()]
+        maker.generator.make(given[:2])  # loads the model
+        began = time.perf_counter()
+        cells[name] = maker.generator.make(given)
+        title = " with ".join([maker.generator.action, *filter(None, [maker.part.params.get("model")])])
+        seconds[title] = (time.perf_counter() - began) / sample.rows * text.rows
+    return text, seconds
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes of tensors. Weights that are used twice count once."""
+    return sum({each.data_ptr(): each.numel() * each.element_size() for each in tensors}.values())
+
+
+def step_seconds(experiment: Experiment, batches: Batches, compute: Compute, seed: int) -> float:
+    """Return the median seconds of a training step with a full queue, without compilation."""
+    method, settings = experiment.method, experiment.recipe.train.model_copy(update={"compile": None})
+    with closing(TrainStep(method, batches, settings, compute, seed, total=1_000_000)) as stepper:
+        method.train()
+        each = []
+        for done in range(WARM_UP + STEPS):
+            began = time.perf_counter()
+            taken = stepper.take(done)
+            if is_accelerator(compute.device):
+                torch.accelerator.synchronize(compute.device)
+            each.append(time.perf_counter() - began)
+            if done == WARM_UP - 1 and method.queue is not None:
+                for _ in range((method.queue.length or 0) // batches.batch_size + 1):
+                    method.queue.after_step(taken.step)
+        return median(each[WARM_UP:])
+
+
+def evaluation_seconds(experiment: Experiment, compute: Compute) -> tuple[float, float, list[str]]:
+    """Return the seconds of a dev score and of all evaluators together, and the parts that they leave out.
+
+    A part of the dev split is scored. Other evaluations take as long per sentence.
+    """
+    settings, scored = experiment.recipe.evaluate, experiment.scored
+    encoder = scored.foundation if scored.fits == "once" else scored
+    sentences = {name: first_request(evaluator) for name, evaluator in experiment.evaluators.items()}
+    unmeasured = [f"fit of encoder {settings.encoder}"] if scored.fits == "once" else []
+    unmeasured += [f"evaluator {name}" for name, found in sentences.items() if not found]
+    selecting = (settings.metric_for_best_model or "").rpartition(".")[0]
+    name = selecting or next((name for name, found in sentences.items() if found), "")
+    if not sentences.get(name):
+        return 0.0, 0.0, unmeasured
+    evaluator = experiment.evaluators[name]
+    whole, evaluator.limit = evaluator.limit, min(PAIRS, evaluator.limit or PAIRS)
+    for _ in range(2):  # the first time, libraries are imported
+        began = time.perf_counter()
+        evaluate(encoder, {name: evaluator}, settings, compute, plans=experiment.plans)
+        took = time.perf_counter() - began
+    each = took / len(first_request(evaluator))
+    evaluator.limit = whole
+    groups = sentences.values() if scored.fits == "each" else [set[str]().union(*sentences.values())]
+    return each * len(sentences.get(selecting, ())), each * sum(map(len, groups)), unmeasured
+
+
+class _FirstRequest(BaseException):
+    """An `Encode` that ends an evaluation: it is raised with the first sentences that it receives.
+
+    It is not an `Exception`, so that evaluators do not handle it.
+    """
+
+    def __call__(self, sentences: Sequence[str], *_: object) -> NoReturn:
+        raise _FirstRequest(*sentences)
+
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> NoReturn:  # noqa: ARG002
+        self(next(iter(columns.values())))
+
+
+def first_request(evaluator: Evaluator) -> set[str]:
+    """Return the distinct sentences of the evaluator's first request."""
+    try:
+        evaluator(_FirstRequest())
+    except _FirstRequest as request:
+        return set(request.args)
+    return set()
+
+
+def print_plan(one: Plan) -> None:
+    """Print the downloads and the stages with their times, then the totals."""
+    rows = [(f"download {name}", UNSET if size is None else decimal(size)) for name, size in one.downloads.items()]
+    rows += [(name, duration(seconds)) for name, seconds in one.stages.items()]
+    what = f"{counted(one.runs, 'run')}, {one.place}"
+    if one.seconds is None:
+        took = f"unknown {'' if one.missing else 'until the download '}({what})"
+    else:
+        left_out = f", without {', '.join(one.unmeasured)}" if one.unmeasured else ""
+        took = f"about {duration(one.seconds)} for {what}, {one.steps or 0:,} steps{left_out}"
+    parts = ", ".join(f"{name} {decimal(size)}" for name, size in one.disk.items())
+    disk = f"about {decimal(sum(one.disk.values()))} ({parts})" if one.disk else "unknown"
+    memory = "unknown" if one.memory is None else f"about {decimal(one.memory)} for each run"
+    with stdout_console() as out:
+        out.print(one.title, style="bold", markup=False, soft_wrap=True)
+        if one.finished:
+            out.print(f"{counted(one.finished, 'run')} finished, {one.runs} to run", soft_wrap=True)
+        if not one.runs:
+            return
+        if rows:
+            out.print(as_rich(plain_table(("stage", "time or size"), rows, align="lr"), gap=1))
+            out.print()
+        for line in (f"time    {took}", f"disk    {disk}", f"memory  {memory}"):
+            out.print(line, markup=False, soft_wrap=not out.is_terminal)
+        for missing in one.missing:
+            out.print(f"missing {missing}", style="yellow", markup=False, soft_wrap=True)

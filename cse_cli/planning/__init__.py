@@ -1,1 +1,0 @@
-"""`cse plan`: time, disk and memory of runs before they start."""
