@@ -110,7 +110,7 @@ class ComparisonDocument(BaseModel, frozen=True):
         assumed_plan: Number of seeds that `--planned` gave at analysis time. It is not recorded.
     """
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     sides: tuple[MethodSummary, ...]
     changes: tuple[Change, ...] | None
     circumstances: tuple[Change, ...]

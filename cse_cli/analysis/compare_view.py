@@ -12,7 +12,7 @@ from cse_cli.analysis.compare_summary import FEW, interval_text, mode_lines, sum
 from cse_cli.analysis.rerun import changes_table
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
-from cse_cli.core.stats import LEVEL, MOST_SEEDS
+from cse_cli.core.stats import MOST_SEEDS
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
 
 Part = str | Sequence[str] | Table
@@ -23,37 +23,20 @@ COLORS = "green: the second method is better; red: it is worse; no color: chance
 def seeds_table(comparison: Comparison) -> Table:
     """Return one line for each metric with the test over seeds."""
     gap = f"{comparison.second} − {comparison.first}"
-    headings = (comparison.first, comparison.second, gap, "interval", "p", "Wilcoxon", "d", "needed")
+    headings = (comparison.first, comparison.second, gap, "interval", "p", "needed")
     rows = []
     for one in comparison.metrics:
-        seeds = one.over_seeds
+        seeds, needed = one.over_seeds, one.over_seeds.seeds_needed
         cells = (
             Cell(mean_text(seeds.first)),
             Cell(mean_text(seeds.second)),
             Cell(signed(seeds.difference), strong=one.finding == "different"),
             Cell(interval_text(seeds)),
             Cell(p_value(seeds.p_adjusted)),
-            Cell(p_value(seeds.wilcoxon_p)),
-            Cell(signed(seeds.effect_size)),
-            Cell(_needed_text(seeds.seeds_needed)),
+            Cell(UNSET if needed is None else f">{MOST_SEEDS:,}" if needed > MOST_SEEDS else f"{needed:,}"),
         )
         rows.append(Row(one.metric, cells, _emphasis(one)))
-    return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows), align="lrrrrrrrr")
-
-
-def _needed_text(n: int | None) -> str:
-    return UNSET if n is None else f">{MOST_SEEDS:,}" if n > MOST_SEEDS else f"{n:,}"
-
-
-def _pairing_line(comparison: Comparison) -> str:
-    """Return the gain from shared seeds for the primary metric. Empty if it is not known."""
-    seeds = comparison.main.over_seeds
-    if seeds.correlation is None or seeds.seeds_needed is None or seeds.seeds_unpaired is None:
-        return ""
-    return (
-        f"pairing by seed, {comparison.main.metric}: correlation of the scores over seeds {signed(seeds.correlation)}; "
-        f"needed: {_needed_text(seeds.seeds_needed)} seeds, without pairs {_needed_text(seeds.seeds_unpaired)}"
-    )
+    return Table(f"Over {seed_list(comparison.seeds)}", headings, tuple(rows), align="lrrrrrr")
 
 
 def _emphasis(one: MetricComparison) -> str:
@@ -65,34 +48,22 @@ def _emphasis(one: MetricComparison) -> str:
 
 def pairs_table(comparison: Comparison) -> Table:
     """Return one line for each metric whose sentence pairs are compared."""
-    headings = ("pairs", f"{comparison.second} − {comparison.first}", "95 % bootstrap", "p", "Williams", "Steiger")
-    rows = []
-    for one in comparison.metrics:
-        if (pairs := one.on_pairs) is not None:
-            tests = [_rejected([getattr(s, name) for s in pairs.of_seeds]) for name in ("williams_p", "steiger_p")]
-            limits = interval(pairs.low, pairs.high)
-            rows.append(
-                (one.metric, f"{pairs.pairs:,}", signed(pairs.difference), limits, p_value(pairs.p_adjusted), *tests)
-            )
-    return plain_table(("", *headings), rows, align="prrrrrr", caption="On the same sentence pairs")
-
-
-def _rejected(values: Sequence[float | None]) -> str:
-    """Return the p-value of a single seed, or the number of seeds whose tests reject equality."""
-    known = [p for p in values if p is not None]
-    if not known:
-        return UNSET
-    return p_value(known[0]) if len(known) == 1 else f"{sum(p < LEVEL for p in known)} of {len(known)}"
+    headings = ("", "pairs", f"{comparison.second} − {comparison.first}", "95 % bootstrap", "p")
+    compared = [(one.metric, one.on_pairs) for one in comparison.metrics if one.on_pairs is not None]
+    rows = [
+        (metric, f"{on.pairs:,}", signed(on.difference), interval(on.low, on.high), p_value(on.p_adjusted))
+        for metric, on in compared
+    ]
+    return plain_table(headings, rows, align="prrrr", caption="On the same sentence pairs")
 
 
 def _remarks(comparison: Comparison) -> tuple[str, ...]:
     """Return the remarks on the tests of a comparison."""
-    lines = list(filter(None, [_pairing_line(comparison)]))
     reasons: dict[str, list[str]] = {}
     for one in comparison.metrics:
         if one.pairs_note:
             reasons.setdefault(one.pairs_note, []).append(one.metric)
-    lines += [f"no comparison of sentence pairs for {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    lines = [f"no comparison of sentence pairs for {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     left_out = comparison.left_out.items()
     return (*lines, *(f"not compared: only {letter} has {seed_list(seeds)}" for letter, seeds in left_out))
 
@@ -100,8 +71,8 @@ def _remarks(comparison: Comparison) -> tuple[str, ...]:
 def legend_lines(document: ComparisonDocument) -> list[str]:
     """Return the meaning of the tables' columns and their corrections."""
     lines = [
-        "p: two-sided paired test over seeds; d: Cohen's d_z; needed: seeds for a power of 80 %, if the difference and "
-        "the standard deviation of these seeds are the true ones"
+        "p: two-sided paired test over seeds; needed: seeds that find the difference in 80 % of tries, if it and the "
+        "standard deviation of these seeds are the true ones"
     ]
     lines += mode_lines(document)
     lines.append(
@@ -111,14 +82,10 @@ def legend_lines(document: ComparisonDocument) -> list[str]:
         lines.append("metrics: the primary one is tested at 5 %; if it differs, the others by Holm's procedure")
     if document.corrected_for > 1:
         lines.append(f"{document.corrected_for} comparisons and their intervals share the 5 % (Bretz et al. 2009)")
-    lines.append("Wilcoxon: p of the signed-rank test, not corrected")
-    for n in sorted({len(comparison.seeds) for comparison in document.comparisons}):
-        if 1 < n < 6:
-            lines.append(f"Wilcoxon: the smallest p with {n} seeds is {2.0 ** (1 - n):.4g}")
     if any(one.on_pairs for comparison in document.comparisons for one in comparison.metrics):
         lines.append(
             f"bootstrap: {document.resamples:,} resamples of the pairs with the same trained models, mean over seeds, "
-            "interval not corrected; Williams, Steiger: p, or number of seeds with p < 0.05"
+            "interval not corrected"
         )
     return lines
 

@@ -11,7 +11,6 @@ import numpy as np
 from pydantic import BaseModel
 
 from cse_cli.analysis.headlines import metric_value
-from cse_cli.core.correlated import steiger, williams
 from cse_cli.core.results import RANKED, SERIES_FOLDER, STS_TASKS, Result, Scores, read_series
 from cse_cli.core.stats import LEVEL
 from cse_cli.runs.record import folder_of
@@ -55,26 +54,18 @@ def _evaluators(metric: str) -> Sequence[str]:
 
 
 class OfSeed(BaseModel, frozen=True):
-    """Two models with the same seed on one evaluator's pairs. Statistics are positive if the second is better.
+    """Two models with the same seed on one metric's pairs.
 
     Args:
         difference: Difference of the two ρ × 100, second minus first.
         low: Lower end of its 95 % percentile bootstrap interval.
         high: Upper end of this interval.
-        between: ρ of the two models' cosines with each other.
-        williams_t: Williams' t for dependent correlations, n − 3 degrees of freedom.
-        steiger_z: Steiger's Z for dependent correlations.
     """
 
     seed: int
     difference: float
     low: float
     high: float
-    between: float | None = None
-    williams_t: float | None = None
-    williams_p: float | None = None
-    steiger_z: float | None = None
-    steiger_p: float | None = None
 
 
 class OnPairs(BaseModel, frozen=True):
@@ -160,8 +151,7 @@ def compare_pairs(seeds: SeedPairs) -> OnPairs:
         drawn = np.mean([second.draws - first.draws for first, second in couples], axis=0)
         difference = 100 * float(np.mean([second.rho - first.rho for first, second in couples]))
         low, high = _interval(drawn)
-        tests = _correlation_tests(*couples[0]) if len(couples) == 1 else {}
-        of_seeds.append(OfSeed(seed=seed, difference=difference, low=low, high=high, **tests))
+        of_seeds.append(OfSeed(seed=seed, difference=difference, low=low, high=high))
         every.append(drawn)
     drawn = np.mean(every, axis=0)
     low, high = _interval(drawn)
@@ -178,19 +168,6 @@ def compare_pairs(seeds: SeedPairs) -> OnPairs:
         p_adjusted=p,
         of_seeds=tuple(of_seeds),
     )
-
-
-def _correlation_tests(first: RunPairs, second: RunPairs) -> dict[str, float | None]:
-    between = float(spearman(first.cosine, [second.cosine])[0])
-    correlated = (second.rho, first.rho, between, len(first.gold))
-    t, z = williams(*correlated), steiger(*correlated)
-    return {
-        "between": between,
-        "williams_t": t and t.statistic,
-        "williams_p": t and t.p,
-        "steiger_z": z and z.statistic,
-        "steiger_p": z and z.p,
-    }
 
 
 def _interval(drawn: Floats) -> tuple[float, float]:

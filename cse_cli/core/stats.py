@@ -6,10 +6,10 @@ Correlations on resampled sentence pairs are in `registry.statistics`, correctio
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import correlation, fmean, stdev
+from statistics import fmean, stdev
 
 from pydantic import BaseModel
 
@@ -103,17 +103,9 @@ class Design:
         return 1 - float(nctdtr(self.freedom, abs(effect) * math.sqrt(self.size), limit)) if limit < math.inf else 0.0
 
 
-Designs = Callable[[int], Design]
-
-
 def paired(n: int) -> Design:
     """Return the test of n differences, two methods with the same seed in each."""
     return Design(n - 1, n)
-
-
-def unpaired(n: int) -> Design:
-    """Return the test of two methods with n seeds each, as if no seed were shared."""
-    return Design(2 * n - 2, n / 2)
 
 
 def beside_number(n: int) -> Design:
@@ -125,21 +117,20 @@ def beside_number(n: int) -> Design:
     return Design(n - 1, n / (n + 1), NUMBER_SCALE)
 
 
-def seeds_needed(effect: float, level: float = LEVEL, mode: Mode = "planned", design: Designs = paired) -> int | None:
-    """Return the fewest seeds that find an effect with the probability `POWER`.
+def seeds_needed(effect: float, level: float = LEVEL, mode: Mode = "planned") -> int | None:
+    """Return the fewest seeds with which the paired test finds an effect with the probability `POWER`.
 
     Args:
         effect: True mean difference in standard deviations.
         level: Level of the test.
         mode: Mode of the test. Without a plan, the probability that the test rejects with exactly these seeds.
-        design: Test with a number of seeds.
 
     Returns:
         The number of seeds, one above `MOST_SEEDS` for more, or None without an effect or a test.
     """
     if effect == 0 or level == 0 or mode == "incomplete":
         return None
-    return 2 + bisect_left(range(2, MOST_SEEDS + 1), POWER, key=lambda n: design(n).power(effect, level, mode))
+    return 2 + bisect_left(range(2, MOST_SEEDS + 1), POWER, key=lambda n: paired(n).power(effect, level, mode))
 
 
 class Paired(BaseModel, frozen=True):
@@ -160,13 +151,8 @@ class Paired(BaseModel, frozen=True):
         level: Level of the test of this metric and of its interval, after the correction. 0 without a test.
         low: Lower end of the confidence interval of the mean difference. None if it is unbounded, and without a test.
         high: Upper end of the interval.
-        wilcoxon_p: Exact p-value of the signed-rank test.
-        wilcoxon_smallest: Smallest p-value that this number of seeds can have in it.
-        effect_size: Cohen's d_z: the mean difference divided by the standard deviation of the differences.
         seeds_needed: Number of seeds with which the test in this mode finds a difference of this size in 80 % of tries.
             One more than `MOST_SEEDS` means more than those.
-        correlation: Correlation of both methods' scores over the seeds. None below three seeds.
-        seeds_unpaired: Number of seeds that each method would need if the seeds were not shared.
     """
 
     seeds: tuple[int, ...]
@@ -182,12 +168,7 @@ class Paired(BaseModel, frozen=True):
     level: float = 0.0
     low: float | None = None
     high: float | None = None
-    wilcoxon_p: float | None = None
-    wilcoxon_smallest: float | None = None
-    effect_size: float | None = None
     seeds_needed: int | None = None
-    correlation: float | None = None
-    seeds_unpaired: int | None = None
 
     @property
     def constant(self) -> bool:
@@ -211,17 +192,15 @@ class Paired(BaseModel, frozen=True):
             level: Level at which the metric is tested after them. 0 if it is not tested.
             needed_level: Level for the seeds needed. Default: level.
         """
-        if self.t is None or self.effect_size is None or self.std is None:
+        if self.t is None or self.std is None:
             return self.model_copy(update={"mode": mode})
         n = len(self.seeds)
         reach = paired(n).critical(level, mode) * self.std / math.sqrt(n)
         low, high = (self.difference - reach, self.difference + reach) if reach < math.inf else (None, None)
         future = level if needed_level is None else needed_level
-        pooled = math.sqrt((stdev(self.first) ** 2 + stdev(self.second) ** 2) / 2)
-        alone = seeds_needed(self.difference / pooled, future, mode, unpaired) if pooled else None
+        needed = seeds_needed(self.difference / self.std, future, mode)
         update = {
-            "mode": mode, "p_adjusted": p_adjusted, "level": level, "low": low, "high": high,
-            "seeds_needed": seeds_needed(self.effect_size, future, mode), "seeds_unpaired": alone,
+            "mode": mode, "p_adjusted": p_adjusted, "level": level, "low": low, "high": high, "seeds_needed": needed,
         }  # fmt: skip
         return self.model_copy(update=update)
 
@@ -241,30 +220,7 @@ def compare_paired(
         same = 0.0 if abs(plain.difference) <= rounding else plain.difference
         return plain.model_copy(update={"std": 0.0, "difference": same})
     spread, test = stdev(differences), paired(n)
-    effect = plain.difference / spread
-    t = effect * math.sqrt(n)
-    varied = n > 2 and min(stdev(first), stdev(second)) > rounding
-    update = {
-        "std": spread, "t": t, "p": test.p(t, "planned"), "p_anytime": test.p(t, "anytime"), "effect_size": effect,
-        "wilcoxon_p": signed_rank(differences), "wilcoxon_smallest": 2.0 ** (1 - n),
-        "correlation": correlation(first, second) if varied else None,
-    }  # fmt: skip
+    t = plain.difference / spread * math.sqrt(n)
+    update = {"std": spread, "t": t, "p": test.p(t, "planned"), "p_anytime": test.p(t, "anytime")}
     found = plain.model_copy(update=update)
     return found.judged(mode, None if mode == "incomplete" else found.p_in(mode), LEVEL)
-
-
-def signed_rank(differences: Sequence[float]) -> float:
-    """Return the exact two-sided p-value of Wilcoxon's signed-rank test, with mean ranks for ties.
-
-    Differences of 0 are left out, as Wilcoxon did. If all are 0, the p-value is 1.
-    """
-    import numpy as np  # not needed by the leaderboard
-
-    kept = [value for value in differences if value != 0]
-    sizes = sorted(map(abs, kept))
-    ranks = [bisect_left(sizes, abs(value)) + bisect_right(sizes, abs(value)) + 1 for value in kept]  # twice the rank
-    chance = np.ones(1)  # of each sum of the ranks with a positive sign
-    for rank in ranks:
-        chance = (np.pad(chance, (0, rank)) + np.pad(chance, (rank, 0))) / 2
-    positive = sum(rank for rank, value in zip(ranks, kept, strict=True) if value > 0)
-    return min(1.0, 2 * float(chance[: min(positive, sum(ranks) - positive) + 1].sum()))

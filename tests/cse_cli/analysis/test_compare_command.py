@@ -34,7 +34,7 @@ def two(seeds=(0, 1, 2)) -> None:
 def test_one_versioned_document_with_everything(capsys):
     two()
     found = document(capsys, A, B)
-    assert found["schema_version"] == 3
+    assert found["schema_version"] == 4
     assert [(side["letter"], side["name"], side["seeds"]) for side in found["sides"]] == [
         ("A", A, [0, 1, 2]),
         ("B", B, [0, 1, 2]),
@@ -54,10 +54,7 @@ def test_one_versioned_document_with_everything(capsys):
         assert [seed["seed"] for seed in on["of_seeds"]] == [0, 1, 2]
         assert one["more_is_better"]
         assert one["selecting"] == (one["metric"] == "stsb_dev.spearman")
-    average = comparison["metrics"][-1]["on_pairs"]
-    assert average["pairs"] == 7 * 80
-    assert average["of_seeds"][0]["williams_t"] is None
-    assert comparison["metrics"][0]["on_pairs"]["of_seeds"][0]["williams_t"] > 0
+    assert comparison["metrics"][-1]["on_pairs"]["pairs"] == 7 * 80
 
 
 def test_the_verdict_on_the_average_comes_first(capsys):
@@ -315,18 +312,6 @@ def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mo
             assert excludes == (one["finding"] == "different") == (over["p_adjusted"] < 0.05)
             findings.add(one["finding"])
     assert findings <= {"different", "undecided"}
-
-
-def test_what_pairing_gains_is_one_line(capsys):
-    shifts = {A: (0.0, 3.0, 1.0, 5.0, 2.0), B: (0.4, 3.1, 1.7, 5.5, 2.3)}  # the seeds move both methods together
-    for recipe, scores in shifts.items():
-        for seed, score in enumerate(scores):
-            record(recipe, seed, scores={"stsb": {"spearman": 60 + score}}, keep=False)
-    over = document(capsys, A, B)["comparisons"][0]["metrics"][0]["over_seeds"]
-    assert over["correlation"] > 0.99
-    assert over["seeds_unpaired"] > 20 * over["seeds_needed"]
-    _, out, _ = cse("compare", A, B, capsys=capsys)
-    assert f"pairing by seed, stsb.spearman: correlation of the scores over seeds +{over['correlation']:.2f}" in out
 
 
 def test_no_metric_is_tested_without_a_primary_difference(capsys):

@@ -51,7 +51,7 @@ def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
     assert [(side["letter"], side["name"]) for side in found["sides"]] == list(zip("ABCDE", mine.ROWS, strict=True))
     assert {(side["mode"], tuple(side["planned"])) for side in found["sides"]} == {("planned", mine.SEEDS)}
     assert [(one["first"], one["second"]) for one in found["comparisons"]] == [("A", letter) for letter in "BCDE"]
-    assert (found["corrected_for"], found["schema_version"]) == (4, 3)
+    assert (found["corrected_for"], found["schema_version"]) == (4, 4)
     assert {one["primary"] for one in found["comparisons"]} == {"avg"}
 
 
