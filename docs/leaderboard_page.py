@@ -10,8 +10,9 @@ from pathlib import Path
 from markdown_table import cell, table
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
+from cse_cli.analysis.papers import model_name
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
-from registry.papers import LISTS
+from registry.papers import LISTS, listed_rows
 
 MEASURED = Path(__file__).parent / "results" / "one_budget.md"
 """Page with the results of this project."""
@@ -104,12 +105,22 @@ def _recipe(row: ScoreRow) -> str:
 
 def _answer(row: ScoreRow) -> str:
     """Return the recipe of a row of the community leaderboard, or the reason why there is no recipe."""
-    return _recipe(row) or cell(row.coverage[0].text)
+    return _recipe(row) or cell(_reason(row) or "no recipe yet")
+
+
+def _reason(row: ScoreRow) -> str:
+    """Return the reason why no recipe reproduces a row of the community leaderboard, or an empty string."""
+    found = (
+        one
+        for one in listed_rows()
+        if (one.method, model_name(one.encoder), LISTS[one.list]) == (row.name, row.model, row.reported_in[0])
+    )
+    return f"reason: {reason}" if (reason := next(found).not_reproduced_because) else ""
 
 
 def _counts(rows: Sequence[ScoreRow]) -> str:
     recipes = sum(row.recipe is not None for row in rows)
-    reasons = sum(row.coverage[0].state == "reason" for row in rows)
+    reasons = sum(bool(_reason(row)) for row in rows)
     rest = len(rows) - recipes - reasons
     return f"{len(rows)} rows: {recipes} have a recipe, {reasons} have a reason why not, {rest} have no recipe yet."
 

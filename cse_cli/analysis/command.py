@@ -60,7 +60,7 @@ def leaderboard(
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
     wide: Annotated[bool, typer.Option("--wide", help="Show all rows with all score columns.")] = False,
     notes: Annotated[
-        bool, typer.Option("--notes", help="Show the notes on all rows, and what each of them requires.")
+        bool, typer.Option("--notes", help="Show the notes on all rows and the remarks on the tables.")
     ] = False,
 ) -> None:
     """Show finished runs and the best published results by encoder: mean ± std over seeds, and significance.

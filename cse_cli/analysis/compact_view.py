@@ -150,7 +150,7 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
     Args:
         tables: Tables to print.
         others: Encoders with published rows that are not printed.
-        notes: Whether to print the notes on all rows, the coverage of each, and the remarks on the tables, too.
+        notes: Whether to print the notes on all rows, and the remarks on the tables, too.
     """
     lines = [shown_lines(table) for table in tables]
     shown = [_only(table, of_table) for table, of_table in zip(tables, lines, strict=True)]

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.papers import (
     LayoutColumn,
@@ -24,6 +23,7 @@ from cse_cli.analysis.papers import (
     reported_for,
     reproductions_of,
 )
+from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.runs import mixed_environments
 from cse_cli.analysis.score_table import (
     Mark,
@@ -116,7 +116,7 @@ def _measured(
     reported = layout.reported_scores(row) if row else None
     metric = row.table.rows[row.name].score if row else None
     scores = layout_scores(configuration, layout, columns, reported, metric)
-    return measured_row(configuration, scores, row, best_of)
+    return measured_row(configuration, scores, row, best_of, layout.ranking)
 
 
 def _untrained(
@@ -166,9 +166,21 @@ def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[Sc
 
 
 def measured_row(
-    configuration: Configuration, scores: Mapping[str, Score], reproduces: ReportedRow | None = None, best_of: int = 1
+    configuration: Configuration,
+    scores: Mapping[str, Score],
+    reproduces: ReportedRow | None = None,
+    best_of: int = 1,
+    primary: str = "",
 ) -> ScoreRow:
-    """Return the row of a configuration, the best of this number by mean dev score, with the marks of its cells."""
+    """Return the row of a configuration, with the marks of its cells and the verdict on the row that it reproduces.
+
+    Args:
+        configuration: Runs of the row.
+        scores: Heading → cell.
+        reproduces: Reported row that the cells are compared with.
+        best_of: Number of configurations of which this one has the best mean dev score.
+        primary: Heading of the cell for the verdict. Empty for no verdict.
+    """
     latest = configuration.latest
     notes = {
         NO_FILE: configuration.status == "missing",
@@ -195,6 +207,7 @@ def measured_row(
             *(note for note, holds in notes.items() if holds),
             *configuration.notes,
             *mixed_environments(configuration.results),
+            *([] if reproduces is None else verdict_note(configuration, reproduces, scores.get(primary))),
         ),
     )
 
@@ -269,7 +282,7 @@ def _best(of_one: Sequence[Configuration], layout: ScoreLayout) -> Chosen:
 
 
 def community_tables(
-    ran: Sequence[Configuration], coverage: Coverage, encoder: str | None = None, *, every: bool = False
+    ran: Sequence[Configuration], encoder: str | None = None, *, every: bool = False
 ) -> list[ScoreTable]:
     """Return one table for each list and encoder. `every` shows all configurations, where a table has runs."""
     layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
@@ -282,7 +295,7 @@ def community_tables(
         members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):
             chosen = shown_configurations(members, layout, every=every)
-            shown = [(row, _listed_row(row, layout, coverage)) for row in rows]
+            shown = [(row, _listed_row(row, layout)) for row in rows]
             found.append(_community_table(which, layout, shown, chosen))
     return found
 
@@ -327,7 +340,7 @@ def _community_table(
     )
 
 
-def _listed_row(listed: FieldRow, layout: ScoreLayout, coverage: Coverage) -> ScoreRow:
+def _listed_row(listed: FieldRow, layout: ScoreLayout) -> ScoreRow:
     cells = listed.cells | {AVERAGE: listed.avg}
     doubts: tuple[Mark, ...] = ("doubtful",) if abs(listed.avg - listed.avg_recomputed) > ROUNDED else ()
     scores = {}
@@ -345,7 +358,6 @@ def _listed_row(listed: FieldRow, layout: ScoreLayout, coverage: Coverage) -> Sc
         language=COMMUNITY_LANGUAGE,
         scores=scores,
         notes=(listed.note,) if listed.note else (),
-        coverage=(coverage.of_listed(listed),),
     )
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cse_cli.analysis.coverage import Coverage
 from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
 from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
 from cse_cli.analysis.paper_tables import paper_table, study_runs, study_table
@@ -74,11 +73,6 @@ def read_finished_runs() -> FinishedRuns:
 
 def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the selected tables. Unknown names are errors."""
-    coverage = Coverage(runs.results)
-    return [coverage.completed(table) for table in _score_tables(runs, query, coverage)]
-
-
-def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverage) -> list[ScoreTable]:
     if query.community and query.by_paper:
         raise CseError(
             "--community cannot be combined with --paper or --table",
@@ -96,22 +90,22 @@ def _score_tables(runs: FinishedRuns, query: LeaderboardQuery, coverage: Coverag
         known_as = community_encoder if query.community else encoder_of
         ran = [one for one in ran if known_as(one) == query.encoder_name]
     if query.community:
-        return _with_community(ran, query, coverage)
+        return _with_community(ran, query)
     if not query.by_paper:
         tables = encoder_tables(ran, every=query.recipe is not None)
         return tables if tables or query.recipe is not None else reported_tables(query)
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
-    made = [table for one in addresses for table in _paper_tables(one, ran, found, coverage, always, query.pool)]
+    made = [table for one in addresses for table in _paper_tables(one, ran, found, always, query.pool)]
     filtered = (_filtered(table, query) for table in made)
     return [table for table in filtered if table.rows]
 
 
-def _with_community(ran: Sequence[Configuration], query: LeaderboardQuery, coverage: Coverage) -> list[ScoreTable]:
+def _with_community(ran: Sequence[Configuration], query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the community leaderboard, and tables of encoders that it does not list."""
     every = query.recipe is not None
     listed = query.language in (None, COMMUNITY_LANGUAGE)
-    tables = community_tables(ran, coverage, query.encoder_name, every=every) if listed else []
+    tables = community_tables(ran, query.encoder_name, every=every) if listed else []
     names = {model_name(row.encoder) for row in papers.field_rows()}
     return tables + encoder_tables([one for one in ran if community_encoder(one) not in names], every=every)
 
@@ -144,14 +138,13 @@ def _paper_tables(
     address: tuple[str, str],
     ran: Sequence[Configuration],
     runs: FinishedRuns,
-    coverage: Coverage,
     always: bool,
     pool: bool,
 ) -> Iterator[ScoreTable]:
     """Yield a paper's table for each study with results, and for the runs that belong to no study."""
     # The studies with the paper's encoders come first.
     found = sorted(studies_of(*address), key=lambda study: (study.name.count("/"), study.name))
-    studies = [study_runs(one, runs.results, runs.tags, coverage.cells_of(one), pool=pool) for one in found]
+    studies = [study_runs(one, runs.results, runs.tags, pool=pool) for one in found]
     started = [study for study in studies if study.any]
     yield from (study_table(study, *address) for study in started)
     table, has_runs = paper_table(*address, ran, {cell.hash for study in started for cell, _ in study.cells})

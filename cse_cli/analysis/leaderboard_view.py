@@ -9,17 +9,14 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from cse_cli.analysis.coverage import first_of
 from cse_cli.analysis.score_table import (
     LEGEND,
-    POSITIONS,
     SCHEMA_VERSION,
     SYMBOLS,
     MissingCell,
     Score,
     ScoreRow,
     ScoreTable,
-    Trend,
 )
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, signed
@@ -35,29 +32,20 @@ from cse_cli.core.tables import (
     numbered,
 )
 from registry.errors import CseError
-from registry.papers import Badge, badge_of
+from registry.papers import badge_of
 from registry.paths import write_atomically
 
 STD = "±: sample standard deviation over the seeds; in a paper's row as reported"
-STATES = ("run", "ready", "needs", "held", "data", "reason", "open")
-"""Order of the remarks on coverage."""
-SHORT_STATES = {"ready": "ready", "needs": "incomplete", "reason": "reason", "open": "no recipe"}
-"""States in the community leaderboard. The remarks below the table give the details."""
 CHECKS = (
     "compared with the authors' code", "compared with code of others", "compared only with equations", "not compared"
 )  # fmt: skip
 """Kinds of recipes in the remark on checks."""
+MOST_NAMED = 6
+"""Number of missing cells that a remark names."""
 EMPTY = Score(mean=0.0)
 """Placeholder of a cell without a score."""
 WIDE = 110
 """Width of a terminal that has space for the tables that report a row, and for all scores of the community's list."""
-
-SOURCES = {
-    "measured": "your runs",
-    "reproduction": "reproduction by others",
-    "community": "community leaderboard",
-}
-"""Source of a row on the page, if it is not the name of the source."""
 
 
 def notes_of(tables: Iterable[ScoreTable]) -> tuple[str, ...]:
@@ -84,12 +72,12 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
     rows: list[Row] = []
     for row in table.rows:
         label = row_label(row, table, places=wide and not community) + note_numbers(row, notes)
-        after = (Cell(row.recipe or ""), Cell(_short_state(row))) if community else ()
+        after = (Cell(row.recipe or ""),) if community else ()
         rows += _lines(row, label, columns, after)
     if not community:
         return Table(table.heading, ("n", *columns), tuple(rows), notes)
-    align = "p" + "r" * (1 + len(columns)) + "ll"
-    return Table(table.heading, ("n", *columns, "recipe", "runs"), tuple(rows), notes, align=align)
+    align = "p" + "r" * (1 + len(columns)) + "l"
+    return Table(table.heading, ("n", *columns, "recipe"), tuple(rows), notes, align=align)
 
 
 def _lines(row: ScoreRow, label: str, columns: Sequence[str], after: tuple[Cell, ...]) -> Iterator[Row]:
@@ -104,11 +92,6 @@ def _lines(row: ScoreRow, label: str, columns: Sequence[str], after: tuple[Cell,
     if any(score.difference is not None for score in scores):
         differences = (Cell(score.difference_text(), score.significant) for score in scores)
         yield Row(row.comparison, (Cell(), *differences, *blank), row.source, below=True)
-
-
-def _short_state(row: ScoreRow) -> str:
-    one = row.coverage[0] if row.coverage else None
-    return "" if one is None else SHORT_STATES.get(one.state, counted(len(one.seeds), "seed"))
 
 
 def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
@@ -132,58 +115,41 @@ def configuration_text(row: ScoreRow) -> str:
 
 def remarks(table: ScoreTable) -> list[str]:
     """Return the remarks below a table, without the notes on its rows."""
-    doubts = table.remarks if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
-    counts = [coverage_counts(table.rows)] if table.kind == "community" else []
-    trends = map(_trend_sentence, table.trends)
-    counts += checked_recipes(table.rows)
-    return [*doubts, *counts, *coverage_lines(table.rows), *trends, *missing_cells(table.missing, table.command)]
-
-
-def coverage_counts(rows: Sequence[ScoreRow]) -> str:
-    """Return the number of rows of the community leaderboard with a recipe, with runs, and without."""
-    states = Counter(one.state for row in rows for one in row.coverage)
-    recipes = sum(states[state] for state in ("run", "ready", "needs"))
-    return (
-        f"{states.total()} rows: {recipes} have a recipe ({states['run']} with finished runs), "
-        f"{states['reason']} have a reason why not, {states['open']} have no recipe yet"
-    )
+    lines = list(table.remarks) if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
+    lines += checked_recipes(table.rows)
+    for one in table.trends:
+        if one.rho is None or one.p is None:
+            lines.append(f"trend, {one.along}: not defined, because one side is constant over {one.n} cells")
+        else:
+            how = f"n = {one.n}, p = {one.p:.2g}, {'exact' if one.exact else 'approximate'}"
+            lines.append(
+                f"trend, {one.along}: rank correlation of measured and reported cells {signed(one.rho)} ({how})"
+            )
+    return [*lines, *missing_cells(table.missing, table.command)]
 
 
 def checked_recipes(rows: Sequence[ScoreRow]) -> list[str]:
     """Return one line with the number of recipes of the reported rows by their checks, if there are any."""
     names = {row.recipe for row in rows if row.recipe and row.source in ("paper", "community")}
-    found = Counter(_checked(badge_of(name)) for name in names)
+    found: Counter[str] = Counter()
+    for badge in map(badge_of, names):
+        if badge.code:
+            found[CHECKS[0 if any(one.authors for one in badge.code) else 1]] += 1
+        else:
+            found[CHECKS[2 if badge.equations else 3]] += 1
     counts = ", ".join(f"{found[kind]} {kind}" for kind in CHECKS if found[kind])
     return [f"{counted(len(names), 'recipe')}: {counts} (docs/fidelity.md)"] if names else []
-
-
-def _checked(badge: Badge) -> str:
-    if badge.code:
-        return CHECKS[0 if any(one.authors for one in badge.code) else 1]
-    return CHECKS[2 if badge.equations else 3]
-
-
-def coverage_lines(rows: Sequence[ScoreRow]) -> list[str]:
-    """Return one line for each state of the reported cells, with the rows in this state."""
-    found: dict[tuple[int, str], list[str]] = {}
-    for row in rows:
-        for one in row.coverage:
-            name = f"{row.name} · {', '.join(one.columns)}" if one.columns else row.name
-            found.setdefault((STATES.index(one.state), one.text), []).append(name)
-    return [f"{text} · {'; '.join(dict.fromkeys(names))}" for (_, text), names in sorted(found.items())]
-
-
-def _trend_sentence(one: Trend) -> str:
-    if one.rho is None or one.p is None:
-        return f"trend, {one.along}: not defined, because one side is constant over {one.n} cells"
-    how = f"n = {one.n}, p = {one.p:.2g}, {'exact' if one.exact else 'approximate'}"
-    return f"trend, {one.along}: rank correlation of measured and reported cells {signed(one.rho)} ({how})"
 
 
 def missing_cells(cells: Sequence[MissingCell], command: str | None) -> list[str]:
     """Return the cells that lack runs and the command that computes them."""
     if command is None:
         return []
+
+    def first(names: Sequence[str]) -> str:
+        more = len(names) - MOST_NAMED
+        return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
     none: list[str] = []
     few: list[str] = []
     for cell in cells:
@@ -194,7 +160,7 @@ def missing_cells(cells: Sequence[MissingCell], command: str | None) -> list[str
             none.append(name)
     if not none and not few:
         return [f"no runs yet: {command}"]
-    parts = [f"{first_of(none, 6)} without runs" if none else "", first_of(few, 6)]
+    parts = [f"{first(none)} without runs" if none else "", first(few)]
     return [f"missing, {command}: {'; '.join(filter(None, parts))}"]
 
 
@@ -250,7 +216,7 @@ def to_latex(tables: Sequence[ScoreTable]) -> str:
 
 def to_csv(tables: Sequence[ScoreTable]) -> str:
     """Return one line for each cell, with full precision."""
-    return as_csv([(*_TABLE, *_ROW, "column", *_SCORE, "coverage"), *(cell for one in tables for cell in _cells(one))])
+    return as_csv([(*_TABLE, *_ROW, "column", *_SCORE), *(cell for one in tables for cell in _cells(one))])
 
 
 _TABLE = ("kind", "encoder", "study")
@@ -266,8 +232,7 @@ def _cells(table: ScoreTable) -> Iterator[list[object]]:
         about = [getattr(table, name) for name in _TABLE]
         about += [getattr(row, name) or getattr(table, name, None) for name in _ROW]
         for column, score in row.scores.items():
-            states = [one.text for one in row.coverage if not one.columns or column in one.columns]
-            values = [*about, column, *(getattr(score, name) for name in _SCORE), *states[:1]]
+            values = [*about, column, *(getattr(score, name) for name in _SCORE)]
             yield ["; ".join(value) if isinstance(value, tuple) else value for value in values]
 
 
@@ -290,51 +255,10 @@ WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
 
 
 def to_html(tables: Sequence[ScoreTable]) -> str:
-    """Return one self-contained page with tables that sort and filter."""
-    from cse_cli.analysis.pages import render  # imports Jinja
+    """Return the Markdown tables as one self-contained page."""
+    from cse_cli.analysis.pages import page  # imports Jinja
 
-    return render(
-        "leaderboard.html.j2",
-        tables=map(_page_table, tables),
-        legend=legend_lines(tables),
-        meaning=LEGEND,
-        positions=POSITIONS,
-    )
-
-
-def _page_table(table: ScoreTable) -> dict[str, object]:
-    notes = list(dict.fromkeys(note for row in table.rows for note in row.notes))
-    rows = [
-        {
-            "row": row,
-            "label": _page_label(row, table),
-            "notes": [notes.index(note) + 1 for note in row.notes],
-            "of": _page_source(row, table),
-        }
-        for row in table.rows
-    ]
-    return {
-        "heading": table.heading, "columns": table.columns, "rows": rows, "notes": notes, "remarks": remarks(table)
-    }  # fmt: skip
-
-
-def _page_label(row: ScoreRow, table: ScoreTable) -> str:
-    """Return a row's label with the reported row that it belongs to, because sorting separates them."""
-    label = row_label(row, table, places=False)
-    if row.source != "measured" or table.kind == "encoder":
-        return label
-    return " · ".join(filter(None, (row.reproduces, label, row.recipe if table.kind == "community" else "")))
-
-
-def _page_source(row: ScoreRow, table: ScoreTable) -> str:
-    """Return the source of a row, and the reference of a measured row."""
-    if row.source == "paper" and table.kind == "encoder":
-        return ", ".join(row.reported_in)
-    source = SOURCES.get(row.source, row.source)
-    if row.source == "community" and row.recipe:
-        return f"{source}, {row.recipe}"
-    compared = row.source == "measured" and any(score.difference is not None for score in row.scores.values())
-    return f"{source}, compared {row.comparison}" if compared else source
+    return page("Leaderboard", f"# Leaderboard\n\n{to_markdown(tables) if tables else 'No finished run matches.'}")
 
 
 def write_page(tables: Sequence[ScoreTable], path: Path) -> None:

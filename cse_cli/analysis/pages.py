@@ -1,7 +1,6 @@
-"""Pages from the templates of this directory: the leaderboard as HTML, reports as Markdown or HTML.
+"""Reports as Markdown from the templates of this directory, and Markdown as an HTML page.
 
-A report has one template, which produces Markdown. Its HTML page is that Markdown, converted. The values of a template
-are plain text, escaped here.
+The values of a template are plain text, escaped here.
 """
 
 from __future__ import annotations
@@ -63,12 +62,17 @@ def figures_directory(path: Path) -> Path:
 
 def html(report: Report) -> str:
     """Return a report as one HTML page that loads no other file."""
-    converter = MarkdownIt("commonmark", {"html": True}).enable("table")
-    body = converter.render(markdown(report, "figures"))
+    text = page(report.title, markdown(report, "figures"))
     for figure in report.figures:
         data = f"data:image/svg+xml;base64,{b64encode(figure.svg).decode('ascii')}"
-        body = body.replace(f'src="{_address("figures", figure)}"', f'src="{data}"')
-    return render("report.html.j2", title=report.title, body=body)
+        text = text.replace(f'src="{_address("figures", figure)}"', f'src="{data}"')
+    return text
+
+
+def page(title: str, text: str) -> str:
+    """Return Markdown as one HTML page."""
+    body = MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+    return _environment(autoescape=True).get_template("page.html.j2").render(title=title, body=body)
 
 
 def markdown(report: Report, directory: str) -> str:
@@ -76,11 +80,6 @@ def markdown(report: Report, directory: str) -> str:
     environment = _environment(autoescape=False, finalize=lambda value: _as_markdown(value, directory))
     environment.globals |= {"code": _code, "counted": counted, "seed_list": seed_list}
     return environment.get_template(report.template).render(version=__version__, **report.values)
-
-
-def render(template: str, **values: object) -> str:
-    """Return an HTML page from a template."""
-    return _environment(autoescape=True).get_template(template).render(version=__version__, **values)
 
 
 def _environment(**options: Any) -> Environment:

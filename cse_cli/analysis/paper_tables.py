@@ -51,8 +51,9 @@ def paper_table(
         for configuration in shown:
             if _reproduces(configuration, reported):
                 own.append(configuration)
-                scores = _row_scores(configuration, reported, row, partial(_reproducing, shown, reported))
-                rows.append(measured_row(configuration, correct_row(scores, _primary(reported.table)), reported))
+                plain = _row_scores(configuration, reported, row, partial(_reproducing, shown, reported))
+                scores = correct_row(plain, reported.judged.name)
+                rows.append(measured_row(configuration, scores, reported, primary=reported.judged.name))
     return _score_table(key, identifier, [*rows, *_word_overlap(papers.load(key).tables[identifier], own)]), bool(own)
 
 
@@ -141,11 +142,6 @@ def _by_seed(configuration: Configuration, column: Column, table: Table, study: 
     return dict(zip(configuration.seeds, values, strict=True)) if values else {}
 
 
-def _primary(table: Table) -> str:
-    """Return the column that judges a row: the average, else the first."""
-    return next((column for column in table.columns if column.evaluator == AVERAGE), table.columns[0]).name
-
-
 def _column_values(
     configuration: Configuration,
     column: Column,
@@ -225,7 +221,6 @@ def study_runs(
     study: Study,
     results: Sequence[Result],
     tags: Mapping[str, str] = MappingProxyType({}),
-    loaded: Sequence[Cell] | None = None,
     *,
     pool: bool = False,
 ) -> StudyRuns:
@@ -233,8 +228,7 @@ def study_runs(
 
     The runs of a cell have the current settings of its recipe. If no such runs exist, they are the newest runs that
     were started for the cell, by `tags`. Of several experiments with these settings, the one that finished last is
-    used. `loaded` are the cells of the study, if they are already loaded. Tuned rows have the settings that their
-    trials chose.
+    used. Tuned rows have the settings that their trials chose.
     """
     choices: list[Choice] = []
     of_trials: dict[str, list[Result]] = {}
@@ -246,9 +240,8 @@ def study_runs(
         named = set(tags.values())
         started = {trial.row for trial in tried if cell_tag(study, trial.cell) in named}
         outdated = [choice.row for choice in choices if not choice.settings and choice.row in started]
-        loaded = cells(tuned(study, choices))
     found: list[tuple[Cell, Configuration | None]] = []
-    for cell in cells(study) if loaded is None else loaded:
+    for cell in cells(tuned(study, choices) if study.is_tuned else study):
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
         found.append((cell, _newest(runs, "current" if current else "changed", pool=pool) if runs else None))
@@ -301,11 +294,12 @@ def _study_row(
         scored = _row_scores(configuration, reported, row, runs_of, study.study)
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
-    corrected = correct_row(together, _primary(reported.table))
+    corrected = correct_row(together, reported.judged.name)
     scores: dict[str, Score] = {}
     notes: list[str] = []
     for (_, configuration), of_cell in zip(runs, compared, strict=True):
-        made = measured_row(configuration, {column: corrected[column] for column in of_cell}, reported)
+        own = {column: corrected[column] for column in of_cell}
+        made = measured_row(configuration, own, reported, primary=reported.judged.name)
         scores |= made.scores
         notes += made.notes if made.scores else ()
     first = runs[0][1]

@@ -9,7 +9,7 @@ from cse_cli.analysis.experiments import Configuration
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.results import State
 from registry import papers
-from registry.papers import AVERAGE, PaperTables, Reproduction, Table
+from registry.papers import AVERAGE, Column, PaperTables, Reproduction, Table
 
 AVERAGE_HEADING = "Avg"
 """Heading of the average of runs on evaluators that no paper reports."""
@@ -43,6 +43,12 @@ class ReportedRow:
     def language(self) -> str | None:
         """Language of the scores."""
         return self.table.rows[self.name].language or self.table.language
+
+    @property
+    def judged(self) -> Column:
+        """Column that judges the row: the average, else the first one."""
+        columns = self.table.columns
+        return next((column for column in columns if column.evaluator == AVERAGE), columns[0])
 
     @property
     def recipe(self) -> str | None:

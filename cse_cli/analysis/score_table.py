@@ -14,7 +14,7 @@ from cse_cli.core.multiple import correct_named
 from cse_cli.core.results import WORD_OVERLAP
 from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
 SYMBOLS: dict[Mark, str] = {
     "within": "≈",
@@ -113,24 +113,6 @@ class Score(BaseModel, frozen=True):
         return self.model_copy(update={"p": p, "significant": p is not None and p < LEVEL})
 
 
-class CellCoverage(BaseModel, frozen=True):
-    """State of reported cells of one row on this machine.
-
-    Args:
-        columns: Columns of the cells. Empty for every reported cell of the row.
-        state: "run" if finished runs exist. "ready" if a recipe or study can run. "needs" if a model or data set is
-            missing. "held" for a setting of a recipe. "data" for a number of a data set in the catalog. "reason" if
-            the project gives a reason instead of a recipe. "open" without any of these.
-        seeds: Seeds of the finished runs.
-        text: Description of the state.
-    """
-
-    columns: tuple[str, ...] = ()
-    state: Literal["run", "ready", "needs", "held", "data", "reason", "open"]
-    seeds: tuple[int, ...] = ()
-    text: str
-
-
 class ScoreRow(BaseModel, frozen=True):
     """One row of a table of scores.
 
@@ -152,7 +134,6 @@ class ScoreRow(BaseModel, frozen=True):
         seeds: Seeds of the runs.
         scores: Column → cell.
         notes: Remarks on the row.
-        coverage: Coverage of the cells of a reported row.
     """
 
     source: Literal["paper", "measured", "untrained", "baseline", "reproduction", "community"]
@@ -172,7 +153,6 @@ class ScoreRow(BaseModel, frozen=True):
     seeds: tuple[int, ...] = ()
     scores: dict[str, Score]
     notes: tuple[str, ...] = ()
-    coverage: tuple[CellCoverage, ...] = ()
 
     @property
     def recipes(self) -> str:

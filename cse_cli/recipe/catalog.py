@@ -6,19 +6,17 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cse_cli.recipe.cached import cached
-from cse_cli.recipe.cells import Cell, cells, recipes_of
 from cse_cli.recipe.completion import KINDS
 from cse_cli.recipe.files import find, name_of, place_file, title
 from cse_cli.recipe.load import load, read_chain
 from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import Paper
 from cse_cli.recipe.sources import Source
-from cse_cli.recipe.study_schema import Study
 from registry.errors import CseError
 
 
@@ -78,33 +76,6 @@ def _load_facts(path: Path) -> RecipeFacts:
         resolved=json.loads(json.dumps(recipe.resolved())),  # the same as from the cache
         requirements=tuple(requirements(recipe)),
     )
-
-
-@dataclass(frozen=True)
-class CellFacts:
-    """A cell of a study without its recipe, and what this recipe requires."""
-
-    cell: Cell
-    requirements: tuple[Requirement, ...]
-
-
-def cell_facts(study: Study) -> tuple[CellFacts, ...]:
-    """Return the facts about the cells of a study, row by row.
-
-    Raises:
-        RecipeError: If a recipe is invalid with its settings.
-    """
-    settings = [*study.grid, *(override.path for _, change in study.changes() for override in change.set)]
-    if any("file" in path for path in settings):  # a key does not contain the paths of such files
-        return _load_cells(study)
-    chains = [read_chain(study.path, study=True), *(read_chain(find(name)) for name in recipes_of(study))]
-    name, key = _name_in_cache("studies", study.path.absolute()), "\0".join(map(_key_of, chains))
-    return cached(name, key, tuple[CellFacts, ...], lambda: _load_cells(study))
-
-
-def _load_cells(study: Study) -> tuple[CellFacts, ...]:
-    loaded = [(cell, cell.resolved) for cell in cells(study) if cell.resolved is not None]
-    return tuple(CellFacts(replace(cell, resolved=None), tuple(requirements(recipe))) for cell, recipe in loaded)
 
 
 def _name_in_cache(kind: str, path: Path) -> str:

@@ -2,105 +2,129 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cse_cli.recipe.command import Device, Precision, with_precision
 from cse_cli.recipe.completion import complete_recipe
 
+if TYPE_CHECKING:
+    from cse_cli.reproduce.target import Target
+    from registry.papers import DoubtfulPoint
+
 EPILOG = (
     "Examples:  cse reproduce quickstart --seeds 3  ·  cse reproduce simcse_en --seeds 3  ·  "
-    "cse reproduce 'ifcl/1/IFCL-BERT base' --output report.md  ·  "
-    "cse reproduce ifcl_en --set queue.order=oldest_first  ·  cse reproduce --from result.json"
+    "cse reproduce 'ifcl/1/IFCL-BERT base' --seeds 5  ·  cse reproduce ifcl_en --set queue.order=oldest_first"
 )
-
-What = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="ROW|RECIPE",
-        help="Recipe, or row of a paper's table: PAPER/TABLE/ROW, e.g. 'ifcl/1/IFCL-BERT base'.",
-        autocompletion=complete_recipe,
-    ),
-]
-Seeds = Annotated[
-    str | None,
-    typer.Option(
-        help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7. Default: 3, or 1 for a recipe without training."
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key to a TOML value. Repeatable."),
-]
-Unset = Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE|DIR", help="Also write FILE.md (to paste into an issue) or FILE.json (to share), or both to DIR."
-    ),
-]
-From = Annotated[Path | None, typer.Option("--from", metavar="FILE", help="Show another person's JSON file instead.")]
 
 
 def reproduce(
-    what: What = None,
-    seeds: Seeds = None,
-    set_: Set = None,
-    unset: Unset = None,
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROW|RECIPE",
+            help="Recipe, or row of a paper's table: PAPER/TABLE/ROW, e.g. 'ifcl/1/IFCL-BERT base'.",
+            autocompletion=complete_recipe,
+        ),
+    ],
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7. Default: 3, or 1 for a recipe without "
+            "training."
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key to a TOML value. Repeatable."),
+    ] = None,
+    unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
     device: Device = "auto",
     precision: Precision = None,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
+    ] = None,
     cluster: Annotated[
         str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")
     ] = None,
-    output: Output = None,
-    from_: From = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
-    """Run a recipe over several seeds and compare the scores with the reported ones: reproduced, lower or higher?
+    """Run a recipe over several seeds and compare the score with the reported one: reproduced, lower or higher?
 
-    Finished runs are reused, and interrupted ones are resumed.
+    Finished runs are reused, and interrupted ones are resumed. The verdict is about the finished seeds.
     """
-    from cse_cli.core.console import Screen
+    import shlex
+    from dataclasses import replace
+
+    from cse_cli.analysis.reproduced import judge, verdict_text
+    from cse_cli.analysis.score_table import score_alone
+    from cse_cli.core.console import Screen, write_json
+    from cse_cli.core.formatting import counted
+    from cse_cli.core.results import Result
+    from cse_cli.core.stats import MOST_SEEDS
+    from cse_cli.jobs.launch import run_all
+    from cse_cli.jobs.placement import choose_placement
     from cse_cli.jobs.request import RunRequest
-    from cse_cli.reproduce.document import read_reproduction
-    from cse_cli.reproduce.report import check_output, next_command, write_output
-    from cse_cli.reproduce.run import run_seeds
-    from cse_cli.reproduce.view import print_reproduction
+    from cse_cli.reproduce.target import doubts, find_target
     from registry.errors import CseError
 
-    if (what is None) == (from_ is None):
-        raise CseError(
-            "name a row or recipe, or a file with --from"
-            if what is None
-            else "--from cannot be combined with a recipe",
-            "cse reproduce quickstart --seeds 3, or cse reproduce --from result.json",
-            code="reproduce.what",
-        )
-    check_output(output)
-    code = 0
-    if from_ is not None:
-        document = read_reproduction(from_)
-    else:
-        request = RunRequest(
-            overrides=with_precision(set_, precision), unset=unset or [], seeds=seeds, device=device,
-            workers=workers, cluster=cluster, quiet=quiet, as_json=json_,
-        )  # fmt: skip
-        document, code = run_seeds(str(what), request)
+    request = RunRequest(
+        overrides=with_precision(set_, precision), unset=unset or [], device=device, workers=workers, cluster=cluster,
+        quiet=quiet, as_json=json_,
+    )  # fmt: skip
+    target = find_target(what, [str(one) for one in request.overrides], request.unset)
+    loaded, claim, trained = target.loaded, target.claim, target.loaded.recipe.train.steps != 0
+    seeds = seeds or ("3" if trained else "1")
+    recipe = str(loaded.path) if what.endswith(".toml") else loaded.name
+    request = replace(request, recipes=[recipe], seeds=seeds)
+    jobs, screen = request.jobs(), Screen(quiet=quiet)
+    reported = f"{claim.heading} {claim.value:.{claim.digits}f}"
+    runs = f"{counted(len(jobs), 'run')} of {shlex.quote(loaded.name)}"
+    screen.advise([f"reproducing {target.name}: {reported}, by {runs}"])
+    ends = run_all(jobs, choose_placement(jobs, request), request)
+    scores = {end.seed: target.value(end) for end in ends if isinstance(end, Result)}
+    errors = [end for end in ends if isinstance(end, CseError)]
+    if not scores:
+        raise errors[0]
+
+    verdict = judge(score_alone(list(scores.values())), claim, trained=trained)
+    points = list(doubts(loaded)) if verdict.outcome in ("lower", "higher") else []
     if json_:
-        sys.stdout.write(f"{document.to_json()}\n")
+        document = {
+            "schema_version": 2, "recipe": loaded.name, "changes": loaded.changes, "row": target.name,
+            "source": target.source, "claim": claim.model_dump(), "scores": scores, "verdict": verdict.model_dump(),
+            "notes": target.notes, "doubts": [{**point.model_dump(), "options": tried} for point, tried in points],
+        }  # fmt: skip
+        write_json(document)
     else:
-        print_reproduction(document)
-    written = write_output(document, output)
-    screen = Screen(quiet=quiet)
-    screen.advise([f"saved {path}" for path in written])
-    if from_ is None and (command := next_command(document)) is not None:
-        screen.advise(["next:", f"  {command}"])
-    raise typer.Exit(code)
+        _print(target, verdict_text(verdict, claim), points)
+    if 0 < verdict.more_seeds <= MOST_SEEDS:
+        unused = [seed for seed in range(len(scores) + 2 * verdict.more_seeds) if seed not in scores]
+        planned = [*scores, *unused[: verdict.more_seeds]]
+        option = str(len(planned)) if planned == list(range(len(planned))) else ",".join(map(str, planned))
+        screen.advise(["next:", f"  {shlex.join(['cse', 'reproduce', what, *request.settings(), '--seeds', option])}"])
+    raise typer.Exit(errors[0].exit_code if errors else 0)
+
+
+def _print(target: Target, verdict: str, points: Sequence[tuple[DoubtfulPoint, list[str]]]) -> None:
+    """Print the verdict, the doubts about the reported row, and the doubtful points of the method."""
+    from rich.text import Text
+
+    from cse_cli.core.console import stdout_console
+
+    changes = target.loaded.changes
+    lines = [f"The recipe was changed: {', '.join(changes)}."] if changes else []
+    lines += [f"Doubt about the reported row: {note}" for note in target.notes]
+    if points:
+        lines.append("\nDoubtful points of the method, and options that choose otherwise:")
+    with stdout_console(80) as console:
+        console.print(Text(f"{target.name} · {target.loaded.name}", "bold"))
+        for line in (verdict, *lines):
+            console.print(Text(line))
+        for point, tried in points:
+            console.print(Text(f"{point.name}  {point.about} (docs/methods/{point.page}.md)"))
+            for options in tried:
+                console.print(Text(f"  {options}"), soft_wrap=True)  # you can copy a command that does not wrap

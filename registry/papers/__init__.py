@@ -11,6 +11,7 @@ from pathlib import Path
 
 from registry.errors import UnknownNameError, suggestion
 from registry.papers.badges import Badge, badge_of
+from registry.papers.doubts import DoubtfulPoint, doubtful_points
 from registry.papers.measured import MeasuredRow, measured_rows
 from registry.papers.others import (
     COMMUNITY,
@@ -25,13 +26,14 @@ from registry.papers.others import (
 from registry.papers.tables import AVERAGE, Answer, Column, Figure, Flag, PaperTables, Quoted, Row, Table
 
 __all__ = [
-    "AVERAGE", "COMMUNITY", "LISTS", "Answer", "Badge", "Column", "Counts", "FieldRow", "Figure", "Flag", "MeasuredRow",
-    "PaperTables", "Quoted", "Reproduction", "Row", "Table", "badge_of", "count", "distribution", "field_rows",
-    "listed_rows", "load", "measured_rows", "names", "reproductions",
+    "AVERAGE", "COMMUNITY", "LISTS", "Answer", "Badge", "Column", "Counts", "DoubtfulPoint", "FieldRow", "Figure",
+    "Flag", "MeasuredRow", "PaperTables", "Quoted", "Reproduction", "Row", "Table", "badge_of", "count",
+    "distribution", "doubtful_points", "field_rows", "listed_rows", "load", "measured_rows", "names",
+    "reproductions",
 ]  # fmt: skip
 
 _HERE = Path(__file__).parent
-_NO_PAPER = {"measured", "reproductions"}
+_NO_PAPER = {"doubts", "measured", "reproductions"}
 
 
 def names() -> list[str]:

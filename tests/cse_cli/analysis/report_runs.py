@@ -40,7 +40,7 @@ def evil_report() -> Report:
 
 
 class Seen(HTMLParser):
-    """Reads a page: its visible text, attributes, what it loads, table rows, and whether every element is closed."""
+    """Reads a page: its visible text, attributes, and whether every element is closed."""
 
     VOID = ("meta", "link", "img", "br", "input", "hr")
 
@@ -49,8 +49,6 @@ class Seen(HTMLParser):
         self.open: list[str] = []
         self.text: list[str] = []
         self.attributes: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str | None]] = []
-        self.headings: list[dict[str, str | None]] = []
         self.feed(text)
         self.close()
         assert self.open == []
@@ -64,12 +62,6 @@ class Seen(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.attributes.append((tag, dict(attrs)))
-        if tag == "tr" and "tbody" in self.open:
-            self.rows.append([])
-        if tag in ("td", "th") and "tbody" in self.open:
-            self.rows[-1].append(dict(attrs).get("data-value"))
-        if tag == "th" and "thead" in self.open:
-            self.headings.append(dict(attrs))
         if tag not in self.VOID:
             self.open.append(tag)
 

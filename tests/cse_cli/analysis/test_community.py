@@ -1,8 +1,7 @@
-"""The field's list: every row and what answers it, our runs beside the rows that they answer and among the others."""
+"""The public list: every row and its recipe, your runs next to the rows that they reproduce and among the others."""
 
 import csv
 import io
-import json
 
 import pytest
 
@@ -12,7 +11,6 @@ from cse_cli.analysis.leaderboard_view import (
     remarks,
     text_table,
     to_csv,
-    to_html,
     to_json,
     to_latex,
     to_markdown,
@@ -70,7 +68,7 @@ def test_compared_recipes_are_counted(monkeypatch):
     monkeypatch.setattr(leaderboard_view, "badge_of", lambda name: badges.get(name, papers.Badge(name)))
     table = field()["bert-base"]
     names = {row.recipe for row in table.rows if row.recipe}
-    assert remarks(table)[1] == (
+    assert remarks(table)[0] == (
         f"{len(names)} recipes: 1 compared with the authors' code, 1 compared with code of others, "
         f"1 compared only with equations, {len(names) - 3} not compared (docs/fidelity.md)"
     )
@@ -82,38 +80,6 @@ def test_a_wrong_average_is_doubtful():
     doubtful = [row for row in rows if row.scores["Avg"].marks]
     assert len(doubtful) == 8
     assert all(row.notes[0].startswith("the mean of the row is ") for row in doubtful)
-
-
-def test_each_row_says_what_answers_it():
-    told = {row.name: row.coverage[0] for row in field(THREE)["bert-base"].rows if row.source == "community"}
-    assert (told["ESimCSE"].state, told["ESimCSE"].seeds, told["ESimCSE"].text) == (
-        "run",
-        (0, 1, 2),
-        "finished: 3 seeds",
-    )
-    assert told["SimCSE"].text.startswith("requires weights: bert-base-uncased; data: wiki1m")
-    assert (told["AudioCSE"].state, told["AudioCSE"].text) == (
-        "reason",
-        "reason: also trains on sound, which no data set of the catalog has",
-    )
-
-
-def test_a_row_whose_recipe_has_all_that_it_needs_is_ready(monkeypatch):
-    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
-    told = {row.name: row.coverage[0].text for row in field()["roberta-large"].rows}
-    assert told["SimCSE"] == "recipe ready to run"
-
-
-def test_a_row_with_neither_is_told_to_have_no_recipe_yet(monkeypatch):
-    (row,) = [row for row in papers.field_rows() if (row.encoder, row.method) == ("BERT-base", "SimCSE")]
-    bare = type(row)(**{**vars(row), "recipe": ""})
-    monkeypatch.setattr("registry.papers.listed_rows", lambda: (bare,))
-    (table,) = field().values()
-    assert table.rows[0].coverage[0].text == "no recipe yet"
-    assert (
-        remarks(table)[0]
-        == "1 rows: 0 have a recipe (0 with finished runs), 0 have a reason why not, 1 have no recipe yet"
-    )
 
 
 def test_other_data_is_in_other_tables():
@@ -181,40 +147,28 @@ def test_all_configurations_of_a_recipe_that_is_asked_for():
     assert sorted(row.scores["Avg"].mean for row in ours(table)) == [70.0, 71.0]
 
 
-def test_it_is_told_in_every_format():
+def test_every_format_names_the_recipes():
     (table,) = field(THREE, encoder="bert-base").values()
-    states = [row.coverage[0].state for row in table.rows if row.coverage]
-    line = remarks(table)[0]
-    assert line.startswith(
-        f"41 rows: {sum(one in ('run', 'needs') for one in states)} have a recipe (1 with finished runs)"
-    )
-    for text in (to_markdown([table]), to_html([table]), printed([table])):
-        assert line in text
+    for text in (to_markdown([table]), to_json([table]), printed([table])):
         assert "esimcse_en" in text
     assert "mirror\\_bert\\_drophead\\_en" in to_latex([table])
-    rows = json.loads(to_json([table]))["tables"][0]["rows"]
-    assert {row["coverage"][0]["state"] for row in rows if row["coverage"]} >= {"run", "needs", "reason"}
     lines = list(csv.DictReader(io.StringIO(to_csv([table]))))
     (average,) = [
         one for one in lines if (one["name"], one["column"], one["source"]) == ("ESimCSE", "Avg", "community")
     ]
-    assert (average["kind"], average["recipes"], average["coverage"]) == (
-        "community",
-        "esimcse_en",
-        "finished: 3 seeds",
-    )
+    assert (average["kind"], average["recipes"]) == ("community", "esimcse_en")
 
 
 def test_a_narrow_table_has_the_average_alone():
     (table,) = field(THREE, encoder="bert-base").values()
-    assert text_table(table, wide=False).headings == ("n", "Avg", "recipe", "runs")
+    assert text_table(table, wide=False).headings == ("n", "Avg", "recipe")
     wide = text_table(table)
-    assert wide.headings == ("n", *table.columns, "recipe", "runs")
+    assert wide.headings == ("n", *table.columns, "recipe")
     texts = {row.label: [cell.text for cell in row.cells] for row in wide.rows}
-    assert texts["ESimCSE"][-3:] == ["78.27", "esimcse_en", "3 seeds"]
+    assert texts["ESimCSE"][-2:] == ["78.27", "esimcse_en"]
     assert texts["your runs"][0] == "3"
-    assert texts["to ESimCSE"][-3:] == ["−1.17▼", "", ""]
-    assert texts["USE"][-2:] == ["", "reason"]
+    assert texts["to ESimCSE"][-2:] == ["−1.17▼", ""]
+    assert texts["USE"][-1] == ""
 
 
 def test_small_runs_keep_their_own_table():

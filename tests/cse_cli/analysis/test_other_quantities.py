@@ -1,4 +1,4 @@
-"""Cells that print another quantity than ours, by metric, split, aggregate or N: shown beside ours, never compared."""
+"""Cells with another quantity than the measured one are never compared. Cells that are differences of others."""
 
 import pytest
 
@@ -6,10 +6,12 @@ from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_t
 from cse_cli.analysis.leaderboard_view import legend_lines, text_table
 from cse_cli.analysis.papers import reported_rows
 from cse_cli.analysis.score_table import SYMBOLS, score_against_reported
+from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.cells import cells
+from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
 from registry import papers
-from tests.cse_cli.analysis.leaderboard_runs import current, result
+from tests.cse_cli.analysis.leaderboard_runs import current, result, tables
 
 OTHER = {"other_split", "other_aggregate", "other_metric"}
 
@@ -73,3 +75,49 @@ def test_a_study_of_another_quantity_has_no_marks(study, address, rows):
     assert len(shown) == len(ours)
     assert not any(cell.strong for cell in shown)
     assert any(line.startswith("≠") for line in legend_lines([block]))
+
+
+def ablation_runs(seeds=(0, 1, 2)):
+    """Averages 76, 78.5, 77 and 67, each seed 0.1 higher than the one before; ConIsI's own twice that."""
+    found = []
+    for cell, (score, step) in zip(
+        cells(load_study("studies/conisi_ablation")), [(76, 0.1), (78.5, 0.2), (77, 0.1), (67, 0.1)], strict=True
+    ):
+        for seed in seeds:
+            scores = {task: {"spearman": score + step * seed} for task in STS_TASKS}
+            found.append(result(seed, recipe=cell.recipe, recipe_hash=cell.hash, scores=scores, paper=None))
+    return found
+
+
+def test_a_column_of_differences_is_taken_seed_by_seed():
+    (table,) = tables(ablation_runs(), table="conisi/5")
+    ours = {row.name: row.scores for row in table.rows if row.source == "measured"}
+    without = ours["w/o fine-grained classification loss"]
+    assert without["to ConIsI"].mean == pytest.approx(77 - 78.5 - 0.1)  # −1.5, −1.6, −1.7
+    assert without["to ConIsI"].std == pytest.approx(0.1)
+    assert without["to SimCSE"].mean == pytest.approx(1.0)
+    assert without["to SimCSE"].std == pytest.approx(0.0, abs=1e-9)
+    assert (without["to ConIsI"].reference, without["to ConIsI"].n) == (-1.3, 3)
+    assert "to SimCSE" not in ours["w/o contrastive loss"]  # nothing is printed there
+    assert set(ours["SimCSE-BERT-base"]) == {"Avg"}
+
+
+def test_differences_need_seeds_that_both_have():
+    ran = [r for r in ablation_runs() if r.recipe != "simcse_en"]
+    (table,) = tables(ran, table="conisi/5")
+    ours = {row.name: row.scores for row in table.rows if row.source == "measured"}
+    assert set(ours["w/o fine-grained classification loss"]) == {"Avg", "to ConIsI"}
+
+
+def test_a_row_with_a_metric_of_its_own_is_compared_by_it():
+    """BERT large of IFCL's Table 1 weights subsets by their pairs."""
+    recipe = load("bert_avg_en_large").recipe
+    scores = {task: {"spearman": 50.0, "spearman_wmean": 60.0 + place} for place, task in enumerate(STS_TASKS)}
+    about = {"recipe": "bert_avg_en_large", "recipe_hash": recipe.hash(), "model": "bert-large-uncased"}
+    ran = [result(0, scores=scores, paper=PaperRow(key="ifcl", table="sts_en", row="BERT large"), **about)]
+    (own,) = tables(ran, table="ifcl/1")
+    (encoder,) = tables(ran)
+    for table in (own, encoder):
+        (row,) = [row for row in table.rows if row.source == "measured" and row.scores]
+        assert (row.scores["STS13"].mean, row.scores["STS13"].reference) == (61.0, 61.17)
+        assert row.scores["Avg"].mean == pytest.approx(63.0)

@@ -7,10 +7,12 @@ from base64 import b64decode
 
 import pytest
 
-from cse_cli.analysis.leaderboard_view import to_html
+from cse_cli.analysis.leaderboard_view import to_html, write_page
 from cse_cli.analysis.pages import html, markdown
 from cse_cli.core.tables import escape_markdown
+from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables
 from tests.cse_cli.analysis.report_runs import EVIL, SVG, Seen, evil_report
+from tests.support.errors import refuses
 
 
 def test_html_shows_texts_as_they_are():
@@ -32,15 +34,42 @@ def test_html_loads_nothing():
     assert [b64decode(image.partition(",")[2]) for image in images] == [SVG]
 
 
-def test_html_has_the_style_of_the_leaderboard():
-    text = html(evil_report())
-    style = text.partition("<style>")[2].partition("</style>")[0]
+def test_html_follows_the_reader_and_can_be_printed():
+    style = html(evil_report()).partition("<style>")[2].partition("</style>")[0]
     assert "prefers-color-scheme: dark" in style
     assert "@media print" in style
     assert style.count("{") == style.count("}")
-    ours = re.search(r"--ours: (#\w+)", to_html([]))
-    assert ours is not None
-    assert ours[0] in style
+
+
+def test_the_page_of_the_leaderboard_has_every_number_and_loads_nothing():
+    shown = tables(planned([result(seed, 71.0 + seed / 10) for seed in range(3)]))
+    text = to_html(shown)
+    seen = Seen(text)
+    cells = [one.strip() for one in seen.text]
+    assert {score.text() for table in shown for row in table.rows for score in row.scores.values()} <= set(cells)
+    assert seen.values("src", "href") == ["data:,"]
+    assert not re.search(r"@import|url\(|fetch\(", text)
+    strong = re.findall(r"<strong>(.*?)</strong>", text)
+    assert strong
+    assert all(re.fullmatch(r"[+−]\d+\.\d+[▲▼]", cell) for cell in strong)
+
+
+def test_names_on_the_page_of_the_leaderboard_are_text():
+    name = "<script>alert(1)</script>\"&'"
+    text = to_html(tables([mini(recipe=name)]))
+    assert "<script>alert" not in text
+    assert name in "".join(Seen(text).text)
+    assert "No finished run" in to_html([])
+
+
+def test_writing_the_leaderboard_replaces_the_file_atomically(tmp_path):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    write_page([], path)
+    assert path.read_text(encoding="utf-8") == to_html([])
+    assert list(tmp_path.iterdir()) == [path]
+    with refuses("leaderboard.cannot_write", "No such file"):
+        write_page([], tmp_path / "none" / "page.html")
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ def bayes_factor(t: float, design: Design) -> float:
     return marginal / float(stats.t.pdf(t, design.freedom))
 
 
-@pytest.mark.parametrize("design", [paired(2), paired(3), paired(10), paired(30), beside_number(2), beside_number(5), beside_number(30)])
+@pytest.mark.parametrize(
+    "design", [paired(2), paired(3), paired(10), paired(30), beside_number(2), beside_number(5), beside_number(30)]
+)
 @pytest.mark.parametrize("t", [0.0, 0.7, 2.5, 6.0])
 def test_the_closed_form_is_the_integral(design, t):
     assert math.exp(design.log_e(t)) == pytest.approx(bayes_factor(t, design), rel=1e-8)

@@ -12,26 +12,22 @@ import pytest
 from cse_cli.core.paths import cache
 from cse_cli.recipe import cached, catalog
 from cse_cli.recipe.cached import Installed, installed
-from cse_cli.recipe.catalog import cell_facts, component_facts, recipe_facts
-from cse_cli.recipe.cells import cells
+from cse_cli.recipe.catalog import component_facts, recipe_facts
 from cse_cli.recipe.describe import full
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import requirements
-from cse_cli.recipe.study import load_study
 from registry import LOSSES, REGISTRIES
 from registry.errors import UnknownNameError
 
 CODE = """
 import sys
 from cse_cli.listing.inventory import listing
-from cse_cli.recipe.catalog import cell_facts, recipe_facts
+from cse_cli.recipe.catalog import recipe_facts
 from cse_cli.recipe.show import component_documents, recipe_document, recipe_text
-from cse_cli.recipe.study import load_study
 found = listing()
 assert len(found.recipes) > 100 and found.components["losses"]
 assert recipe_facts("quickstart").settings
-assert cell_facts(load_study("studies/ifcl_ablation"))
 assert component_documents("info_nce")[0]["parameters"]
 assert recipe_text("quickstart", [], [], resolved=True) and recipe_document("quickstart", [], [])["recipe"]
 print([name for name in ("torch", "transformers", "datasets", "mlflow") if name in sys.modules])
@@ -53,7 +49,7 @@ def served(monkeypatch):
 
     def get(function, *arguments):
         with monkeypatch.context() as patch:
-            for name in ("_load_facts", "_load_cells", "_load_components"):
+            for name in ("_load_facts", "_load_components"):
                 patch.setattr(catalog, name, fail)
             return function(*arguments)
 
@@ -73,7 +69,6 @@ def entries_of_cache():
 def test_a_warm_cache_needs_no_torch():
     for name in all_recipes():
         recipe_facts(name)
-    cell_facts(load_study("studies/ifcl_ablation"))
     component_facts()
     told = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert told.stdout.strip() == "[]"
@@ -240,24 +235,3 @@ def test_components_are_those_registered(served):
     expected = full(LOSSES["info_nce"])
     assert {**loss, "file": ""} == {**expected, "file": ""}
     assert Path(loss["file"]).name == "info_nce.py"
-
-
-def test_cells_of_a_study_are_those_loaded(served):
-    study = load_study("studies/ifcl_ablation")
-    cell_facts(study)
-    found = served(cell_facts, study)
-    assert [one.cell for one in found] == cells(study)
-    assert {one.kind for one in found[0].requirements} >= {"model", "dataset"}
-
-
-def test_a_changed_recipe_changes_the_cells(own, served):
-    own("base.toml", 'extends = "quickstart"\n[train]\nsteps = 3\n')
-    row = '[[study.rows]]\nrow = "one"\nset = ["train.batch_size = 8"]\n'
-    path = own("s.toml", f'[study]\ntitle = "S"\nrecipe = "base.toml"\n{row}')
-    (before,) = cell_facts(load_study(path))
-    assert served(cell_facts, load_study(path)) == (before,)
-    own("base.toml", 'extends = "quickstart"\n[train]\nsteps = 40\n')
-    (after,) = cell_facts(load_study(path))
-    assert after.cell.hash == cells(load_study(path))[0].hash != before.cell.hash
-    own("s.toml", f'[study]\ntitle = "S"\nrecipe = "base.toml"\n{row}{row.replace("one", "two")}')
-    assert [one.cell.row for one in cell_facts(load_study(path))] == ["one", "two"]

@@ -1,4 +1,4 @@
-"""`cse reproduce` from the outside: seeds are run once, the verdict follows, and files are written."""
+"""`cse reproduce` as a command: seeds are run once, and the verdict follows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from cse_cli.runs.index import all_runs
 from registry import papers
 from registry.papers import MeasuredRow
-from tests.cse_cli.reproduce.conftest import ifcl, quickstart
 from tests.support.command import cse, refused
 from tests.support.shrunken import recipe
 
@@ -43,23 +42,19 @@ def reproduce(folder, parts, capsys, monkeypatch):
 @pytest.mark.usefixtures("few_pairs", "undrawn")
 def test_seeds_are_run_and_judged_and_reused(reproduce, claimed, folder):
     claimed(0.0, std=40.0)
-    code, out, err = reproduce("small.toml", "--seeds", "2", "--device", "cpu", "--output", ".")
+    code, out, err = reproduce("small.toml", "--seeds", "2", "--device", "cpu")
     assert code == 0
     assert "reproduced: dev" in out
     assert "over 2 seeds, reported 0.00" in out
     assert "reproducing small, measured by this project: dev 0.00, by 2 runs of small" in err
     assert sorted(run.about.seed for run in all_runs()) == [0, 1]
 
-    document = json.loads((folder / "reproduction.json").read_text())
-    scores = {run.about.seed: run.result.scores["dev"]["spearman"] for run in all_runs()}
-    assert {seed["seed"]: seed["scores"]["dev"] for seed in document["seeds"]} == scores
-    assert str(folder) not in json.dumps(document)
-    assert (folder / "reproduction.md").read_text().startswith("# small, measured by this project: reproduced\n")
-
     before = [run.run_id for run in all_runs()]
     code, out, err = reproduce("small.toml", "--seeds", "2", "--device", "cpu", "--json")
     assert (code, [run.run_id for run in all_runs()]) == (0, before)
-    assert json.loads(out) == document
+    document = json.loads(out)
+    scores = {str(run.about.seed): run.result.scores["dev"]["spearman"] for run in all_runs()}
+    assert (document["scores"], document["verdict"]["outcome"], document["doubts"]) == (scores, "reproduced", [])
     assert err.count("finished: ") == 2
 
     claimed(1000.0, std=20.0)
@@ -76,31 +71,27 @@ def test_one_seed_without_published_runs_asks_for_more(reproduce, folder):
     assert code == 0
     assert "not decided yet (4 more seeds): STS-B" in out
     assert "cse reproduce mine.toml --seeds 5" in err
+    assert "(docs/methods/" not in out
 
 
-def test_a_file_of_others_shows_the_same_screen(capsys, tmp_path):
-    for document, outcome in ((quickstart([59.0, 60.0, 58.5]), "reproduced"), (ifcl([60.0] * 5), "lower")):
-        file = tmp_path / "result.json"
-        file.write_text(document.to_json())
-        code, out, err = cse("reproduce", "--from", str(file), capsys=capsys)
-        assert (code, err) == (0, "")
-        assert f"\n{outcome}: " in out
-        assert json.loads(cse("reproduce", "--from", str(file), "--json", capsys=capsys)[1]) == json.loads(
-            document.to_json()
-        )
-        report = tmp_path / "report.md"
-        assert cse("reproduce", "--from", str(file), "--output", str(report), capsys=capsys)[0] == 0
-        assert outcome in report.read_text().splitlines()[0]
+@pytest.mark.usefixtures("few_pairs", "undrawn")
+def test_a_difference_is_followed_by_the_doubtful_points(reproduce, claimed, monkeypatch):
+    claimed(1000.0, std=20.0)
+    point = papers.DoubtfulPoint(
+        page="ifcl", name="A1", about="Pooling.", recipes=("small",),
+        options=("encoders.online.pooling=last2", "encoders.online.no=1"),
+    )  # fmt: skip
+    monkeypatch.setattr(papers, "doubtful_points", lambda: (point,))
+    code, out, _ = reproduce("small.toml", "--seeds", "2", "--device", "cpu", "--set", "train.learning_rate=0.04")
+    assert (code, "lower: dev" in out) == (0, True)
+    assert "The recipe was changed: train.learning_rate=0.04." in out
+    assert "A1  Pooling. (docs/methods/ifcl.md)\n  --set encoders.online.pooling=last2\n" in out
+    assert "encoders.online.no" not in out
 
 
 @pytest.mark.parametrize(
     ("words", "code", "named"),
     [
-        ((), "reproduce.what", "--from"),
-        (("quickstart", "--from", "x.json"), "reproduce.what", "--from"),
-        (("--from", "gone.json"), "reproduce.bad_file", "gone.json"),
-        (("quickstart", "--output", "report.txt"), "reproduce.output", "report.txt"),
-        (("quickstart", "--output", "gone/report.md"), "reproduce.output", "mkdir gone"),
         (("quickstart", "--seeds", "0"), "jobs.invalid_seeds", "--seeds"),
         (("quickstart", "--set", "train.stps=1"), "recipe.unknown_key", "steps"),
         (("mini/ifcl_en",), "reproduce.no_row", "cse run mini/ifcl_en"),

@@ -11,44 +11,56 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cse_cli.analysis import reproduced
+from cse_cli.analysis.papers import find_reported_row
+from cse_cli.analysis.reproduced import TOLERANCE, Claim, Spread, verdict_text
+from cse_cli.analysis.score_table import score_alone
+from cse_cli.core.results import STS_TASKS
 from cse_cli.core.stats import MOST_SEEDS
-from cse_cli.reproduce.verdict import Claim, Spread, judge
+from tests.cse_cli.analysis.leaderboard_runs import measured, result
 
 SIMCSE = 0.84
 """Standard deviation of simple-simcse's 50 seeds."""
 VALUES = [75.0, 75.8, 74.6, 75.4, 75.1]
 
 
+def judge(values, claim, spread=None, *, tolerance=TOLERANCE, trained=True):
+    claim = claim.model_copy(update={"others": spread, "tolerance": tolerance})
+    return reproduced.judge(score_alone(values), claim, trained=trained)
+
+
+def claimed(value: float, **about) -> Claim:
+    return Claim(heading="avg", value=value, **about)
+
+
 def others(n: int = 50, std: float = SIMCSE) -> Spread:
-    return Spread(n=n, std=std, source="published")
+    return Spread(n, std, "published")
 
 
 # The interval, computed with scipy's distributions instead of its special functions.
 
 
 def test_interval_of_seeds_without_published_runs():
-    found = judge(VALUES, Claim(value=75.5))
+    found = judge(VALUES, claimed(75.5))
     spread, mean = np.std(VALUES, ddof=1), np.mean(VALUES)
     low, high = stats.t.interval(0.95, 4, loc=mean, scale=spread * math.sqrt(1 + 1 / 5))
     assert (found.low, found.high) == pytest.approx((low - 0.01, high + 0.01))
-    assert found.precision == pytest.approx(stats.t.ppf(0.975, 4) * spread / math.sqrt(5))
     assert (found.outcome, found.freedom, found.pooled) == ("reproduced", 4, False)
 
 
 def test_published_runs_are_pooled_by_their_variance():
-    found = judge(VALUES[:3], Claim(value=75.5), others(12, 0.9))
+    found = judge(VALUES[:3], claimed(75.5), others(12, 0.9))
     pooled = math.sqrt((2 * np.var(VALUES[:3], ddof=1) + 11 * 0.9**2) / 13)
     low, high = stats.t.interval(0.95, 13, loc=np.mean(VALUES[:3]), scale=pooled * math.sqrt(1 + 1 / 3))
     assert (found.sigma, found.freedom, found.pooled) == (pytest.approx(pooled), 13, True)
-    assert found.precision == pytest.approx(stats.t.ppf(0.975, 13) * pooled / math.sqrt(3))
-    assert found.precision > found.tolerance
+    assert stats.t.ppf(0.975, 13) * pooled / math.sqrt(3) > TOLERANCE
     low, high = stats.t.interval(0.99, 13, loc=np.mean(VALUES[:3]), scale=pooled * math.sqrt(1 + 1 / 3))
     assert (found.low, found.high) == pytest.approx((low - 0.01, high + 0.01))
 
 
 @pytest.mark.parametrize(("runs", "best"), [(12, False), (5, True)])
 def test_interval_of_a_mean_and_of_the_best(runs, best):
-    found = judge(VALUES, Claim(value=75.5, digits=1, runs=runs, best=best))
+    found = judge(VALUES, claimed(75.5, digits=1, runs=runs, best=best))
     scale = np.std(VALUES, ddof=1) * math.sqrt((1 if best else 1 / runs) + 1 / 5)
     low = np.mean(VALUES) - stats.t.ppf(0.975, 4) * scale - 0.1
     high = np.mean(VALUES) + stats.t.ppf(1 - 0.025 / (runs if best else 1), 4) * scale + 0.1
@@ -59,12 +71,12 @@ def test_interval_of_a_mean_and_of_the_best(runs, best):
     ("difference", "outcome"), [(0.0, "reproduced"), (2.3, "lower"), (-2.3, "higher"), (1.3, "reproduced")]
 )
 def test_lower_means_that_your_scores_are_below_the_reported_number(difference, outcome):
-    assert judge(VALUES, Claim(value=fmean(VALUES) + difference), others()).outcome == outcome
+    assert judge(VALUES, claimed(fmean(VALUES) + difference), others()).outcome == outcome
 
 
 def test_a_reported_number_is_rounded():
     """The end of the interval moves by one unit of the last reported decimal."""
-    whole, two = (judge(VALUES, Claim(value=75.0, digits=digits)) for digits in (0, 2))
+    whole, two = (judge(VALUES, claimed(75.0, digits=digits)) for digits in (0, 2))
     assert whole.high - two.high == pytest.approx(0.99)
     assert two.low - whole.low == pytest.approx(0.99)
 
@@ -73,27 +85,27 @@ def test_a_reported_number_is_rounded():
 
 
 def test_one_seed_without_published_runs_is_not_decided():
-    found = judge([75.0], Claim(value=10.0))
+    found = judge([75.0], claimed(10.0))
     assert (found.outcome, found.sigma, found.low, found.more_seeds) == ("undecided", None, None, 4)
 
 
 def test_one_seed_with_published_runs_decides_only_a_large_difference():
-    assert judge([75.0], Claim(value=76.25), others()).outcome == "undecided"
+    assert judge([75.0], claimed(76.25), others()).outcome == "undecided"
     reach = stats.t.ppf(0.995, 49) * SIMCSE * math.sqrt(2)
-    assert judge([75.0], Claim(value=75.0 + reach + 0.02), others()).outcome == "lower"
-    assert judge([75.0], Claim(value=75.0 + reach), others()).outcome == "undecided"
+    assert judge([75.0], claimed(75.0 + reach + 0.02), others()).outcome == "lower"
+    assert judge([75.0], claimed(75.0 + reach), others()).outcome == "undecided"
 
 
 def test_fewer_than_five_seeds_decide_only_at_the_smaller_level():
-    found = judge([75.0, 75.01, 75.02], Claim(value=75.01))
+    found = judge([75.0, 75.01, 75.02], claimed(75.01))
     assert (found.outcome, found.level, found.more_seeds) == ("undecided", 0.01, 2)
-    assert judge([75.0, 75.01, 75.02], Claim(value=79.0)).outcome == "lower"
+    assert judge([75.0, 75.01, 75.02], claimed(79.0)).outcome == "lower"
 
 
 @pytest.mark.parametrize("published", [None, others()])
 def test_the_seeds_that_are_missing_follow_from_the_t_distribution(published):
     values = [74.0, 76.0]
-    found = judge(values, Claim(value=75.5), published)
+    found = judge(values, claimed(75.5), published)
     freedom = 1 if published is None else 50
     first = next(
         n
@@ -104,7 +116,7 @@ def test_the_seeds_that_are_missing_follow_from_the_t_distribution(published):
 
 
 def test_seeds_that_can_never_suffice():
-    found = judge([0.0, 1000.0], Claim(value=500.0))
+    found = judge([0.0, 1000.0], claimed(500.0))
     assert found.more_seeds == MOST_SEEDS + 1
 
 
@@ -114,7 +126,7 @@ def test_seeds_that_can_never_suffice():
 @pytest.mark.parametrize(("scale", "pooled"), [(1.0, True), (12.0, False), (0.01, False)])
 def test_published_runs_with_another_variance_are_not_pooled(scale, pooled):
     values = [75 + scale * (value - 75) for value in VALUES]
-    found = judge(values, Claim(value=75.0), others(50, 0.5))
+    found = judge(values, claimed(75.0), others(50, 0.5))
     ratio = np.var(values, ddof=1) / 0.25
     p = 2 * min(stats.f.cdf(ratio, 4, 49), stats.f.sf(ratio, 4, 49))
     assert bool(p >= 0.01) == pooled
@@ -124,7 +136,7 @@ def test_published_runs_with_another_variance_are_not_pooled(scale, pooled):
 
 @pytest.mark.parametrize(("value", "outcome"), [(56.70, "reproduced"), (56.71, "reproduced"), (56.72, "lower")])
 def test_without_training_only_rounding_differs(value, outcome):
-    found = judge([56.703], Claim(value=value), trained=False)
+    found = judge([56.703], claimed(value), trained=False)
     assert (found.outcome, found.more_seeds, found.freedom) == (outcome, 0, None)
 
 
@@ -141,7 +153,7 @@ def outcomes(
     for _ in range(draws):
         spread = others(published, stdev(rng.gauss(0, sigma) for _ in range(published))) if published else None
         reported = [rng.gauss(difference, sigma) for _ in range(runs)]
-        claim = Claim(value=max(reported) if best else fmean(reported), runs=runs, best=best)
+        claim = claimed(max(reported) if best else fmean(reported), runs=runs, best=best)
         values = [rng.gauss(0, sigma) for _ in range(seeds)]
         verdict = judge(values, claim, spread, tolerance=tolerance)
         while until_decided and verdict.outcome == "undecided":
@@ -183,3 +195,49 @@ def test_power_against_the_mean_of_twelve_runs():
     """The small recipes: three seeds find a difference of two points."""
     found = outcomes(500, 3, 12, 2.0, sigma=0.93, runs=12, tolerance=2.1)
     assert found["lower"] / 500 >= 0.8, found
+
+
+# The sentence, and where it is shown.
+
+
+@pytest.mark.parametrize(
+    ("values", "claim", "parts"),
+    [
+        (
+            VALUES,
+            claimed(75.5),
+            ["reproduced: avg 75.18 ± 0.45 over 5 seeds, reported 75.50.", "one more run: 73.80 to 76.56"],
+        ),
+        (
+            VALUES,
+            claimed(79, digits=0),
+            ["lower: ", "reported 79.", "95 % prediction interval", "0.45 of your 5 seeds."],
+        ),
+        (
+            [75.0],
+            claimed(75.5),
+            ["not decided yet (4 more seeds)", "over 1 seed", "One seed has no standard deviation"],
+        ),
+        ([75.0], claimed(75.5, others=others()), ["0.84 of your 1 seed and 50 published runs (published)"]),
+        (VALUES, claimed(75.5, runs=5, best=True), ["Expected for the best of 5 runs: "]),
+        (VALUES, claimed(75.5, others=others(50, 9.0)), ["50 published runs (published) have another variance"]),
+        ([0.0, 1000.0], claimed(500.0), ["more than 10,000 more seeds"]),
+    ],
+)
+def test_the_sentence(values, claim, parts):
+    text = verdict_text(reproduced.judge(score_alone(values), claim), claim)
+    assert all(part in text for part in parts), text
+
+
+def test_the_leaderboard_has_the_verdict_on_the_row_that_runs_reproduce():
+    runs = [result(seed, 76.0 + seed / 10) for seed in range(5)]
+    claim = reproduced.claim_of(row := find_reported_row("ifcl", "sts_en", "IFCL-BERT base"), row.judged, "ifcl_en")
+    text = verdict_text(reproduced.judge(score_alone([76.0 + seed / 10 for seed in range(5)]), claim), claim)
+    assert (claim.heading, claim.value, text[:7]) == ("Avg", 77.8, "lower: ")
+    for query in ({}, {"table": "ifcl/1"}):
+        (shown,) = measured(runs, **query)
+        assert shown.notes[-1] == f"IFCL-BERT base: {text}"
+    for status in ("changed", "other_model"):
+        assert not any("lower" in note for one in measured(runs, lambda _, own=status: own) for note in one.notes)
+    without = [one.model_copy(update={"scores": {task: one.scores[task] for task in STS_TASKS[:2]}}) for one in runs]
+    assert not any("lower" in note for one in measured(without) for note in one.notes)

@@ -1,0 +1,219 @@
+"""Verdict on a reported number: is it what further runs of the recipe would score?
+
+The reported number r is one run, the mean of k runs, or the best of k runs. Your n seeds have the mean m. If r comes
+from the same normal distribution with the standard deviation σ, then r − m has the variance σ² (1/k + 1/n). With an
+estimate s of σ that has ν degrees of freedom, r is in the prediction interval
+
+    m ± t(ν, 1 − α/2) · s · √(1/k + 1/n)
+
+with the probability 1 − α. For the best of k runs, the upper end has the level α / (2k) for a single run, by
+Bonferroni's inequality. The interval is wider by one unit of the last reported digit: half of it because the number is
+rounded, half because papers round the scores of tasks before they average them.
+
+If others published runs of the same recipe, their variance is pooled with that of your seeds, so that few seeds are
+enough. Their mean is not used, because another implementation can have another mean.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel
+
+from cse_cli.analysis.experiments import Configuration
+from cse_cli.analysis.papers import ReportedRow
+from cse_cli.analysis.score_table import Score
+from cse_cli.core.formatting import counted
+from cse_cli.core.stats import LEVEL, MOST_SEEDS
+from registry import papers
+from registry.papers import Column
+
+Outcome = Literal["reproduced", "lower", "higher", "undecided"]
+"""The reported number is in the interval, your scores are lower, or higher, or there are too few seeds."""
+TOLERANCE = 1.0
+"""Largest half-width of the 95 % confidence interval of your mean, in points, with which a number counts as reproduced.
+
+A wider one would also accept a method that is one point worse. The gains over SimCSE in IFCL's Table 1 are 0.94 to
+1.55 points.
+"""
+FEWEST_FREEDOM = 4
+"""Smallest degrees of freedom of a standard deviation that decides: five seeds, or fewer with published runs.
+
+With three seeds, a standard deviation that is too small by chance would end the search for more seeds too early.
+"""
+EARLY_LEVEL = 0.01
+"""Level of "lower" and "higher" as long as there are too few seeds, so that adding seeds does not add errors."""
+UNEQUAL = 0.01
+"""Level of the F test for different variances. Then the published runs are not used."""
+
+
+class Spread(NamedTuple):
+    """Number of runs that others published, the sample standard deviation of their scores, and their source."""
+
+    n: int
+    std: float
+    source: str
+
+
+class Claim(BaseModel, frozen=True):
+    """A reported number.
+
+    Args:
+        heading: Heading of the score.
+        value: Number.
+        digits: Number of reported decimals.
+        runs: Number of runs behind it.
+        best: Whether it is the best of these runs instead of their mean.
+        tolerance: Precision of your mean that a verdict requires, in points.
+        others: Published runs of the same recipe.
+    """
+
+    heading: str
+    value: float
+    digits: int = 2
+    runs: int = 1
+    best: bool = False
+    tolerance: float = TOLERANCE
+    others: Spread | None = None
+
+
+class Verdict(BaseModel, frozen=True):
+    """Verdict, and the numbers that lead to it.
+
+    Args:
+        mean: Mean of your seeds.
+        std: Sample standard deviation of your seeds. None for one seed.
+        n: Number of your seeds.
+        sigma: Standard deviation of the interval. None if it is unknown.
+        freedom: Degrees of freedom of `sigma`. None without training, where every run has the same score.
+        pooled: Whether published runs are part of `sigma`.
+        low: Lower end of the interval for the reported number. None without an interval.
+        high: Upper end.
+        level: Level of the interval.
+        more_seeds: Number of additional seeds that are expected to suffice. 0 for a decided verdict. One more than
+            `MOST_SEEDS` means more than those.
+    """
+
+    outcome: Outcome
+    mean: float
+    std: float | None
+    n: int
+    sigma: float | None = None
+    freedom: int | None = None
+    pooled: bool = False
+    low: float | None = None
+    high: float | None = None
+    level: float = LEVEL
+    more_seeds: int = 0
+
+
+def judge(score: Score, claim: Claim, *, trained: bool = True) -> Verdict:
+    """Return the verdict on a reported number from the score of your seeds. Without training, all runs are equal."""
+    from scipy.special import stdtrit  # a third of a second to import
+
+    def quantile(tail: float, freedom: int) -> float:
+        return float(-stdtrit(freedom, tail))
+
+    def outcome(low: float, high: float) -> Outcome:
+        return "lower" if claim.value > high else "higher" if claim.value < low else "reproduced"
+
+    n, mean, unit = score.n, score.mean, 10**-claim.digits
+    yours = {"mean": mean, "std": score.std, "n": n}
+    if not trained:
+        low, high = mean - unit, mean + unit
+        return Verdict(outcome=outcome(low, high), low=low, high=high, sigma=0.0, level=0.0, **yours)
+    sigma, freedom, pooled = _estimate(score.std, n, claim.others)
+    if sigma is None:
+        return Verdict(outcome="undecided", freedom=0, more_seeds=FEWEST_FREEDOM + 1 - n, **yours)
+    precision = quantile(LEVEL / 2, freedom) * sigma / math.sqrt(n)
+    enough = precision <= claim.tolerance and freedom >= FEWEST_FREEDOM
+    level = LEVEL if enough else EARLY_LEVEL
+    reach = sigma * math.sqrt((1 if claim.best else 1 / claim.runs) + 1 / n)
+    low = mean - quantile(level / 2, freedom) * reach - unit
+    high = mean + quantile(level / 2 / (claim.runs if claim.best else 1), freedom) * reach + unit
+    found, more_seeds = outcome(low, high), 0
+    if found == "reproduced" and not enough:
+
+        def suffices(more: int) -> bool:
+            """Return whether the mean is precise enough with more seeds, if σ stays the same."""
+            known = freedom + more
+            precise = quantile(LEVEL / 2, known) * sigma / math.sqrt(n + more) <= claim.tolerance
+            return known >= FEWEST_FREEDOM and precise
+
+        found, more_seeds = "undecided", 1 + bisect_left(range(1, MOST_SEEDS + 1), True, key=suffices)
+    return Verdict(
+        outcome=found, sigma=sigma, freedom=freedom, pooled=pooled, low=low, high=high, level=level,
+        more_seeds=more_seeds, **yours,
+    )  # fmt: skip
+
+
+def _estimate(std: float | None, n: int, others: Spread | None) -> tuple[float | None, int, bool]:
+    """Return the estimate of σ, its degrees of freedom, and whether the published runs are part of it."""
+    from scipy.special import fdtr, fdtrc
+
+    if others is None:
+        return std, n - 1, False
+    own, theirs = n - 1, others.n - 1
+    if std is not None:  # an F test decides whether the variances are different
+        ratio = (std / others.std) ** 2
+        if 2 * min(fdtr(own, theirs, ratio), fdtrc(own, theirs, ratio)) < UNEQUAL:
+            return std, own, False
+    squares = own * (std or 0.0) ** 2 + theirs * others.std**2
+    return math.sqrt(squares / (own + theirs)), own + theirs, True
+
+
+def verdict_text(verdict: Verdict, claim: Claim) -> str:
+    """Return the verdict with your score and the reported one, and the prediction interval with its basis."""
+    seeds, others, word = counted(verdict.n, "seed"), claim.others, str(verdict.outcome)
+    if verdict.outcome == "undecided":
+        many = verdict.more_seeds > MOST_SEEDS
+        more = f"more than {MOST_SEEDS:,} more seeds" if many else counted(verdict.more_seeds, "more seed")
+        word = f"not decided yet ({more})"
+    std = "" if verdict.std is None else f" ± {verdict.std:.2f}"
+    reported = f"reported {claim.value:.{claim.digits}f}"
+    text = f"{word}: {claim.heading} {verdict.mean:.2f}{std} over {seeds}, {reported}."
+    if verdict.sigma is None:
+        return f"{text} One seed has no standard deviation, and no runs of others are published."
+    if verdict.freedom is None:
+        return f"{text} The recipe does not train, so every run has this score."
+    basis = f"your {seeds}"
+    if others is not None:
+        theirs = f"{counted(others.n, 'published run')} ({others.source})"
+        basis += f" and {theirs}" if verdict.pooled else f". {theirs} have another variance"
+    what = "one more run" if claim.runs == 1 else f"the {'best' if claim.best else 'mean'} of {claim.runs} runs"
+    interval = f"{verdict.low:.2f} to {verdict.high:.2f} ({100 * (1 - verdict.level):.0f} % prediction interval)"
+    return f"{text} Expected for {what}: {interval}, with the standard deviation {verdict.sigma:.2f} of {basis}."
+
+
+def claim_of(row: ReportedRow, column: Column, recipe: str) -> Claim:
+    """Return the reported number of a column, with the published runs of the recipe."""
+    reported, cells = row.score_row().scores[column.name], row.table.rows[row.name]
+    published = papers.distribution(recipe, column.evaluator or "")
+    return Claim(
+        heading=column.name,
+        value=reported.target,
+        digits=reported.digits,
+        runs=cells.runs,
+        best=cells.best,
+        others=Spread(published.n, published.std, published.source) if published and published.std else None,
+    )
+
+
+def verdict_note(configuration: Configuration, row: ReportedRow, score: Score | None) -> list[str]:
+    """Return the verdict on a reported row that runs reproduce, as a note on their row of the leaderboard.
+
+    Args:
+        configuration: Your runs.
+        row: Reported row.
+        score: Score of your runs in the column that judges a row, compared with the reported one.
+    """
+    if score is None or not score.comparable or configuration.stale or configuration.test_selected:
+        return []
+    if row.table.kind != "scores" or row.judged.name not in row.score_row().scores:
+        return []
+    claim = claim_of(row, row.judged, configuration.recipe)
+    if score.reference != claim.value:
+        return []
+    return [f"{row.name}: {verdict_text(judge(score, claim, trained=configuration.latest.steps != 0), claim)}"]
