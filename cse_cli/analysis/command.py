@@ -139,8 +139,7 @@ def compare(
 ) -> None:
     """Compare methods over the same seeds and on the same sentence pairs, and show how their recipes differ."""
     from cse_cli.analysis import compare as comparison
-    from cse_cli.analysis.compare_summary import FEW
-    from cse_cli.analysis.compare_view import print_comparison
+    from cse_cli.analysis.compare_view import FEW, print_comparison
     from cse_cli.analysis.experiments import study_cells
     from cse_cli.analysis.methods import find_methods
     from cse_cli.core.console import write_json

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -59,7 +59,11 @@ def shown_lines(table: ScoreTable) -> list[Line]:
             found.append((None, [run]))
         else:
             found[published.index(row)][1].append(run)
-    found.sort(key=lambda one: _height(one[0] or one[1][0], column), reverse=True)
+
+    def height(row: ScoreRow) -> float:
+        return row.scores[column].mean if column in row.scores else float("-inf")
+
+    found.sort(key=lambda one: height(one[0] or one[1][0]), reverse=True)
     lines = [Line(None, None, row) for row in table.rows if row.source == "untrained" and column in row.scores]
     places = {id(row): place for place, row in enumerate((row for row, _ in found if row is not None), 1)}
     for rank, (row, mine) in enumerate(found, 1):
@@ -80,42 +84,39 @@ def _reproduced(run: ScoreRow, published: Sequence[ScoreRow], column: str) -> Sc
     return max(same, key=lambda row: row.name == run.reproduces, default=None)
 
 
-def _height(row: ScoreRow, column: str) -> float:
-    return row.scores[column].mean if column in row.scores else float("-inf")
-
-
 def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]) -> Table:
-    """Return rank, method, paper, published score, your score, and your gain or the recipe that you can run."""
-    column = shown_column(table)
+    """Return rank, method, paper, published score, your score, and your gain or the recipe that you can run.
+
+    The method is the published name with the settings of your runs, or the recipe of your runs. Columns without text
+    are omitted.
+    """
+    column, shorts = shown_column(table), [papers.load(key).short for key in papers.names()]
     rows = []
     for line in lines:
         published, own = line.published, line.own
         numbers = "".join(note_numbers(row, notes) for row in line.rows)
-        cells = (
-            Cell(f"{_method(line)}{numbers}"),
-            Cell("" if published is None else _paper(published)),
-            Cell("" if published is None else published.scores[column].text()),
-            _own_cell(own, column),
-            _gain_cell(own, column) if own is not None else Cell((published and published.recipe) or ""),
-        )
-        rows.append(Row("" if line.rank is None else str(line.rank), cells, own.source if own else ""))
-    heading = "avg" if column == "Avg" else column
-    headings = ("method", "paper", heading, "yours", "gain or recipe")
-    return _without_empty(Table(table.heading, headings, tuple(rows), label="#", align="rpprrl"))
-
-
-def _method(line: Line) -> str:
-    """Return the published name with the settings of your runs, or the recipe of your runs."""
-    name = line.own.name if line.own is not None and line.own.source != "measured" else ""
-    name = name or (line.published.name if line.published is not None else line.own.recipes if line.own else "")
-    return name if line.own is None else name + configuration_text(line.own)
-
-
-def _paper(row: ScoreRow) -> str:
-    """Return the paper that reports a row, and the number of other papers that do."""
-    shorts = [papers.load(key).short for key in papers.names()]
-    found = [short for short in shorts if any(one.startswith(f"{short} ") for one in row.reported_in)]
-    return f"{found[0]} +{len(found) - 1}" if len(found) > 1 else "".join(found)
+        name, paper, theirs, last = "", "", "", Cell()
+        if published is not None:
+            name, theirs = published.name, published.scores[column].text()
+            found = [short for short in shorts if any(one.startswith(f"{short} ") for one in published.reported_in)]
+            paper = f"{found[0]} +{len(found) - 1}" if len(found) > 1 else "".join(found)
+            last = Cell(published.recipe or "")
+        if own is not None:
+            name = (own.name if own.source != "measured" else name or own.recipes) + configuration_text(own)
+            last = _gain_cell(own, column)
+        yours = _own_cell(own, column)
+        rank = "" if line.rank is None else str(line.rank)
+        cells = (Cell(name + numbers), Cell(paper), Cell(theirs), yours, last)
+        rows.append(Row(rank, cells, own.source if own else ""))
+    headings = ("method", "paper", "avg" if column == "Avg" else column, "yours", "gain or recipe")
+    kept = [place for place in range(len(headings)) if any(row.cells[place].text for row in rows)]
+    return Table(
+        table.heading,
+        tuple(headings[place] for place in kept),
+        tuple(Row(row.label, tuple(row.cells[place] for place in kept), row.emphasis) for row in rows),
+        label="#",
+        align="r" + "".join("pprrl"[place] for place in kept),
+    )
 
 
 def _own_cell(own: ScoreRow | None, column: str) -> Cell:
@@ -135,15 +136,6 @@ def _gain_cell(own: ScoreRow, column: str) -> Cell:
     return Cell(", ".join(filter(None, (gain, seeds))), strong=score is not None and score.significant)
 
 
-def _without_empty(table: Table) -> Table:
-    """Return the table without columns that have no text in any row."""
-    kept = [place for place in range(len(table.headings)) if any(row.cells[place].text for row in table.rows)]
-    rows = tuple(Row(row.label, tuple(row.cells[place] for place in kept), row.emphasis) for row in table.rows)
-    align = table.align[0] + "".join(table.align[place + 1] for place in kept)
-    headings = tuple(table.headings[place] for place in kept)
-    return Table(table.caption, headings, rows, label=table.label, align=align)
-
-
 def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, notes: bool = False) -> None:
     """Print tables on stdout, with the notes on the rows that they show.
 
@@ -160,11 +152,15 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
             console.print(Text(f"{table.heading}\n", "bold"))
             for part in as_rich_parts(compact_table(table, of_table, listed), console.width, ruled=True, gap=1):
                 console.print(part)
-            for line in (*_rest(table, of_table), *(remarks(table) if notes else ())):
-                console.print(Text(line))
+            total = sum(row.source in PUBLISHED for row in table.rows)
+            count = len({id(line.published) for line in of_table if line.published is not None})
+            if count < total:
+                console.print(Text(f"{count} of {total} published rows"))
+            for text in remarks(table) if notes else ():
+                console.print(Text(text))
             console.print()
-        for line in (*numbered(listed), *legend_lines(shown, "bold" if console.is_terminal else "")):
-            console.print(Text(line))
+        for text in (*numbered(listed), *legend_lines(shown, "bold" if console.is_terminal else "")):
+            console.print(Text(text))
         if any(line.own is None for of_table in lines for line in of_table):
             console.print(Text("To reproduce a row: cse run RECIPE --seeds 5."))
         console.print(Text("All rows and columns: --wide. All notes: --notes."))
@@ -174,21 +170,10 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
 
 def _only(table: ScoreTable, lines: Iterable[Line]) -> ScoreTable:
     """Return the table with the rows of these lines, and the scores that these lines show."""
-    column = shown_column(table)
-    rows = {id(row): row for line in lines for row in line.rows}.values()
-    return table.model_copy(update={"rows": tuple(_with_score(row, column) for row in rows)})
-
-
-def _with_score(row: ScoreRow, column: str) -> ScoreRow:
-    score = row.scores.get(column)
-    if score is not None and row.source in PUBLISHED:
-        score = score.model_copy(update={"std": None})
-    return row.model_copy(update={"scores": {} if score is None else {column: score}})
-
-
-def _rest(table: ScoreTable, lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the number of published rows, if not all are shown."""
-    total = sum(row.source in PUBLISHED for row in table.rows)
-    shown = len({id(line.published) for line in lines if line.published is not None})
-    if shown < total:
-        yield f"{shown} of {total} published rows"
+    column, rows = shown_column(table), []
+    for row in {id(row): row for line in lines for row in line.rows}.values():
+        score = row.scores.get(column)
+        if score is not None and row.source in PUBLISHED:
+            score = score.model_copy(update={"std": None})
+        rows.append(row.model_copy(update={"scores": {} if score is None else {column: score}}))
+    return table.model_copy(update={"rows": tuple(rows)})

@@ -151,7 +151,10 @@ def compare(
     recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
-    pairs = _read_pairs(couples, recipes, of_couples, resamples) if resamples else None
+    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
+    of_runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
+    every = [metric for of_couple in of_couples for metric in of_couple]
+    pairs = read_pairs(of_runs, every, resamples) if resamples else None
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
@@ -231,14 +234,6 @@ def _summary(method: Method) -> MethodSummary:
         run_ids=tuple(run.run_id for run in method.runs.values()),
         notes=method.notes,
     )
-
-
-def _read_pairs(
-    couples: Sequence[Couple], recipes: Recipes, metrics: Sequence[Sequence[str]], resamples: int
-) -> PairedTests:
-    compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
-    runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
-    return read_pairs(runs, [metric for of_couple in metrics for metric in of_couple], resamples)
 
 
 def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests | None) -> Comparison:

@@ -68,6 +68,10 @@ def encoder_table(
         return *rank_by(layout.ranking, row), "" if layout.ranking else row.recipe or ""
 
     ranked = sorted([*known, *measured], key=rank)
+    remarks: tuple[str, ...] = ()
+    if dev is not None:
+        headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
+        remarks = (SELECTED.format(next(headings, dev.heading), f"{dev.evaluator}.{dev.metric}"),)
     open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
     return ScoreTable(
         kind="encoder",
@@ -81,7 +85,7 @@ def encoder_table(
             *_with_empty(ranked, open_recipes),
             *_word_overlap(layout, columns, chosen),
         ),
-        remarks=() if dev is None else (_remark(layout, dev),),
+        remarks=remarks,
         command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
     )
 
@@ -90,11 +94,6 @@ def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
     """Return the sort key of a row: the highest score first, rows without it last."""
     score = row.scores.get(heading)
     return score is None, -score.mean if score else 0.0
-
-
-def _remark(layout: ScoreLayout, dev: LayoutColumn) -> str:
-    headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
-    return SELECTED.format(next(headings, dev.heading), f"{dev.evaluator}.{dev.metric}")
 
 
 def _columns(

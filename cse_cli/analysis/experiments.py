@@ -22,7 +22,7 @@ from cse_cli.analysis.runs import (
     recipe_today,
     shortened,
 )
-from cse_cli.core.identity import SHORT, Difference
+from cse_cli.core.identity import SHORT
 from cse_cli.core.paths import cache
 from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, State, paper_average
@@ -234,16 +234,15 @@ def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
 
 
 def _marked(one: Configuration, note: str, other: Configuration) -> Configuration:
-    tags = [_tag(difference, one.latest) for difference in one.latest.identity.differences(other.latest.identity)]
+    tags = []
+    for difference in one.latest.identity.differences(other.latest.identity):
+        if difference.part == "code":
+            tags.append(f"{difference} of {one.latest.finished:%Y-%m-%d %H:%M}")
+        else:
+            named = f"weights of {difference.name}" if difference.part == "weights" else difference.part
+            tags.append(f"{named} {difference.first[:SHORT] or 'none'}")
     tags += [f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(one.latest, other.latest)]
     return replace(one, apart=tuple(dict.fromkeys((*one.apart, *tags))), notes=(*one.notes, note))
-
-
-def _tag(difference: Difference, of: Result) -> str:
-    if difference.part == "code":
-        return f"{difference} of {of.finished:%Y-%m-%d %H:%M}"
-    named = f"weights of {difference.name}" if difference.part == "weights" else difference.part
-    return f"{named} {difference.first[:SHORT] or 'none'}"
 
 
 def differences(first: Result, second: Result) -> list[str]:

@@ -66,7 +66,10 @@ def _distinct(found: Sequence[Named]) -> list[Method]:
         raise _too_few([method for method, _ in found])
     times = Counter(method.name for method, _ in found)
     named = [method if times[method.name] == 1 else replace(method, name=longer) for method, longer in found]
-    methods = [replace(method, letter=letter) for letter, method in zip(_letters(), named, strict=False)]
+    letters = (
+        "".join(letter) for length in count(1) for letter in product(ascii_uppercase, repeat=length)
+    )  # A … Z, AA …
+    methods = [replace(method, letter=letter) for letter, method in zip(letters, named, strict=False)]
     owner: dict[str | None, Method] = {}
     for method in methods:
         for run in method.runs.values():
@@ -85,12 +88,6 @@ def _too_few(found: Sequence[Method]) -> CseError:
         message, action = f"and only row '{found[0].name}' of the study has them", f"run `{found[0].command('')}`"
     message = f"cse compare requires at least two methods with finished runs, {message}"
     return CseError(message, action, code="compare.wrong_count")
-
-
-def _letters() -> Iterator[str]:
-    """Yield A to Z, then AA, AB and so on."""
-    for length in count(1):
-        yield from map("".join, product(ascii_uppercase, repeat=length))
 
 
 def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Method], list[str]]:

@@ -224,13 +224,10 @@ def read_pairs(
     series = {run_id: read_series(folder_of(run_id) / SERIES_FOLDER) if run_id else {} for run_id in runs}
     pairs = {}
     for name in dict.fromkeys(name for metric in metrics for name in _evaluators(metric)):
-        kept = [(run_id, series[run_id], _digest(run, recipe, name)) for run_id, (run, recipe) in runs.items()]
+        kept = []
+        for run_id, (run, recipe) in runs.items():
+            part = (recipe or {}).get("evaluators", {}).get(name, {})
+            data = f"{part.get('dataset') or part.get('file')}/{part.get('split')}"
+            kept.append((run_id, series[run_id], run.fingerprints.get(data, "")))
         pairs[name] = resample_runs(kept, name, resamples)
     return PairedTests(pairs, frozenset(run_id for run_id in runs if not series[run_id]))
-
-
-def _digest(run: Result, recipe: Mapping[str, Any] | None, evaluator: str) -> str:
-    """Return the digest of the data set of a run's evaluator. Empty if the run did not record it."""
-    part = (recipe or {}).get("evaluators", {}).get(evaluator, {})
-    data = part.get("dataset") or part.get("file")
-    return run.fingerprints.get(f"{data}/{part.get('split')}", "")

@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import permutations
 from operator import mul
 from statistics import correlation, fmean
@@ -43,6 +42,11 @@ def paper_table(
 ) -> tuple[ScoreTable, bool]:
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
+
+    def runs_of(name: str) -> list[Configuration]:
+        other = ReportedRow(papers.load(key), identifier, name)
+        return [one for one in shown if _reproduces(one, other)]
+
     rows: list[ScoreRow] = []
     own: list[Configuration] = []
     for reported in rows_of_table(key, identifier):
@@ -51,7 +55,7 @@ def paper_table(
         for configuration in shown:
             if _reproduces(configuration, reported):
                 own.append(configuration)
-                plain = _row_scores(configuration, reported, row, partial(_reproducing, shown, reported))
+                plain = _row_scores(configuration, reported, row, runs_of)
                 scores = correct_row(plain, reported.judged.name)
                 rows.append(measured_row(configuration, scores, reported, primary=reported.judged.name))
     return _score_table(key, identifier, [*rows, *_word_overlap(papers.load(key).tables[identifier], own)]), bool(own)
@@ -103,7 +107,11 @@ def _row_scores(
 
     `runs_of` returns the runs of another row, for columns of differences. The scores of a `study` take precedence.
     """
-    same_encoder = study is None or _same_encoder(configuration, reported)
+    same_encoder = True
+    if study is not None:
+        current = configuration.status == "current"
+        encoder = encoder_of(configuration) if current else model_name(configuration.latest.model)
+        same_encoder = encoder in ({reported.encoder} if reported.encoder else reported_encoders())
     found = {}
     for column in reported.table.columns:
         cell = row.scores.get(column.name)
@@ -117,11 +125,6 @@ def _row_scores(
             digits = 2 if cell is None else max(2, cell.digits)
             found[column.name] = score.model_copy(update={"digits": digits})
     return found
-
-
-def _reproducing(runs: Sequence[Configuration], reported: ReportedRow, name: str) -> list[Configuration]:
-    other = ReportedRow(reported.paper, reported.identifier, name)
-    return [one for one in runs if _reproduces(one, other)]
 
 
 def _differences(
@@ -249,6 +252,7 @@ def study_runs(
 
 
 def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Configuration:
+    """Return the runs of the experiment that finished last, of those with the settings of the last run."""
     last = last_finished(runs).recipe_hash
     same = [run for run in runs if run.recipe_hash == last]
     return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
@@ -323,13 +327,6 @@ def _other_scores(study: Study, table: Table) -> Iterator[str]:
     for own, theirs in dict.fromkeys(pairs):
         if own is not None and theirs is not None and own.partition(".")[0] != theirs:
             yield OTHER_SCORE.format(own, theirs)
-
-
-def _same_encoder(configuration: Configuration, reported: ReportedRow) -> bool:
-    encoder = encoder_of(configuration)
-    if configuration.status != "current":
-        encoder = model_name(configuration.latest.model)
-    return encoder == reported.encoder if reported.encoder else encoder in reported_encoders()
 
 
 def _trends(rows: Sequence[ScoreRow], table: Table) -> Iterable[Trend]:

@@ -21,7 +21,7 @@ from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.analysis.papers import find_reported_row
 from cse_cli.analysis.report_study import study_report
-from cse_cli.analysis.reproductions import compare_with_reproductions
+from cse_cli.analysis.reproduced import compare_with_reproductions
 from cse_cli.analysis.rerun import (
     changes_table,
     commands,
@@ -203,7 +203,11 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
     repeats = [how.command] if len(seeds) == 1 else [how.command, rerun(result, run.resolved, seeds).command]
     settings = [f"{name}={shlex.quote(value)} " for name, value in environment_settings(run.environment).items()]
     noted = run.environment.get("settings") or {}
-    drawn = [*_drawn_figures(run), *_curves_of_all_seeds(run, other), *_losses(run)]
+    whose, drawn = f"{result.title}, seed {result.seed}", list[SavedFigure]()
+    for file in sorted((folder_of(run_id) / "figures").glob("*.svg")):
+        if content := file.read_bytes():
+            drawn.append(SavedFigure(file.stem, f"{file.stem.replace('_', ' ').capitalize()}: {whose}", content))
+    drawn += [*_curves_of_all_seeds(run, other), *_losses(run)]
     in_training = {CURVE, "training_curves_of_all_seeds", "loss"}
     values = {
         "run": run,
@@ -325,17 +329,9 @@ def _measures_table(run: ReportedRun) -> Table | None:
     return plain_table(["", "mean ± standard deviation over the seeds"], rows) if rows else None
 
 
-def _drawn_figures(run: ReportedRun) -> Iterator[SavedFigure]:
-    """Yield the figures that the run drew."""
-    whose = f"{run.result.title}, seed {run.result.seed}"
-    for file in sorted((folder_of(run.run.run_id) / "figures").glob("*.svg")):
-        if content := file.read_bytes():
-            yield SavedFigure(file.stem, f"{file.stem.replace('_', ' ').capitalize()}: {whose}", content)
-
-
 def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
-    from cse_cli.analysis.curves import curve_of, draw_curves  # imports matplotlib
+    from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
     metric = run.result.metric_for_best_model

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from cse_cli.analysis.compare_summary import summary_legend, summary_parts
-from cse_cli.analysis.extended_study import extended_parts
+from cse_cli.analysis.compare import ComparisonDocument
+from cse_cli.analysis.compare_view import baseline_of, interval_text, summary_legend, summary_lines, summary_parts
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table, trend
-from cse_cli.analysis.reported_differences import reported_parts
 from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text
 from cse_cli.analysis.score_table import Trend
+from cse_cli.analysis.verdict import p_text
 from cse_cli.core.formatting import counted, mean_text, seed_list, signed
 from cse_cli.core.results import Result
+from cse_cli.core.stats import Paired
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.cells import headings, paper_table, values
 from cse_cli.recipe.files import name_of
@@ -26,6 +28,8 @@ from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import choices_table
 from registry import papers
 from registry.errors import CseError
+from registry.papers import AVERAGE
+from registry.papers.averages import reported_difference
 
 
 def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> Report:
@@ -36,6 +40,8 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         raise CseError(f"no run of '{study.name}' has finished", f"cse run {argument}", code="report.no_finished_run")
     current = [result for of_cell in runs.current.values() for result in of_cell]
     figures = _figure(runs)
+    cost = [(runs.tried, "trial"), (current, "run")]
+    took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in cost if of]
     report_values = {
         "study": study,
         "runs": runs,
@@ -50,7 +56,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "differences": _differences_parts(runs, argument, results, tags),
         "figures": figures,
         "cells": _cells_table(runs),
-        "cost": _cost(runs, current) if current else "",
+        "cost": f"Training took {' and '.join(took)}, with its evaluations." if current else "",
         "environment": environment_facts(current, {}) if current else {},
         "packages": [],
         "fingerprints": fingerprints(current),
@@ -113,13 +119,6 @@ def _trend_of_choices(runs: StudyRuns) -> Trend | None:
     return trend("dev", [score for score, _ in pairs], [dev for _, dev in pairs])
 
 
-def _cost(runs: StudyRuns, current: Sequence[Result]) -> str:
-    """Return the time that training took, with its evaluations."""
-    parts = [(runs.tried, "trial"), (current, "run")]
-    took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in parts if of]
-    return f"Training took {' and '.join(took)}, with its evaluations."
-
-
 def _differences_parts(runs: StudyRuns, argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> list[Any]:
     """Return the differences from the first row: measured, reported, and in the study that this one extends.
 
@@ -151,3 +150,95 @@ def _cells_table(runs: StudyRuns) -> Table:
         seeds = ", ".join(str(result.seed) for result in current.get(cell.hash, ()))
         rows.append((cell.label, cell.recipe, " ".join(settings), cell.hash[:8], seeds or "none"))
     return plain_table(["", "recipe", "settings", "hash", "finished seeds"], rows)
+
+
+def extended_parts(
+    study: Study, document: ComparisonDocument, results: Sequence[Result], tags: Mapping[str, str]
+) -> list[str | Sequence[str] | Table]:
+    """Return the table of the rows that both studies compare, and how far they agree, as parts of a report.
+
+    Empty if the study extends none, or the two do not compare by the same metric with the same first row.
+    """
+    sources = origins_of(study.path).sources
+    if len(sources) == 1:
+        return []
+    extended = load_study(str(sources[1].path))
+    name = extended.name
+    try:
+        other = compare_rows(study_runs(extended, results, tags), name, extended.score)
+    except CseError:
+        return []
+    metric = document.comparisons[0].main.metric
+    there = {line.name: line for line in summary_lines(other, metric) if line.tested is not None}
+    pairs = [(there[line.name], line) for line in summary_lines(document, metric) if line.name in there]
+    if not pairs or baseline_of(other) != baseline_of(document):
+        return []
+    rows = [(b.name, signed(a.difference), a.verdict, signed(b.difference), b.verdict) for a, b in pairs]
+    same = sum(a.verdict == b.verdict for a, b in pairs)
+    lines = [f"the same verdict in both: {same} of {counted(len(pairs), 'row')}"]
+    along = trend(metric, [b.difference for _, b in pairs], [a.difference for a, _ in pairs])
+    if along is not None and along.p is not None:
+        lines.append(f"rank correlation over {along.n} rows: {signed(along.rho)} ({p_text(along.p)})")
+    about = f"The same rows in {name}, which this study extends. Each study corrects for its own comparisons:"
+    return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]
+
+
+@dataclass(frozen=True)
+class ReportedDifference:
+    """A row's reported difference from the first row, and the measured one."""
+
+    row: str
+    reported: float
+    measured: Paired
+
+    @property
+    def excluded(self) -> bool:
+        """Whether the interval of the measured difference excludes the reported one."""
+        low, high = self.measured.low, self.measured.high
+        return low is not None and high is not None and not low <= self.reported <= high
+
+    @property
+    def is_gain(self) -> bool:
+        """Whether the measured difference is significantly positive."""
+        return self.measured.low is not None and self.measured.low > 0
+
+
+def reported_differences(study: Study, document: ComparisonDocument) -> list[ReportedDifference]:
+    """Return the rows that state a reported average, by its difference from that of the first row.
+
+    Empty if the first row states none, or the rows are not compared by the average of the seven sets.
+    """
+    of_row = {row.row: row.reported for _, row in study.placed_rows() if row.reported}
+    baseline = of_row.get(study.rows[0].row) if study.rows else None
+    names = {side.letter: side.name for side in document.sides}
+    found = []
+    for one in document.comparisons:
+        recipe = of_row.get(names[one.second])
+        if baseline and recipe and one.main.metric == AVERAGE:
+            difference = reported_difference(recipe, baseline)
+            if difference is not None:
+                found.append(ReportedDifference(names[one.second], difference, one.main.over_seeds))
+    return sorted(found, key=lambda one: -one.reported)
+
+
+def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
+    """Return the table of reported and measured differences and what follows from it, as parts of a report."""
+    found = reported_differences(study, document)
+    if not found:
+        return []
+    rows = [
+        (one.row, signed(one.reported), signed(one.measured.difference), interval_text(one.measured)) for one in found
+    ]
+    gains = [one for one in found if one.reported > 0]
+    lines = [
+        f"reported gains: {len(gains)}; excluded by the interval: {sum(one.excluded for one in gains)}; measured as a "
+        f"significant gain: {sum(one.is_gain for one in gains)}"
+    ]
+    along = trend(AVERAGE, [one.measured.difference for one in found], [one.reported for one in found])
+    if along is not None and along.p is not None:
+        lines.append(
+            f"rank correlation of reported and measured differences over {along.n} rows: {signed(along.rho)} "
+            f"({p_text(along.p)})"
+        )
+    about = "Differences of the averages that papers report for the same methods, usually with one seed:"
+    return [about, plain_table(["row", "reported", "here", "interval"], rows, align="prrr"), lines]

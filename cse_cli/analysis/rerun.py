@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -60,7 +61,15 @@ def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[in
     def from_saved(reason: str) -> str:
         return f"{reason}, so save the recipe above as {SAVED} first"
 
-    file, name = _file_and_name(result)
+    def toml(value: Any) -> str:
+        array = tomlkit.array()
+        array.append(value)
+        return array.as_string()[1:-1]
+
+    source = Path(result.source)
+    here = is_file(source)
+    file = result.source if here else result.recipe
+    name = (bare_name(source) or source.name) if here else result.recipe  # without directories
     try:
         today = load(file).recipe
     except CseError as error:
@@ -71,36 +80,15 @@ def rerun(result: Result, resolved: Mapping[str, Any] | None, seeds: Sequence[in
     if resolved is None:
         return Rerun(None, command(name), "The recipe's file has changed, and the recipe of the run is unknown")
     found = tuple(recipe_changes([today.resolved(), resolved]))
-    sets = [f"{change.key}={_toml(change.values[1])}" for change in found if change.values[1] is not None]
+    sets = [f"{change.key}={toml(change.values[1])}" for change in found if change.values[1] is not None]
     unset = [change.key for change in found if change.values[1] is None]
     # A search range of a setting that no longer exists is an error.
     unset += [f"tune.{name}" for name in today.tune if name not in resolved.get("tune", {})]
-    if _hash(file, sets, unset) == result.recipe_hash:
-        options = [*(("--set", text) for text in sets), *(("--unset", key) for key in unset)]
-        return Rerun(found, command(name, *(word for option in options for word in option)))
+    with suppress(CseError):
+        if load(file, sets, unset).recipe.hash() == result.recipe_hash:
+            options = [*(("--set", text) for text in sets), *(("--unset", key) for key in unset)]
+            return Rerun(found, command(name, *(word for option in options for word in option)))
     return Rerun(found, command(SAVED), from_saved("No settings turn the recipe's file into this recipe"))
-
-
-def _file_and_name(result: Result) -> tuple[str, str]:
-    """Return the recipe's name for `load`, and its public name without directories."""
-    source = Path(result.source)
-    if not is_file(source):
-        return result.recipe, result.recipe
-    return result.source, bare_name(source) or source.name
-
-
-def _hash(recipe: str, overrides: Sequence[str], unset: Sequence[str]) -> str | None:
-    try:
-        return load(recipe, overrides, unset).recipe.hash()
-    except CseError:
-        return None
-
-
-def _toml(value: Any) -> str:
-    """Return a value as TOML on one line."""
-    array = tomlkit.array()
-    array.append(value)
-    return array.as_string()[1:-1]
 
 
 def without_directories(value: Any) -> Any:

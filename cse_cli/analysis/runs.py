@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from cse_cli.core.identity import SHORT, Difference, Identity
+from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
@@ -77,15 +77,11 @@ class Change(BaseModel, frozen=True):
 
 def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
     """Return the keys in which resolved recipes differ, without seed and prose."""
-    return _table_changes([_identity(recipe) for recipe in recipes], "")
-
-
-def _identity(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a resolved recipe that `Recipe.hash()` is computed from."""
-    kept = {key: value for key, value in recipe.items() if key not in _PROSE}
-    kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key != "seed"}
-    kept["data"] = data_identity(kept.get("data", {}))
-    return kept
+    kept = [{key: value for key, value in recipe.items() if key not in _PROSE} for recipe in recipes]
+    for recipe in kept:
+        recipe["train"] = {key: value for key, value in recipe.get("train", {}).items() if key != "seed"}
+        recipe["data"] = data_identity(recipe.get("data", {}))
+    return _table_changes(kept, "")
 
 
 def _table_changes(tables: Sequence[Mapping[str, Any]], prefix: str) -> list[Change]:
@@ -115,18 +111,18 @@ def changed_settings(result: Result) -> tuple[str, ...]:
         today = recipe_today(result.source if is_file(Path(result.source)) else result.recipe).resolved
     except CseError:
         return ()
-    changes = [] if ran is None else recipe_changes([today, ran])
-    return tuple(sorted(f"no {c.key}" if c.values[1] is None else f"{c.key}={_text(c.values[1])}" for c in changes))
+    found = []
+    for change in [] if ran is None else recipe_changes([today, ran]):
+        value = change.values[1]
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        found.append(f"no {change.key}" if value is None else f"{change.key}={text}")
+    return tuple(sorted(found))
 
 
 def shortened(settings: Sequence[str]) -> tuple[str, ...]:
     """Return the first settings and the number of the others."""
     more = len(settings) - SETTINGS_SHOWN
     return (*settings[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def read_resolved(run_id: str | None) -> dict[str, Any] | None:
@@ -268,7 +264,8 @@ def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> 
         parts |= {(one.part, one.name): one for one in identities[0].differences(identity) if one.part != "settings"}
     changed = {change.key for change in changes}
     for part, name in parts:
-        values = tuple(_digest(identity, part, name) for identity in identities)
+        digests = [getattr(identity, part) for identity in identities]
+        values = tuple(str(one.get(name, "") if name else one)[:SHORT] for one in digests)
         # A component that only one recipe has, or another model in a recipe, is a change of the recipe.
         if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
             yield Change(key=f"{part} of {name}" if name else part, values=values)
@@ -276,12 +273,6 @@ def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> 
         values = tuple(", ".join(sorted({value_of(run) for run in method.runs.values()})) for method in methods)
         if len(set(values)) > 1:
             yield Change(key=name, values=values)
-
-
-def _digest(identity: Identity, part: str, name: str) -> str:
-    """Return the short digest of a part of an experiment. Empty if the experiment has none."""
-    digest = getattr(identity, part)
-    return str(digest.get(name, "") if name else digest)[:SHORT]
 
 
 def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterable[str]:

@@ -8,25 +8,33 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from operator import attrgetter
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from cse_cli.analysis.curves import Curve, MeanStd, curve_of, draw_curves, mean_std
-from cse_cli.analysis.difference_figure import DIFFERENCE, difference_figure
+from cse_cli.analysis.compare_view import BASELINE, NONE, Line, baseline_of, summary_lines
 from cse_cli.analysis.headlines import metric_value
+from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns
+from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
+    BLACK,
+    CHOSEN,
     COLUMN,
+    GUIDE,
+    LETTER,
     MEASURED,
     PAGE,
     PAPER,
     STEPS,
+    UNTRAINED,
     Heading,
     add_legend,
+    label_axes,
+    label_steps,
     line_style,
     new_figure,
     save_figures,
@@ -39,6 +47,7 @@ from cse_cli.recipe.paths import setting
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study_schema import FigureSpec
 from registry import papers
+from registry.errors import CseError
 from registry.papers import AVERAGE
 
 ROW, STEP, MEASURE = "row", "step", "measures."
@@ -356,3 +365,121 @@ class StudyPoints:
 
     def _label(self, cell: Cell, headings: Sequence[str]) -> str:
         return ", ".join(headings) if self._sideways and headings else cell.row
+
+
+DIFFERENCE = "difference"
+"""Value of a figure's `x`."""
+_BETTER: dict[str, Any] = {"color": MEASURED, "marker": "o"}
+_WORSE: dict[str, Any] = {"color": CHOSEN, "marker": "s"}
+_STYLES: dict[str, dict[str, Any]] = {
+    "better": _BETTER,
+    "higher": _BETTER,
+    NONE: {"color": UNTRAINED, "marker": "o", "markerfacecolor": "white", "label": "not significant"},
+    "worse": _WORSE,
+    "lower": _WORSE,
+    BASELINE: {"color": BLACK, "marker": "D"},
+}
+"""Verdict → style, in the order of the legend. Markers differ in gray, too."""
+
+
+def difference_figure(runs: StudyRuns) -> Figure | None:
+    """Return the figure of a study whose `x` is "difference", or None if no rows can be compared."""
+    study, spec = runs.study, runs.study.figure or FigureSpec(x=DIFFERENCE)
+    score = spec.y or study.score
+    try:
+        document = compare_rows(runs, study.name, score)
+    except CseError:
+        return None
+    score = score or document.comparisons[0].main.metric
+    lines = summary_lines(document, score)
+    counts = sorted({len(line.scores) for line in lines})
+    seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    together = f"{counted(document.corrected_for, 'interval')} with 95 % together"
+    missing = len(runs.rows_without_runs())
+    note = f"{missing} of {counted(len(runs.rows), 'row')} have no finished runs" if missing else ""
+    heading = Heading(study.title, f"compared with {baseline_of(document)}; {seeds}; {together}", note)
+    return draw_differences(lines, spec.xlabel or f"difference, {score_name(score)}", heading)
+
+
+def draw_differences(lines: Sequence[Line], label: str, heading: Heading) -> Figure:
+    """Draw one row for each line: the difference as a dot with its interval, in color if the interval excludes 0."""
+    longest = LETTER * max(len(line.name) for line in lines)
+    figure = new_figure(heading, COLUMN if longest < COLUMN / 3 else PAGE, 0.8 + 0.14 * len(lines))  # inches
+    axes = figure.add_subplot()
+    axes.axvline(0, color=BLACK, linewidth=0.6, zorder=1)
+    for verdict, own in _STYLES.items():
+        placed = []
+        for place, line in enumerate(lines):
+            over = None if line.tested is None else line.tested.over_seeds
+            if line.verdict == verdict:  # an unbounded interval has no bar
+                bar = 0.0 if over is None or over.high is None else over.high - over.difference
+                placed.append((line.difference, place, bar))
+        if placed:
+            x, y, reach = zip(*placed, strict=True)
+            style = {"linestyle": "none", "elinewidth": 0.9, "capsize": 1.5, "zorder": 3, "label": verdict, **own}
+            axes.errorbar(x, y, xerr=reach, **style)
+    label_axes(axes, label, "")
+    axes.set_yticks(range(len(lines)), [line.name for line in lines], parse_math=False)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    add_legend(figure)
+    return figure
+
+
+MeanStd = tuple[float, float]
+EQUAL = 0.005
+"""Difference below which scores before training count as equal."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Training curves of one setting: scores of each seed at the steps that all have, and before the first step."""
+
+    label: str
+    steps: tuple[int, ...]
+    scores: tuple[tuple[float, ...], ...]
+    before: tuple[float, ...]
+
+    @property
+    def best(self) -> str:
+        """Best score and its step, with mean and standard deviation over the seeds."""
+        tops = [max(zip(scores, (-step for step in self.steps), strict=True)) for scores in self.scores]
+        (score, score_std), (step, step_std) = (mean_std([top[place] for top in tops]) for place in (0, 1))
+        if len(tops) == 1:
+            return f"best {score:.2f} at step {-step:.0f}"
+        return f"best {score:.2f} ± {score_std:.2f} at step {-step:.0f} ± {step_std:.0f}"
+
+
+def mean_std(values: Sequence[float]) -> MeanStd:
+    """Return the mean and the sample standard deviation, which is 0 for one value."""
+    return fmean(values), stdev(values) if len(values) > 1 else 0.0
+
+
+def curve_of(label: str, runs: Sequence[Result]) -> Curve | None:
+    """Return the dev score by step of runs with the same metric, or None if they have no step in common."""
+    finite = [{step for step, score in run.curve.items() if isfinite(score)} for run in runs]
+    steps = sorted(set.intersection(*finite)) if runs else []
+    before = [metric_value(run.untrained, run.metric_for_best_model or "") for run in runs]
+    scores = tuple(tuple(run.curve[step] for step in steps) for run in runs)
+    return Curve(label, tuple(steps), scores, tuple(b for b in before if b is not None)) if steps else None
+
+
+def draw_curves(curves: Sequence[Curve], xlabel: str, ylabel: str, heading: Heading) -> Figure:
+    """Draw the mean over the seeds by step with a band of one standard deviation. A marker shows the best step."""
+    figure = new_figure(heading, height=2.1 + 0.13 * len(curves))
+    axes = figure.add_subplot()
+    for place, curve in enumerate(curves):
+        at_steps = [mean_std(scores) for scores in zip(*curve.scores, strict=True)]
+        means = [mean for mean, _ in at_steps]
+        style: dict[str, Any] = line_style(place) | {"markersize": 5.5, "markerfacecolor": "white"}
+        best = means.index(max(means))
+        label = f"{curve.label}: {curve.best}"
+        axes.plot(curve.steps, means, label=label, zorder=3, markevery=[best], markeredgewidth=1.2, **style)
+        if len(curve.scores) > 1:
+            low, high = ([mean + sign * std for mean, std in at_steps] for sign in (-1, 1))
+            axes.fill_between(curve.steps, low, high, color=style["color"], alpha=0.16, linewidth=0, zorder=2)
+    before = [score for curve in curves for score in curve.before]
+    if before and max(before) - min(before) < EQUAL:
+        axes.axhline(fmean(before), label=f"untrained: {fmean(before):.2f}", **GUIDE)
+    label_steps(axes, xlabel, ylabel)
+    add_legend(figure)
+    return figure

@@ -41,14 +41,12 @@ def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan)
         return "different", f"{second} is {which} by {gap}{_half(seeds)} ({test})"
     if seeds.level == 0:
         return "undecided", f"not tested, because the primary metric shows no difference: {second} is {gap} {which}"
-    return "undecided", f"not distinguishable with {n} seeds, {plan.text}: {_undecided(second, seeds, gap, which)}"
-
-
-def _undecided(second: str, seeds: Paired, gap: str, which: str) -> str:
-    text, p = f"{second} is {gap}{_half(seeds)} {which}", seeds.p_in(seeds.mode)
+    text = f"not distinguishable with {n} seeds, {plan.text}: {second} is {gap}{_half(seeds)} {which}"
+    p = seeds.p_in(seeds.mode)
     if p is not None and p < LEVEL:
-        return f"{text}; uncorrected {p_text(p)}"
-    return text if seeds.seeds_needed is None else f"{text}; {seeds_text(seeds.seeds_needed)} seeds would be needed"
+        return "undecided", f"{text}; uncorrected {p_text(p)}"
+    needed = "" if seeds.seeds_needed is None else f"; {seeds_text(seeds.seeds_needed)} seeds would be needed"
+    return "undecided", text + needed
 
 
 def _half(seeds: Paired) -> str:

@@ -1,6 +1,6 @@
-"""A table as plain text, and its writers: terminal, Markdown, LaTeX, CSV and TSV.
+"""A table as plain text, and its writers: terminal, tab-separated lines of a pipe, Markdown, LaTeX and CSV.
 
-Texts are plain: each writer escapes them. The page templates of `cse_cli.analysis` write HTML.
+Texts are plain: each writer escapes them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EMPHASIS = {
     "main": "bold",
     "spread": "dim",
 }
-"""Emphasis of a row → style on a terminal. In HTML it is the class of the row."""
+"""Emphasis of a row → style on a terminal."""
 
 _LABEL_WIDTH = 12
 """Smallest width of the labels on a terminal."""
@@ -159,7 +159,10 @@ def as_rich_parts(table: Table, width: int, *, ruled: bool = False, gap: int = 2
     """
     labels = [table.label, *map(_indented, table.rows)]
     columns = [labels, *([line[place] for line in table.texts] for place in range(1, len(table.headings) + 1))]
-    first, *others = (_narrowest(texts, kind) for texts, kind in zip(columns, table.alignment, strict=True))
+    longest = [max(map(cell_len, texts), default=0) for texts in columns]
+    first, *others = (
+        min(width, _LABEL_WIDTH) if kind == "p" else width for width, kind in zip(longest, table.alignment, strict=True)
+    )
     parts: list[list[int]] = [[]]
     used = first
     for place, needed in enumerate(others):
@@ -168,19 +171,13 @@ def as_rich_parts(table: Table, width: int, *, ruled: bool = False, gap: int = 2
             used = first
         parts[-1].append(place)
         used += gap + needed
-    return [as_rich(_with_columns(table, places), ruled=ruled, gap=gap) for places in parts]
-
-
-def _narrowest(texts: Iterable[str], kind: str) -> int:
-    """Return the smallest width of a column on a terminal."""
-    longest = max(map(cell_len, texts), default=0)
-    return min(longest, _LABEL_WIDTH) if kind == "p" else longest
-
-
-def _with_columns(table: Table, places: Sequence[int]) -> Table:
-    rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows)
-    align = table.alignment[0] + "".join(table.alignment[place + 1] for place in places)
-    return replace(table, headings=tuple(table.headings[place] for place in places), rows=rows, align=align)
+    shown = []
+    for places in parts:
+        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows)
+        align = table.alignment[0] + "".join(table.alignment[place + 1] for place in places)
+        part = replace(table, headings=tuple(table.headings[place] for place in places), rows=rows, align=align)
+        shown.append(as_rich(part, ruled=ruled, gap=gap))
+    return shown
 
 
 def as_markdown(table: Table) -> str:
@@ -208,17 +205,13 @@ def escape_markdown(text: str) -> str:
 def as_csv(rows: Iterable[Iterable[object]]) -> str:
     """Return comma-separated values. A text that a spreadsheet would compute gets an apostrophe."""
     text = io.StringIO()
-    lines = ([_no_formula(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
+    lines = ([f"'{cell}" if isinstance(cell, str) and _FORMULA.match(cell) else cell for cell in row] for row in rows)
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
 
 
 _FORMULA = re.compile(r"\s*[=@]|\s*[+-](?![\d\s.,:;%()<…±−+-]*$)(?!(\d*\.?\d+(e[+-]?\d+)?|inf|nan)$)|[\t\r\n]")
 """Beginning of a text that spreadsheets compute. A sign begins a formula unless numbers or ranges follow."""
-
-
-def _no_formula(text: str) -> str:
-    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def as_tsv(table: Table) -> str:

@@ -35,7 +35,11 @@ def print_scores(
         papers: Tables of the scores and of reported results.
         overlaps: Task → metric → value of word overlap, the last line of a table if all of its tasks have one.
     """
-    settings = [[one.model, _pooling(one), str(one.max_length), one.precision, f"{one.seconds:.1f}"] for one in scored]
+    settings = []
+    for one in scored:
+        pooling = one.pooling if one.template is None else f"{one.pooling} of {one.template}"
+        pooling += "" if one.width is None else f", {one.width} dimensions"
+        settings.append([one.model, pooling, str(one.max_length), one.precision, f"{one.seconds:.1f}"])
     with stdout_console() as console:
         _print_table(console, ["model", "pooling", "max_length", "precision", "seconds"], settings, "pprrr")
         for note in (note for one in scored for note in _notes(one)):
@@ -58,11 +62,6 @@ def _print_table(console: Console, headings: Sequence[str], rows: Sequence[Seque
     """Print a table, in several parts if its columns are too many for the terminal."""
     for part in as_rich_parts(plain_table(headings, rows, align=align), console.width):
         console.print(part)
-
-
-def _pooling(one: Scored) -> str:
-    pooling = one.pooling if one.template is None else f"{one.pooling} of {one.template}"
-    return pooling if one.width is None else f"{pooling}, {one.width} dimensions"
 
 
 def _notes(one: Scored) -> Iterator[str]:

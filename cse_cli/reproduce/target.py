@@ -164,7 +164,7 @@ def _paper_target(loaded: LoadedRecipe, row: ReportedRow) -> Target:
 
 
 def doubts(loaded: LoadedRecipe) -> Iterator[tuple[DoubtfulPoint, list[str]]]:
-    """Yield the doubtful points of a recipe, those of its own file first, with the `--set` options that it accepts."""
+    """Yield the doubtful points of a recipe, its own first, with the `--set` options that it accepts."""
     names = [name_of(source.path) for source in loaded.origins.sources]
     points = [point for name in names for point in papers.doubtful_points() if name in point.recipes]
     for point in dict.fromkeys(points):

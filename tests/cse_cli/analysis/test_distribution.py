@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.reproductions import compare_with_reproductions, position
+from cse_cli.analysis.reproduced import compare_with_reproductions, position
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.jobs.view import print_results
 from cse_cli.recipe.load import load

@@ -10,11 +10,10 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from cse_cli.analysis.compare_summary import summary_lines
-from cse_cli.analysis.difference_figure import draw_differences
+from cse_cli.analysis.compare_view import summary_lines
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import draw_study, study_figure
+from cse_cli.analysis.study_figures import draw_differences, draw_study, study_figure
 from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Heading, figure_style
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.trials import trials

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 import pytest
 from matplotlib.image import imread
 
-from cse_cli.analysis.curves import mean_std
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, study_figure
+from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
 from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.cells import cells
