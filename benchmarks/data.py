@@ -1,7 +1,6 @@
-"""Cost of training text: reading, tokenization, second start, batches, streams and kills.
+"""Cost of training text: reading, tokenization, second start, batches and kills.
 
     python benchmarks/data.py --rows 1000000 [--processes 1 2] [--model mini_en] [--folder /tmp/cse-bench]
-    python benchmarks/data.py --stream --rows 1000000 [--shards 100]
     python benchmarks/data.py --kill --rows 1000000 [--after 60]
 
 The lines are those of `wiki_en_1m` (CSE_DATA), repeated with a running number so that all lines differ. All files are
@@ -26,7 +25,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,17 +50,6 @@ def write_text(rows: int, path: Path) -> None:
     """Write a `.txt` file."""
     with path.open("w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in lines(rows))
-
-
-def write_shards(rows: int, shards: int, folder: Path) -> None:
-    """Write Parquet shards with equal numbers of rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    source = lines(rows)
-    for number in range(shards):
-        table = pa.table({"text": list(islice(source, -(-rows // shards)))})
-        pq.write_table(table, folder / f"{number:05}.parquet", row_group_size=10_000)
 
 
 def prepare(path: str, model: str) -> dict[str, float]:
@@ -92,40 +79,6 @@ def prepare(path: str, model: str) -> dict[str, float]:
     }
 
 
-def stream(path: str, model: str) -> dict[str, float]:
-    """Stream 2,000 batches and return the times in seconds."""
-    import datasets  # noqa: F401
-
-    from cse_cli.data.batches import ViewPlan
-    from cse_cli.data.stream import Stream, open_stream
-    from cse_cli.recipe.schema import Data
-    from registry.vocabulary import HubVocabulary
-
-    vocabulary = HubVocabulary(model)
-    vocabulary.ids(["loads the tokenizer, which is not what is measured"], LENGTH)
-    before = psutil.Process().memory_info().rss
-    began = time.perf_counter()
-    text = open_stream(Data(file=path, streaming=True), {"text"})
-    made = Stream(text, {"anchor": ViewPlan("text", vocabulary)}, BATCH, LENGTH, 0)
-    opened = time.perf_counter()
-    made.batch(0)
-    first = time.perf_counter()
-    times = batch_times(made, range(1, 2000))
-    own = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
-    state = made.state()
-    resumed = time.perf_counter()
-    again = Stream(text, made.plans, BATCH, LENGTH, 0)
-    again.load_state(2000, [state])
-    again.batch(2000)
-    return {
-        "open": opened - began,
-        "first batch": first - opened,
-        **times,
-        "resume": time.perf_counter() - resumed,
-        "MB above the tokenizer's": own / 2**20,
-    }
-
-
 def batch_times(batches: Any, steps: range = range(1, 401)) -> dict[str, float]:
     """Return the median and the largest milliseconds of a batch."""
     taken = []
@@ -136,9 +89,9 @@ def batch_times(batches: Any, steps: range = range(1, 401)) -> dict[str, float]:
     return {"batch ms": statistics.median(taken), "largest ms": max(taken)}
 
 
-def measured(how: str, path: str, model: str, home: Path, processes: int) -> dict[str, float]:
+def measured(path: str, model: str, home: Path, processes: int) -> dict[str, float]:
     """Return the measurements of a fresh process, with the processor seconds and the memory of it and its children."""
-    command = [sys.executable, __file__, "--inner", how, "--path", path, "--model", model]
+    command = [sys.executable, __file__, "--inner", "--path", path, "--model", model]
     environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -186,7 +139,7 @@ def table(rows: list[tuple[str, dict[str, float]]]) -> None:
 
 def killed(path: str, model: str, home: Path, after: float, processes: int) -> None:
     """Kill a process while it tokenizes, and print the files that remain."""
-    command = [sys.executable, __file__, "--inner", "prepare", "--path", path, "--model", model]
+    command = [sys.executable, __file__, "--inner", "--path", path, "--model", model]
     environment = os.environ | {"CSE_HOME": str(home), "CSE_TOKENIZE_PROCESSES": str(processes)}
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     time.sleep(after)
@@ -196,7 +149,7 @@ def killed(path: str, model: str, home: Path, after: float, processes: int) -> N
     kept = sorted((home / "cache" / "tokens").rglob("0*.arrow"))
     left = list((home / "cache" / "tokens").rglob("tmp*"))
     print(f"killed after {after:.0f} s: kept {len(kept)} shards of 262,144 rows, {len(left)} unfinished files\n")
-    table([("the next start", measured("prepare", path, model, home, processes))])
+    table([("the next start", measured(path, model, home, processes))])
     print(f"\nunfinished files afterwards: {len(list((home / 'cache' / 'tokens').rglob('tmp*')))}")
 
 
@@ -206,25 +159,18 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--model", default="mini_en")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--stream", action="store_true")
-    parser.add_argument("--shards", type=int, default=100)
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--after", type=float, default=60)
     parser.add_argument("--folder", default=tempfile.gettempdir())
-    parser.add_argument("--inner", help=argparse.SUPPRESS)
+    parser.add_argument("--inner", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--path", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.inner:
-        print(json.dumps({"prepare": prepare, "stream": stream}[asked.inner](asked.path, asked.model)))
+        print(json.dumps(prepare(asked.path, asked.model)))
         return
     Path(asked.folder).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="cse-bench-", dir=asked.folder))
     try:
-        if asked.stream:
-            write_shards(asked.rows, asked.shards, folder)
-            values = measured("stream", str(folder), asked.model, folder / "home", 1)
-            table([(f"{asked.rows:,} rows in {asked.shards} shards, 2,000 batches", values)])
-            return
         path = folder / "text.txt"
         write_text(asked.rows, path)
         if asked.kill:
@@ -235,7 +181,7 @@ def main() -> None:
             home = folder / f"home{processes}"
             for start in ("first", "second"):
                 label = f"{asked.rows:,} rows, {processes} process{'es'[: 2 * (processes > 1)]}, {start} start"
-                rows.append((label, measured("prepare", str(path), asked.model, home, processes)))
+                rows.append((label, measured(str(path), asked.model, home, processes)))
             kept = sum(file.stat().st_size for file in (home / "cache" / "tokens").rglob("*.arrow"))
             rows[-1][1]["bytes per row"] = kept / asked.rows
             shutil.rmtree(home)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, fields, replace
 from random import Random
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,7 +27,6 @@ UNCUT = 2**31
 """Length that is larger than that of every text."""
 
 T = TypeVar("T")
-TextT = TypeVar("TextT")
 
 
 @dataclass(frozen=True)
@@ -85,88 +84,44 @@ class ViewPlan:
 
 
 @dataclass
-class BatchSource(Generic[TextT]):
-    """Base class of the training batches of one process.
+class Batches:
+    """Training batches of one process, from a tokenized text on disk.
 
     Args:
         plans: Plan of each view, by name.
         batch_size: Number of sentences per step, summed over all processes.
         max_length: Maximum number of tokens of a sentence, special tokens included.
         seed: Seed of the order and of text augmentation.
+        progress: Called while a column is tokenized.
+        unique: Whether a text occurs in at most one row of a batch.
 
     Raises:
-        CseError: If the batch size is not a multiple of `world`.
+        CseError: If the batch size is not a multiple of `world`, or larger than the data.
     """
 
-    text: TextT
+    text: Text
     plans: Mapping[str, ViewPlan]
     batch_size: int
     max_length: int
     seed: int
     rank: int = 0
     world: int = 1
-
-    def __post_init__(self) -> None:
-        if self.batch_size % self.world:
-            raise CseError(
-                f"train.batch_size {self.batch_size} is not a multiple of the number of processes, {self.world}",
-                f"use a multiple of {self.world}",
-                code="data.uneven_batch",
-            )
-
-    @property
-    def share(self) -> int:
-        """Number of sentences of this process per step."""
-        return self.batch_size // self.world
-
-    def batch(self, step: int) -> Batch:
-        """Return the tokens of each view for a step, counted from 0 over all epochs."""
-        raise NotImplementedError
-
-    def state(self) -> Any:
-        """Return the state to save in a checkpoint, or None if seed and step determine the batches."""
-
-    def load_state(self, step: int, states: Sequence[Any]) -> None:
-        """Restore the state after `step` steps, from the results of `state` in each process, by rank."""
-
-    def _views(
-        self,
-        tokens: Callable[[str, Vocabulary], Tokens],
-        changed: Callable[[str, ViewPlan], Tokens],
-        numbers: Callable[[str], Tensor],
-    ) -> dict[str, Tokens]:
-        """Return the tokens of each view: `changed` from its name and plan if it changes text, else `tokens`."""
-        views = {}
-        for name, plan in self.plans.items():
-            own = changed(name, plan) if plan.changes_text else tokens(plan.column, plan.vocabulary)
-            side = {column: tokens(column, vocabulary) for column, vocabulary in plan.side.items()}
-            labels = {column: numbers(column) for column in plan.numbers}
-            views[name] = replace(own, side=side, numbers=labels) if side or labels else own
-        return views
-
-
-@dataclass
-class Batches(BatchSource[Text]):
-    """Batches of a tokenized text on disk.
-
-    Args:
-        progress: Called while a column is tokenized.
-        sampler: Sampler of the rows. Default: all rows, in a new order each epoch.
-
-    Raises:
-        CseError: If the batch is larger than the data.
-    """
-
     progress: Progress | None = None
-    sampler: Sampler | None = None
+    unique: bool = False
     _epoch: tuple[int, Tensor] | None = field(default=None, init=False)
     _tokens: dict[tuple[str, str], Column[list[int]]] = field(default_factory=dict, init=False)
     _sentences: dict[str, Column[str]] = field(default_factory=dict, init=False)
     _numbers: dict[str, Tensor] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._sampler = self.sampler or Sampler(self.text.rows, self.batch_size, self.seed)
-        super().__post_init__()
+        texts = self.text.numbered() if self.unique else None
+        self._sampler = Sampler(self.text.rows, self.batch_size, self.seed, texts)
+        if self.batch_size % self.world:
+            raise CseError(
+                f"train.batch_size {self.batch_size} is not a multiple of the number of processes, {self.world}",
+                f"use a multiple of {self.world}",
+                code="data.uneven_batch",
+            )
         for plan in self.plans.values():
             if plan.changes_text:
                 self._sentences[plan.column] = self.text.sentences(plan.column)
@@ -176,6 +131,11 @@ class Batches(BatchSource[Text]):
                 self._tokenize(column, vocabulary)
             for column in plan.numbers:
                 self._numbers[column] = as_numbers(column, self.text.sentences(column).take(range(self.text.rows)))
+
+    @property
+    def share(self) -> int:
+        """Number of sentences of this process per step."""
+        return self.batch_size // self.world
 
     @property
     def steps_per_epoch(self) -> int:
@@ -211,13 +171,19 @@ class Batches(BatchSource[Text]):
         def tokens(column: str, vocabulary: Vocabulary) -> Tokens:
             return vocabulary.pad(self._tokens[column, vocabulary.fingerprint].take(own))
 
-        def changed(name: str, plan: ViewPlan) -> Tokens:
-            # Every process changes the whole batch, so that the result does not depend on the number of processes.
-            own, shared = (Random(f"{self.seed}:{step}:{part}") for part in (name, ""))
-            pieces = plan.pieces(self._sentences[plan.column].take(indices), own, shared, self.max_length)
-            return plan.vocabulary.assemble(self._own(pieces))
-
-        return self._views(tokens, changed, lambda column: self._numbers[column][own])
+        views = {}
+        for name, plan in self.plans.items():
+            if plan.changes_text:
+                # Every process changes the whole batch, so that the result does not depend on the number of processes.
+                alone, shared = (Random(f"{self.seed}:{step}:{part}") for part in (name, ""))
+                pieces = plan.pieces(self._sentences[plan.column].take(indices), alone, shared, self.max_length)
+                view = plan.vocabulary.assemble(self._own(pieces))
+            else:
+                view = tokens(plan.column, plan.vocabulary)
+            side = {column: tokens(column, vocabulary) for column, vocabulary in plan.side.items()}
+            numbers = {column: self._numbers[column][own] for column in plan.numbers}
+            views[name] = replace(view, side=side, numbers=numbers) if side or numbers else view
+        return views
 
     def _own(self, rows: list[T]) -> list[T]:
         return rows[self.rank * self.share : (self.rank + 1) * self.share]
@@ -281,12 +247,10 @@ class Ready:
     Args:
         batch: Tokens of each view on the CPU, in pinned memory if they go to a GPU.
         sizes: Size of each view.
-        state: State of the `BatchSource` after this batch, for a checkpoint.
     """
 
     batch: Batch
     sizes: Mapping[str, Size]
-    state: Any = None
 
 
 class Feed:
@@ -298,19 +262,12 @@ class Feed:
     Args:
         make: Returns the batch of a step. It is called in one thread only.
         ahead: Whether to prepare batches in a thread. None means only for `PINNED` devices.
-        state: Returns the state of the batch source. It is called after `make`, in the same thread.
     """
 
     def __init__(
-        self,
-        make: Callable[[int], Batch],
-        total: int,
-        device: torch.device,
-        ahead: bool | None = None,
-        state: Callable[[], Any] = lambda: None,
+        self, make: Callable[[int], Batch], total: int, device: torch.device, ahead: bool | None = None
     ) -> None:
         self._make = make
-        self._state = state
         self._total = total
         self._device = device
         threaded = device.type in PINNED if ahead is None else ahead
@@ -340,13 +297,13 @@ class Feed:
         self._coming.clear()
 
     def _ready(self, step: int) -> Ready:
-        batch, state = self._make(step), self._state()
+        batch = self._make(step)
         sizes = {view: Size.of(tokens.mask) for view, tokens in batch.items()}
         if self._device.type in PINNED:
             if self._device.index is not None:
                 torch.accelerator.set_device_index(self._device)  # a new thread uses the first device
             batch = {view: each_tensor(tokens, Tensor.pin_memory) for view, tokens in batch.items()}
-        return Ready(batch, sizes, state)
+        return Ready(batch, sizes)
 
 
 def each_tensor(tokens: Tokens, act: Callable[[Tensor], Tensor]) -> Tokens:

@@ -99,16 +99,14 @@ def check_entries(
 
 @dataclass(frozen=True)
 class _Place:
-    """Position of the rows of a table in their file. In a stream, `first` is unknown."""
+    """Position of the rows of a table in their file."""
 
     where: str
-    first: int | None
+    first: int
     lines: bool
 
     def of(self, index: int) -> str:
-        """Return "path:line" of a row, or "path: row N", or only the path."""
-        if self.first is None:
-            return self.where
+        """Return "path:line" of a row, or "path: row N"."""
         return f"{self.where}:{self.first + index}" if self.lines else f"{self.where}: row {self.first + index}"
 
 
@@ -117,7 +115,7 @@ class TextFiles:
     """Files of one format with the same columns, in order.
 
     Args:
-        paths: Local paths, or addresses for fsspec.
+        paths: Local paths.
         format: Format as returned by `text_format`.
         columns: Name of each column in the files, by its name here. Cells are empty if the name is.
         header: Column names of a `.tsv`, in order.
@@ -125,7 +123,7 @@ class TextFiles:
         options: Other settings of the builder of `datasets`.
     """
 
-    paths: tuple[Path | str, ...]
+    paths: tuple[Path, ...]
     format: str
     columns: Mapping[str, str]
     header: tuple[str, ...] = ()
@@ -142,23 +140,22 @@ class TextFiles:
         Raises:
             CseError: If a file or a row is malformed. The message contains file and line, or file and row.
         """
+        options = dict(self.options)
+        if self.format == "parquet":
+            options["columns"] = [name for name in self.columns.values() if name]
         for path in self.paths:
             first = 1
-            for raw in _read(path, self.format, self._options()):
+            for raw in _read(path, self.format, options):
                 yield self.clean(raw, str(path), first)
                 first += len(raw)
 
-    def stream(self, paths: Sequence[Path | str]) -> Any:
-        """Return a `datasets.IterableDataset` of raw tables. Each file is one shard."""
-        return read_guarded(paths[0], lambda: _open(paths, self.format, self._options()))
-
-    def clean(self, raw: Any, where: str, first: int | None = None) -> Any:
+    def clean(self, raw: Any, where: str, first: int) -> Any:
         """Return the columns of a raw table as strings. Blank lines become rows of empty cells.
 
         Args:
             raw: Rows of the files.
             where: Name of the file for messages.
-            first: Number of the first row in its file, counted from 1, or None if it is unknown.
+            first: Number of the first row in its file, counted from 1.
 
         Raises:
             CseError: If a row is malformed.
@@ -167,7 +164,7 @@ class TextFiles:
 
         place = _Place(where, first, self.format in ("text", "tsv"))
         if self.format in ("text", "tsv"):
-            lines = _without_bom(raw.column(0)) if first in (1, None) else raw.column(0)
+            lines = _without_bom(raw.column(0)) if first == 1 else raw.column(0)
             cells = {"text": lines} if self.format == "text" else self._split(lines, place)
         else:
             cells = {name: raw.column(name) for name in self.columns.values() if name}
@@ -180,11 +177,6 @@ class TextFiles:
         }
         return pa.table(made)
 
-    def _options(self) -> dict[str, Any]:
-        if self.format == "parquet":
-            return {"columns": [name for name in self.columns.values() if name], **self.options}
-        return dict(self.options)
-
     def _split(self, lines: Any, place: _Place) -> dict[str, Any]:
         """Return the cells of lines by column.
 
@@ -196,8 +188,6 @@ class TextFiles:
 
         if self.headed and place.first == 1:
             lines, place = lines.slice(1), replace(place, first=2)
-        elif self.headed and place.first is None:  # a stream of several files
-            lines = lines.filter(pc.not_equal(lines, "\t".join(self.header)))
         lists = pc.split_pattern(lines, "\t")
         blank = _blank(lines)
         wrong = pc.and_(pc.not_equal(pc.list_value_length(lists), len(self.header)), pc.invert(blank))
@@ -283,30 +273,25 @@ def _names(path: Path, kind: str) -> tuple[str, ...]:
     return ("text",) if first is None else tuple(first.column_names)
 
 
-def _read(path: Path | str, kind: str, options: Mapping[str, Any]) -> Iterator[Any]:
+def _read(path: Path, kind: str, options: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the rows of one file as tables."""
-    if kind == "csv" and not options:
-        yield from _csv(Path(path))
+    if kind == "csv" and not options:  # the csv builder of `datasets` fills short rows silently and reports no line
+        source = own_source(path)
+        yield from as_tables(source.rows(), source.columns)
         return
-    tables = read_guarded(path, lambda: iter(_open([path], kind, options).iter(ROWS))) or iter(())
+    tables = read_guarded(path, lambda: iter(_open(path, kind, options).iter(ROWS))) or iter(())
     while (table := read_guarded(path, lambda: next(tables, None))) is not None:
         yield table
 
 
-def _open(paths: Sequence[Path | str], kind: str, options: Mapping[str, Any]) -> Any:
-    """Return a stream of Arrow tables from a builder of `datasets`, without a copy in its cache."""
+def _open(path: Path, kind: str, options: Mapping[str, Any]) -> Any:
+    """Return an iterable of Arrow tables from a builder of `datasets`, without a copy in its cache."""
     datasets = quiet_datasets()
     builder = "text" if kind == "tsv" else kind
     settings = {"encoding": "utf-8-sig"} if builder == "text" else {}
-    files = {"train": [str(path) for path in paths]}
+    files = {"train": [str(path)]}
     made = datasets.load_dataset(builder, data_files=files, split="train", streaming=True, **settings, **options)
     return made.with_format("arrow")
-
-
-def _csv(path: Path) -> Iterator[Any]:
-    """Yield the tables of a `.csv`. The csv builder of `datasets` fills short rows silently and reports no line."""
-    source = own_source(path)
-    yield from as_tables(source.rows(), source.columns)
 
 
 def _without_bom(lines: Any) -> Any:

@@ -16,7 +16,6 @@ from cse_cli.core import digests
 from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.requirements import availability
 from cse_cli.data.sources import text_fingerprint
-from cse_cli.data.stream import open_stream
 from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of_training, requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.train_parts import train_entries
@@ -32,7 +31,7 @@ ENGINE = (
     "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",
     "cse_cli.training.step", "cse_cli.training.trainer", "cse_cli.evaluation.encoder", "cse_cli.evaluation.evaluate",
     "cse_cli.evaluation.tasks", "cse_cli.data.batches", "cse_cli.data.files", "cse_cli.data.sampler",
-    "cse_cli.data.sources", "cse_cli.data.stream", "cse_cli.data.tokens", "cse_cli.core.devices",
+    "cse_cli.data.sources", "cse_cli.data.tokens", "cse_cli.core.devices",
     "cse_cli.core.distributed", "registry.core",
 )  # fmt: skip
 """Modules that train and score, apart from the components. `engine_digest` covers them without their imports."""
@@ -76,7 +75,7 @@ def identify(recipe: Recipe, text: str | None = None) -> Identity:
 
     Args:
         recipe: The recipe.
-        text: `Text.fingerprint` of the training text if it is open. Required for a stream of files of the Hub.
+        text: `Text.fingerprint` of the training text if it is open.
 
     Raises:
         MissingError: If a requirement is not on this machine.
@@ -149,8 +148,6 @@ def _text(recipe: Recipe) -> str | None:
     made = [one for one in requirements(recipe) if one.wanted_by[0].startswith("data.columns.")]
     if any(availability(one).state != "here" for one in made):
         return None
-    if recipe.data.streaming:
-        return open_stream(recipe.data, columns_read(recipe)).fingerprint
     return text_fingerprint(recipe.data, columns_read(recipe))
 
 

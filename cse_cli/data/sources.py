@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice, pairwise
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,6 @@ class Text:
     def fingerprint(self) -> str:
         """Digest of the content, the columns and the limit."""
         return _fingerprint(self.digests.values(), self.columns, self.rows)
-
-    @property
-    def sources(self) -> dict[str, range]:
-        """Rows of each part, by its name, after the limit."""
-        ends = [0, *(min(end, self.rows) for end in accumulate(len(rows) for rows, _ in self.parts))]
-        return {name: range(*pair) for name, pair in zip(self.digests, pairwise(ends), strict=True)}
 
     def numbered(self) -> np.ndarray:
         """Return (rows, columns) numbers, which are equal if two cells of any rows and columns are equal."""
@@ -234,8 +228,6 @@ def find_parts(data: Data) -> list[Part]:
     """
     if data.file and data.dataset:
         raise CseError("[data] has both `dataset` and `file`", "remove one of them", code="data.dataset_and_file")
-    if data.file and data.mixture:
-        return _sources_of_files(data)
     if data.file:
         return [_files_part(data.named, open_files(find_files(data.files), data.column))]
     if not data.dataset:
@@ -250,20 +242,6 @@ def find_parts(data: Data) -> list[Part]:
             f"[data] dataset: '{min(repeated)}' appears twice", "list each data set once", code="data.repeated_dataset"
         )
     return [_hub_part(name, data) if name.startswith("hf:") else _catalog_part(name, data) for name in data.dataset]
-
-
-def _sources_of_files(data: Data) -> list[Part]:
-    """Return one part for each path, directory or glob of `file`."""
-    found = {written: find_files([written]) for written in data.files}
-    every = [path for paths in found.values() for path in paths]
-    repeated = {path for path in every if every.count(path) > 1}
-    if repeated or len(found) < len(data.files):
-        raise CseError(
-            f"[data] file: '{min(repeated, default=min(data.files))}' belongs to two sources of the mixture",
-            "list each file once",
-            code="data.repeated_file",
-        )
-    return [_files_part(written, open_files(paths, data.column)) for written, paths in found.items()]
 
 
 def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
@@ -299,7 +277,7 @@ def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Pa
 def _hub_part(name: str, data: Data) -> Part:
     from registry.resources.catalog.hub_sets import HubSet
 
-    found = HubSet.parse(name).files(data.split, remote=bool(data.streaming))
+    found = HubSet.parse(name).files(data.split)
     columns = {column: column for column in found.columns}
     if data.column is not None and data.column in columns:
         columns["text"] = data.column

@@ -32,9 +32,8 @@ def reductions(recipe: Recipe, given: Sequence[str | Override] = ()) -> list[Ove
         short["train.steps"] = min(STEPS, train.steps or STEPS)
         if train.evaluate_every:
             short["train.evaluate_every"] = min(EVALUATE_EVERY, train.evaluate_every)
-        if not data.streaming and not data.mixture:  # the first rows could be of one source
-            sentences = max(SENTENCES, train.batch_size)
-            short["data.limit"] = min(sentences, data.limit or sentences)
+        sentences = max(SENTENCES, train.batch_size)
+        short["data.limit"] = min(sentences, data.limit or sentences)
     chosen = {override.path for override in parse_overrides(given)}
     return [Override.of(path, value) for path, value in short.items() if path not in chosen]
 

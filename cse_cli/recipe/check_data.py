@@ -8,7 +8,7 @@ from typing import Any
 from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.problems import Problems
-from cse_cli.recipe.schema import Data, PlacedPart, Recipe
+from cse_cli.recipe.schema import PlacedPart, Recipe
 from registry import GENERATORS, LOSSES
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
@@ -45,42 +45,9 @@ def _check_section(recipe: Recipe, written: Mapping[str, Any], problems: Problem
         problems.add("recipe.conflict", ("data", "file"), _EITHER, at_key=True)
     elif not {"dataset", "file"} & written.keys() and recipe.losses:
         problems.add("recipe.missing_key", ("data",), _ONE_OF, at_key=True)
-    if data.streaming and recipe.train.steps is None:
-        message = (
-            "requires train.steps, because the length of a stream is unknown. n sentences are n / batch_size steps"
-        )
-        problems.add("recipe.missing_key", ("data", "streaming"), message)
-    if data.streaming and data.limit is not None:
-        message = "has no effect on streamed data. Set train.steps instead"
-        problems.add("recipe.conflict", ("data", "limit"), message, at_key=True)
-    if data.streaming and data.columns:
-        message = "cannot be combined with columns that are made, because a stream is read only during training"
-        problems.add("recipe.conflict", ("data", "streaming"), message, at_key=True)
-    _check_mixture(data, problems)
-    if data.shuffle_buffer is not None and not data.streaming:
-        message = "requires streaming = true"
-        problems.add("recipe.conflict", ("data", "shuffle_buffer"), message, at_key=True)
     if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
         message = "has an effect only on 'file' and on 'hf:' data sets. Set the 'column' of a view instead"
         problems.add("recipe.conflict", ("data", "column"), message, at_key=True)
-
-
-def _check_mixture(data: Data, problems: Problems) -> None:
-    """Check that a mixture has several sources, a proportion for each, and no setting that it ignores."""
-    written = [key for key in ("proportions", "batches", "unique_in_batch") if getattr(data, key) is not None]
-    key, sources = ("dataset", data.dataset) if data.dataset else ("file", data.files)
-    for name in written:
-        if data.streaming:
-            message = "cannot be combined with streaming, which reads the rows in their order"
-            problems.add("recipe.conflict", ("data", name), message, at_key=True)
-        elif name != "unique_in_batch" and len(sources) < 2:
-            message = f"requires several sources: '{key}' is not an array of at least two"
-            problems.add("recipe.conflict", ("data", name), message, at_key=True)
-    if data.proportions is not None and 1 < len(sources) != len(data.proportions):
-        message = (
-            f"should have one number for each of the {len(sources)} entries of '{key}', not {len(data.proportions)}"
-        )
-        problems.add("recipe.invalid_value", ("data", "proportions"), message)
 
 
 def _check_made(recipe: Recipe, problems: Problems) -> None:

@@ -14,13 +14,10 @@ def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
 
     The result of a run contains a fingerprint of the data.
     """
-    kept = {key: value for key, value in table.items() if key != "streaming"}
-    if table.get("streaming"):
-        kept["streaming"] = True
-    if "file" in kept:
-        file = kept["file"]
-        kept["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
-    return kept
+    if "file" not in table:
+        return dict(table)
+    file = table["file"]
+    return {**table, "file": Path(file).name if isinstance(file, str) else [Path(each).name for each in file]}
 
 
 def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:

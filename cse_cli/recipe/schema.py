@@ -183,20 +183,13 @@ class Data(Section):
 
     Args:
         dataset: Names in the catalog, or `hf:owner/name[:config][@revision]` for a data set on the Hugging Face Hub.
-            Several data sets are concatenated in this order, or mixed according to `proportions`.
+            Several data sets are concatenated in this order.
         file: Your own data instead of `dataset`: paths, directories or glob patterns. Formats: .txt (one sentence per
             line), .tsv (with a header), .csv, .jsonl, .json (all also as .gz) and .parquet.
         split: Split of the data sets.
         column: Column of `file` or of an `hf:` data set that contains the sentences. Default: "text".
         max_length: Maximum number of tokens per sentence, including special tokens. Longer sentences are truncated.
         limit: Maximum number of sentences. Default: all.
-        streaming: Whether to read the data during training instead of tokenizing it before. Requires `train.steps`.
-            Default: false.
-        shuffle_buffer: Number of sentences in the shuffle buffer of streamed data. Default: 10,000.
-        proportions: Proportions of the data sets in an epoch, or of the entries of `file`, for example [3, 1]. An epoch
-            has as many rows as all of them together. Default: each row once.
-        batches: Rows of a batch: "mixed" from all data sets or entries of `file`, or all from "one_source". Default:
-            "mixed".
         unique_in_batch: Whether a text occurs in at most one row of a batch, in any column that is read. Default:
             false.
         columns: Name → generator of a column that the data does not contain, such as a translation of its sentences.
@@ -209,17 +202,8 @@ class Data(Section):
     column: String | None = None
     max_length: MaxLength = 32
     limit: PositiveInt | None = None
-    streaming: StrictBool | None = None
-    shuffle_buffer: Annotated[int, Field(ge=2, strict=True)] | None = None
-    proportions: Annotated[tuple[PositiveNumber, ...], Field(min_length=2)] | None = None
-    batches: Literal["mixed", "one_source"] | None = None
     unique_in_batch: StrictBool | None = None
     columns: dict[str, Part] = Field(default_factory=dict)
-
-    @property
-    def mixture(self) -> bool:
-        """Whether each data set, or entry of `file`, is a separate source of rows."""
-        return self.proportions is not None or self.batches is not None
 
     @property
     def files(self) -> tuple[str, ...]:

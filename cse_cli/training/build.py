@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,10 +11,9 @@ from torch import nn
 from cse_cli.core.devices import Compute
 from cse_cli.core.events import Observer, Preparing, Warned
 from cse_cli.core.identity import Plan
-from cse_cli.data.batches import BatchSource, ViewPlan
+from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.columns import Making, OwnColumns
 from cse_cli.data.sources import Text
-from cse_cli.data.stream import StreamedText
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.schema import Recipe, View
 from cse_cli.training.method import BoundView, Method, Term
@@ -120,8 +118,8 @@ class Prepared:
     job: Job
     compute: Compute
     experiment: Experiment
-    text: Text | StreamedText | None
-    batches: BatchSource[Any] | None
+    text: Text | None
+    batches: Batches | None
     steps: int
 
     def own_columns(self, observer: Observer) -> OwnColumns:
@@ -130,10 +128,8 @@ class Prepared:
 
     @property
     def sentences(self) -> int:
-        """Number of rows of the training text. For a stream, the number of rows that all steps read."""
-        if self.text is None or self.batches is None:
-            return 0
-        return self.steps * self.batches.batch_size if self.text.rows is None else self.text.rows
+        """Number of rows of the training text."""
+        return 0 if self.text is None else self.text.rows
 
 
 def making(job: Job, observer: Observer) -> Making:

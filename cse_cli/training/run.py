@@ -21,9 +21,7 @@ from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.identity import identify
 from cse_cli.data.requirements import fetch
-from cse_cli.data.sampler import Sampler
 from cse_cli.data.sources import Text, open_text
-from cse_cli.data.stream import Stream, open_stream
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.inspection.alarms import alarms_before_run
 from cse_cli.mirrors import configured, follow
@@ -70,16 +68,6 @@ def prepare(job: Job, observer: Observer) -> Prepared:
         observer.observe(Warned(compute.warning))
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
-    settings = experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, rank(), world_size()
-    if recipe.data.streaming:
-        if recipe.train.steps is None:
-            raise CseError(
-                "data.streaming requires train.steps, because the length of a stream is unknown",
-                "set train.steps; one pass over n sentences has n / train.batch_size steps",
-                code="training.stream_without_steps",
-            )
-        stream = open_stream(recipe.data, experiment.columns)
-        return Prepared(job, compute, experiment, stream, Stream(stream, *settings), recipe.train.steps)
 
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns, making(job, observer))
@@ -88,8 +76,8 @@ def prepare(job: Job, observer: Observer) -> Prepared:
             text, recipe, vocabularies, lambda *count: observer.observe(Preparing("inspecting the text", *count))
         )
         batches = Batches(
-            text, *settings, lambda *count: observer.observe(Preparing("tokenizing", *count)),
-            Sampler.of(recipe.data, text, recipe.train.batch_size, job.seed),
+            text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, rank(), world_size(),
+            lambda *count: observer.observe(Preparing("tokenizing", *count)), bool(recipe.data.unique_in_batch),
         )  # fmt: skip
         for notice in (*text.notices, *alarms, *batches.notices):
             observer.observe(Warned(notice))

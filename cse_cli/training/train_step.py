@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from cse_cli.core.devices import Compute
-from cse_cli.data.batches import BatchSource, Feed
+from cse_cli.data.batches import Batches, Feed
 from cse_cli.recipe.schema import Train
 from cse_cli.training.method import Method
 from cse_cli.training.optimizer import LearningRate, compile_blocks, make_optimizer, set_learning_rate
@@ -62,7 +62,7 @@ class TrainStep:
     def __init__(
         self,
         method: Method,
-        batches: BatchSource[Any],
+        batches: Batches,
         settings: Train,
         compute: Compute,
         seed: int,
@@ -80,8 +80,7 @@ class TrainStep:
         self.generator = torch.Generator().manual_seed(seed)
         self.forward = parallel(method)
         self.watch = Stopwatch(compute.device)
-        self.feed = Feed(batches.batch, total, compute.device, state=batches.state)
-        self.data_state = batches.state()
+        self.feed = Feed(batches.batch, total, compute.device)
         self.compiled = compile_blocks(method, settings, compute, (total, batches.max_length), warn)
 
     def take(self, done: int, look: Look | None = None) -> StepOutput:
@@ -89,7 +88,6 @@ class TrainStep:
         rate = self.learning_rate(done)
         set_learning_rate(self.optimizer, rate)
         ready, clock = self.feed.take(done), self.watch.clock
-        self.data_state = ready.state
         self.watch.count(ready.sizes)
         batch = {view: tokens.to(self.compute.device) for view, tokens in ready.batch.items()}
         clock.mark("data")
@@ -121,7 +119,7 @@ class TrainStep:
         return norm
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint. `data_state` is not included, because it differs between processes."""
+        """Return the state for a checkpoint."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -129,15 +127,13 @@ class TrainStep:
             "watch": self.watch.state(),
         }
 
-    def load_state(self, state: Mapping[str, Any], done: int = 0) -> None:
-        """Load the state after `done` steps. Its "data" is the `data_state` of each process, by rank."""
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Load the state of a checkpoint."""
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.generator.set_state(state["generator"])
         if "watch" in state:
             self.watch.load_state(state["watch"])
-        self.batches.load_state(done, state.get("data", []))
-        self.data_state = self.batches.state()
 
     def close(self) -> None:
         """End the thread that prepares batches."""

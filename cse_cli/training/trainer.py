@@ -154,12 +154,12 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint. Metrics up to this step are recorded first."""
         check_replicas_equal(self.method, self.progress.step)
-        each = gather_objects((checkpoint.random_state(), self.stepper.data_state))
-        run_on_rank0(lambda: self._write([random for random, _ in each], [data for _, data in each]))
+        randoms = gather_objects(checkpoint.random_state())
+        run_on_rank0(lambda: self._write(randoms))
         self.saved, self.saved_at = self.progress.step, time.monotonic()
         self.stepper.watch.clock.mark("other")
 
-    def _write(self, randoms: list[dict[str, Any]], data: list[Any]) -> None:
+    def _write(self, randoms: list[dict[str, Any]]) -> None:
         self.record.sync()
         checkpoint.write(
             self.folder / checkpoint.FILE,
@@ -170,7 +170,6 @@ class Trainer:
                 "threads": torch.get_num_threads(),
                 "random": randoms[0],
                 "random_of_others": randoms[1:],
-                "data": data,
                 "progress": asdict(self.progress),
                 "selection": {k: getattr(self.selection, k) for k in ("step", "score", "curve")},
                 "alarm": asdict(self.alarm),
@@ -193,7 +192,7 @@ class Trainer:
         self.selection = Selection(self.folder, **state["selection"], before=state["selection"]["step"])
         self.alarm = CollapseAlarm(**state["alarm"])
         self.saved = self.progress.step
-        self.stepper.load_state(state, self.progress.step)
+        self.stepper.load_state(state)
         self._restore_random([state["random"], *state.get("random_of_others", [])])
         self._restore_threads(state["threads"])
         check_replicas_equal(self.method, self.progress.step)

@@ -30,8 +30,6 @@ Declarations = Mapping[str, Declaration]
 """Dotted path → declaration."""
 _SCORING = "it changes the scoring, so the scores of trials would not be comparable"
 _FIXED = {
-    "data.batches": "it requires several sources of data. Compare two recipes instead",
-    "data.streaming": "it does not change what the model learns",
     "evaluate": _SCORING,
     "evaluators": _SCORING,
     "train.seed": "a lucky seed is not a better recipe. To average over seeds, use --seeds",

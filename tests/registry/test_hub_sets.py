@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 
 import datasets
-import httpx2
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import HfFileSystem
 
-from cse_cli.data.batches import ViewPlan
 from cse_cli.data.sources import open_text
-from cse_cli.data.stream import Stream, open_stream
 from cse_cli.recipe.schema import Data
-from registry.errors import CseError, MissingError
+from registry.errors import CseError
 from registry.resources import hub
 from registry.resources.catalog.hub_sets import HubSet, open_hub_set
-from tests.cse_cli.data.vocabularies import Words
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
 from tests.support.errors import refuses
@@ -235,33 +231,3 @@ def test_only_the_files_of_a_split_are_downloaded(tmp_path, monkeypatch):
     assert snapshots(tmp_path / "hf") == [f"train-0000{number}-of-00003.parquet" for number in range(3)]
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert open_text(data, {"text"}).fingerprint == first.fingerprint
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("running")
-def test_a_hub_that_fails_during_streaming_is_one_message(monkeypatch):
-    def silent(*_, **__):
-        raise httpx2.ReadTimeout("timed out")
-
-    text = open_stream(Data(dataset=("hf:me/sentences",), column="sentence", streaming=True), {"text"})
-    made = Stream(text, {"anchor": ViewPlan("text", Words())}, 4, 8, 0)
-    monkeypatch.setattr(pq, "read_schema", silent)
-    with pytest.raises(MissingError, match="timed out"):
-        made.batch(0)
-
-
-@pytest.mark.process
-@pytest.mark.usefixtures("running")
-def test_what_is_streamed_from_the_hub_is_not_kept(tmp_path):
-    text = open_stream(
-        Data(dataset=("hf:me/sentences",), column="sentence", streaming=True, shuffle_buffer=7), {"text"}
-    )
-    made = Stream(text, {"anchor": ViewPlan("text", Words())}, 4, 8, 0)
-    read = [cell for block in made.rows(0) for cell in block["text"]]
-    assert sorted(read) == sorted(f"sentence {number} {row}" for number in range(3) for row in range(20))
-    made.batch(0)
-    state, batch = made.state(), made.batch(1)["anchor"].ids
-    again = Stream(text, made.plans, 4, 8, 0)
-    again.load_state(1, [state])
-    assert again.batch(1)["anchor"].ids.equal(batch)
-    assert snapshots(tmp_path / "hf") == []

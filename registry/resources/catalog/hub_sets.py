@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from registry.errors import CseError, MissingError, UnknownNameError, suggestion
+from registry.errors import CseError, UnknownNameError, suggestion
 from registry.paths import is_file, make_folder
 from registry.resources import hub
 from registry.resources.catalog.readers import lines
@@ -34,12 +34,12 @@ class HubFiles:
     Args:
         builder: Builder of `datasets`.
         options: Settings of the builder from the repository's card.
-        paths: Local files, or addresses for streaming.
+        paths: Local files.
     """
 
     builder: str
     options: Mapping[str, Any]
-    paths: tuple[Path | str, ...]
+    paths: tuple[Path, ...]
     columns: tuple[str, ...]
 
 
@@ -78,8 +78,8 @@ class HubSet:
         """Repository for `registry.resources.hub`."""
         return hub.Repository("dataset", self.id, self.revision)
 
-    def files(self, split: str, *, remote: bool = False) -> HubFiles:
-        """Return the files of a split. With `remote`, return addresses for streaming if they are not in the cache.
+    def files(self, split: str) -> HubFiles:
+        """Return the files of a split, downloaded if necessary.
 
         Raises:
             UnknownNameError: If the repository, configuration or split does not exist.
@@ -87,14 +87,9 @@ class HubSet:
             MissingError: If it cannot be downloaded.
         """
         builder, options, names = self._layout(split)
-        repository = hub.resolve(self.repository)
-        paths: tuple[Path | str, ...]
-        if remote and hub.cached(self.repository, names) is None:
-            paths = tuple(f"hf://datasets/{repository.id}@{repository.revision}/{name}" for name in names)
-        else:
-            folder = hub.fetch(self.repository, names)
-            paths = tuple(folder / name for name in names)
-        return HubFiles(builder, options, paths, _columns(str(self), builder, tuple(paths[:1]), options))
+        folder = hub.fetch(self.repository, names)
+        paths = tuple(folder / name for name in names)
+        return HubFiles(builder, options, paths, _columns(str(self), builder, paths[:1], options))
 
     def state(self, split: str) -> tuple[Path | None, int | None]:
         """Return the snapshot with all files of a split, and the remaining download size if known. Sends no request."""
@@ -211,7 +206,7 @@ def _unclear(name: str, error: Exception, files: tuple[str, ...], folder: Path) 
     )
 
 
-def _columns(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any]) -> tuple[str, ...]:
+def _columns(name: str, builder: str, paths: tuple[Path, ...], options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the columns in the first file."""
     if builder == "text":
         return ("text",)
@@ -220,7 +215,7 @@ def _columns(name: str, builder: str, paths: tuple[Path | str, ...], options: Ma
     return tuple(names if names is not None else next(iter(opened), {}))
 
 
-def _load(name: str, builder: str, paths: tuple[Path | str, ...], options: Mapping[str, Any], **how: Any) -> Any:
+def _load(name: str, builder: str, paths: tuple[Path, ...], options: Mapping[str, Any], **how: Any) -> Any:
     files = {"train": [str(path) for path in paths]}
     datasets = quiet_datasets()
     return read_guarded(name, lambda: datasets.load_dataset(builder, data_files=files, split="train", **how, **options))
@@ -231,9 +226,7 @@ def read_guarded(path: Path | str, act: Callable[[], Any]) -> Any:
 
     Raises:
         CseError: If the file cannot be read.
-        MissingError: If the Hub does not respond.
     """
-    import httpx2
     import pyarrow as pa
     from datasets.exceptions import DatasetsError
 
@@ -241,12 +234,6 @@ def read_guarded(path: Path | str, act: Callable[[], Any]) -> Any:
         return act()
     except CseError:
         raise
-    except httpx2.HTTPError as error:  # not an OSError
-        raise MissingError(
-            f"cannot read '{path}' from the Hub: {error}",
-            "check the connection, and run the command again",
-            code="hub.unreachable",
-        ) from error
     except StopIteration:  # raised by the json builder if the file is empty
         return None
     except (OSError, EOFError, ValueError, zlib.error, pa.ArrowException, DatasetsError) as error:

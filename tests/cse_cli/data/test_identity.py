@@ -16,7 +16,6 @@ from cse_cli.core import digests
 from cse_cli.data.identity import ENGINE, columns_read, engine_digest, identify, identify_known
 from cse_cli.data.requirements import Availability
 from cse_cli.data.sources import open_text, text_fingerprint
-from cse_cli.data.stream import open_stream
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Data
 from cse_cli.training.build import resolve
@@ -172,24 +171,6 @@ def test_a_recipe_without_training_has_no_text(parts):
     recipe = written(parts / "a", ["train.steps=0"])
     (parts / "a" / "t.txt").unlink()
     assert identify(recipe).text == ""
-
-
-def test_a_stream_counts_with_its_content(parts):
-    changes = ["data.streaming=true"]
-    one, other = written(parts / "a", changes), written(copied(parts), changes)
-    assert identify(one) == identify(other)
-    assert identify(one).text == open_stream(one.data, {"text"}).fingerprint
-    (parts / "b" / "t.txt").write_text((parts / "a" / "t.txt").read_text().swapcase())
-    assert differences(one, other) == [("text", "")]
-
-
-def test_a_stream_of_the_hub_counts_with_its_commit(parts, monkeypatch):
-    from cse_cli.data.stream import _digest
-
-    monkeypatch.setattr("cse_cli.data.stream.cache_folder", lambda: parts / "hub")
-    addresses = [f"hf://datasets/me/set@{commit}/data/a.parquet" for commit in ("1" * 40, "2" * 40)]
-    cached = parts / "hub" / "datasets--me--set" / "snapshots" / ("1" * 40) / "data" / "a.parquet"
-    assert _digest([cached]) == _digest(addresses[:1]) != _digest(addresses[1:])
 
 
 def test_a_file_that_a_part_reads_counts(parts):

@@ -53,15 +53,8 @@ def test_a_short_recipe_does_not_become_longer(tmp_path, parts):
     }
 
 
-def test_recipes_without_training_and_streams_keep_their_data():
+def test_recipes_without_training_keep_their_data():
     assert short("bert_mean_en") == {"evaluate.limit": PAIRS}
-    streamed = short("quickstart", "data.streaming=true")
-    assert "data.limit" not in streamed
-    assert streamed["train.steps"] == 20
-
-
-def test_a_mixture_keeps_the_rows_of_all_sources():
-    assert "data.limit" not in short("examples/mixture")
 
 
 def test_a_large_batch_has_enough_sentences():

@@ -16,7 +16,6 @@ from cse_cli.core.events import SilentObserver
 from cse_cli.core.threads import torch_threads_restored
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
-from cse_cli.data.stream import Stream, open_stream
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
 from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
@@ -88,11 +87,11 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(file)
 
 
-def prepared(text: str, evaluator: Evaluator | None = None, streamed: bool = False, **train: object) -> Prepared:
+def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> Prepared:
     recipe = Recipe(
         schema=1,
         title="fake",
-        data=Data(file=text, max_length=16, **({"streaming": True, "shuffle_buffer": 20} if streamed else {})),
+        data=Data(file=text, max_length=16),
         encoders={"online": EncoderPart(name="fake")},
         views={"anchor": View(), "positive": View()},
         losses={"info_nce": LossPart(name="info_nce")},
@@ -111,10 +110,6 @@ def prepared(text: str, evaluator: Evaluator | None = None, streamed: bool = Fal
     plans = {name: ViewPlan("text", WordVocabulary()) for name in bound}
     experiment = Experiment(recipe, method, plans, {"dev": evaluator or Spread()})
     job = Job(loaded=None, seed=3)  # type: ignore[arg-type]
-    if streamed:
-        stream = open_stream(recipe.data, {"text"})
-        feed = Stream(stream, plans, 8, 16, seed=3)
-        return Prepared(job, choose("cpu"), experiment, stream, feed, recipe.train.steps or 0)
     opened = open_text(recipe.data, {"text"})
     batches = Batches(opened, plans, 8, 16, seed=3)
     return Prepared(job, choose("cpu"), experiment, opened, batches, recipe.train.steps or 0)
@@ -167,19 +162,19 @@ def test_an_old_checkpoint_is_replaced_at_a_logged_step(
     assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
 
 
-@pytest.mark.parametrize(("at", "streamed"), [(1, False), (4, True), (5, False), (6, True), (13, False), (19, True)])
-def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int, streamed: bool) -> None:
-    whole, log = trainer(tmp_path / "whole", prepared(text, streamed=streamed)), Recorded()
+@pytest.mark.parametrize("at", [1, 6, 13, 19])
+def test_a_killed_run_resumes_bit_identically(text: str, tmp_path: Path, at: int) -> None:
+    whole, log = trainer(tmp_path / "whole", prepared(text)), Recorded()
     whole.record = log
     whole.run()
 
-    broken = trainer(tmp_path / "broken", prepared(text, streamed=streamed, checkpoint_every=3))
+    broken = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3))
     before_step(broken, at, kill)
     with pytest.raises(Killed):
         broken.run()
     torch.manual_seed(99)
     again_log = Recorded()
-    again = trainer(tmp_path / "broken", prepared(text, streamed=streamed, checkpoint_every=3), again_log)
+    again = trainer(tmp_path / "broken", prepared(text, checkpoint_every=3), again_log)
     again.restore()
     assert again.progress.step == at // 3 * 3
     again.run()
@@ -227,12 +222,12 @@ def test_a_resumed_run_has_the_threads_of_its_start(
     assert ["from 2 to 1" in warning for warning in heard.warnings] == [True] * set_by_user
 
 
-def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:
-    """Train 10 streamed steps on one of several processes, in two parts if asked; return weights and rows seen."""
+def trained(folder: str, text: str, stop: int | None) -> str:
+    """Train 10 steps on one of several processes, in two parts if asked; return the digest of the weights."""
 
     def ready() -> Prepared:
-        job = prepared(text, streamed=True, steps=10, checkpoint_every=3, evaluate_every=0)
-        assert isinstance(job.batches, Stream)
+        job = prepared(text, steps=10, checkpoint_every=3, evaluate_every=0)
+        assert job.batches is not None
         return replace(job, batches=replace(job.batches, rank=rank(), world=world_size()))
 
     running = trainer(Path(folder), ready())
@@ -243,22 +238,15 @@ def streamed(folder: str, text: str, stop: int | None) -> tuple[str, list[int]]:
         running = trainer(Path(folder), ready())
         running.restore()
     running.run()
-    return state_digest(method_state(running.method)), running.stepper.data_state["used"]
+    return state_digest(method_state(running.method))
 
 
 @pytest.mark.process
-def test_two_processes_resume_a_stream(text: str, tmp_path: Path) -> None:
-    whole = on_ranks(streamed, str(tmp_path / "whole"), text, None)
-    broken = on_ranks(streamed, str(tmp_path / "broken"), text, 5)
+def test_two_processes_resume_bit_identically(text: str, tmp_path: Path) -> None:
+    whole = on_ranks(trained, str(tmp_path / "whole"), text, None)
+    broken = on_ranks(trained, str(tmp_path / "broken"), text, 5)
     assert whole == broken
-    assert whole[0][0] == whole[1][0]
-
-
-@pytest.mark.process
-def test_a_stream_needs_the_same_number_of_processes(text: str, tmp_path: Path) -> None:
-    on_ranks(streamed, str(tmp_path / "run"), text, None)
-    with pytest.raises(CseError, match="cannot resume with 1 processes"):
-        trainer(tmp_path / "run", prepared(text, streamed=True, steps=20)).restore()
+    assert whole[0] == whole[1]
 
 
 def test_the_digest_sees_a_single_bit() -> None:

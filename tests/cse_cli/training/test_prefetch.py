@@ -12,7 +12,6 @@ import torch
 
 from cse_cli.data.batches import AHEAD, Batches, Feed, each_tensor
 from cse_cli.data.sources import open_text
-from cse_cli.data.stream import Stream
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
 from cse_cli.training.train_step import StepOutput, TrainStep
@@ -161,16 +160,3 @@ def test_a_training_ends_the_thread_also_when_it_fails(
     with pytest.raises(KeyboardInterrupt):
         one.run()
     assert waiting() == []
-
-
-def test_a_state_taken_ahead_is_that_of_its_own_step(text: str) -> None:  # noqa: F811
-    """A checkpoint after a step must not skip the batches that were made in advance."""
-    stream, plain = (prepared(text, streamed=True).batches for _ in range(2))
-    assert isinstance(stream, Stream)
-    assert isinstance(plain, Stream)
-    ahead = Feed(stream.batch, 12, CPU, True, stream.state)
-    for step in range(12):
-        ready = ahead.take(step)
-        torch.testing.assert_close(ready.batch["anchor"].ids, plain.batch(step)["anchor"].ids, rtol=0, atol=0)
-        assert ready.state == plain.state()
-    ahead.close()
