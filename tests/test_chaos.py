@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from tests.cse_cli.mirrors.test_server import server
-from tests.support.chaos_world import Disk, Question, flip_a_bit, found, questions, small_disk
+from tests.support.chaos_world import Disk, Question, damage, found, questions, small_disk
 from tests.support.forked import Forked
 from tests.support.ports import unused_port
 from tests.support.programs import below, ended, with_mercy
@@ -89,7 +89,7 @@ class World:
             self._hear(question, process, DISTURBED | ({1} if question.kind == "study" else set()))
         self.disk.empty()
         self.start_server()
-        if self.chance.random() < 0.5 and (file := flip_a_bit(self.chance, self.disk.folder)) is not None:
+        if self.chance.random() < 0.5 and (file := damage(self.chance, self.disk.folder)) is not None:
             self._note("damaged caches" if "cache" in file.parts else "damaged checkpoints")
 
     def finish(self) -> None:

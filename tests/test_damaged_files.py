@@ -128,7 +128,7 @@ def files(home: Path, first: str, second: str, killed: str) -> Iterator[File]:
         yield File(f"{home_name}/runs/{killed}/{name}", (resume,))
     for name in ("run.toml", "recipe.toml", "events.jsonl", "result.json"):
         yield File(f"{home_name}/runs/{first}/{name}", (TABLE,))
-    for name in ("model/config.json", "model/model.safetensors", "model/tokenizer.json", "model.sha256"):
+    for name in ("model/config.json", "model/model.safetensors", "model/tokenizer.json"):
         yield File(f"{home_name}/runs/{first}/{name}", (score,))
     yield File(f"{home_name}/runs/{first}/series/dev.npz", (("compare", first, second, "--json"),))
     for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):

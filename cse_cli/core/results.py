@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 
-from cse_cli.core.checksums import Checked
 from cse_cli.core.identity import Identity, Plan
 from registry.errors import CseError
 
@@ -105,7 +105,7 @@ class EarlyStop(BaseModel, frozen=True):
         return f"stopped early at step {self.step}: no better {self.metric} in {times}{since}"
 
 
-class Result(Checked, frozen=True):
+class Result(BaseModel, frozen=True):
     """The outcome of one run of one recipe with one seed.
 
     Args:
@@ -163,6 +163,10 @@ class Result(Checked, frozen=True):
     speed: Speed | None = None
     run_id: str | None = None
     finished: datetime
+
+    def to_json(self) -> str:
+        """Return the contents of `result.json`."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)
 
     @property
     def experiment(self) -> str:

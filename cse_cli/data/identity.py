@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cse_cli.core import digests
 from cse_cli.core.identity import Difference, Identity
 from cse_cli.data.requirements import availability
 from cse_cli.data.sources import text_fingerprint
@@ -25,7 +24,7 @@ from registry.errors import MissingError
 from registry.poolings import BUILT_IN, POOLINGS, Pooling
 from registry.resources import catalog, hub
 from registry.resources.catalog.hub_sets import HubSet
-from registry.resources.model_files import settings_sha256, weights_sha256
+from registry.resources.model_files import settings_sha256, sha256_of, weights_sha256
 
 ENGINE = (
     "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",
@@ -173,24 +172,23 @@ def _digests(place: str, wanted: Requirement, *, random: bool) -> Iterator[tuple
     here = found.paths if found.state == "here" else ()
     if wanted.kind == "model":
         if not random:
-            yield place, weights_sha256(here[0], digests.sha256) if here else None
-        yield f"{place}{CONFIG}", settings_sha256(here[0], digests.sha256) if here else None
+            yield place, weights_sha256(here[0]) if here else None
+        yield f"{place}{CONFIG}", settings_sha256(here[0]) if here else None
     elif wanted.kind == "file":
-        yield place, _files_sha256(here) if here else None
+        each = [sha256_of(file) for file in here]
+        whole = each[0] if len(each) == 1 else hashlib.sha256("".join(each).encode()).hexdigest()
+        yield place, whole if here else None
+    elif found.state != "here":
+        yield place, None
+    elif wanted.name.startswith(HUB):
+        yield place, hub.commit_of(HubSet.parse(wanted.name).repository)
     else:
-        yield place, _rows_sha256(wanted) if found.state == "here" else None
+        states = [path.stat() for path in catalog.locate(wanted.name, wanted.split).paths]
+        files = ((state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino) for state in states)
+        yield place, _rows_sha256(wanted.name, wanted.split, *files)
 
 
-def _files_sha256(files: tuple[Path, ...]) -> str:
-    each = [digests.sha256(file) for file in files]
-    return each[0] if len(each) == 1 else hashlib.sha256("".join(each).encode()).hexdigest()
-
-
-def _rows_sha256(wanted: Requirement) -> str | None:
-    """Return the digest of the rows of a data set of the catalog, or the commit of one of the Hub."""
-    if wanted.name.startswith(HUB):
-        return hub.commit_of(HubSet.parse(wanted.name).repository)
-    source = catalog.locate(wanted.name, wanted.split)
-    if not source.paths:  # generated data set
-        return source.scanned[1]
-    return digests.remembered(f"rows {source.tables!r}", source.paths, lambda: source.scanned[1])
+@cache
+def _rows_sha256(dataset: str, split: str, *_files: tuple[int, ...]) -> str:
+    """Return the digest of the rows of a data set. A process reads unchanged files once."""
+    return catalog.locate(dataset, split).scanned[1]

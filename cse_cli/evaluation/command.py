@@ -68,7 +68,6 @@ def evaluate(
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
     precision: Precision = "fp32",
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor store embeddings.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
@@ -81,8 +80,7 @@ def evaluate(
     from cse_cli.evaluation.versus_papers import compare_with_papers
     from cse_cli.evaluation.view import print_scores
 
-    others = (prompt or (), not no_cache, width)
-    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, *others)
+    settings = Settings(pooling, max_length, batch_tokens, device, template, precision, prompt or (), width)
     parsed = parse_tasks(tasks, set_ or ())
     with Screen(quiet=quiet) as screen:
         if warning := settings.compute.warning:

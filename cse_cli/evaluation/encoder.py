@@ -19,7 +19,6 @@ from cse_cli.core.devices import Compute
 from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
-from cse_cli.evaluation.vectors import StoredVectors, Way
 from cse_cli.evaluation.views import encode_view
 from registry.distributed import single_process
 from registry.encoders.library import LibraryEncoder
@@ -27,6 +26,9 @@ from registry.errors import CseError, suggestion
 from registry.prompts import Side
 from registry.types import Encode, Encoder
 from registry.vocabulary import in_evaluation
+
+Way = tuple[str, Side | None]
+"""Prompt of sentences, and their side if the encoder can have different modules for the sides."""
 
 CACHE_BYTES = 2**30
 """Size of the cache in bytes: 349,525 sentences at 768 dimensions, nine times the seven test sets."""
@@ -78,8 +80,6 @@ class SentenceEncoder:
         self.watch: Callable[[float], None] = lambda _: None
         """Callback after each batch with the share of encoded sentences."""
         self.cache_bytes = cache_bytes
-        self.stored: StoredVectors | None = None
-        """Embeddings on the disk, or None without them."""
         self.prompts: dict[str, str] = {}
         """Name of each prompt that was used → its text."""
         self._cache: dict[tuple[Way, str], np.ndarray] = {}
@@ -101,13 +101,9 @@ class SentenceEncoder:
         self._cache.clear()
 
     def _part(self, sentences: Sequence[str], way: Way) -> Tensor:
-        distinct = list(dict.fromkeys(sentences))
-        if new := [sentence for sentence in distinct if (way, sentence) not in self._cache]:
-            vectors = None if self.stored is None else self.stored.read(distinct, way)
-            ordered, vectors = self._encoded(new, way) if vectors is None else (distinct, vectors)
+        if new := [sentence for sentence in dict.fromkeys(sentences) if (way, sentence) not in self._cache]:
+            ordered, vectors = self._encoded(new, way)
             self._cache.update(zip(((way, sentence) for sentence in ordered), vectors, strict=True))
-            if self.stored is not None and ordered is not distinct:
-                self.stored.write(distinct, way, np.stack([self._cache[way, sentence] for sentence in distinct]))
         found = np.stack([self._cache[way, sentence] for sentence in sentences])
         while len(self._cache) * found[0].nbytes > self.cache_bytes:
             del self._cache[next(iter(self._cache))]  # the oldest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +20,9 @@ from cse_cli.data.columns import OwnColumns
 from cse_cli.data.requirements import DownloadProgress, availability, fetch
 from cse_cli.evaluation.encoder import FirstDimensions, SentenceEncoder, ShardedEncoder
 from cse_cli.evaluation.tasks import Task
-from cse_cli.evaluation.vectors import StoredVectors, digest_of, identify
 from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
-from cse_cli.runs.model import checked_model_of_run, model_of_run
+from cse_cli.runs.model import model_of_run
 from cse_cli.runs.record import MODEL
 from registry import EVALUATORS
 from registry.distributed import world_size
@@ -29,6 +30,7 @@ from registry.encoders.library import LibraryEncoder
 from registry.encoders.saved import check_pooling, open_encoder
 from registry.errors import CseError
 from registry.prompts import parse_prompts
+from registry.resources.model_files import sha256_of
 from registry.resources.models import locate
 from registry.types import Encoder, Evaluator
 
@@ -129,7 +131,6 @@ class Settings:
         template: Text around every sentence, or None for the model's own.
         precision: Precision of encoding. Published scores are compared in fp32.
         prompts: Text or name of a prompt for all sentences, "query=…" or "document=…". Default: the model's own.
-        cache: Whether to read and write embeddings on the disk.
         width: Number of leading dimensions that are scored, or None for all.
 
     Raises:
@@ -143,7 +144,6 @@ class Settings:
     template: str | None = None
     precision: str = "fp32"
     prompts: Sequence[str] = ()
-    cache: bool = True
     width: int | None = None
 
     def __post_init__(self) -> None:
@@ -187,7 +187,6 @@ class Scored:
         template: Text around every sentence, or None.
         prompts: Name of each prompt that was used → its text.
         library: Modules of the model if sentence-transformers opened it, or None.
-        cached: Number of embeddings that were read from the disk.
         exported: Directories of results in the formats of other programs.
         width: Number of leading dimensions that are scored, or None for all.
     """
@@ -203,7 +202,6 @@ class Scored:
     template: str | None = None
     prompts: dict[str, str] = field(default_factory=dict)
     library: str | None = None
-    cached: int = 0
     exported: list[str] = field(default_factory=list)
     width: int | None = None
 
@@ -239,11 +237,11 @@ def score_models(
         show: Callback with model and task, and the completed share of all models.
 
     Raises:
-        CseError: If a model or data set is missing, or the model of a run has changed. Raised before the first score.
+        CseError: If a model or data set is missing. Raised before the first score.
     """
     digests = {name: digest for task in tasks.values() for name, digest in task.evaluator.fingerprints().items()}
     for model in models:
-        locate(checked_model_of_run(model) or model)
+        locate(model_of_run(model) or model)
     scored = []
     for place, model in enumerate(models):
         show_model = None if show is None else _of_model(show, model, place, len(models))
@@ -272,10 +270,6 @@ def _score(
     template = getattr(getattr(encoder, "vocabulary", None), "template", None)
     encoder.to(compute.device).eval()
     encode = SentenceEncoder(encoder, compute, settings.batch_tokens, length)
-    folder, digest = locate(found), digest_of(locate(found))
-    if settings.cache:
-        key = identify(digest, encoder, compute, pooling=pooling, template=template, max_length=length)
-        encode.stored = StoredVectors(key)
     began = time.perf_counter()
     scores = _scores(encode, {name: task.evaluator for name, task in tasks.items()}, show, settings.width)
     return Scored(
@@ -290,18 +284,23 @@ def _score(
         template=template,
         prompts=encode.prompts,
         library=encoder.modules_named if isinstance(encoder, LibraryEncoder) else None,
-        cached=encode.stored.read_rows if encode.stored is not None else 0,
-        exported=_export(folder, digest, tasks, settings.changed),
+        exported=_export(locate(found), tasks, settings.changed),
         width=settings.width,
     )
 
 
-def _export(folder: Path, digest: str, tasks: Mapping[str, Task], changed: Mapping[str, Any]) -> list[str]:
+def _export(folder: Path, tasks: Mapping[str, Task], changed: Mapping[str, Any]) -> list[str]:
     """Write the results of tasks in the formats of other programs, and return the directories."""
+    exportable = [task for task in tasks.values() if type(task.evaluator).save is not Evaluator.save]
+    if not exportable:
+        return []
     if folder.parent.name == "snapshots":  # of the Hub's cache
         name, revision = folder.parents[1].name.removeprefix("models--").replace("--", "/"), folder.name
     else:
-        name, revision = f"cse/{folder.parent.name if folder.name == MODEL else folder.name}", digest
+        name = f"cse/{folder.parent.name if folder.name == MODEL else folder.name}"
+        files = [file for file in sorted(folder.rglob("*")) if file.is_file() and file.suffix != ".md"]
+        digests = {file.relative_to(folder).as_posix(): sha256_of(file) for file in files}
+        revision = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()[:32]
     about = {"name": name, "revision": revision, "settings": changed}
-    written = [task.component for task in tasks.values() if task.evaluator.save(home() / task.component, about)]
+    written = [task.component for task in exportable if task.evaluator.save(home() / task.component, about)]
     return [str(home() / component) for component in dict.fromkeys(written)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
-from cse_cli.runs.model import checked_model_of_run
+from cse_cli.runs.model import model_of_run
 from registry.encoders.export import MODULES
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError, MissingError
@@ -131,9 +131,9 @@ def load_model(
 
     Raises:
         MissingError: If the model is not on this machine and cannot be downloaded.
-        CseError: If the pooling of the model is unknown, or the model of a run has changed.
+        CseError: If the pooling of the model is unknown.
     """
-    found = checked_model_of_run(str(name)) or str(name)
+    found = model_of_run(str(name)) or str(name)
     encoder, max_length = open_encoder(found, pooling, template)
     given = (prompts,) if isinstance(prompts, str) else prompts
     encoder.prompts = encoder.prompts.replaced(parse_prompts(given))

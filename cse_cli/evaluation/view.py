@@ -71,8 +71,6 @@ def _notes(one: Scored) -> Iterator[str]:
     for text in dict.fromkeys(one.prompts.values()):
         names = ", ".join(name for name, prompt in one.prompts.items() if prompt == text)
         yield f"{one.model}: prompt {text!r} ({names})"
-    if one.cached:
-        yield f"{one.model}: {one.cached:,} embeddings read from the cache. To compute them again, add --no-cache"
     for folder in one.exported:
         yield f"{one.model}: results in the format of {Path(folder).name} in {folder}"
 

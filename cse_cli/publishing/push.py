@@ -12,7 +12,7 @@ from cse_cli.core.formatting import mean_text, seed_list
 from cse_cli.core.results import Result
 from cse_cli.recipe.requirements import HUB
 from cse_cli.runs.index import find_run, finished_results
-from cse_cli.runs.model import checked_model_of_run
+from cse_cli.runs.model import model_of_run
 from registry import EVALUATORS
 from registry.encoders.export import MODULES
 from registry.errors import CseError, MissingError
@@ -84,7 +84,7 @@ def model_card(run: str, repository: str) -> str:
 
 def _find(run: str) -> Upload:
     found = find_run(run)
-    result, folder = found.result, checked_model_of_run(found.run_id)
+    result, folder = found.result, model_of_run(found.run_id)
     if result is None or folder is None:
         raise CseError(
             f"run {found.about.short} has no model on this machine",

@@ -19,7 +19,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from cse_cli.core.checksums import KEY
 from cse_cli.core.formatting import counted
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
@@ -161,10 +160,7 @@ def adopt(draft: Path, run_id: str, origin: str) -> None:
         if about.run_id != run_id:
             raise ValueError(f"{ABOUT} describes run {about.run_id}")
         if not about.summary:
-            text = (draft / RESULT).read_text(encoding="utf-8")
-            if KEY not in json.loads(text):
-                raise ValueError(f"{RESULT} has no checksum")
-            Result.model_validate_json(text)
+            Result.model_validate_json((draft / RESULT).read_text(encoding="utf-8"))
         history = read_history(draft)
         if history.damaged or history.end is None or history.end.kind != "finished":
             raise ValueError(f"{FILE} is damaged, or the run is not finished")

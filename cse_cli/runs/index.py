@@ -6,11 +6,9 @@ time.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
-import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -60,7 +58,7 @@ class RecordedRun:
         ended: Time of its end, or None.
         tags: Tags set during the run.
         damaged: Number of lines of `events.jsonl` that cannot be read.
-        result_text: Result of a finished run as JSON, after its checksum was verified, or None.
+        result_text: Content of `result.json` of a finished run, if it is valid, or None.
         unreadable: Reason for which the result of a finished run cannot be read, or None.
     """
 
@@ -210,12 +208,13 @@ def read_run(run_id: str) -> RecordedRun:
 
 def _read_result(run_id: str) -> tuple[str | None, str | None]:
     try:
-        result = Result.model_validate_json((folder_of(run_id) / RESULT).read_bytes())
+        text = (folder_of(run_id) / RESULT).read_text(encoding="utf-8")
+        Result.model_validate_json(text)
     except ValidationError as error:
         return None, f"{RESULT} is damaged or from another version of cse: {describe(error)}"
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         return None, f"{RESULT} cannot be read: {error}"
-    return json.dumps(result.model_dump(mode="json")), None  # unlike pydantic, keeps NaN
+    return text, None
 
 
 def result_of(run_id: str) -> Result | None:
@@ -280,8 +279,8 @@ def _entries() -> TypeAdapter[dict[str, tuple[Key, RecordedRun]]]:
 def _known(file: Path) -> dict[str, tuple[Key, RecordedRun]]:
     """Return the runs in the cache. It is empty if the file is missing, damaged or from another version."""
     with suppress(OSError, ValueError):
-        checksum, _, content = file.read_bytes().partition(b"\n")
-        if checksum == _checksum(content):
+        version, _, content = file.read_bytes().partition(b"\n")
+        if version == __version__.encode():
             return _entries().validate_json(content)
     return {}
 
@@ -289,8 +288,4 @@ def _known(file: Path) -> dict[str, tuple[Key, RecordedRun]]:
 def _write(file: Path, entries: dict[str, tuple[Key, RecordedRun]]) -> None:
     content = _entries().dump_json(entries, exclude_defaults=True)
     with suppress(OSError):  # `cse` also reads a read-only state directory and one on a full disk
-        write_atomically(file, _checksum(content) + b"\n" + content)
-
-
-def _checksum(content: bytes) -> bytes:
-    return b"%s %08x" % (__version__.encode(), zlib.crc32(content))
+        write_atomically(file, b"%s\n%s" % (__version__.encode(), content))

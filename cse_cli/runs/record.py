@@ -17,7 +17,6 @@ import shutil
 import socket
 import sys
 import tomllib
-import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -141,19 +140,15 @@ class About(BaseModel):
         return not self.search and not self.summary
 
     def to_toml(self) -> str:
-        """Return the contents of `run.toml`, with their checksum as a comment in the last line."""
+        """Return the contents of `run.toml`."""
         document = self.model_dump(exclude_none=True)
-        text = tomli_w.dumps({key: value for key, value in document.items() if value != ""})
-        return f"{text}{_checksum(text)}"
+        return tomli_w.dumps({key: value for key, value in document.items() if value != ""})
 
     @classmethod
     def of_toml(cls, text: str) -> Self:
         """Parse the contents of `run.toml`."""
-        content, mark, _ = text.rpartition(_CHECKSUM)
-        if not mark or text != f"{content}{_checksum(content)}":
-            raise ValueError("its checksum is wrong")
         try:
-            return cls(**tomllib.loads(content))
+            return cls(**tomllib.loads(text))
         except ValidationError as error:
             raise ValueError(describe(error)) from error
 
@@ -169,13 +164,6 @@ class About(BaseModel):
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             raise
-
-
-_CHECKSUM = "# crc32 "
-
-
-def _checksum(text: str) -> str:
-    return f"{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n"
 
 
 def folder_of(run_id: str) -> Path:

@@ -18,7 +18,6 @@ from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.train_parts import train_entries
 from cse_cli.recipe.validate import is_test_split
-from cse_cli.runs.model import MODEL_DIGESTS, note_model_digests
 from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.trainer import Trainer
@@ -101,8 +100,6 @@ def record_outcome(record: RunRecord, prepared: Prepared, result: Result, observ
     folder = record.path
     if not prepared.job.scores_only:
         prepared.experiment.scored.export(folder / MODEL, prepared.job.loaded.recipe.evaluate.max_length)
-        note_model_digests(folder)
-        record.file(MODEL_DIGESTS)
         step = prepared.steps if result.selected_step is None else result.selected_step
         about = {"recipe": result.recipe, "seed": str(result.seed), "encoder": result.model, "step": str(step)}
         record.model(MODEL, prepared.job.name, about)

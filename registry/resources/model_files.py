@@ -6,7 +6,8 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from registry.resources.repository import cache_folder
@@ -107,31 +108,28 @@ def digest(path: Path) -> str:
 
 
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file. In the Hub's cache, it is the name of the file."""
-    if (known := blob_sha256(file)) is not None:
-        return known
+    """Return the SHA-256 of a file, which is its name in the Hub's cache. A process reads an unchanged file once."""
+    blob = file.resolve()
+    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve()):
+        return blob.name
+    state = blob.stat()
+    return _content_sha256(blob, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+
+
+@cache
+def _content_sha256(file: Path, *_state: int) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def blob_sha256(file: Path) -> str | None:
-    """Return the SHA-256 that names a file in the Hub's cache, or None for other files."""
-    blob = file.resolve()
-    named = re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(cache_folder().resolve())
-    return blob.name if named else None
-
-
-def weights_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> str:
-    """Return the SHA-256 of a model's weight file. For several files, return that of their digests in name order.
-
-    `sha256` returns the digest of one file, for example from a cache.
-    """
+def weights_sha256(folder: Path) -> str:
+    """Return the SHA-256 of a model's weight file. For several files, return that of their digests in name order."""
     names = needed_files(_files_in(folder))
-    digests = [sha256(folder / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
+    digests = [sha256_of(folder / name) for name in sorted(names) if name.endswith((".safetensors", ".bin"))]
     return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
-def settings_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> str:
+def settings_sha256(folder: Path) -> str:
     """Return the SHA-256 of a model's configuration and vocabulary.
 
     Keys of `config.json` in `_NOTES` are ignored. If a vocabulary exists in several forms, the first one in
@@ -142,7 +140,7 @@ def settings_sha256(folder: Path, sha256: Callable[[Path], str] = sha256_of) -> 
         total.update(f"{file.relative_to(folder).as_posix()}\0{_without_notes(file)}\0".encode())
     for pattern in _VOCABULARIES:
         if files := sorted(folder.glob(pattern)):
-            total.update("".join(map(sha256, files)).encode())
+            total.update("".join(map(sha256_of, files)).encode())
             break
     return total.hexdigest()
 

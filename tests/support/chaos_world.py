@@ -15,8 +15,9 @@ from typing import Any
 
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.model import MODEL_DIGESTS
+from cse_cli.runs.record import MODEL
 from cse_cli.tuning.study import load_study, settled
+from registry.resources.model_files import sha256_of
 from tests.cse_cli.recipe.tiny_study import grid
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe, small
@@ -70,7 +71,8 @@ def found() -> dict[Any, list[Any]]:
             scores = one.last_state, one.scores, one.curve, one.selected_step
             metrics = read_history(run.about.path).metrics
             curves = [sorted(metrics[key].items()) for key in CURVES]
-            model = None if run.about.search else (run.about.path / MODEL_DIGESTS).read_text(encoding="utf-8")
+            files = sorted(file for file in (run.about.path / MODEL).rglob("*") if file.is_file())
+            model = [(file.name, sha256_of(file)) for file in files if file.name != "README.md"]
             everything[one.recipe_hash, one.seed].append((scores, curves, model))
     for trial in settled(load_study(None, "search").get_trials()):
         everything[tuple(trial.params.items())].append((trial.state.name, trial.value))
@@ -122,15 +124,17 @@ def small_disk(folder: Path) -> Iterator[Disk]:
             subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def flip_a_bit(chance: random.Random, home: Path) -> Path | None:
-    """Damage a checkpoint, a best state or a file of a cache; return which, or None where there is none."""
+def damage(chance: random.Random, home: Path) -> Path | None:
+    """Flip a bit of a checkpoint or a best state, or cut a file of a cache; return which, or None if there is none."""
     places = ("runs/*/*.pt", "cache/*/*", "cache/*/*/*")
     files = sorted(file for place in places for file in home.glob(place) if file.is_file() and file.stat().st_size)
     if not files:
         return None
     file = chance.choice(files)
     content, times = bytearray(file.read_bytes()), file.stat()
-    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    file.write_bytes(content)
+    place = chance.randrange(len(content))
+    if file.suffix == ".pt":
+        content[place] ^= 1 << chance.randrange(8)
+    file.write_bytes(content if file.suffix == ".pt" else content[:place])
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))  # nobody has written it
     return file

@@ -1,8 +1,8 @@
-"""The four parts of an identity, what changes them and what does not; digests that are kept."""
+"""The four parts of an identity, what changes them and what does not."""
 
 from __future__ import annotations
 
-import gzip
+import hashlib
 import importlib
 import json
 import os
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core import digests
 from cse_cli.data.identity import ENGINE, columns_read, engine_digest, identify, identify_known
 from cse_cli.data.requirements import Availability
 from cse_cli.data.sources import open_text, text_fingerprint
@@ -21,8 +20,8 @@ from cse_cli.recipe.schema import Data
 from cse_cli.training.build import resolve
 from registry import LOSSES
 from registry.errors import CseError
-from registry.resources import hub
-from registry.resources.model_files import settings_sha256
+from registry.resources import hub, model_files
+from registry.resources.model_files import settings_sha256, sha256_of
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert, word_vectors
 
@@ -266,69 +265,37 @@ def test_the_engine_is_code_that_exists(parts, monkeypatch):
     assert engine_digest(recipe) != before
 
 
-# --- digests that are kept --------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def reads(monkeypatch):
     """Forget what this process knows; return the files that are read."""
     seen: list[str] = []
-    real = digests.model_files.sha256_of
-    monkeypatch.setattr(digests, "_known", {})
-    monkeypatch.setattr(digests.model_files, "sha256_of", lambda file: seen.append(file.name) or real(file))
+    real = hashlib.file_digest
+    model_files._content_sha256.cache_clear()
+    monkeypatch.setattr(
+        hashlib, "file_digest", lambda file, name: seen.append(Path(file.name).name) or real(file, name)
+    )
     return seen
 
 
-def test_a_file_is_read_once_by_all_processes(tmp_path, reads, monkeypatch):
+def test_a_file_is_read_once_by_a_process(tmp_path, reads):
     file = tmp_path / "f"
     file.write_bytes(b"one")
-    assert digests.sha256(file) == digests.sha256(file)
-    monkeypatch.setattr(digests, "_known", {})
-    digests.sha256(file)
+    assert sha256_of(file) == sha256_of(file) == hashlib.sha256(b"one").hexdigest()
     assert reads == ["f"]
 
 
 def test_a_new_file_of_the_same_size_and_time_is_read(tmp_path, reads):
     file, other = tmp_path / "f", tmp_path / "other"
     file.write_bytes(b"one")
-    first = digests.sha256(file)
+    first = sha256_of(file)
     other.write_bytes(b"two")
     stat = file.stat()
     os.utime(other, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     other.replace(file)
-    assert digests.sha256(file) != first
+    assert sha256_of(file) != first
     file.write_bytes(b"one")
-    assert digests.sha256(file) == first
-
-
-@pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text.replace("a", "b"), lambda _: "[]"])
-def test_a_damaged_cache_is_not_used(tmp_path, home, reads, monkeypatch, damage):
-    file = tmp_path / "f"
-    file.write_bytes(gzip.compress(b"one"))
-    first = digests.sha256(file)
-    cache = home / "cache" / "digests.json"
-    cache.write_text(damage(cache.read_text()))
-    monkeypatch.setattr(digests, "_known", {})
-    assert digests.sha256(file) == first
-    assert reads == ["f", "f"]
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path, home, reads):
-    home.write_text("a file in the way")
-    file = tmp_path / "f"
-    file.write_bytes(b"one")
-    assert digests.sha256(file) == digests.sha256(file)
-    assert reads == ["f"]
-
-
-def test_files_that_are_gone_leave_the_cache(tmp_path, home, reads):
-    for name in "ab":
-        (tmp_path / name).write_bytes(name.encode())
-        digests.sha256(tmp_path / name)
-    (tmp_path / "a").unlink()
-    (tmp_path / "b").write_bytes(b"new")
-    digests.sha256(tmp_path / "b")
-    assert [key.split("\n")[1] for key in digests._read(home / "cache" / "digests.json")] == [str(tmp_path / "b")]
+    assert sha256_of(file) == first
+    assert reads == ["f", "f", "f"]
 
 
 def test_an_unreadable_text_is_a_message(parts):

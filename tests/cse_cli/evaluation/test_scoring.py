@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +12,9 @@ from cse_cli.evaluation.encoder import SentenceEncoder
 from cse_cli.evaluation.evaluate import Settings, score_models
 from cse_cli.evaluation.model import load_model
 from cse_cli.evaluation.tasks import parse_tasks
-from cse_cli.evaluation.vectors import StoredVectors
-from cse_cli.runs.model import model_of_run, note_model_digests
+from cse_cli.runs.model import model_of_run
 from cse_cli.runs.record import About
-from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError, MissingError
+from registry.errors import MissingError
 from registry.resources import catalog
 from tests.support import mteb_task
 from tests.support.errors import refuses
@@ -101,85 +95,6 @@ def test_a_run_id_means_its_model():
     assert model_of_run("mini_en") is None
     assert model_of_run("*") is None
     assert model_of_run("") is None
-
-
-@pytest.mark.parametrize("asked", ["a run", "a folder"])
-def test_a_changed_model_is_an_error_before_any_score(tmp_path, monkeypatch, asked):
-    shutil.copytree(tiny_bert(tmp_path), model := saved_run("abc123"), dirs_exist_ok=True)
-    (model / "README.md").write_text("a card, which people may change")
-    noted = note_model_digests(model.parent)
-    assert "README.md" not in noted
-    digest = hashlib.sha256((model / "config.json").read_bytes()).hexdigest()
-    assert f"{digest}  model/config.json\n" in noted
-    name, plan = {"a run": "abc", "a folder": str(model)}[asked], (parse_tasks("stsb"), Settings(None, None, 8, "cpu"))
-    assert load_model(name).folder == model
-
-    monkeypatch.setattr("cse_cli.evaluation.evaluate.open_encoder", lambda *_: pytest.fail("opened"))
-    weights = model / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    content[len(content) // 2] ^= 1
-    weights.write_bytes(content)
-    for act in (lambda: score_models([name], *plan), lambda: load_model(name)):
-        with refuses("runs.damaged_model", weights):
-            act()
-    weights.unlink()
-    with pytest.raises(CseError, match=f"{weights} is missing"):
-        score_models([name], *plan)
-
-
-def counted_rows(monkeypatch):
-    """Count the sentences of every forward pass of an encoder."""
-    rows = []
-    plain = TransformerEncoder.encode_for_eval
-
-    def count(self, tokens, embeddings=None):
-        rows.append(tokens.rows)
-        return plain(self, tokens, embeddings)
-
-    monkeypatch.setattr(TransformerEncoder, "encode_for_eval", count)
-    return rows
-
-
-def test_a_second_evaluation_needs_no_forward_pass(tmp_path, monkeypatch):
-    rows, model = counted_rows(monkeypatch), tiny_bert(tmp_path)
-    settings, tasks = Settings("mean", None, 8, "cpu"), parse_tasks("stsb,alignment_uniformity")
-    (first,) = score_models([str(model)], tasks, settings)
-    assert (first.cached, len(rows) > 0) == (0, True)
-    rows.clear()
-    (second,) = score_models([str(model)], tasks, settings)
-    assert (second.scores, rows, second.cached > 0) == (first.scores, [], True)
-    others = [replace(settings, **one) for one in ({"pooling": "cls"}, {"max_length": 4}, {"prompts": ["the "]})]
-    for other in (*others, replace(settings, precision="bf16"), replace(settings, cache=False)):
-        rows.clear()
-        assert score_models([str(model)], tasks, other)[0].cached == 0
-        assert rows
-    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
-    assert score_models([str(model)], tasks, settings)[0].cached == 0
-
-
-def test_damaged_embeddings_are_computed_again(tmp_path, monkeypatch, home):
-    model, settings, tasks = str(tiny_bert(tmp_path)), Settings("mean", None, 8, "cpu"), parse_tasks("stsb")
-    (first,) = score_models([model], tasks, settings)
-    (file,) = (home / "cache" / "vectors").glob("*/*.npy")
-    file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
-    rows = counted_rows(monkeypatch)
-    with pytest.warns(UserWarning, match="is damaged and is created again"):
-        (again,) = score_models([model], tasks, settings)
-    assert (again.scores, again.cached, len(rows) > 0) == (first.scores, 0, True)
-    assert score_models([model], tasks, settings)[0].cached > 0
-
-
-def test_the_least_recently_used_embeddings_are_deleted(home, monkeypatch):
-    stored, vectors = StoredVectors("key"), np.ones((2, 4), dtype=np.float32)
-    for place, text in enumerate("abc"):
-        stored.write([text, "x"], ("", None), vectors)
-        os.utime(stored.path([text, "x"], ("", None)), (place, place))
-    assert np.array_equal(stored.read(["a", "x"], ("", None)), vectors)  # now the last used
-    monkeypatch.setattr("cse_cli.evaluation.vectors.LIMIT", 3 * (128 + vectors.nbytes))
-    stored.write(["d"], ("", None), vectors)
-    assert [stored.read([text, "x"], ("", None)) is None for text in "abc"] == [False, True, False]
-    assert {file.suffix for file in stored.folder.glob("*")} == {".npy", ".json", ".lock"}
-    assert len(list(stored.folder.glob("*"))) == 9
 
 
 def with_prompts(tmp_path, **settings):

@@ -33,7 +33,7 @@ def test_one_screen_names_what_runs_here_and_every_component(capsys):
     code, out, err = cse("list", capsys=capsys)
     assert (code, err) == (0, "")
     assert f"recipes ({COUNT}). Ready to run:\n" in out
-    examples = "mixture, pairs_csv, search, triplets_jsonl"
+    examples = "pairs_csv, search, triplets_jsonl"
     assert f":\nquickstart\nexamples/: {examples}\nmini/: {', '.join(SMALL)}\n" in out
     assert f"studies ({STUDIES})" in out
     assert all(entry.name in out for registry in REGISTRIES for entry in registry)

@@ -50,7 +50,6 @@ def fill(record: RunRecord) -> None:
     (model / "1_Pooling/config.json").write_text("{}")
     (model / "modules.json").write_text("[]")
     (model / "weights").write_bytes(bytes(10_000))
-    record.file("model.sha256", "abc")
     record.model("model", "mini/ifcl_en seed 1", {"recipe": "mini/ifcl_en"})
     write_series({"stsb": {"gold": [1.0, 2.0]}}, record.path / "series")
     record.file("series")
@@ -92,7 +91,6 @@ def test_a_run_is_there_with_everything(home: Path) -> None:
     assert sorted(one.path for one in client().list_artifacts(run.info.run_id)) == [
         "environment.json",
         "events.jsonl",
-        "model.sha256",
         "recipe.toml",
         "result.json",
         "run.toml",

@@ -193,12 +193,10 @@ def test_a_run_that_is_too_large_is_refused(
 @pytest.mark.parametrize(
     ("ending", "old", "new", "message"),
     [
-        ("result.json", b"61.004", b"61.005", "checksum is wrong"),
-        ("result.json", b'"crc32"', b'"crc33"', "no checksum"),
         ("result.json", b"{", b"[", ""),
-        ("run.toml", b"seed = 1", b'seed = "x"', "its checksum is wrong"),
+        ("run.toml", b"seed = 1", b'seed = "x"', "seed"),
         ("run.toml", b"name", b"= name", ""),
-        ("run.toml", b'run_id = "', b'run_id = "0', "its checksum is wrong"),
+        ("run.toml", b'run_id = "', b'run_id = "0', "describes run 0"),
         ("events.jsonl", b'"finished"', b'"failed"', "not finished"),
         ("events.jsonl", b"}\n", b"\n", "damaged"),
         ("cse-runs.json", b"1", b"2", "another version"),

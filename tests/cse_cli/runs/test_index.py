@@ -54,13 +54,12 @@ def test_a_run_that_ends_while_it_is_read_is_not_lost() -> None:
 def test_results_are_read_and_damaged_ones_named(capsys: pytest.CaptureFixture[str]) -> None:
     recorded(result(seed=1))
     recorded(result(seed=9), end="failed")
-    damaged = {what: recorded(result(seed=5), name=what) for what in ("missing", "torn", "future", "flipped", "empty")}
+    damaged = {what: recorded(result(seed=5), name=what) for what in ("missing", "torn", "future", "empty")}
     files = {what: record.path / "result.json" for what, record in damaged.items()}
     text = files["torn"].read_text()
     files["missing"].unlink()
     files["torn"].write_text(text[:100])
     files["future"].write_text(text.replace('"schema_version": 1', '"schema_version": 99'))
-    files["flipped"].write_text(text.replace("61.004", "61.005"))
     files["empty"].write_text("")
     recorded(result(), search="s", trial=3)
     recorded(None, summary="tuning")
@@ -68,7 +67,6 @@ def test_results_are_read_and_damaged_ones_named(capsys: pytest.CaptureFixture[s
     assert [one.seed for one in finished_results()] == [2, 1]
     said = capsys.readouterr().err
     assert {what for what in damaged if f"({what}): result.json" in said} == set(damaged)
-    assert "checksum" in next(line for line in said.splitlines() if "(flipped)" in line)
     assert said.count("skipping") == len(damaged)
 
 
@@ -150,10 +148,10 @@ def test_a_damaged_cache_is_written_anew(content: bytes, reads: list[str], home:
     reads.clear()
     assert (again(), reads) == (first, [])
     whole = file.read_bytes()
-    file.write_bytes(whole.replace(b"61.004", b"61.005"))  # the disk flipped a bit
-    assert (again(), reads) == (first, [record.run_id])
     file.write_bytes(whole[:-20])  # its process was killed
-    assert again() == first
+    assert (again(), reads) == (first, [record.run_id])
+    file.write_bytes(b"0.0" + whole[whole.index(b"\n") :])  # of another version
+    assert (again(), reads) == (first, [record.run_id] * 2)
 
 
 def test_the_cache_keeps_only_runs_that_ended(home: Path) -> None:

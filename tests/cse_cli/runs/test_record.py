@@ -36,6 +36,14 @@ def test_what_is_written_is_read_back_equal(home: Path) -> None:
     assert [path.name for path in (home / "runs").iterdir()] == [made.run_id]
 
 
+def test_the_checksum_of_an_older_version_is_a_comment() -> None:
+    made = about()
+    made.write()
+    with (made.path / "run.toml").open("a") as file:
+        file.write("# crc32 89abcdef\n")
+    assert read_about(made.run_id) == made
+
+
 def test_nothing_is_left_if_it_cannot_be_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
