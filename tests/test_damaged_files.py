@@ -5,7 +5,8 @@ that read it. A command must do what it does with the whole file, perhaps with a
 with code 2, 3 or 4.
 
 Some damage cannot be seen, and makes other input: another letter in a text or a pair, another digit in a recipe or in
-weights that nobody has noted a checksum of. Of such files (`is_input`) only a crash is excluded.
+weights. Of such files (`is_input`) only a crash is excluded. Only checkpoints have checksums, so a flipped bit is tried
+in them and in such files only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -25,8 +26,6 @@ import pytest
 from pyarrow import parquet
 
 from cse_cli.training.train_step import StepOutput, TrainStep
-from registry.errors import CseError
-from tests.cse_cli.data.test_translate import Upper, build_by_name, written
 from tests.support.command import cse
 from tests.support.damage import WAYS, put_back
 from tests.support.shrunken import Small, recipe
@@ -170,6 +169,8 @@ def test_none_is_computed_with_and_none_is_a_traceback(
         put_back(tmp_path, copy)
         assert whole.outcome == "done", whole
         for way, damage in WAYS.items():
+            if way == "one bit flipped" and not (file.is_input or file.path.endswith(".pt")):
+                continue
             damage(tmp_path / file.path, Random(f"{SEED} {file.path.rpartition('/')[2]} {way}"))
             seen = look(file, tmp_path, capsys)
             put_back(tmp_path, copy)
@@ -184,36 +185,3 @@ def test_none_is_computed_with_and_none_is_a_traceback(
     assert wrong == [], outcomes
     assert sum(outcomes.values()) >= 200, outcomes
     assert outcomes["refused"] > 90
-
-
-def test_damaged_translations_are_made_again_or_refused(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    build_by_name(monkeypatch)
-    lines = [f"the cat number {number} sleeps" for number in range(40)]
-    written(lines, Upper(), tmp_path / "whole.tsv")
-    (block,) = (home / "cache" / "columns").rglob("[!t]*.txt")
-    content, outcomes = block.read_bytes(), Counter[str]()
-    for way, damage in WAYS.items():
-        for turn in range(3):
-            damage(block, Random(f"{SEED} {way} {turn}"))
-            made = tmp_path / f"{way} {turn}.tsv"
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)
-                refused = refusal(lambda: written(lines, Upper(), made))  # noqa: B023 - called immediately
-            outcomes["refused" if refused else "equal"] += 1
-            if refused is None:
-                assert made.read_bytes() == (tmp_path / "whole.tsv").read_bytes()
-            else:
-                assert (refused.exit_code, str(block.parent) in refused.message, made.exists()) == (2, True, False)
-            shutil.rmtree(block) if block.is_dir() else block.unlink()
-            block.write_bytes(content)
-    assert outcomes == {"equal": 3 * (len(WAYS) - 1), "refused": 3}  # only a directory is in the way
-
-
-def refusal(act: Callable[[], object]) -> CseError | None:
-    try:
-        act()
-    except CseError as error:
-        return error
-    return None

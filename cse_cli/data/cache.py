@@ -1,8 +1,4 @@
-"""Cached files, written atomically by one of several processes, each with a note of its checksum.
-
-A damaged file is created again. Of 9 token files with one flipped bit, 3 changed the training silently and 4 caused an
-IndexError in the embedding.
-"""
+"""Cached files, written atomically by one of several processes, each with a note of its size and of facts about it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -41,49 +36,50 @@ Write = Callable[[Path], Facts]
 
 
 def cached(path: Path, write: Write) -> Facts:
-    """Return the facts about a cached file. The file is written first if it is missing or damaged."""
+    """Return the facts about a cached file. The file is written first if it is missing or incomplete."""
     with explained_cache_errors(path):
-        return whole_file(path) or make_file(path, write)
+        return noted_facts(path, warn=True) or make_file(path, write)
 
 
-def whole_file(path: Path, *, warn: bool = True) -> Facts | None:
-    """Return the facts about a file, or None if the file is missing or damaged. A damaged file causes a warning."""
-    facts = noted_facts(path)
+def noted_facts(path: Path, *, warn: bool = False) -> Facts | None:
+    """Return the facts noted about a file, or None if the file or its note is missing or incomplete."""
     try:
-        if facts is not None and facts["file"] == _checksum_of_file(path):
+        note = path.with_suffix(".json").read_text(encoding="utf-8")
+        facts: Facts = json.loads(note.rpartition("\n")[2])  # version 0.1 wrote a checksum in front
+        size = path.stat().st_size
+        if facts.get("bytes", size) == size:
             return facts
-    except OSError:
+    except (OSError, ValueError, AttributeError):
         pass
     if warn and path.exists():
-        warnings.warn(f"cached file {path} is damaged and is created again", stacklevel=2)
+        warnings.warn(f"cached file {path} is damaged and is created again", stacklevel=3)
     return None
-
-
-def noted_facts(path: Path) -> Facts | None:
-    """Return the facts noted about a file without reading the file, or None if the note is missing or damaged."""
-    try:
-        checksum, _, note = _note_of(path).read_text(encoding="utf-8").partition("\n")
-        facts: Facts | None = json.loads(note) if checksum == _checksum(note.encode()) else None
-    except (OSError, ValueError):
-        return None
-    return facts
 
 
 def make_file(path: Path, write: Write) -> Facts:
     """Write a file and its note, unless another process has done it in the meantime."""
     make_folder(path.parent)
     with FileLock(f"{path}.lock"):
-        if (known := whole_file(path, warn=False)) is not None:
+        if (known := noted_facts(path)) is not None:
             return known
         draft = path.with_name(f"tmp-{path.name}")
         try:
-            facts = {**write(draft), "file": _checksum_of_file(draft)}
-            note = json.dumps(facts)
-            write_atomically(_note_of(path), f"{_checksum(note.encode())}\n{note}")
+            facts = write(draft)
+            facts = {**facts, "bytes": draft.stat().st_size}
+            write_atomically(path.with_suffix(".json"), json.dumps(facts))
             draft.replace(path)
         finally:
             draft.unlink(missing_ok=True)
     return facts
+
+
+def damaged(path: Path, why: str) -> CseError:
+    """Return the error for a cached file that has the right size, but cannot be read."""
+    return CseError(
+        f"cached file {path} is damaged: {' '.join(why.split())[:200]}",
+        "delete it, and run the command again",
+        code="data.damaged_cache",
+    )
 
 
 @contextmanager
@@ -99,23 +95,6 @@ def explained_cache_errors(path: Path) -> Iterator[None]:
             "free some disk space, or set CSE_HOME to a directory that you can write to",
             code="data.cache_not_writable",
         ) from error
-
-
-def _note_of(path: Path) -> Path:
-    return path.with_suffix(".json")
-
-
-def _checksum_of_file(path: Path) -> str:
-    """Return the CRC-32 of a file. It takes 0.5 s/GB on one core, SHA-256 twice as long."""
-    found = 0
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            found = zlib.crc32(block, found)
-    return f"{found:08x}"
-
-
-def _checksum(content: bytes) -> str:
-    return f"{zlib.crc32(content):08x}"
 
 
 # --- files of many rows, in several processes -------------------------------------------------------------------------
@@ -139,15 +118,16 @@ class PieceWriter:
         """Write the file of some rows and return facts about it."""
         raise NotImplementedError
 
-    def __call__(self, piece: Piece) -> tuple[int, Facts]:
-        """Make the file of a piece. Return its number of rows and the facts."""
-        return len(piece.rows), make_file(piece.path, lambda path: self.write(piece.rows, path))
+    def __call__(self, piece: Piece) -> int:
+        """Make the file of a piece, and return its number of rows."""
+        make_file(piece.path, lambda path: self.write(piece.rows, path))
+        return len(piece.rows)
 
 
 def write_pieces(
     writer: PieceWriter, pieces: Iterable[Piece], total: int, processes: int, option: str, progress: Progress | None
-) -> list[Facts]:
-    """Write the files of pieces that are missing or damaged, and return the facts about the written ones.
+) -> None:
+    """Write the files of pieces that are missing or incomplete.
 
     Args:
         writer: Writer.
@@ -161,7 +141,7 @@ def write_pieces(
         CseError: If the cache cannot be written.
         RunFailedError: If a process is killed.
     """
-    missing = list({piece.path: piece for piece in pieces if whole_file(piece.path) is None}.values())
+    missing = list({piece.path: piece for piece in pieces if noted_facts(piece.path, warn=True) is None}.values())
     done = total - sum(len(piece.rows) for piece in missing)
     processes = min(processes, len(missing))
 
@@ -171,21 +151,18 @@ def write_pieces(
         if progress is not None:
             progress(done, total)
 
-    made = []
     with explained_cache_errors(paths.cache()):
         if processes <= 1:
             writer.count = count
-            return [facts for _, facts in map(writer, missing)]
-        for rows, facts in _in_processes(writer, missing, processes, option):
-            count(rows)
-            made.append(facts)
-    return made
+            for piece in missing:
+                writer(piece)
+        else:
+            for rows in _in_processes(writer, missing, processes, option):
+                count(rows)
 
 
-def _in_processes(
-    writer: PieceWriter, pieces: Sequence[Piece], processes: int, option: str
-) -> Iterator[tuple[int, Facts]]:
-    """Yield the results of the writer for pieces in the order in which they become available.
+def _in_processes(writer: PieceWriter, pieces: Sequence[Piece], processes: int, option: str) -> Iterator[int]:
+    """Yield the numbers of rows of pieces in the order in which they become available.
 
     The processes are spawned, because the threads of tokenizers and of torch do not survive a fork. They share the
     cores of this process, and end with it, even if it is killed.
@@ -241,5 +218,5 @@ def _start_worker(writer: PieceWriter, commits: dict[str, str], threads: int) ->
     _worker[:] = [writer]
 
 
-def _run_task(piece: Piece) -> tuple[int, Facts]:
+def _run_task(piece: Piece) -> int:
     return _worker[0](piece)

@@ -14,14 +14,15 @@ from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from cse_cli.core import paths
 from cse_cli.core.devices import choose
 from cse_cli.core.threads import limit_torch_threads
-from cse_cli.data.cache import Facts, Piece, PieceWriter, write_pieces
+from cse_cli.data.cache import Facts, Piece, PieceWriter, damaged, write_pieces
+from cse_cli.data.tokens import Column
 from cse_cli.recipe.schema import Part
 from registry import GENERATORS
 from registry.accelerators import is_accelerator, kept_randomness
@@ -34,17 +35,6 @@ BLOCK = 2048
 
 Report = Callable[[str, int, int], None]
 """Called with what is done, the number of finished rows and the total number of rows."""
-
-
-class Cells(Protocol):
-    """A column of text with access by row."""
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-
-    def take(self, indices: Sequence[int]) -> list[str]:
-        """Return the cells of some rows in the given order."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +74,18 @@ class MadeColumn:
 
     def _lines(self, block: Piece) -> list[str]:
         if self._open[0] != block.path:
-            self._open = block.path, block.path.read_text(encoding="utf-8").split("\n")[:-1]
+            try:
+                lines = block.path.read_bytes().decode("utf-8").split("\n")[:-1]
+            except UnicodeDecodeError as error:
+                raise damaged(block.path, str(error)) from error
+            if len(lines) != len(block.rows):
+                raise damaged(block.path, f"it has {len(lines)} lines instead of {len(block.rows)}")
+            self._open = block.path, lines
         return self._open[1]
+
+
+Cells = Column[str] | MadeColumn
+"""Cells of a column, by row."""
 
 
 class ColumnMaker:
@@ -116,18 +116,13 @@ class ColumnMaker:
         decides = self.generator.identity() or repr(sorted(self.part.params.items()))
         return hashlib.sha256(repr((self.part.name, code, decides)).encode()).hexdigest()[:32]
 
-    @property
-    def folder(self) -> Path:
-        """Directory of the files, of all texts."""
-        return paths.cache() / "columns" / self.key
-
     def blocks(self, column: Cells, rows: range) -> list[Piece]:
         """Return the blocks of some rows. Their files may not exist."""
-        found = []
+        found, folder = [], paths.cache() / "columns" / self.key
         for start in range(rows.start, rows.stop, BLOCK):
             part = range(start, min(start + BLOCK, rows.stop))
             cells = repr(column.take(part)).encode("utf-8", "surrogatepass")
-            found.append(Piece(self.folder / f"{hashlib.sha256(cells).hexdigest()[:32]}.txt", part))
+            found.append(Piece(folder / f"{hashlib.sha256(cells).hexdigest()[:32]}.txt", part))
         return found
 
     def make(self, column: Cells, rows: range, making: Making) -> MadeColumn:
@@ -226,27 +221,16 @@ class OwnColumns:
 
     def added(self, cells: Mapping[str, Sequence[str]], required: set[str]) -> dict[str, Sequence[str]]:
         """Return columns with those that are required, missing and can be made. Each distinct cell is made once."""
+        import datasets
+
         found = dict(cells)
         for name in in_order(self.parts, required - cells.keys()):
             maker = ColumnMaker(self.parts[name])
-            distinct = _Lines(tuple(dict.fromkeys(found[maker.source])))
-            made = dict(zip(distinct.lines, maker.make(distinct, range(distinct.rows), self.making), strict=True))
+            distinct = list(dict.fromkeys(found[maker.source]))
+            column: Column[str] = Column([datasets.Dataset.from_dict({"cells": distinct})])
+            made = dict(zip(distinct, maker.make(column, range(len(distinct)), self.making), strict=True))
             found[name] = [made[cell] for cell in found[maker.source]]
         return found
-
-
-@dataclass(frozen=True)
-class _Lines:
-    """Cells in memory."""
-
-    lines: tuple[str, ...]
-
-    @property
-    def rows(self) -> int:
-        return len(self.lines)
-
-    def take(self, indices: Sequence[int]) -> list[str]:
-        return [self.lines[index] for index in indices]
 
 
 @dataclass(frozen=True)
@@ -309,3 +293,16 @@ class ColumnStep:
             made += len(generator.make(cells[made : made + size]))
             size *= 2
         return made / (perf_counter() - began) if made else math.inf
+
+
+def column_steps(makers: Mapping[str, ColumnMaker], cells: dict[str, Any], rows: int) -> list[ColumnStep]:
+    """Return the steps that make columns of `cells`, with the number of rows that exist."""
+    found = []
+    for name, maker in makers.items():
+        source, done = cells[maker.source], 0
+        if not isinstance(source, Sampled):
+            blocks = maker.blocks(source, range(rows))
+            done = sum(len(block.rows) for block in blocks if block.path.exists())
+        found.append(ColumnStep(name, maker, source, rows, done))
+        cells[name] = MadeColumn(blocks) if done == rows else Sampled(source, maker)
+    return found

@@ -1,14 +1,14 @@
 """Training text of a recipe as memory-mapped columns: catalog data sets, `hf:` data sets and files of the user.
 
 The text is read once by the builders of `datasets` and written to an Arrow file of the columns in use. A second start
-maps that file if its checksum is right. Blank rows are skipped and counted.
+maps that file. Blank rows are skipped and counted.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ import numpy as np
 
 from cse_cli.core import paths
 from cse_cli.data.cache import Progress, noted_facts
-from cse_cli.data.columns import ColumnStep, Making, in_order
-from cse_cli.data.extended import Extension
+from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, ColumnStep, Making, column_steps, in_order
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
 from cse_cli.data.stored import VERSION, Content, RowReader, store
 from cse_cli.data.tokens import Column, shards_of, tokenize
@@ -139,21 +138,24 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
         CseError: If rows are missing or malformed, a column does not exist, or one cannot be made.
         MissingError: If a data set is not on this machine and cannot be downloaded.
     """
-    names = tuple(sorted(columns))
-    parts, stored = _parts_with(data, names), []
-    for part, extension in _extended(data, parts, names):
-        if extension is None:
-            stored.append(_read_part(part, names))
-        else:
-            stored.append(extension.read(_read_part(part, extension.reads)[0], making or Making()))
+    found = _find(data, columns)
+    stored = []
+    for part in found.parts:
+        rows, content = _read_part(part, found.reads)
+        if found.makers:
+            rows, content = _with_made(rows, content, found, making or Making())
+        stored.append((rows, content))
     available = sum(content.rows for _, content in stored)
     if available == 0:
         raise CseError(f"'{data.named}' contains no sentences", "write one sentence per line", code="data.no_sentences")
-    notices = [
-        f"{part.name}: {content.notice}" for part, (_, content) in zip(parts, stored, strict=True) if content.notice
-    ]
-    digests = {part.name: content.digest for part, (_, content) in zip(parts, stored, strict=True)}
-    return Text(tuple(stored), names, min(available, data.limit or available), digests, tuple(notices))
+    contents = {part.name: content for part, (_, content) in zip(found.parts, stored, strict=True)}
+    return Text(
+        parts=tuple(stored),
+        columns=found.columns,
+        rows=min(available, data.limit or available),
+        digests={name: content.digest for name, content in contents.items()},
+        notices=tuple(f"{name}: {content.notice}" for name, content in contents.items() if content.notice),
+    )
 
 
 def text_fingerprint(data: Data, columns: set[str]) -> str | None:
@@ -161,15 +163,18 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
 
     Text that was read before is not opened.
     """
-    names = tuple(sorted(columns))
+    found = _find(data, columns)
     contents = []
-    for part, extension in _extended(data, _parts_with(data, names), names):
-        content = _content(part, names) if extension is None else extension.known()
-        if content is None:
-            return None
+    for part in found.parts:
+        content = _content(part, found.reads)
+        if found.makers:
+            facts = noted_facts(found.made_path(content))
+            if facts is None:
+                return None
+            content = Content.from_facts(facts)
         contents.append(content)
     rows = sum(content.rows for content in contents)
-    return _fingerprint([content.digest for content in contents], names, min(rows, data.limit or rows))
+    return _fingerprint([content.digest for content in contents], found.columns, min(rows, data.limit or rows))
 
 
 def open_steps(data: Data, columns: set[str]) -> list[ColumnStep]:
@@ -178,45 +183,90 @@ def open_steps(data: Data, columns: set[str]) -> list[ColumnStep]:
     Raises:
         CseError: If rows are missing or malformed, or a column does not exist.
     """
-    names = tuple(sorted(columns))
-    steps = []
-    for part, extension in _extended(data, _parts_with(data, names), names):
-        if extension is not None and extension.known() is None:
-            steps += extension.steps(_read_part(part, extension.reads)[0])
+    found, steps = _find(data, columns), []
+    for part in found.parts if found.makers else ():
+        rows, content = _read_part(part, found.reads)
+        if noted_facts(found.made_path(content)) is None:
+            steps += column_steps(found.makers, found.cells(rows), found.count(rows))
     return steps
 
 
-def _extended(data: Data, parts: Sequence[Part], columns: Sequence[str]) -> Iterator[tuple[Part, Extension | None]]:
-    """Yield each part with the columns that are made for it, or None without such columns.
+@dataclass(frozen=True)
+class _Found:
+    """Data sets or files of a recipe, and the columns that generators make for them.
 
-    Rows beyond `data.limit` are not made. If there is a limit, all parts have it, because the number of rows that are
-    not blank is unknown before.
+    Args:
+        makers: Column → its maker, each after that of the column that it is made from.
+        columns: Names of all columns of the text, sorted.
+        reads: Columns of the data that are read, sorted.
+        limit: Maximum number of rows, or None for all. Rows beyond it are not made, and all parts have it, because the
+            number of rows that are not blank is unknown before.
     """
-    made = {name: data.columns[name] for name in in_order(data.columns, {*columns})}
+
+    parts: list[Part]
+    makers: dict[str, ColumnMaker]
+    columns: tuple[str, ...]
+    reads: tuple[str, ...]
+    limit: int | None
+
+    def made_path(self, content: Content) -> Path:
+        """Return the path of the Arrow file of a part with its made columns."""
+        keys = [(name, maker.source, maker.key) for name, maker in self.makers.items()]
+        read = sorted(content.columns.items())
+        named = hashlib.sha256(repr((VERSION, read, self.columns, self.limit, keys)).encode()).hexdigest()[:32]
+        return paths.cache() / "text" / f"{named}.arrow"
+
+    def count(self, rows: Any) -> int:
+        """Return the number of rows of a part that are made."""
+        return min(len(rows), self.limit or len(rows))
+
+    def cells(self, rows: Any) -> dict[str, Cells]:
+        """Return the columns of a part that are read."""
+        return {name: Column([rows.select_columns([name])]) for name in self.reads}
+
+
+def _find(data: Data, columns: Iterable[str]) -> _Found:
+    names = tuple(sorted(columns))
+    parts = find_parts(data)
     for part in parts:
-        if not made:
-            yield part, None
-            continue
-        extension = Extension(made, tuple(columns), data.limit)
-        check_columns(data, part, extension.reads)
-        if twice := made.keys() & {*part.columns}:
+        check_columns(data, part, [name for name in names if name not in data.columns])
+    makers = {name: ColumnMaker(data.columns[name]) for name in in_order(data.columns, {*names})}
+    reads = tuple(sorted({*names, *(maker.source for maker in makers.values())} - makers.keys()))
+    for part in parts:
+        check_columns(data, part, reads)
+        if twice := makers.keys() & {*part.columns}:
             raise CseError(
                 f"'{part.name}' has the column '{min(twice)}', which [data.columns.{min(twice)}] makes, too",
                 f"use the column of the data: --unset data.columns.{min(twice)}",
                 code="data.column_twice",
             )
-        yield part, extension.placed(_content(part, extension.reads))
+    return _Found(parts, makers, names, reads, data.limit)
+
+
+def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tuple[Any, Content]:
+    """Return the rows of a part with the made columns, which are made one after the other, and their content."""
+    import pyarrow as pa
+
+    def tables() -> Iterator[Any]:
+        cells, count = found.cells(rows), found.count(rows)
+        for name, maker in found.makers.items():
+            cells[name] = maker.make(cells[maker.source], range(count), making)
+        for start in range(0, count, BLOCK):
+            part = range(start, min(start + BLOCK, count))
+            yield pa.table({name: pa.array(cells[name].take(part), pa.string()) for name in found.columns})
+
+    extended, made = store(found.made_path(content), found.columns, tables)
+    if not made.rows and content.rows:
+        raise CseError(
+            f"the generators of {', '.join(found.makers)} made no text: every cell is blank",
+            "check their model and languages",
+            code="data.blank_column",
+        )
+    return extended, replace(made, blank=made.blank + content.blank, blanks=content.blanks or made.blanks)
 
 
 def _fingerprint(digests: Iterable[str], columns: tuple[str, ...], rows: int) -> str:
     return hashlib.sha256(repr((list(digests), columns, rows)).encode()).hexdigest()
-
-
-def _parts_with(data: Data, columns: Sequence[str]) -> list[Part]:
-    parts = find_parts(data)
-    for part in parts:
-        check_columns(data, part, [name for name in columns if name not in data.columns])
-    return parts
 
 
 def find_parts(data: Data) -> list[Part]:

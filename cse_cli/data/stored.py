@@ -10,7 +10,7 @@ from typing import Any
 
 from cse_cli.data.cache import Facts, cached
 from cse_cli.data.files import without_blanks
-from cse_cli.data.tokens import write_arrow
+from cse_cli.data.tokens import read_arrow, write_arrow
 
 SHOWN = 5
 """Number of blank rows whose place is reported."""
@@ -63,7 +63,6 @@ def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]
         columns: Names of the columns.
         tables: Returns the tables, blank rows included. Not called if the file exists.
     """
-    import datasets
     import pyarrow as pa
 
     def write(draft: Path) -> Facts:
@@ -72,7 +71,7 @@ def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]
         return reader.facts
 
     content = Content.from_facts(cached(path, write))
-    return datasets.Dataset.from_file(str(path)), content
+    return read_arrow(path), content
 
 
 class RowReader:

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from cse_cli.core import paths
 from cse_cli.core.threads import usable_threads
-from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, write_pieces
+from cse_cli.data.cache import Facts, Piece, PieceWriter, Progress, damaged, write_pieces
 from registry.errors import CseError
 from registry.tokens import Vocabulary
 
@@ -65,6 +65,20 @@ def write_arrow(path: Path, schema: Any, tables: Iterator[Any]) -> None:
             writer.write_table(table.combine_chunks())
 
 
+def read_arrow(path: Path) -> Any:
+    """Return a memory-mapped Arrow file as a `datasets.Dataset`.
+
+    Raises:
+        CseError: If it is damaged.
+    """
+    import datasets
+
+    try:
+        return datasets.Dataset.from_file(str(path))
+    except (OSError, ValueError) as error:
+        raise damaged(path, str(error)) from error
+
+
 def tokenize(
     text: Any,
     rows: int,
@@ -74,7 +88,7 @@ def tokenize(
     max_length: int,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Return the token ids of a column as `datasets.Dataset`s. Missing and damaged files are written first.
+    """Return the token ids of a column as `datasets.Dataset`s. Missing and incomplete files are written first.
 
     Args:
         text: `datasets.Dataset` of sentences.
@@ -85,13 +99,11 @@ def tokenize(
         max_length: Maximum number of ids in a row, special tokens included.
         progress: Called while rows are tokenized.
     """
-    import datasets
-
     shards = shards_of(rows, digest, vocabulary, max_length)
     tokenizer = _Tokenizer(text.select_columns([column]), vocabulary, max_length)
     processes = tokenizer_processes(len(shards))
     write_pieces(tokenizer, shards, rows, processes, "CSE_TOKENIZE_PROCESSES", progress)
-    return [datasets.Dataset.from_file(str(shard.path)) for shard in shards]
+    return [read_arrow(shard.path) for shard in shards]
 
 
 def shards_of(rows: int, digest: str, vocabulary: Vocabulary, max_length: int) -> list[Piece]:

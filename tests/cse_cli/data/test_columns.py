@@ -286,15 +286,16 @@ def test_a_damaged_block_is_made_again_with_a_warning(upper, home):
     expected = upper(Upper(), lines)
     (block,) = (home / "cache" / "columns").rglob("*.txt")
     whole = block.read_bytes()
-    for number, byte in ((3, 0x01), (17, 0x80)):  # another letter, and invalid UTF-8
-        content = bytearray(whole)
-        content[whole.index(lines[number].upper().encode()) + 5] ^= byte
+    block.write_bytes(whole[:-9])
+    with pytest.warns(UserWarning, match=r"\.txt is damaged and is created again") as warned:
+        assert upper(Upper(), lines) == expected
+    assert len(warned) == 1
+    upper(again := Upper(), lines)
+    assert again.seen == []
+    for content in (b"\xff" + whole[1:], b"x" * len(whole)):  # invalid UTF-8, and no lines
         block.write_bytes(content)
-        with pytest.warns(UserWarning, match=r"\.txt is damaged and is created again") as warned:
-            assert upper(Upper(), lines) == expected
-        assert len(warned) == 1
-        upper(again := Upper(), lines)
-        assert again.seen == []
+        with refuses("data.damaged_cache", block, "delete it"):
+            upper(Upper(), lines)
 
 
 # --- several processes ------------------------------------------------------------------------------------------------
