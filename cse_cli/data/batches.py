@@ -200,22 +200,20 @@ def as_numbers(column: str, cells: Sequence[str]) -> Tensor:
     Raises:
         CseError: If a cell is not a finite number.
     """
-    numbers = [_number(cell) for cell in cells]
-    for row, number in enumerate(numbers):
+    numbers = []
+    for row, cell in enumerate(cells, start=1):
+        try:
+            number = float(cell)
+        except ValueError:
+            number = math.nan
         if not math.isfinite(number):
             raise CseError(
-                f"column '{column}' contains {cells[row]!r} in row {row + 1}, but a loss reads it as a number",
+                f"column '{column}' contains {cell!r} in row {row}, but a loss reads it as a number",
                 "correct the data, or set `column` of the loss to another column",
                 code="data.not_a_number",
             )
+        numbers.append(number)
     return torch.tensor(numbers)
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
 
 
 AHEAD = 2

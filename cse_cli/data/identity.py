@@ -98,20 +98,15 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
     Raises:
         CseError: If the text, a file or a data set exists, but cannot be read.
     """
+    entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
+    entries += train_entries(recipe.train)
+    code = {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
     return Known(
         settings=recipe.hash(),
         text=_text(recipe) if text is None else text,
         weights=dict(_weights(recipe)),
-        code=_code(recipe),
+        code=code | {f"poolings.{one.name}": code_digest(one.function) for one in plugin_poolings(recipe)},
     )
-
-
-def _code(recipe: Recipe) -> dict[str, str]:
-    """Return the digest of the code of every component except evaluators, by names such as "losses.info_nce"."""
-    entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
-    entries += train_entries(recipe.train)
-    code = {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
-    return code | {f"poolings.{one.name}": code_digest(one.function) for one in plugin_poolings(recipe)}
 
 
 def plugin_poolings(recipe: Recipe) -> list[Pooling]:

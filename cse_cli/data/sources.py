@@ -38,7 +38,6 @@ class Part:
         paths: Files of the part. Generated data sets have no files.
         layout: Everything else that decides the rows.
         source: Catalog entry of the split, or None.
-        files: The files as shards of one format, or None if they are not.
     """
 
     name: str
@@ -47,7 +46,6 @@ class Part:
     paths: tuple[Path, ...] = ()
     layout: str = ""
     source: Source | None = None
-    files: TextFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,8 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
     found = _find(data, columns)
     contents = []
     for part in found.parts:
-        content = _content(part, found.reads)
+        facts = noted_facts(_arrow_path(part, found.reads)) if part.paths else None
+        content = _read_part(part, found.reads)[1] if facts is None else Content.from_facts(facts)
         if found.makers:
             facts = noted_facts(found.made_path(content))
             if facts is None:
@@ -320,7 +319,6 @@ def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Pa
         tuple(path for path in files.paths if isinstance(path, Path)),
         repr((files.format, sorted(files.columns.items()), files.header, files.headed)),
         source,
-        files,
     )
 
 
@@ -384,12 +382,6 @@ def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
     if part.source is not None:
         part.source.check(content.rows + content.blank)
     return rows, content
-
-
-def _content(part: Part, columns: Sequence[str]) -> Content:
-    """Return the content of a part, from the note of its Arrow file if that exists."""
-    facts = noted_facts(_arrow_path(part, columns)) if part.paths else None
-    return _read_part(part, columns)[1] if facts is None else Content.from_facts(facts)
 
 
 def _arrow_path(part: Part, columns: Sequence[str]) -> Path:

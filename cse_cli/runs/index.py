@@ -90,7 +90,10 @@ class RecordedRun:
             return self.end.upper()  # type: ignore[return-value]
         held = is_held(lock_of(self.run_id))
         if held is None and not self.about.pulled:
-            held = time.time() - _last_change(self.run_id) < SILENT_SECONDS
+            held = False
+            with suppress(OSError):
+                changed = max(entry.stat().st_mtime for entry in os.scandir(folder_of(self.run_id)))
+                held = time.time() - changed < SILENT_SECONDS
         if held:
             return "RUNNING"
         end = last_end(self.run_id)  # it may have ended after it was read
@@ -157,7 +160,10 @@ def read_index() -> Index:
             _unsaved.add(run_id)
     if len(_unsaved) > len(run_ids) * _UNSAVED:
         _unsaved.clear()
-        _write(file, {run_id: known[run_id] for run_id in run_ids if run_id in known})
+        kept = {run_id: known[run_id] for run_id in run_ids if run_id in known}
+        content = _entries().dump_json(kept, exclude_defaults=True)
+        with suppress(OSError):  # `cse` also reads a read-only state directory and one on a full disk
+            write_atomically(file, b"%s\n%s" % (__version__.encode(), content))
     return Index(sorted(found, key=lambda run: (run.about.created, run.run_id), reverse=True), damaged)
 
 
@@ -251,23 +257,15 @@ def recorded_ids() -> list[str]:
     return []
 
 
-def _last_change(run_id: str) -> float:
-    with suppress(OSError):
-        return max(entry.stat().st_mtime for entry in os.scandir(folder_of(run_id)))
-    return 0.0
-
-
 def _key(run_id: str) -> Key:
-    folder = folder_of(run_id)
-    return tuple(_stat(f"{folder}/{name}") for name in _FILES)
-
-
-def _stat(file: str) -> tuple[int, int] | None:
-    try:
-        found = os.stat(file)  # noqa: PTH116 - pathlib would take half of the time of `read_index`
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size
+    folder, key = folder_of(run_id), []
+    for name in _FILES:
+        try:
+            found = os.stat(f"{folder}/{name}")  # noqa: PTH116 - pathlib would take half of the time of `read_index`
+            key.append((found.st_mtime_ns, found.st_size))
+        except OSError:
+            key.append(None)
+    return tuple(key)
 
 
 @cache
@@ -283,9 +281,3 @@ def _known(file: Path) -> dict[str, tuple[Key, RecordedRun]]:
         if version == __version__.encode():
             return _entries().validate_json(content)
     return {}
-
-
-def _write(file: Path, entries: dict[str, tuple[Key, RecordedRun]]) -> None:
-    content = _entries().dump_json(entries, exclude_defaults=True)
-    with suppress(OSError):  # `cse` also reads a read-only state directory and one on a full disk
-        write_atomically(file, b"%s\n%s" % (__version__.encode(), content))
