@@ -7,13 +7,11 @@ killed process loses only the blocks that it was making, and every text with the
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from multiprocessing import get_context
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -231,78 +229,3 @@ class OwnColumns:
             made = dict(zip(distinct, maker.make(column, range(len(distinct)), self.making), strict=True))
             found[name] = [made[cell] for cell in found[maker.source]]
         return found
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """Column of a step that is not finished, of which only some cells are made, to measure the next step."""
-
-    source: Cells
-    maker: ColumnMaker
-
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.source.rows
-
-    def take(self, indices: Sequence[int]) -> list[str]:
-        """Make the cells of some rows."""
-        generator = build(self.maker.part)
-        place(generator, "auto")
-        return generator.make(self.source.take(indices))
-
-
-@dataclass(frozen=True)
-class ColumnStep:
-    """A column of the training text that a run makes before it trains.
-
-    Args:
-        column: Name of the column.
-        maker: Its generator.
-        source: Cells that are read.
-        rows: Number of rows.
-        done: Number of rows whose blocks exist.
-    """
-
-    column: str
-    maker: ColumnMaker
-    source: Cells
-    rows: int
-    done: int
-
-    @property
-    def title(self) -> str:
-        """Name of the step for messages."""
-        model = self.maker.part.params.get("model")
-        return f"{self.maker.generator.action}{f' with {model}' if model else ''}"
-
-    def measure(self, device: str, seconds: float) -> float:
-        """Return the number of rows per second on a device. Nothing is stored.
-
-        Args:
-            device: Device as `choose` takes it.
-            seconds: Approximate duration of the measurement.
-        """
-        generator = build(self.maker.part)
-        place(generator, device)
-        sample = [int((index + 0.5) * self.rows / min(256, self.rows)) for index in range(min(256, self.rows))]
-        cells = [cell for cell in self.source.take(sample) if cell.strip()]
-        generator.make(cells[:2])  # loads the model
-        size, began, made = 8, perf_counter(), 0
-        while made < len(cells) and (made == 0 or perf_counter() - began < seconds):
-            made += len(generator.make(cells[made : made + size]))
-            size *= 2
-        return made / (perf_counter() - began) if made else math.inf
-
-
-def column_steps(makers: Mapping[str, ColumnMaker], cells: dict[str, Any], rows: int) -> list[ColumnStep]:
-    """Return the steps that make columns of `cells`, with the number of rows that exist."""
-    found = []
-    for name, maker in makers.items():
-        source, done = cells[maker.source], 0
-        if not isinstance(source, Sampled):
-            blocks = maker.blocks(source, range(rows))
-            done = sum(len(block.rows) for block in blocks if block.path.exists())
-        found.append(ColumnStep(name, maker, source, rows, done))
-        cells[name] = MadeColumn(blocks) if done == rows else Sampled(source, maker)
-    return found

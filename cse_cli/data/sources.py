@@ -17,10 +17,10 @@ import numpy as np
 
 from cse_cli.core import paths
 from cse_cli.data.cache import Progress, noted_facts
-from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, ColumnStep, Making, column_steps, in_order
+from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
 from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
 from cse_cli.data.stored import VERSION, Content, RowReader, store
-from cse_cli.data.tokens import Column, shards_of, tokenize
+from cse_cli.data.tokens import Column, tokenize
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
 from registry.resources import catalog
@@ -107,16 +107,6 @@ class Text:
                 done += used
         return Column(made)
 
-    def untokenized(self, column: str, vocabulary: Vocabulary, max_length: int) -> int:
-        """Return the number of rows of a column whose token ids are not in the cache."""
-        left, done = 0, 0
-        for _, content in self.parts:
-            used = min(self.rows - done, content.rows)
-            shards = shards_of(used, content.columns[column], vocabulary, max_length)
-            left += sum(len(shard.rows) for shard in shards if not shard.path.exists())
-            done += used
-        return left
-
     def sentences(self, column: str) -> Column[str]:
         """Return one column for access by row."""
         return Column([rows.select_columns([column]) for rows, _ in self.parts])
@@ -176,20 +166,6 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
     return _fingerprint([content.digest for content in contents], found.columns, min(rows, data.limit or rows))
 
 
-def open_steps(data: Data, columns: set[str]) -> list[ColumnStep]:
-    """Return the columns to make for a training text, whose data and models are on this machine.
-
-    Raises:
-        CseError: If rows are missing or malformed, or a column does not exist.
-    """
-    found, steps = _find(data, columns), []
-    for part in found.parts if found.makers else ():
-        rows, content = _read_part(part, found.reads)
-        if noted_facts(found.made_path(content)) is None:
-            steps += column_steps(found.makers, found.cells(rows), found.count(rows))
-    return steps
-
-
 @dataclass(frozen=True)
 class _Found:
     """Data sets or files of a recipe, and the columns that generators make for them.
@@ -215,14 +191,6 @@ class _Found:
         named = hashlib.sha256(repr((VERSION, read, self.columns, self.limit, keys)).encode()).hexdigest()[:32]
         return paths.cache() / "text" / f"{named}.arrow"
 
-    def count(self, rows: Any) -> int:
-        """Return the number of rows of a part that are made."""
-        return min(len(rows), self.limit or len(rows))
-
-    def cells(self, rows: Any) -> dict[str, Cells]:
-        """Return the columns of a part that are read."""
-        return {name: Column([rows.select_columns([name])]) for name in self.reads}
-
 
 def _find(data: Data, columns: Iterable[str]) -> _Found:
     names = tuple(sorted(columns))
@@ -247,7 +215,8 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
     import pyarrow as pa
 
     def tables() -> Iterator[Any]:
-        cells, count = found.cells(rows), found.count(rows)
+        count = min(len(rows), found.limit or len(rows))
+        cells: dict[str, Cells] = {name: Column([rows.select_columns([name])]) for name in found.reads}
         for name, maker in found.makers.items():
             cells[name] = maker.make(cells[maker.source], range(count), making)
         for start in range(0, count, BLOCK):

@@ -90,6 +90,8 @@ def tokenize(
 ) -> list[Any]:
     """Return the token ids of a column as `datasets.Dataset`s. Missing and incomplete files are written first.
 
+    Texts that are cut to different numbers of rows share full shards.
+
     Args:
         text: `datasets.Dataset` of sentences.
         rows: Number of rows to tokenize, from the first one on.
@@ -99,19 +101,14 @@ def tokenize(
         max_length: Maximum number of ids in a row, special tokens included.
         progress: Called while rows are tokenized.
     """
-    shards = shards_of(rows, digest, vocabulary, max_length)
+    key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
+    directory = paths.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
+    parts = (range(start, min(start + SHARD, rows)) for start in range(0, rows, SHARD))
+    shards = [Piece(directory / f"{number:05}-{len(part)}.arrow", part) for number, part in enumerate(parts)]
     tokenizer = _Tokenizer(text.select_columns([column]), vocabulary, max_length)
     processes = tokenizer_processes(len(shards))
     write_pieces(tokenizer, shards, rows, processes, "CSE_TOKENIZE_PROCESSES", progress)
     return [read_arrow(shard.path) for shard in shards]
-
-
-def shards_of(rows: int, digest: str, vocabulary: Vocabulary, max_length: int) -> list[Piece]:
-    """Return the files of a column's token ids. Texts that are cut to different numbers of rows share full shards."""
-    key = "\n".join((VERSION, digest, vocabulary.fingerprint, str(max_length)))
-    directory = paths.cache() / "tokens" / hashlib.sha256(key.encode()).hexdigest()[:32]
-    parts = (range(start, min(start + SHARD, rows)) for start in range(0, rows, SHARD))
-    return [Piece(directory / f"{number:05}-{len(part)}.arrow", part) for number, part in enumerate(parts)]
 
 
 def tokenizer_processes(shards: int) -> int:

@@ -258,7 +258,8 @@ def recorded_ids() -> list[str]:
 
 
 def _key(run_id: str) -> Key:
-    folder, key = folder_of(run_id), []
+    folder = folder_of(run_id)
+    key: list[tuple[int, int] | None] = []
     for name in _FILES:
         try:
             found = os.stat(f"{folder}/{name}")  # noqa: PTH116 - pathlib would take half of the time of `read_index`

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cse_cli.data import columns as module
 from cse_cli.data.columns import ColumnMaker, Making, OwnColumns, in_order
-from cse_cli.data.sources import open_steps, open_text, text_fingerprint
+from cse_cli.data.sources import open_text, text_fingerprint
 from cse_cli.recipe.schema import Data, Part
 from registry import GENERATORS
 from registry.core import Entry
@@ -137,23 +137,6 @@ def test_the_identity_is_unknown_until_the_column_is_made(text, shout):
     opened = open_text(recipe, {"text", "loud"})
     assert text_fingerprint(recipe, {"text", "loud"}) == opened.fingerprint
     assert text_fingerprint(data(text, loud=shouted(mark="?")), {"text", "loud"}) is None
-
-
-def test_steps_tell_what_is_left(tmp_path, shout, monkeypatch):
-    monkeypatch.setattr(module, "BLOCK", 2)
-    path = tmp_path / "t.txt"
-    path.write_text("a\nb\nc\nd\ne\n")
-    columns = {"loud": shouted(), "twice": shouted(column="loud")}
-    first, second = open_steps(data(path, **columns), {"text", "loud", "twice"})
-    assert [(step.column, step.rows, step.done) for step in (first, second)] == [("loud", 5, 0), ("twice", 5, 0)]
-    assert first.title == "reading text"
-    assert first.measure("cpu", 0.01) > 0
-    assert second.measure("cpu", 0.01) > 0  # of a sample that the first step makes
-    open_text(data(path, limit=2, **columns), {"text", "loud", "twice"})
-    left = open_steps(data(path, **columns), {"text", "loud", "twice"})
-    assert [step.done for step in left] == [2, 0]  # the blocks of the second are unknown
-    open_text(data(path, **columns), {"text", "loud", "twice"})
-    assert open_steps(data(path, **columns), {"text", "loud", "twice"}) == []
 
 
 def test_sentences_of_evaluators_get_their_columns(shout):
