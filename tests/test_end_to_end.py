@@ -119,7 +119,7 @@ def test_the_selected_state_is_scored_and_saved_not_the_last(parts, home):
     assert result.curve[kept] == max(score for step, score in result.curve.items() if step > 0)
     assert result.scores["stsb_dev"]["spearman"] == result.curve[kept] != result.curve[6]
     encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
-    again = EVALUATORS["sts"].build({"dataset": "graded_pairs", "split": "dev"})
+    again = EVALUATORS["sts"].build({"dataset": "stsb_open", "split": "dev"})
     saved = again(SentenceEncoder(encoder, choose("cpu"), 4096, length))
     assert saved == result.scores["stsb_dev"]
 
@@ -160,7 +160,7 @@ def test_a_baseline_without_training(parts, home, tmp_path):
     path = tmp_path / "baseline.toml"
     path.write_text(
         f'schema = 1\ntitle = "Mean"\n[encoders.online]\nname = "transformer"\nmodel = "{parts.models["bert"]}"\n'
-        'pooling = "mean"\n[data]\n[train]\nsteps = 0\n[evaluators.dev]\nname = "sts"\ndataset = "graded_pairs"\n'
+        'pooling = "mean"\n[data]\n[train]\nsteps = 0\n[evaluators.dev]\nname = "sts"\ndataset = "stsb_open"\n'
         'split = "dev"\n'
     )
 
@@ -177,7 +177,7 @@ def test_a_baseline_without_training(parts, home, tmp_path):
 
 
 def test_untrained_scores_of_every_evaluator(parts, home):
-    other = ["evaluators.extra.name=sts", "evaluators.extra.dataset=graded_pairs", "evaluators.extra.split=test"]
+    other = ["evaluators.extra.name=sts", "evaluators.extra.dataset=stsb_open", "evaluators.extra.split=test"]
     without = run("simcse_en", parts, *other)
     result = run("simcse_en", parts, *other, "evaluate.eval_on_start=true")
     assert set(without.untrained) == {"stsb_dev"}
@@ -209,7 +209,7 @@ def test_the_directory_of_a_run_says_what_ran(parts):
     assert result.identity.weights["encoders.online"] == hashlib.sha256(weights.read_bytes()).hexdigest()
     assert read_about(str(result.run_id)).identity == result.identity
     assert {(one["name"], one["context"]) for one in history.datasets} == {
-        ("text.tsv", "training"), ("graded_pairs/dev", "evaluation"),
+        ("text.tsv", "training"), ("stsb_open/dev", "evaluation"),
     }  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def test_everything_is_in_the_wheel(wheel):
     assert len(expected) > 100
     assert expected - names == set()
     for name in (
-        "cse_cli/_recipes/quickstart.toml", "cse_cli/_recipes/mini/ifcl_en.toml", "registry/datasets/graded_pairs.toml",
+        "cse_cli/_recipes/quickstart.toml", "cse_cli/_recipes/mini/ifcl_en.toml", "registry/datasets/stsb_open.toml",
         "registry/pretrained/mini_en/model.safetensors", "registry/pretrained/mini_de/vocab.txt", "registry/py.typed",
         "cse_cli/py.typed", "registry/lexicons/antonyms_en.tsv", "registry/lexicons/verbs_en.tsv",
         "registry/lexicons/LICENSE.wordnet", "cse_cli/_constraints.txt",

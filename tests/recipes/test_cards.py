@@ -53,7 +53,7 @@ def test_the_first_step_by_transformers(parts, name, model):
         return torch.stack([(weight @ pooled(ids) + bias).tanh() for ids in rows])
 
     vocabulary = made.scored.vocabulary
-    corpus = [row["text"] for _, row in zip(range(30), catalog.open_text("graded_pairs", "train"), strict=False)]
+    corpus = [row["text"] for _, row in zip(range(30), catalog.open_text("tatoeba_open", "train"), strict=False)]
     corpus = list(dict.fromkeys(corpus))
     vectors = [pooled(ids, searched=True).tolist() for ids in vocabulary.ids(corpus, 32)]
     anchor = step.batch["anchor"]

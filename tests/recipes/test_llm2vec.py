@@ -60,7 +60,7 @@ def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, caps
     assert (encoder.attention, encoder.eval_pooling) == ("bidirectional", "text")
     again = load_file(trained / "model.safetensors")
     assert any((after[name] != value).any() for name, value in again.items())
-    code, out, _ = cse("evaluate", str(trained), "--tasks", "graded_pairs", "--device", "cpu", "--json", capsys=capsys)
+    code, out, _ = cse("evaluate", str(trained), "--tasks", "stsb_open", "--device", "cpu", "--json", capsys=capsys)
     (scored,) = json.loads(out)["models"]
     assert code == 0
     assert scored["pooling"] == "text"
@@ -161,7 +161,7 @@ def spearman(left, right):
 def test_a_plain_directory_is_evaluated(make, tmp_path, capsys):
     """By transformers alone: the last token's state of a decoder, the first one's of an encoder, one by one."""
     folder = make(tmp_path)
-    code, out, _ = cse("evaluate", str(folder), "--tasks", "graded_pairs", "--device", "cpu", "--json", capsys=capsys)
+    code, out, _ = cse("evaluate", str(folder), "--tasks", "stsb_open", "--device", "cpu", "--json", capsys=capsys)
     (scored,) = json.loads(out)["models"]
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
     place = 0 if make is tiny_modernbert else -1
@@ -170,12 +170,12 @@ def test_a_plain_directory_is_evaluated(make, tmp_path, capsys):
         with torch.no_grad():
             return model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, place]
 
-    found = pairs("graded_pairs", "test")
+    found = pairs("stsb_open", "test")
     cosines = [float(torch.cosine_similarity(vector(p.first), vector(p.second), dim=0)) for p in found]
     expected = 100 * spearman(cosines, [pair.score for pair in found])
     assert code == 0
     assert scored["pooling"] == ("cls" if place == 0 else "last")
-    assert scored["scores"]["graded_pairs"]["spearman"] == pytest.approx(expected, abs=1e-4)
+    assert scored["scores"]["stsb_open"]["spearman"] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.exhaustive

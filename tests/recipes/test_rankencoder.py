@@ -42,7 +42,7 @@ def test_the_first_step_by_hand(parts, name):
     losses = made.method(step)
     place = -1 if name.startswith("mini/") else None
     vocabulary = made.method.encoder("base").vocabulary
-    texts = [row["text"] for row in islice(catalog.open_text("graded_pairs", "train"), 30)]
+    texts = [row["text"] for row in islice(catalog.open_text("tatoeba_open", "train"), 30)]
 
     def finished(tokens):
         cls, means = layers_of(parts, tokens)

@@ -98,8 +98,12 @@ def test_unknown_names_are_answered_with_the_nearest():
         catalog.entry("sts_b")
     with refuses("data.unknown_split", "'tset'", "'test'"):
         catalog.locate("stsb", "tset")
+
+
+def test_splits_with_other_columns_have_no_union(toy):
+    toy("toy", '[splits.train]\npath = "a"\nrows = 1\ncolumns = ["text"]\n[splits.dev]\npath = "b"\nrows = 1\n')
     with refuses("data.unknown_split", "'all'"):
-        catalog.entry("graded_pairs").split("all")
+        catalog.entry("toy").split("all")
 
 
 def test_a_broken_entry_names_its_file(toy):
@@ -249,15 +253,13 @@ def test_a_fingerprint_follows_the_content_not_the_wrapping(toy):
     assert catalog.fingerprint("toy", "train") != catalog.fingerprint("toy", "dev")
 
 
-def test_generated_pairs_are_found_without_any_file(monkeypatch):
+def test_generated_rows_are_found_without_any_file(monkeypatch):
     monkeypatch.delenv("CSE_DATA", raising=False)
-    found = catalog.find("graded_pairs", "dev")
+    found = catalog.find("wiki1m_joined", "train")
     assert found is not None
     assert found[0] == "generated"
-    made = catalog.read_pairs("graded_pairs", "dev")
-    assert len(made) == 1000
-    assert next(catalog.open_text("graded_pairs", "train")).keys() == {"text", "translation"}
-    assert catalog.fingerprint("graded_pairs", "dev") == catalog.fingerprint("graded_pairs", "dev")
+    assert next(catalog.open_text("wiki1m_joined", "train")).keys() == {"text"}
+    assert catalog.fingerprint("wiki1m_joined", "train") == catalog.fingerprint("wiki1m_joined", "train")
 
 
 @pytest.mark.data

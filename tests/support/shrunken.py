@@ -56,16 +56,17 @@ class Small:
                 changed.append(f"views.{name}.column={'text' if view['column'] in made else 'translation'}")
         for path, part in _components(tables):
             if not path.startswith("evaluators.") or path in kept:
-                changed += [f"{path}.{name}={value}" for name, value in self._smaller(part)]
+                changed += [f"{path}.{name}={value}" for name, value in self._smaller(part, path)]
         return [*changed, *(f"{path}.split=dev" for path in kept)], dropped
 
-    def _smaller(self, part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    def _smaller(self, part: dict[str, Any], path: str) -> Iterator[tuple[str, Any]]:
         """Yield the parameters of a component that a tiny run changes, known by their names alone."""
+        scored = path.startswith("evaluators.")
         instead = {
             "file": self.vectors,
             "translations": self.translations,
-            "dataset": "graded_pairs",
-            "datasets": '["graded_pairs"]',
+            "dataset": "stsb_open" if scored else "tatoeba_open",
+            "datasets": '["stsb_open"]',
             "widths": [4, 8, 16],
             "frequencies": self.vectors.with_name("frequencies.txt"),
         }
@@ -81,7 +82,7 @@ class Small:
         if part["name"] == "augmentation_quality":
             yield "translations", self.translations
         if part.get("fit_on", "target") != "target":
-            yield from (("fit_on", "graded_pairs"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
+            yield from (("fit_on", "tatoeba_open"), ("split", "train"), ("columns", '["text"]'), ("limit", 30))
 
     def _like(self, model: str) -> Path:
         decoder = any(name in model.lower() for name in ("llama", "opt-", "mistral", "llm2vec", "qwen", "gemma"))
@@ -132,7 +133,7 @@ def _parallel(file: Path, english: list[str]) -> Path:
 
 
 def pairs(name: str, split: str) -> list[Pair]:
-    """Return a few graded pairs, whatever is asked for: stands in for `catalog.read_pairs`."""
+    """Return a few scored pairs, whatever is asked for: stands in for `catalog.read_pairs`."""
     left, right = sentences(12, seed=3), sentences(12, seed=4)
     return [Pair("", place / 2, one, other) for place, (one, other) in enumerate(zip(left, right, strict=True))]
 

@@ -53,7 +53,7 @@ def test_list_says_what_is_where(cse, folder):
     assert set(rows) == set(catalog.names())
     assert rows["stsb"][1:5] == ["pairs", "en", "train:5749 dev:1500 test:1379", "fetchable+CSE_DATA"]
     assert rows["wiki_en"][4] == "missing"
-    assert rows["graded_pairs"][4] == "generated"
+    assert rows["wiki1m_joined"][4] == "generated"
     assert rows["tatoeba_open"][1:5] == ["text", "en-de", "train:12000", "package"]
 
 
@@ -74,7 +74,7 @@ def test_check_reads_local_data_sets_and_exits_with_2(cse, folder):
     assert code == 2
     assert rows["stsb", "dev"][:3] == ["wrong", "-", "1500"]
     assert rows["stsb", "test"][0] == rows["wiki_en", "train"][0] == "missing"
-    assert rows["graded_pairs", "train"][:3] == ["ok", "6000", "6000"]
+    assert rows["wiki1m_joined", "train"][:3] == ["ok", "1191", "1191"]
     assert "1499 rows instead of 1500" in err
     with folder.open("a") as file:
         file.write("x\t1.0\ta\tb\n")
@@ -139,9 +139,9 @@ def test_check_of_an_unknown_set_suggests(cse):
 
 def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
     model = tiny_t5(tmp_path)
-    call = ("data", "translate", "graded_pairs", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
+    call = ("data", "translate", "tatoeba_open", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
     code, out, err = cse(*call)
-    output = home / "translations" / "graded_pairs.t5.de.tsv"
+    output = home / "translations" / "tatoeba_open.t5.de.tsv"
     assert (code, out) == (0, f'[data]\nfile = "{output}"\n')
     assert "9 rows; use in a recipe:" in err
     assert len(output.read_text().split("\n")) == 9 + 2
@@ -153,7 +153,7 @@ def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
 
 def test_a_shard_says_how_all_are_read_together(cse, tmp_path):
     model, output = tiny_t5(tmp_path), tmp_path / "made.tsv"
-    call = ("data", "translate", "graded_pairs", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
+    call = ("data", "translate", "tatoeba_open", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
     code, out, err = cse(*call, "--shard", "2/4", "-o", output)
     assert (code, out) == (0, f'[data]\nfile = "{tmp_path}/made.*-of-4.tsv"\n')
     assert f"2 rows; saved to {tmp_path}/made.2-of-4.tsv; with all shards, use in a recipe:" in err

@@ -141,7 +141,7 @@ def test_the_text_is_that_of_the_run(parts):
     recipe = load("quickstart").recipe
     assert columns_read(recipe) == resolve(recipe, 0).columns == {"text", "translation"}
     assert identify(recipe).text == open_text(recipe.data, columns_read(recipe)).fingerprint
-    data = Data(dataset=("graded_pairs",), limit=7)
+    data = Data(dataset=("wiki1m_joined",), limit=7)
     assert text_fingerprint(data, {"text"}) == open_text(data, {"text"}).fingerprint
 
 

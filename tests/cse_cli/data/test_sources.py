@@ -165,10 +165,10 @@ def test_a_limit_selects_rows_and_changes_the_fingerprint(tmp_path):
 
 
 def test_generated_rows_are_counted_against_the_catalog():
-    text = open_text(Data(dataset=("graded_pairs",), limit=7000), {"text", "translation"})
-    assert (text.rows, text.columns) == (6000, ("text", "translation"))
-    assert list(text.digests) == ["graded_pairs/train"]
-    assert len(list(text.cells("translation"))) == 6000
+    text = open_text(Data(dataset=("wiki1m_joined",), limit=7000), {"text"})
+    assert (text.rows, text.columns) == (1191, ("text",))
+    assert list(text.digests) == ["wiki1m_joined/train"]
+    assert len(list(text.cells("text"))) == 1191
 
 
 @pytest.mark.data
@@ -200,20 +200,20 @@ def test_a_missing_translation_explains_how_to_create_it(tmp_path):
     path = write(tmp_path, "t.txt", ["a"])
     with refuses("data.unknown_column", path, "'translation'", "[data.columns.translation]"):
         open_text(Data(file=path), {"text", "translation"})
-    with refuses("data.unknown_column", "'graded_pairs/dev'", "'text'"):
-        open_text(Data(dataset=("graded_pairs",), split="dev"), {"text"})
+    with refuses("data.unknown_column", "'stsb_open/dev'", "'text'"):
+        open_text(Data(dataset=("stsb_open",), split="dev"), {"text"})
 
 
 @pytest.mark.parametrize(
     ("data", "code", "value"),
     [
         ({}, "no_text", "`dataset`"),
-        ({"dataset": ("graded_pairs",), "file": "x.txt"}, "dataset_and_file", "`file`"),
-        ({"dataset": ("graded_pairs", "graded_pairs")}, "repeated_dataset", "'graded_pairs'"),
+        ({"dataset": ("tatoeba_open",), "file": "x.txt"}, "dataset_and_file", "`file`"),
+        ({"dataset": ("tatoeba_open", "tatoeba_open")}, "repeated_dataset", "'tatoeba_open'"),
         ({"file": "/nowhere/x.txt"}, "missing_file", "/nowhere/x.txt"),
         ({"file": "/nowhere/*.txt"}, "missing_file", "/nowhere/*.txt"),
         ({"file": __file__}, "unknown_format", "test_sources.py"),
-        ({"dataset": ("graded_pear",)}, "unknown_dataset", "Did you mean 'graded_pairs'"),
+        ({"dataset": ("tatoeba_opne",)}, "unknown_dataset", "Did you mean 'tatoeba_open'"),
         ({"dataset": ("hf:wrong",)}, "invalid_hub_name", "hf:owner/name[:config]"),
         ({"dataset": ("wiki_en",)}, "missing_dataset", "'wiki_en'"),
     ],

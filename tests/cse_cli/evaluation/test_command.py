@@ -21,15 +21,15 @@ def evaluate(*arguments: object, capsys: pytest.CaptureFixture[str]) -> tuple[in
 
 
 def test_evaluate_as_json(parts, capsys):
-    code, out, _ = evaluate(*parts.models.values(), "--tasks", "stsb/dev,graded_pairs", "--json", capsys=capsys)
+    code, out, _ = evaluate(*parts.models.values(), "--tasks", "stsb/dev,stsb_open", "--json", capsys=capsys)
     document = json.loads(out)
     assert (code, document["schema_version"]) == (0, 1)
     assert [one["model"] for one in document["models"]] == [str(path) for path in parts.models.values()]
     first = document["models"][0]
-    assert list(first["scores"]) == ["stsb/dev", "graded_pairs"]
-    assert first["scores"]["stsb/dev"] == first["scores"]["graded_pairs"]
+    assert list(first["scores"]) == ["stsb/dev", "stsb_open"]
+    assert first["scores"]["stsb/dev"] == first["scores"]["stsb_open"]
     assert (first["pooling"], first["max_length"], first["precision"]) == ("cls", 64, "fp32")
-    assert first["fingerprints"] == {"stsb/dev": "stsb-dev", "graded_pairs/test": "graded_pairs-test"}
+    assert first["fingerprints"] == {"stsb/dev": "stsb-dev", "stsb_open/test": "stsb_open-test"}
 
 
 def test_a_precision_that_was_asked_for_changes_the_digits(parts, capsys):
@@ -111,9 +111,9 @@ def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):
 
 def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, capsys):
     one = execute(Job(load(str(recipe(tmp_path, parts))), 3, "cpu"), SilentObserver())
-    _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "graded_pairs/dev", "--json", capsys=capsys)
+    _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "stsb_open/dev", "--json", capsys=capsys)
     scored = json.loads(out)["models"][0]
-    assert scored["scores"]["graded_pairs/dev"] == pytest.approx(one.scores["dev"], abs=1e-4)
+    assert scored["scores"]["stsb_open/dev"] == pytest.approx(one.scores["dev"], abs=1e-4)
     assert scored["pooling"] == "mean"
 
 

@@ -85,7 +85,7 @@ def test_a_file_of_pairs(tmp_path, monkeypatch):
         ("stsb,", "evaluate.unknown_task", ("''", "all, geometry, sts, sts_zh, transfer")),
         ("stsb/tset", "", ("'stsb'", "'tset'", "'test'")),
         ("wiki1m/tset", "", ("'wiki1m'", "'tset'")),
-        ("graded_pairs/train", "evaluate.no_gold_scores", ("'graded_pairs/train'",)),
+        ("tatoeba_open/train", "evaluate.no_gold_scores", ("'tatoeba_open/train'",)),
         ("wiki1m", "evaluate.no_gold_scores", ("'wiki1m'",)),
         ("mr/test", "", ("'mr/test'",)),
         ("mutual_information", "evaluate.needs_recipe", ("'mutual_information'", "views")),

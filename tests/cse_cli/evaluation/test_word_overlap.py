@@ -16,9 +16,9 @@ from tests.support.records import result
 
 
 def test_evaluators_of_pairs_have_one():
-    evaluators = {name: task.evaluator for name, task in parse_tasks("stsb_open/dev,graded_pairs,geometry").items()}
+    evaluators = {name: task.evaluator for name, task in parse_tasks("stsb_open/dev,stsb_open,geometry").items()}
     found = word_overlaps(evaluators)
-    assert set(found) == {"stsb_open/dev", "graded_pairs"}
+    assert set(found) == {"stsb_open/dev", "stsb_open"}
     assert found["stsb_open/dev"] == Sts("stsb_open", "dev").word_overlap()
 
 
@@ -29,7 +29,7 @@ def test_the_last_line_of_cse_evaluate(parts, capsys):
     _, out, _ = cse(*options, "--json", capsys=capsys)
     document = json.loads(out)
     assert document["word_overlap"]["stsb_open"]["spearman"] == pytest.approx(57.22, abs=0.005)
-    _, out, _ = cse(*options[:2], "--tasks", "graded_pairs", "--set", "graded_pairs.bootstrap=10", capsys=capsys)
+    _, out, _ = cse(*options[:2], "--tasks", "stsb_open", "--set", "stsb_open.bootstrap=10", capsys=capsys)
     last = out.rstrip("\n").splitlines()[-1].split()
     assert len(last) == 4  # the label, Spearman and Pearson, without the interval
 

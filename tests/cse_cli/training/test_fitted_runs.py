@@ -15,7 +15,7 @@ from tests.support.shrunken import recipe
 
 FITTED = {
     "whitening": ["fit_on=target", "k=6"],
-    "flow": ["fit_on=graded_pairs", "limit=40", "levels=2", "batch_size=8"],
+    "flow": ["fit_on=tatoeba_open", "limit=40", "levels=2", "batch_size=8"],
 }
 
 
@@ -38,9 +38,9 @@ def test_training_is_undisturbed_and_the_selected_state_is_saved(method, parts, 
     assert result.selected_step != 6
     assert result.scores["dev"]["spearman"] == result.curve[result.selected_step]
     assert result.model == plain.model != ""
-    assert ("graded_pairs/train" in result.fingerprints) == (method == "flow")
+    assert ("tatoeba_open/train" in result.fingerprints) == (method == "flow")
     encoder, length = open_encoder(str(home / "runs" / str(result.run_id) / "model"))
-    again = EVALUATORS["sts"].build({"dataset": "graded_pairs", "split": "dev"})
+    again = EVALUATORS["sts"].build({"dataset": "stsb_open", "split": "dev"})
     assert again(SentenceEncoder(encoder, choose("cpu"), 4096, length)) == result.scores["dev"]
 
 

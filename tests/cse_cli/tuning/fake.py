@@ -53,7 +53,7 @@ def recipe(folder: Path, name: str = "fake", **train: Any) -> Path:
         'schema = 1\ntitle = "Fake"\n[data]\nfile = "text.txt"\n[encoders.online]\nname = "transformer"\n'
         'model = "none"\n[views.anchor]\n[views.positive]\n[losses.info_nce]\n'
         '[evaluate]\nmetric_for_best_model = "dev.spearman"\n'
-        '[evaluators.dev]\nname = "sts"\ndataset = "graded_pairs"\nsplit = "dev"\n[train]\n'
+        '[evaluators.dev]\nname = "sts"\ndataset = "stsb_open"\nsplit = "dev"\n[train]\n'
         + "".join(f"{key} = {value}\n" for key, value in settings.items()),
         encoding="utf-8",
     )

@@ -181,7 +181,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_errors_before_anything_runs(case, file, folder, home):
     with Path(file).open("a", encoding="utf-8") as text:
-        text.write('[evaluators.held_out]\nname = "sts"\ndataset = "graded_pairs"\nsplit = "test"\n')
+        text.write('[evaluators.held_out]\nname = "sts"\ndataset = "stsb_open"\nsplit = "test"\n')
     before = sorted(path.name for path in folder.iterdir())
     arguments, code, value = REFUSED[case]
     error = refused("tune", *(() if "best" in case else (file,)), *arguments)

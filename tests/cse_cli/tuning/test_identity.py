@@ -19,7 +19,7 @@ def test_different_settings_are_listed(tmp_path):
         "space.train.learning_rate.high: 0.001 → 0.01": {"parameters": (parameter(high=0.01),)},
         "seeds: [42] → [0, 1]": {"seeds": (0, 1)},
         "steps: None → 4": {"steps": 4},
-        "evaluators.dev.dataset: 'graded_pairs' → 'stsb'": {"overrides": ("evaluators.dev.dataset=stsb",)},
+        "evaluators.dev.dataset: 'stsb_open' → 'stsb'": {"overrides": ("evaluators.dev.dataset=stsb",)},
     }
     for message, change in changes.items():
         for resume in (False, True):

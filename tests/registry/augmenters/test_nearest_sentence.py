@@ -28,7 +28,7 @@ def encoder(tmp_path):
 
 def bound(monkeypatch, encoder, corpus=(*CORPUS, *CORPUS[:3]), **params):
     monkeypatch.setattr(catalog, "open_text", lambda name, split: ({"text": text} for text in corpus))
-    augmenter = NearestSentence("graded_pairs", **params)
+    augmenter = NearestSentence("tatoeba_open", **params)
     augmenter.bind(encoder)
     return augmenter
 
@@ -107,7 +107,7 @@ def test_it_is_no_part_of_checkpoints_and_is_not_trained(monkeypatch, encoder):
 
 
 def test_bad_names_are_refused_before_the_first_step():
-    with pytest.raises(UnknownNameError, match="graded_pears"):
-        NearestSentence("graded_pears")
+    with pytest.raises(UnknownNameError, match="tatoeba_opem"):
+        NearestSentence("tatoeba_opem")
     with pytest.raises(UnknownNameError, match="sentence1"):
-        NearestSentence("graded_pairs", searched="sentence1")
+        NearestSentence("tatoeba_open", searched="sentence1")

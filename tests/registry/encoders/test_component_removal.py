@@ -47,7 +47,7 @@ def test_all_directions_cannot_be_removed():
 @pytest.mark.parametrize("name", ["transformer", "static"])
 def test_an_export_is_reopened_with_the_same_embeddings(tmp_path, name):
     online = ENCODERS[name].build({"model": str(tiny_bert(tmp_path)), "pooling": "mean"})
-    values = {"of": "online", "fit_on": "graded_pairs", "limit": 50}
+    values = {"of": "online", "fit_on": "tatoeba_open", "limit": 50}
     encoder = ENCODERS["component_removal"].build(values, {"online": online})
     encoder.fit(Encoding(encoder), [])
     encoder.export(tmp_path / "saved", 16)

@@ -128,7 +128,7 @@ def test_what_is_fitted_on_is_checked_when_the_recipe_is_built(tmp_path, monkeyp
     with pytest.raises(UnknownNameError, match="nli"):
         ENCODERS["whitening"].build({"fit_on": "nlii"}, base)
     with pytest.raises(UnknownNameError, match="'sentence'"):
-        ENCODERS["whitening"].build({"fit_on": "graded_pairs", "columns": ["sentence"]}, base)
+        ENCODERS["whitening"].build({"fit_on": "tatoeba_open", "columns": ["sentence"]}, base)
     monkeypatch.setenv("CSE_DATA", str(tmp_path))
     with pytest.raises(MissingError, match="multi30k_en_de"):
         ENCODERS["whitening"].build({"fit_on": "multi30k_en_de"}, base)
@@ -141,9 +141,9 @@ def test_a_data_set_is_read_row_by_row_up_to_the_limit():
         seen.append(texts)
         return torch.zeros(len(texts), 2)
 
-    data = FitData("graded_pairs", "train", ("text", "translation"), limit=CHUNK + 5)
+    data = FitData("tatoeba_open", "train", ("text", "translation"), limit=CHUNK + 5)
     assert [len(chunk) for chunk in data.vectors(encode, ())] == [CHUNK, 5]
-    both = FitData("graded_pairs", "train", ("text",)), FitData("graded_pairs", "train", ("translation",))
+    both = FitData("tatoeba_open", "train", ("text",)), FitData("tatoeba_open", "train", ("translation",))
     columns = [list(one._sentences(())) for one in both]
     assert seen[0][:4] == [columns[0][0], columns[1][0], columns[0][1], columns[1][1]]
     assert next(FitData("target", limit=2).vectors(encode, ["a", "b", "c"])).shape == (2, 2)

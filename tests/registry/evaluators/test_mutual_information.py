@@ -128,9 +128,9 @@ def test_a_data_set_of_the_catalog():
             assert len(cells) == 8
             return torch.stack([torch.tensor([len(cell), cell.count("e")]).float() for cell in cells])
 
-    evaluator = MutualInformation("anchor", "positive", dataset="graded_pairs", limit=8, mi_n=4)
+    evaluator = MutualInformation("anchor", "positive", dataset="tatoeba_open", limit=8, mi_n=4)
     assert math.isfinite(evaluator(Words())["mutual_information"])
-    assert evaluator.fingerprints() == {"graded_pairs/train": catalog.fingerprint("graded_pairs", "train")}
+    assert evaluator.fingerprints() == {"tatoeba_open/train": catalog.fingerprint("tatoeba_open", "train")}
 
 
 def test_too_few_rows_are_told(numbers):
@@ -141,7 +141,7 @@ def test_too_few_rows_are_told(numbers):
 
 def test_one_view_twice_is_refused():
     with refuses("evaluators.same_view", "'anchor'"):
-        EVALUATORS["mutual_information"].build({"first": "anchor", "second": "anchor", "dataset": "graded_pairs"})
+        EVALUATORS["mutual_information"].build({"first": "anchor", "second": "anchor", "dataset": "tatoeba_open"})
 
 
 def test_wrong_sources_are_told_before_anything_is_scored(tmp_path, monkeypatch):
@@ -172,7 +172,7 @@ def test_a_file_below_the_data_folder_is_found_and_named(numbers, tmp_path, monk
 def test_parameters_have_bounds():
     for wrong in ({"mi_n": 1}, {"temperature": 0.0}, {"limit": 1}):
         with pytest.raises(CseError, match=next(iter(wrong))):
-            EVALUATORS["mutual_information"].build({"first": "a", "second": "b", "dataset": "graded_pairs", **wrong})
+            EVALUATORS["mutual_information"].build({"first": "a", "second": "b", "dataset": "tatoeba_open", **wrong})
 
 
 def test_a_view_that_reads_more_than_there_is_says_where(numbers):

@@ -179,22 +179,22 @@ def test_memory_is_bounded():
 
 def test_columns_of_a_data_set():
     evaluator = RetrievalAtK(
-        dataset="graded_pairs", split="dev", query_column="sentence1", positive_column="sentence2", min_score=4.5
+        dataset="stsb_open", split="dev", query_column="sentence1", positive_column="sentence2", min_score=4.5
     )
-    rows = catalog.read_pairs("graded_pairs", "dev")
-    asked = {pair.first for pair in rows if pair.score >= 4.5}
-    assert set(evaluator.texts()) == asked | {pair.second for pair in rows}
+    rows = catalog.read_pairs("stsb_open", "dev")
+    asked = {" ".join(pair.first.split()) for pair in rows if pair.score >= 4.5}
+    assert set(evaluator.texts()) == asked | {" ".join(pair.second.split()) for pair in rows}
     found = evaluator(lambda sentences, side: torch.zeros(len(sentences), 3))
     assert found["recall_at_1"] == pytest.approx(0.0)
-    assert evaluator.fingerprints() == {"graded_pairs/dev": catalog.fingerprint("graded_pairs", "dev")}
+    assert evaluator.fingerprints() == {"stsb_open/dev": catalog.fingerprint("stsb_open", "dev")}
 
 
 @pytest.mark.slow
 def test_a_parallel_data_set_needs_no_score():
-    evaluator = RetrievalAtK(dataset="graded_pairs", split="train", query_column="text", positive_column="translation")
+    evaluator = RetrievalAtK(dataset="tatoeba_open", split="train", query_column="text", positive_column="translation")
     texts = evaluator.texts()
     place = {text: row for row, text in enumerate(texts)}
-    german = {row["text"]: row["translation"] for row in catalog.open_text("graded_pairs", "train")}
+    german = {row["text"]: row["translation"] for row in catalog.open_text("tatoeba_open", "train")}
     vectors = torch.randn(len(texts), 32, generator=torch.Generator().manual_seed(0))
     perfect = {" ".join(one.split()): " ".join(other.split()) for one, other in german.items()}
 
@@ -220,8 +220,8 @@ def test_invalid_values_are_refused(values, code, named):
 def test_a_wrong_column_suggests_the_right_one(tmp_path):
     with refuses("data.missing_column", "pairs.tsv:1", "'query'", "Did you mean 'queries'?"):
         RetrievalAtK(file=own(tmp_path, [("a", "b")], head="queries\tpositive"))
-    wrong = RetrievalAtK(dataset="graded_pairs", split="dev", query_column="sentence", positive_column="sentence2")
-    with refuses("data.missing_column", "'graded_pairs/dev'", "'sentence'", "set `query_column`"):
+    wrong = RetrievalAtK(dataset="stsb_open", split="dev", query_column="sentence", positive_column="sentence2")
+    with refuses("data.missing_column", "'stsb_open/dev'", "'sentence'", "set `query_column`"):
         wrong.texts()
 
 

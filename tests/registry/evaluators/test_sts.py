@@ -170,13 +170,17 @@ def test_fingerprints_name_dataset_and_split(monkeypatch):
     assert Sts("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
 
 
-def test_texts_are_the_sentences_of_all_splits_with_pairs(monkeypatch):
+def test_texts_are_the_sentences_of_all_splits_with_pairs(monkeypatch, toy):
+    text = '[splits.train]\npath = "a"\nrows = 1\ncolumns = ["text"]\n'
+    scored = '[splits.dev]\npath = "b"\nrows = 1\n[splits.test]\npath = "c"\nrows = 1\n'
+    toy("mixed", text + scored, kind="pairs", columns='["subset", "score", "sentence1", "sentence2"]')
+    toy("scored", scored, kind="pairs", columns='["subset", "score", "sentence1", "sentence2"]')
     rows = {"dev": [Pair("", 1.0, "a  b", "c")], "test": [Pair("", 2.0, "c", "d")], "all": [Pair("", 1.0, "x", " x")]}
     asked = []
     monkeypatch.setattr(catalog, "read_pairs", lambda dataset, split: asked.append((dataset, split)) or rows[split])
-    assert Sts("graded_pairs", "test").texts() == ["a b", "c", "c", "d"]  # its "train" split holds no pairs
-    assert Sts("sts12").texts() == ["x", "x"]
-    assert asked == [("graded_pairs", "dev"), ("graded_pairs", "test"), ("sts12", "all")]
+    assert Sts("mixed", "test").texts() == ["a b", "c", "c", "d"]  # its "train" split holds no pairs
+    assert Sts("scored", "test").texts() == ["x", "x"]
+    assert asked == [("mixed", "dev"), ("mixed", "test"), ("scored", "all")]
 
 
 @pytest.mark.data

@@ -10,22 +10,21 @@ ENGLISH = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
 def test_by_hand():
     """Both sentences of a pair, the first before the second, pair after pair, source after source."""
-    pairs = catalog.read_pairs("graded_pairs", "dev")
-    texts = [row["text"] for row in PairSentences(["graded_pairs/dev", "graded_pairs/test"]).rows("train")]
+    pairs = catalog.read_pairs("stsb_open", "dev")
+    texts = [row["text"] for row in PairSentences(["stsb_open/dev", "stsb_open/test"]).rows("train")]
     assert texts[:4] == [pairs[0].first, pairs[0].second, pairs[1].first, pairs[1].second]
-    assert len(texts) == 2 * (1000 + 1000)
-    assert texts[2000] == catalog.read_pairs("graded_pairs", "test")[0].first
+    assert len(texts) == 2 * (750 + 629)
+    assert texts[1500] == catalog.read_pairs("stsb_open", "test")[0].first
 
 
 def test_rows_hold_text_alone():
-    assert {tuple(row) for row in PairSentences(["graded_pairs/dev"]).rows("train")} == {("text",)}
+    assert {tuple(row) for row in PairSentences(["stsb_open/dev"]).rows("train")} == {("text",)}
 
 
 def test_all_splits_where_none_is_named():
     assert catalog.entries.dataset_and_split("stsb") == ("stsb", "all")
     assert catalog.entries.dataset_and_split("stsb/dev") == ("stsb", "dev")
     assert catalog.entry("sts_text").generator.sources == tuple((name, "all") for name in ENGLISH)
-    assert catalog.entry("graded_pairs").generator.sources == ()
 
 
 def test_unknown_sources_are_named():

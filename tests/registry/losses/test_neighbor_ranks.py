@@ -21,7 +21,7 @@ def base(monkeypatch):
 
 
 def built(base, **values):
-    return LOSSES["neighbor_ranks"].build({"base": "b", "dataset": "graded_pairs", **values}, {"b": base})
+    return LOSSES["neighbor_ranks"].build({"base": "b", "dataset": "tatoeba_open", **values}, {"b": base})
 
 
 def literal(base, anchor, positive, reference, low, high, limit=CORPUS):
