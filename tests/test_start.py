@@ -14,9 +14,12 @@ from tests.test_code import HEAVY, ROOT
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "may"),
-    [(["--help"], set()), (["list"], {"torch"}), (["show", "info_nce"], {"torch"}), (["check", "ifcl_en"], {"torch"})],
+    [
+        (["--help"], set()), (["list"], set()), (["list", "recipes"], set()), (["list", "losses"], set()),
+        (["show", "info_nce"], {"torch"}), (["check", "ifcl_en"], {"torch"}),
+    ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_commands_import_nothing_heavy_that_they_do_not_need(words, may):
     code = (
         "import sys\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from cse_cli.analysis.runs import (
+    RecipeFacts,
     by_seed,
     changed_settings,
     last_finished,
@@ -26,7 +27,6 @@ from cse_cli.core.identity import SHORT
 from cse_cli.core.paths import cache
 from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, State, paper_average
-from cse_cli.recipe.catalog import RecipeFacts
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.runs.index import RecordedRun
 from registry.errors import CseError, UnknownNameError

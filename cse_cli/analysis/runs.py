@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from cse_cli.core.identity import SHORT, Difference
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
-from cse_cli.recipe.catalog import RecipeFacts, recipe_facts
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, real_path, recipe_name
+from cse_cli.recipe.load import load
 from cse_cli.recipe.named import data_identity
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_recipe
@@ -47,15 +47,18 @@ def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
     return dict(sorted(latest.items()))
 
 
+class RecipeFacts(NamedTuple):
+    """`Recipe.hash()` of a recipe, and `Recipe.resolved()` with lists for tuples."""
+
+    settings: str
+    resolved: dict[str, Any]
+
+
 @cache
 def recipe_today(name: str) -> RecipeFacts:
     """Return the facts of a recipe's current file. An error if it does not exist or is not valid."""
-    facts = recipe_facts(name)
-    if facts.error:
-        from cse_cli.recipe.load import load  # imports torch
-
-        load(name)  # raises every error with its place
-    return facts
+    recipe = load(name).recipe
+    return RecipeFacts(recipe.hash(), json.loads(json.dumps(recipe.resolved())))
 
 
 _PROSE = frozenset({"title", "description", "paper", "tune", "schema"})

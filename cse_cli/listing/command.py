@@ -1,4 +1,4 @@
-"""`cse list`: components, recipes and studies, with the requirements of each recipe."""
+"""`cse list`: components, recipes and studies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from cse_cli.recipe.completion import complete_kind
 
 EPILOG = (
-    "Examples:  cse list  ·  cse list recipes  ·  cse list losses  ·  cse list studies  ·  cse list --all  ·  "
+    "Examples:  cse list  ·  cse list recipes  ·  cse list recipes --all  ·  cse list losses  ·  cse list studies  ·  "
     "cse list augmenters --json"
 )
 
@@ -22,15 +22,18 @@ def list_(
             autocompletion=complete_kind,
         ),
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Print summaries, titles, papers' rows and checks.")] = False,
+    all_: Annotated[
+        bool,
+        typer.Option("--all", help="Load every recipe. Print what it needs, the row that it reproduces, and checks."),
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List components, recipes and studies, and what each recipe needs to run on this machine."""
+    """List components, recipes and studies. With --all, list what each recipe needs to run on this machine."""
     from cse_cli.core.console import write_json
     from cse_cli.listing import view
-    from cse_cli.listing.inventory import listing
+    from cse_cli.listing.inventory import listing, overview
 
-    found = listing(kind)
+    found = overview() if kind is None and not all_ and not json_ else listing(kind, in_full=all_)
     view.warn_of_plugins(found.broken)
     if json_:
         write_json(found.document())

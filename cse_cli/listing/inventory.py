@@ -1,37 +1,41 @@
-"""Components, recipes and studies as plain data for tables and JSON, with the missing requirements of recipes."""
+"""Components, recipes and studies as plain data for tables and JSON. Only what is listed in full is imported."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cse_cli.data.requirements import Availability, availability
-from cse_cli.recipe.catalog import ComponentFacts, RecipeFacts, component_facts, recipe_facts
-from cse_cli.recipe.completion import KINDS
+from cse_cli.recipe.completion import KINDS, has_plugins, summaries
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, shipped_name
 from cse_cli.recipe.files import title as file_title
-from cse_cli.recipe.requirements import Requirement, requirements
-from cse_cli.recipe.schema import Recipe
+from cse_cli.recipe.load import load
+from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.study import outline
+from registry import REGISTRIES
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import badge_of
 
 RECIPES = "recipes"
 STUDIES = "studies"
-_BRIEF = ("kind", "name", "summary", "distribution", "levels", "file", "line")
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Components by kind, recipes and studies. None stands for a kind that is not listed."""
+    """Components by kind, recipes and studies. None stands for a kind that is not listed.
+
+    Args:
+        broken: Plug-in → reason why it cannot be imported.
+    """
 
     components: dict[str, list[dict[str, Any]]]
-    recipes: list[RecipeLine] | None
-    studies: list[dict[str, Any]] | None
-    broken: dict[str, str]
+    recipes: list[RecipeLine] | None = None
+    studies: list[dict[str, Any]] | None = None
+    broken: dict[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Return the listing as JSON writes it."""
@@ -46,41 +50,45 @@ class RecipeLine:
 
     Args:
         name: Name of the recipe.
-        title: Title, with a remark if the recipe is not valid.
-        paper: Reported row that it reproduces.
+        title: Title in its file, with a remark if the recipe is not valid.
         path: File of the recipe.
-        lacks: Missing requirements, or None if the recipe is not valid.
+        state: "here" (ready to run), "fetchable" (after a download), "missing" (needs your data) or "invalid". Empty if
+            the recipe was not loaded. Then the following are empty, too.
+        paper: Reported row that it reproduces.
+        lacks: Missing requirements.
         checks: Badge in one line. Empty for a recipe without checks and for your recipes.
     """
 
     name: str
     title: str
-    paper: str | None
     path: Path
-    lacks: tuple[Availability, ...] | None
+    state: str = ""
+    paper: str | None = None
+    lacks: tuple[Availability, ...] = ()
     checks: str = ""
-
-    @property
-    def state(self) -> str:
-        """State: "here" (ready to run), "fetchable" (after a download), "missing" (needs your data) or "invalid"."""
-        if self.lacks is None:
-            return "invalid"
-        states = {one.state for one in self.lacks}
-        return next((state for state in ("missing", "fetchable") if state in states), "here")
 
     def document(self) -> dict[str, Any]:
         """Return the line as JSON writes it."""
+        about: dict[str, Any] = {"name": self.name, "title": self.title, "path": str(self.path)}
+        if not self.state:
+            return about
         needs = [
             {"kind": one.requirement.kind, "name": one.requirement.name, "split": one.requirement.split,
              "state": one.state, "bytes": one.bytes, "problem": one.problem, "action": one.action}
-            for one in self.lacks or ()
+            for one in self.lacks
         ]  # fmt: skip
-        about = {"name": self.name, "title": self.title, "paper": self.paper, "path": str(self.path)}
-        return {**about, "checks": self.checks, "state": self.state, "needs": needs}
+        return {**about, "paper": self.paper, "checks": self.checks, "state": self.state, "needs": needs}
 
 
-def listing(kind: str | None = None) -> Listing:
-    """Return all components, recipes and studies, or those of one kind.
+def overview() -> Listing:
+    """Return the names of all components and recipes, and the studies without their content."""
+    components = {kind: _components(kind) for kind in KINDS}
+    recipes = [RecipeLine(name, "", path) for name, path in all_recipes().items()]
+    return Listing(components, recipes, [{"name": name} for name in all_studies()], _broken())
+
+
+def listing(kind: str | None = None, *, in_full: bool = False) -> Listing:
+    """Return all components, recipes and studies, or those of one kind. `in_full` loads the recipes.
 
     Raises:
         UnknownNameError: If the kind does not exist.
@@ -91,43 +99,52 @@ def listing(kind: str | None = None) -> Listing:
         raise UnknownNameError(
             f"unknown kind '{kind}'.{hint}", f"use one of {', '.join(known)}", code="list.unknown_kind"
         )
-    kinds = [name for name in KINDS if kind in (None, name)]
-    facts = component_facts() if kinds else ComponentFacts({}, {})
-    components = {name: [_select_keys(document) for document in facts.documents[name]] for name in kinds}
-    recipes = recipe_lines(all_recipes()) if kind in (None, RECIPES) else None
+    components = {name: _components(name) for name in KINDS if kind in (None, name)}
+    recipes = recipe_lines(all_recipes(), in_full=in_full) if kind in (None, RECIPES) else None
     studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
-    return Listing(components, recipes, studies, facts.broken)
+    return Listing(components, recipes, studies, _broken())
 
 
-def _select_keys(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: document[key] for key in _BRIEF if key in document}
+def _broken() -> dict[str, str]:
+    return {plugin: why for registry in REGISTRIES for plugin, why in registry.broken.items()}
 
 
-def recipe_lines(files: Mapping[str, Path]) -> list[RecipeLine]:
-    """Return a line for each recipe, including recipes that are not valid. Uses no network."""
-    here = Machine()
-    return [_recipe_line(name, path, here) for name, path in files.items()]
+def _components(kind: str) -> list[dict[str, Any]]:
+    """Return the components of a kind from the files of this package, or from their classes if there are plug-ins."""
+    if not has_plugins(kind):
+        found = [(name, summary, "cse") for name, summary in summaries(kind).items()]
+    else:
+        registry = next(one for one in REGISTRIES if one.kind == kind)
+        found = [(entry.name, entry.summary, entry.distribution) for entry in registry]
+    return [{"kind": kind, "name": name, "summary": text, "distribution": origin} for name, text, origin in found]
 
 
-class Machine:
-    """Requirements that are met on this machine. A requirement of several recipes is checked once."""
+def recipe_lines(files: Mapping[str, Path], *, in_full: bool) -> list[RecipeLine]:
+    """Return a line for each recipe. Uses no network.
 
-    def __init__(self) -> None:
-        self._known: dict[Requirement, Availability] = {}
-
-    def lacks(self, recipe: Recipe) -> tuple[Availability, ...]:
-        """Return the missing requirements of a recipe. Uses no network."""
-        return self.missing(requirements(recipe))
-
-    def missing(self, required: Iterable[Requirement]) -> tuple[Availability, ...]:
-        """Return the requirements that are not met. Uses no network."""
-        return tuple(one for one in map(self._look_up, required) if one.state != "here")
-
-    def _look_up(self, required: Requirement) -> Availability:
-        key = replace(required, wanted_by=required.wanted_by[:1])  # the first one determines the kind of file
-        if key not in self._known:
-            self._known[key] = availability(key)
-        return self._known[key]
+    Args:
+        files: Name → file.
+        in_full: Whether to load the recipes, so that state, paper, missing requirements and checks are known.
+    """
+    if not in_full:
+        return [RecipeLine(name, file_title(path), path) for name, path in files.items()]
+    look_up, lines = cache(availability), []
+    for name, path in files.items():
+        try:
+            recipe = load(str(path)).recipe
+        except CseError:
+            title = f"{file_title(path)} (not valid: see `cse check`)".strip()
+            lines.append(RecipeLine(name, title, path, "invalid"))
+            continue
+        # The first path that contains a name determines the kind of file.
+        needed = (look_up(replace(one, wanted_by=one.wanted_by[:1])) for one in requirements(recipe))
+        lacks = tuple(one for one in needed if one.state != "here")
+        state = next((s for s in ("missing", "fetchable") if s in {one.state for one in lacks}), "here")
+        paper = None if recipe.paper is None else f"{recipe.paper.key} · {recipe.paper.table} · {recipe.paper.row}"
+        shipped = shipped_name(path)
+        checks = "" if shipped is None else badge_of(shipped).line
+        lines.append(RecipeLine(name, recipe.title, path, state, paper, lacks, checks))
+    return lines
 
 
 def small_version(name: str) -> str | None:
@@ -135,21 +152,7 @@ def small_version(name: str) -> str | None:
     small = f"mini/{name}"
     if (file := bare_file(small, study=False)) is None:
         return None
-    return small if _recipe_line(small, file, Machine()).state == "here" else None
-
-
-def _recipe_line(name: str, path: Path, here: Machine) -> RecipeLine:
-    facts = recipe_facts(str(path))
-    if facts.error:
-        return RecipeLine(name, f"{facts.title} (not valid: see `cse check`)".strip(), None, path, None)
-    shipped = shipped_name(path)
-    checks = "" if shipped is None else badge_of(shipped).line
-    return RecipeLine(name, facts.title, _paper(facts), path, here.missing(facts.requirements), checks)
-
-
-def _paper(facts: RecipeFacts) -> str | None:
-    paper = facts.paper
-    return None if paper is None else f"{paper.key} · {paper.table} · {paper.row}"
+    return small if recipe_lines({small: file}, in_full=True)[0].state == "here" else None
 
 
 def _study_line(name: str, path: Path) -> dict[str, Any]:

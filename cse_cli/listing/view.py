@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.filesize import decimal
@@ -13,14 +13,7 @@ from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.data.requirements import Availability
 from cse_cli.listing.inventory import Listing, RecipeLine
-
-GROUPS = {
-    "here": ("recipes ready to run", "cse run NAME", "title"),
-    "fetchable": ("recipes that need a download", "cse run NAME", "needs"),
-    "missing": ("recipes that need your data", "cse check --data NAME", "needs"),
-    "invalid": ("recipes that are not valid", "cse check NAME", "title"),
-}
-"""State of a recipe → heading of its group, command, and content of the second column."""
+from cse_cli.recipe.files import shipped_name
 
 WIDE = 110
 """Width of a terminal that has space for the checks of recipes."""
@@ -30,13 +23,18 @@ SMALL = 10_000_000
 
 
 def print_overview(found: Listing) -> None:
-    """Print the recipes that are ready to run, the number of others, and the names of all components."""
+    """Print the names of the small recipes, of yours and of all components, and the number of the others."""
     recipes, studies = found.recipes or [], found.studies or []
     with stdout_console() as console:
-        console.print(Text(f"recipes ({len(recipes)}). Ready to run:", "bold"))
-        for folder, names in _by_folder(line.name for line in recipes if line.state == "here"):
+        console.print(Text(f"recipes ({len(recipes)}). Small ones, and yours:", "bold"))
+        folders: dict[str, list[str]] = {}
+        for line in recipes:
+            folder, _, name = line.name.rpartition("/")
+            if folder or name == "quickstart" or shipped_name(line.path) is None:
+                folders.setdefault(folder, []).append(name)
+        for folder, names in sorted(folders.items()):
             console.print(Text(f"{folder and f'{folder}/: '}{', '.join(names)}"))
-        console.print(Text("all recipes and what they need: cse list recipes", "dim"))
+        console.print(Text("all recipes: cse list recipes. What they need: cse list recipes --all", "dim"))
         console.print(Text(f"\nstudies ({len(studies)}): the cells of papers' tables", "bold"))
         console.print(Text("all studies: cse list studies", "dim"))
         console.print(Text(f"\ncomponents ({sum(map(len, found.components.values()))})", "bold"))
@@ -45,52 +43,38 @@ def print_overview(found: Listing) -> None:
         console.print(Text("summaries: cse list KIND. Details: cse show NAME. Data sets: cse data list.", "dim"))
 
 
-def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Return directory → names in it, sorted by directory."""
-    found: dict[str, list[str]] = {}
-    for folder, _, name in (name.rpartition("/") for name in names):
-        found.setdefault(folder, []).append(name)
-    return sorted(found.items())
-
-
 def print_listing(found: Listing, *, in_full: bool) -> None:
-    """Print a table for each kind. `in_full` adds titles, papers' rows and tables, checks, and sizes of studies."""
+    """Print a table for each kind. `in_full` adds papers' rows and tables, needs, checks, and sizes of studies."""
     with stdout_console() as console:
         for kind, lines in found.components.items():
             _print_components(console, kind, lines)
         if found.recipes is not None:
-            (_print_recipes_in_full if in_full else _print_recipes)(console, found.recipes)
+            _print_recipes(console, found.recipes, in_full)
         if found.studies is not None:
             _print_studies(console, found.studies, in_full)
 
 
 def _print_components(console: Console, kind: str, lines: Sequence[Mapping[str, Any]]) -> None:
     """Print the components of one kind, with their distribution if one is a plug-in."""
-    columns = {"name": "l", **({"acts on": "l"} if kind == "augmenters" else {}), "summary": "p"}
+    columns = {"name": "l", "summary": "p"}
+    rows = [[line["name"], line["summary"]] for line in lines]
     if any(line["distribution"] != "cse" for line in lines):
         columns["from"] = "l"
-    texts = {"name": "name", "summary": "summary", "from": "distribution"}
-    rows = [[line[texts[c]] if c in texts else ", ".join(line["levels"]) for c in columns] for line in lines]
+        rows = [[*row, line["distribution"]] for row, line in zip(rows, lines, strict=True)]
     _print_table(console, f"{kind} ({len(rows)})", columns, rows)
 
 
-def _print_recipes(console: Console, recipes: Sequence[RecipeLine]) -> None:
-    """Print the recipes by state."""
-    for state, (heading, command, second) in GROUPS.items():
-        lines = [line for line in recipes if line.state == state]
-        if lines:
-            rows = [(line.name, needs(line.lacks) if line.lacks else line.title) for line in lines]
-            _print_table(console, f"{heading} ({len(rows)}): {command}", {"name": "l", second: "p"}, rows)
-
-
-def _print_recipes_in_full(console: Console, recipes: Sequence[RecipeLine]) -> None:
-    """Print all columns. A terminal that is not wide has no space for the checks."""
-    columns = {"name": "l", "title": "p", "paper's row": "p", "needs": "p"}
-    rows = [[line.name, line.title, line.paper or "", needs(line.lacks or ())] for line in recipes]
-    if console.width >= WIDE:
+def _print_recipes(console: Console, recipes: Sequence[RecipeLine], in_full: bool) -> None:
+    """Print the recipes. A terminal that is not wide has no space for the checks."""
+    columns = {"name": "l", "title": "p"}
+    rows = [[line.name, line.title] for line in recipes]
+    if in_full:
+        columns |= {"paper's row": "p", "needs": "p"}
+        rows = [[*row, line.paper or "", needs(line.lacks)] for row, line in zip(rows, recipes, strict=True)]
+    if in_full and console.width >= WIDE:
         columns |= {"checks": "p"}
         rows = [[*row, line.checks] for row, line in zip(rows, recipes, strict=True)]
-    _print_table(console, f"recipes ({len(rows)})", columns, rows)
+    _print_table(console, f"recipes ({len(rows)}): cse run NAME", columns, rows)
 
 
 def _print_studies(console: Console, studies: Sequence[Mapping[str, Any]], in_full: bool) -> None:

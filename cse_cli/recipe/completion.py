@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from registry import plugins
+
 KINDS = ("augmenters", "encoders", "evaluators", "generators", "heads", "losses", "optimizers", "queues", "schedules")
 DIRECTORIES = ("datasets", "recipes")
 """Kinds whose plug-ins are directories of TOML files."""
@@ -42,14 +44,24 @@ def _titles(incomplete: str, files: Mapping[str, Path]) -> list[tuple[str, str]]
     return [(name, title(path)) for name, path in files.items() if name.startswith(incomplete)]
 
 
+def summaries(kind: str) -> dict[str, str]:
+    """Return name → summary of the components of this package, from the first lines of their docstrings."""
+    files = sorted((_REGISTRY / kind).rglob("*.py"))
+    found = [one for path in files for one in _REGISTERED.findall(path.read_text(encoding="utf-8"))]
+    return {name: summary.rstrip('"') for name, summary in sorted(found)}
+
+
+def has_plugins(kind: str) -> bool:
+    """Return whether a plug-in can add components of a kind, whose names only its import reveals."""
+    return bool(plugins.named() or entry_points(group=f"cse.{kind}"))
+
+
 def complete_component(incomplete: str) -> list[tuple[str, str]]:
     """Return name and summary of every component with this prefix. Plug-ins have no summary."""
     found: dict[str, str] = {}
     for kind in KINDS:
-        for path in sorted((_REGISTRY / kind).rglob("*.py")):
-            found |= dict(_REGISTERED.findall(path.read_text(encoding="utf-8")))
-        found |= {point.name: "" for point in entry_points(group=f"cse.{kind}")}
-    return [(name, summary.rstrip('"')) for name, summary in found.items() if name.startswith(incomplete)]
+        found |= summaries(kind) | {point.name: "" for point in entry_points(group=f"cse.{kind}")}
+    return [(name, summary) for name, summary in found.items() if name.startswith(incomplete)]
 
 
 def complete_anything(incomplete: str) -> list[tuple[str, str]]:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.recipe.catalog import component_facts, recipe_facts
+from cse_cli.recipe.completion import KINDS, has_plugins, summaries
+from cse_cli.recipe.describe import full
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, find, shipped_name
 from cse_cli.recipe.load import load, read
 from cse_cli.recipe.sources import read_source
+from registry import REGISTRIES
 from registry.errors import UnknownNameError, suggestion
 from registry.papers import Badge, badge_of
 from registry.resources import catalog
@@ -18,16 +20,19 @@ from registry.resources import catalog
 def component_documents(name: str) -> list[dict[str, Any]]:
     """Return the components with a name or a "kind/name", or an empty list if a recipe or data set has this name.
 
+    Only their modules are imported, and the plug-ins.
+
     Raises:
         UnknownNameError: If no component, recipe or data set has this name.
     """
-    kind, slash, bare = name.rpartition("/")
-    documents = component_facts().every
-    found = [about for about in documents if about["name"] == bare and (not slash or kind == about["kind"])]
+    kind, _, bare = name.rpartition("/")
+    asked = [registry for registry in REGISTRIES if kind in ("", registry.kind)]
+    places = [registry for registry in asked if has_plugins(registry.kind) or bare in summaries(registry.kind)]
+    found = [full(registry[bare]) for registry in places if bare in registry]
     others = [*all_recipes(), *all_studies(), *catalog.names()]
     if found or name.endswith(".toml") or name in others:
         return found
-    known = [*(about["name"] for about in documents), *others]
+    known = [*(component for kind in KINDS for component in summaries(kind)), *others]
     raise UnknownNameError(
         f"no component, recipe or data set is called '{name}'.{suggestion(name, known)}",
         "`cse list` and `cse data list` show all names. The path of a recipe ends in .toml",
@@ -56,7 +61,7 @@ def recipe_text(name: str, overrides: Sequence[str], unset: Sequence[str], *, re
         CseError: If the recipe is unknown, or is resolved and invalid.
     """
     if resolved:
-        return to_toml(_resolved(name, overrides, unset)[0])
+        return to_toml(load(name, overrides, unset).recipe.resolved())
     return read_source(find(name)).text
 
 
@@ -76,19 +81,11 @@ def recipe_document(name: str, overrides: Sequence[str], unset: Sequence[str]) -
     Raises:
         CseError: If the recipe is unknown or invalid.
     """
-    resolved, settings = _resolved(name, overrides, unset)
+    recipe = load(name, overrides, unset).recipe
     written = read(name)
     files = [str(source.path) for source in written.origins.sources]
     badge = None if overrides or unset else recipe_badge(name)
     return {
-        "name": written.name, "path": str(written.path), "extends": files[1:], "hash": settings, "text": written.text,
-        "recipe": resolved, "badge": badge.document() if badge else None,
+        "name": written.name, "path": str(written.path), "extends": files[1:], "hash": recipe.hash(),
+        "text": written.text, "recipe": recipe.resolved(), "badge": badge.document() if badge else None,
     }  # fmt: skip
-
-
-def _resolved(name: str, overrides: Sequence[str], unset: Sequence[str]) -> tuple[dict[str, Any], str]:
-    """Return a resolved recipe and its hash. Components are imported only if the cache does not contain them."""
-    if not overrides and not unset and not (facts := recipe_facts(name)).error:
-        return facts.resolved, facts.settings
-    recipe = load(name, overrides, unset).recipe
-    return recipe.resolved(), recipe.hash()

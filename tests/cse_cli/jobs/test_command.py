@@ -412,7 +412,7 @@ def test_a_recipe_that_lacks_data_names_its_small_version(home):
 
 def test_only_a_small_version_that_is_ready_is_named(home, monkeypatch):
     assert small_version("no_such_recipe") is None
-    monkeypatch.setattr("cse_cli.listing.inventory.Machine.missing", lambda self, wanted: ())
+    monkeypatch.setattr("cse_cli.listing.inventory.requirements", lambda recipe: [])
     assert small_version("simcse_en") == "mini/simcse_en"
 
 

@@ -1,4 +1,4 @@
-"""`cse list`: components, studies, and which recipes run on this machine."""
+"""`cse list`: components, studies and recipes, and which recipes run on this machine."""
 
 from __future__ import annotations
 
@@ -29,15 +29,22 @@ def nothing_cached(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
-def test_one_screen_names_what_runs_here_and_every_component(capsys):
+def test_one_screen_names_small_recipes_and_every_component(capsys):
     code, out, err = cse("list", capsys=capsys)
     assert (code, err) == (0, "")
-    assert f"recipes ({COUNT}). Ready to run:\n" in out
-    examples = "pairs_csv, search, triplets_jsonl"
-    assert f":\nquickstart\nexamples/: {examples}\nmini/: {', '.join(SMALL)}\n" in out
+    assert f"recipes ({COUNT}). Small ones, and yours:\nquickstart\n" in out
+    assert f"\nmini/: {', '.join(SMALL)}\n" in out
     assert f"studies ({STUDIES})" in out
     assert all(entry.name in out for registry in REGISTRIES for entry in registry)
     assert out.count("\n") < 25
+
+
+def test_small_recipes_need_no_download():
+    files = all_recipes()
+    lines = recipe_lines(
+        {name: files[name] for name in ("quickstart", *(f"mini/{name}" for name in SMALL))}, in_full=True
+    )
+    assert {line.name: line.state for line in lines if line.state != "here"} == {}
 
 
 def test_all_of_it_has_a_line_each(capsys):
@@ -51,19 +58,23 @@ def test_all_of_it_has_a_line_each(capsys):
     assert "ifcl · sts_en · IFCL-BERT base" in out
 
 
-def test_recipes_by_state_with_what_they_need(capsys):
+def test_recipes_with_their_titles(capsys):
     code, out, _ = cse("list", "recipes", capsys=capsys)
     assert code == 0
     rows = dict(re.findall(r"^(\S+) {2,}(.*)$", out, re.MULTILINE))
     assert rows["quickstart"] == "Quickstart: IFCL, Ditto, whitening, English, mini_en"
-    assert rows["simcse_en"] == "wiki1m (120 MB), bert-base-uncased (441 MB)"
     assert rows["mini/bert_avg_en"] == "First-last average, English, mini_en"
-    assert rows["mini/ifcl_en"] == "IFCL, English, mini_en"
-    assert rows["ifcl_en"].startswith("wiki1m (120 MB), google-t5/t5-base (894 MB), bert-base-uncased (441 MB)")
-    assert rows["pretrain_mini_en"].startswith("wiki_en_1m (not published)")
-    headings = re.findall(r"^([a-z ]+) \(\d+\): ", out, re.MULTILINE)
-    assert headings == ["recipes ready to run", "recipes that need a download", "recipes that need your data"]
+    assert len(rows) == COUNT + 1
     assert "info_nce" not in out
+
+
+def test_recipes_with_what_they_need(capsys):
+    code, out, _ = cse("list", "recipes", "--all", capsys=capsys)
+    assert code == 0
+    rows = dict(re.findall(r"^(\S+) {2,}.*?  (.*)$", out, re.MULTILINE))
+    assert "wiki1m (120 MB), bert-base-uncased (441 MB)" in rows["simcse_en"]
+    assert "wiki1m (120 MB), google-t5/t5-base (894 MB), bert-base-uncased (441 MB)" in rows["ifcl_en"]
+    assert "wiki_en_1m (not published)" in rows["pretrain_mini_en"]
 
 
 def test_small_data_sets_are_listed_if_nothing_else_is():
@@ -87,10 +98,14 @@ def test_list_of_one_kind(capsys):
 
 def test_list_as_json(capsys):
     _, out, _ = cse("list", "--json", capsys=capsys)
+    brief = {line["name"]: line for line in json.loads(out)["recipes"]}
+    assert set(brief["ifcl_en_no_tl"]) == {"name", "title", "path"}
+    _, out, _ = cse("list", "--all", "--json", capsys=capsys)
     found = json.loads(out)
     assert found["schema_version"] == 1
-    assert [line["name"] for line in found["losses"]] == LOSSES.names()
-    assert next(line for line in found["augmenters"] if line["name"] == "fuse_embeddings")["levels"] == ["embeddings"]
+    assert found["losses"] == [
+        {"kind": "losses", "name": entry.name, "summary": entry.summary, "distribution": "cse"} for entry in LOSSES
+    ]
     recipes = {line["name"]: line for line in found["recipes"]}
     assert recipes["ifcl_en_no_tl"]["title"].startswith("IFCL without")
     assert (recipes["quickstart"]["state"], recipes["quickstart"]["needs"]) == ("here", [])
@@ -109,9 +124,9 @@ def test_list_as_json(capsys):
 def test_what_is_here_is_not_needed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = {"glove_en": all_recipes()["glove_en"]}
-    assert "glove.840B.300d.txt" in [one.requirement.name for one in recipe_lines(files)[0].lacks]
+    assert "glove.840B.300d.txt" in [one.requirement.name for one in recipe_lines(files, in_full=True)[0].lacks]
     (tmp_path / "glove.840B.300d.txt").write_text("a 1 2\n")
-    (line,) = recipe_lines(files)
+    (line,) = recipe_lines(files, in_full=True)
     assert line.state == "fetchable"
     assert "glove.840B.300d.txt" not in [one.requirement.name for one in line.lacks]
 
@@ -130,7 +145,7 @@ def list_with(tmp_path, monkeypatch, capsys):
         (tmp_path / "recipes").mkdir()
         (tmp_path / "recipes" / name).write_text(text)
         monkeypatch.chdir(tmp_path)
-        code, out, _ = cse("list", "recipes", capsys=capsys)
+        code, out, _ = cse("list", "recipes", "--all", capsys=capsys)
         assert code == 0
         return out
 
@@ -139,7 +154,7 @@ def list_with(tmp_path, monkeypatch, capsys):
 
 def test_a_recipe_that_is_broken_does_not_hide_the_others(list_with):
     out = list_with("bad.toml", "title = \n")
-    assert re.search(r"^recipes that are not valid \(1\): .*\nname +title\nbad +\(not valid", out, re.MULTILINE)
+    assert re.search(r"^bad +\(not valid: see `cse check`\)", out, re.MULTILINE)
     assert "ifcl_en" in out
 
 

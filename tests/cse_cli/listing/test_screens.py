@@ -20,13 +20,14 @@ def test_help_of_list(capsys, monkeypatch, snapshot):
 def test_overview_and_lists(capsys, snapshot):
     model = Availability(Requirement("model", "bert-base", ""), "fetchable", bytes=441_000_000)
     recipes = [
-        RecipeLine("quickstart", "Quickstart", None, Path("q.toml"), ()),
+        RecipeLine("quickstart", "Quickstart", Path("q.toml"), "here"),
         RecipeLine(
-            "large", "A large recipe", "ifcl · 5 · IFCL", Path("l.toml"), (model,), "equations, code 22/23 @23d5ebe"
+            "large", "A large recipe", Path("l.toml"), "fetchable", "ifcl · 5 · IFCL", (model,),
+            "equations, code 22/23 @23d5ebe",
         ),
-        RecipeLine("broken", "Broken (not valid: see `cse check`)", None, Path("b.toml"), None),
-    ]
-    losses = [{"name": "info_nce", "summary": "Contrast with other sentences.", "distribution": "cse", "levels": []}]
+        RecipeLine("broken", "Broken (not valid: see `cse check`)", Path("b.toml"), "invalid"),
+    ]  # fmt: skip
+    losses = [{"name": "info_nce", "summary": "Contrast with other sentences.", "distribution": "cse"}]
     studies = [{"name": "studies/one", "title": "A table", "paper": "ifcl · 5", "rows": 3, "seeds": [0, 1]}]
     found = Listing({"losses": losses}, recipes, studies, {})
     print_overview(found)

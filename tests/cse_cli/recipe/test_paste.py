@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cse_cli.recipe.describe import paste_block
 from cse_cli.recipe.load import load
-from cse_cli.recipe.paste import paste_block
 from cse_cli.recipe.train_parts import train_entries
 from registry import LOSSES, QUEUES, REGISTRIES
 from registry.core import Entry
