@@ -7,48 +7,209 @@ Shapes: B sentences on this device, N = B × devices, L tokens, W token width, D
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
+import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from registry.buffers import take_shape_from_checkpoint
-from registry.component import Component
-from registry.declarations import (
-    AllDevices,
-    Batch,
-    DatasetName,
-    Encode,
-    FileName,
-    FromColumn,
-    Labels,
-    ModelName,
-    NamesAView,
-    Negatives,
-    Pooled,
-    Reference,
-    Resource,
-    Sentences,
-    Step,
-    Tune,
-    ViewName,
-)
 from registry.errors import CseError
-from registry.generation import ColumnGenerator, Generator, RowGenerator
-from registry.optimization import Optimizer, Schedule
-from registry.prompts import Prompts
+from registry.prompts import Prompts, Side
 from registry.tokens import Embedded, Encoded, Pieces, Sample, Tokens, Vocabulary
 
-__all__ = [
-    "AllDevices", "Augmenter", "Batch", "ColumnGenerator", "Component", "DatasetName", "Encode", "Encoder",
-    "Evaluator", "FileName", "FromColumn", "Generator", "Head", "Labels", "Loss", "ModelName", "NamesAView",
-    "Negatives", "Optimizer", "Pooled", "Queue", "Reference", "Resource", "RowGenerator", "Schedule", "Sentences",
-    "Step", "Tune", "ViewName", "take_shape_from_checkpoint",
-]  # fmt: skip
+# --- parameters and inputs --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AllDevices:
+    """Mark of a tensor that is gathered from all devices, with gradient.
+
+    Args:
+        before_heads: Whether the tensor is the input of the training heads.
+    """
+
+    before_heads: bool = False
+
+
+@dataclass(frozen=True)
+class FromColumn:
+    """Mark of a tensor with the numbers of a column of the data, gathered from all devices."""
+
+
+@dataclass(frozen=True)
+class NamesAView:
+    """Mark of a parameter that contains the name of a view in the recipe."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """Mark of a parameter that names a model, a data set or a file, which a run downloads before it starts.
+
+    Args:
+        kind: Kind of resource. The parameter `split` of the same component names the split of a data set. Without such
+            a parameter, all splits are read.
+        evaluated: Value that means all splits of the evaluators' data sets.
+    """
+
+    kind: Literal["model", "dataset", "file"]
+    evaluated: str | None = None
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Default search range of a parameter for `cse tune`.
+
+    Args:
+        low: Smallest value.
+        high: Largest value.
+        log: Whether to search on a logarithmic scale.
+        step: Distance between values.
+
+    Examples:
+        >>> Temperature = Annotated[float, Tune(0.01, 0.5, log=True)]
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+
+
+Sentences = Annotated[Tensor, AllDevices()]
+"""(N, D): sentence embeddings of a view from all devices, with gradient.
+
+`tuple[Sentences, ...]` takes several views, which the recipe lists. The same holds for `Pooled` and `Encoded`."""
+
+Labels = Annotated[Tensor, FromColumn()]
+"""(N,): numbers of the column of the data that the parameter `column` of the loss names, from all devices."""
+
+Pooled = Annotated[Tensor, AllDevices(before_heads=True)]
+"""(N, D′): sentence embeddings before the training heads. `encoder.project` applies the heads to other vectors."""
+
+ViewName = Annotated[str, NamesAView()]
+"""Name of a view in the recipe."""
+
+ModelName = Annotated[str, Resource("model")]
+"""Model: directory, name in $CSE_MODELS, or ID on the Hub."""
+
+DatasetName = Annotated[str, Resource("dataset")]
+"""Data set of the catalog, or of the Hub as "hf:owner/name"."""
+
+FileName = Annotated[str, Resource("file")]
+"""Path of a file, absolute or relative to the current directory or to $CSE_DATA."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A parameter that names another part of the recipe."""
+
+    parameter: str
+    kind: str = field(metadata={"values": ("encoder", "view", "loss")})
+
+
+Batch = Mapping[str, Tokens]
+"""View name → tokens. Row i of all views comes from the same sentence."""
+
+
+class Encode(Protocol):
+    """Function from sentences to embeddings: the only access of an evaluator to a model."""
+
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> Tensor:
+        """Return (n, D) float32 embeddings on the CPU, row i for sentence i.
+
+        Args:
+            sentences: Sentences without prompts.
+            side: Side of the sentences in retrieval, "query" or "document".
+            prompts: Names of prompts that have priority over those of the side, best first.
+        """
+
+    def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> Tensor:
+        """Return the embeddings of sentences after the augmenters of a view.
+
+        Args:
+            view: View of the recipe.
+            columns: Column of the data → cells. Contains the column of the view and those that its augmenters read.
+            training: Whether to return the (n, D') embeddings that losses compare, with dropout, the pooling and the
+                heads of training. Random numbers differ between views, but not between calls.
+
+        Raises:
+            CseError: If the view does not exist, or a column is missing.
+        """
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Entries of a queue, without gradient.
+
+    Args:
+        vectors: (K, D) embeddings. K is 0 if there is no queue or it is empty.
+        log_weights: (K,) natural logarithm of the weight of each entry in a softmax. −inf disables an entry.
+    """
+
+    vectors: Tensor
+    log_weights: Tensor
+
+    @staticmethod
+    def none(like: Tensor) -> Negatives:
+        """Return an empty queue with the width, type and device of `like` (…, D)."""
+        return Negatives(like.new_zeros((0, like.shape[-1])), like.new_zeros(0))
+
+
+class Step(Protocol):
+    """A training step, as its components see it."""
+
+    index: int
+    """Number of finished steps. 0 in the first step."""
+    total: int
+    """Number of steps of the run."""
+    generator: torch.Generator
+    """Random generator with the same state on all devices."""
+
+    @property
+    def embedded(self) -> Mapping[str, Embedded]:
+        """View → token embeddings, for the views that were embedded so far."""
+
+    @property
+    def views(self) -> Mapping[str, Encoded]:
+        """View → output of its encoder. Complete after all encoders ran."""
+
+    def gradient(self, view: str) -> Tensor:
+        """Return (B, L, W): gradient of the whole batch's loss with respect to the unperturbed token embeddings."""
+
+    def sentences(self, view: str) -> Tensor:
+        """Return (N, D): sentence embeddings of a view from all devices, without gradient, for a queue."""
+
 
 # --- kinds of components ----------------------------------------------------------------------------------------------
+
+
+class Component:
+    """Base class of all components. By default, its hooks do nothing."""
+
+    stateful: ClassVar[bool] = True
+    """Whether checkpoints contain the weights. False for frozen modules that are loaded by name."""
+
+    def bind(self, encoder: Encoder) -> None:
+        """Store the encoder of the view of an augmenter or a queue. Called once.
+
+        Raises:
+            CseError: If the two are not compatible, for example because their widths differ.
+        """
+
+    def after_step(self, step: Step) -> None:
+        """Update the state after a step of the optimizer, for example of a queue or a momentum encoder."""
+
+    def report(self) -> dict[str, float]:
+        """Return metric → value for the run's record, such as the number of unchanged sentences."""
+        return {}
+
+    def notices(self) -> list[str]:
+        """Return warnings for the user. Each is shown once."""
+        return []
 
 
 class Augmenter(Component):
@@ -445,3 +606,152 @@ class Evaluator(Component):
     def word_overlap(self) -> dict[str, float]:
         """Return metric → value with the word overlap of pairs instead of an encoder. Empty if this is not defined."""
         return {}
+
+
+class Generator(Component):
+    """Base class of generators, which make training text: the rows of a data set, or a column of one."""
+
+
+class RowGenerator(Generator):
+    """Base class of generators of the rows of a data set. The same parameters give the same rows.
+
+    Examples:
+        >>> class Counting(RowGenerator):
+        ...     '''Sentences with a number.'''
+        ...
+        ...     def rows(self, split):
+        ...         return ({"text": f"Number {number}."} for number in range(3))
+        >>> next(Counting().rows("train"))
+        {'text': 'Number 0.'}
+    """
+
+    def rows(self, split: str) -> Iterator[dict[str, str]]:
+        """Yield rows as column → cell: `text` for training, or `subset`, `score`, `sentence1` and `sentence2`."""
+        raise NotImplementedError
+
+
+class ColumnGenerator(Generator):
+    """Base class of generators of a column from another one. Equal cells get equal results, in any order.
+
+    Examples:
+        >>> class Backwards(ColumnGenerator):
+        ...     '''The words of each sentence in reverse order.'''
+        ...
+        ...     def make(self, cells, count=None):
+        ...         return [" ".join(reversed(cell.split())) for cell in cells]
+        >>> Backwards().make(["a red house"])
+        ['house red a']
+    """
+
+    column: str = "text"
+    """Column that is read."""
+    warning: str = ""
+    """Warning for the user about the parameters, or ""."""
+
+    @property
+    def action(self) -> str:
+        """Description for the progress line, such as "translating text to de"."""
+        return f"reading {self.column}"
+
+    def identity(self) -> str | None:
+        """Return everything that decides a cell apart from the code, or None if that is only the parameters."""
+        return None
+
+    def use(self, device: torch.device, dtype: torch.dtype, batch_tokens: int | None = None) -> None:
+        """Move to a device.
+
+        Args:
+            device: Device.
+            dtype: Data type of weights and activations.
+            batch_tokens: Maximum number of tokens in a batch. None chooses a size for the device.
+        """
+
+    def make(self, cells: Sequence[str], count: Callable[[int], None] | None = None) -> list[str]:
+        """Return one cell for each cell, on one line. `count` gets the number of cells finished since then."""
+        raise NotImplementedError
+
+
+# --- optimizers and schedules, which `train.optimizer` and `train.schedule` name --------------------------------------
+
+# A parameter with the name of a key of [train], such as `betas`, has the value of this key. The keys
+# `optimizer_settings` and `schedule_settings` of [train] set the others.
+
+Decay = Annotated[float, Field(ge=0, lt=1)]
+Betas = Annotated[list[Decay], Field(min_length=2, max_length=2)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Optimizer(Component):
+    """Base class of optimizers.
+
+    Examples:
+        >>> class Momentum(Optimizer):
+        ...     '''Gradient descent with momentum.'''
+        ...
+        ...     copies = 1
+        ...
+        ...     def __init__(self, momentum: Decay = 0.9) -> None:
+        ...         self.momentum = momentum
+        ...
+        ...     def build(self, groups, learning_rate):
+        ...         return torch.optim.SGD(groups, lr=learning_rate, momentum=self.momentum)
+        >>> weight = torch.nn.Parameter(torch.ones(1))
+        >>> Momentum().build([{"params": [weight], "weight_decay": 0.0}], 0.1).param_groups[0]["momentum"]
+        0.9
+    """
+
+    copies: ClassVar[int] = 2
+    """Number of values that it keeps for each trained weight, to estimate the size of a checkpoint."""
+    highest_rate: ClassVar[float] = 0.1
+    """Highest plausible learning rate. `cse check` warns above it."""
+
+    def build(self, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+        """Return the optimizer of torch.
+
+        Args:
+            groups: Groups of weights with their "weight_decay", as torch takes them.
+            learning_rate: Peak learning rate. Each step sets the one of the schedule.
+        """
+        raise NotImplementedError
+
+
+class Schedule(Component):
+    """Base class of schedules of the learning rate after the warm-up.
+
+    Examples:
+        >>> class Halved(Schedule):
+        ...     '''Half of the learning rate in the second half of the training.'''
+        ...
+        ...     def rate(self, peak, step, total, warmup):
+        ...         return peak if step < total / 2 else peak / 2
+        >>> [Halved().rate(1.0, step, 4, 0) for step in range(4)]
+        [1.0, 1.0, 0.5, 0.5]
+    """
+
+    def rate(self, peak: float, step: int, total: int, warmup: int) -> float:
+        """Return the learning rate of a step.
+
+        Args:
+            peak: Peak learning rate.
+            step: Number of finished steps, at least `warmup`.
+            total: Number of steps of the training.
+            warmup: Number of steps of the warm-up, in which the learning rate rises linearly to the peak.
+        """
+        raise NotImplementedError
+
+
+def take_shape_from_checkpoint(module: nn.Module, buffer: str, *, only_if_empty: bool) -> None:
+    """Resize a buffer to its shape in a checkpoint before the checkpoint is loaded.
+
+    Args:
+        module: Module with the buffer.
+        buffer: Name of the buffer.
+        only_if_empty: Whether to resize only an empty buffer. For others, torch rejects a different shape.
+    """
+
+    def resize(owner: Any, state: Mapping[str, Tensor], prefix: str, *_: Any) -> None:
+        present, stored = getattr(owner, buffer), state.get(prefix + buffer)
+        if stored is not None and not (only_if_empty and present.numel()):
+            setattr(owner, buffer, present.new_zeros(stored.shape))
+
+    module.register_load_state_dict_pre_hook(resize)  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from registry import OPTIMIZERS
-from registry.optimization import Betas, Optimizer, Positive
+from registry.types import Betas, Optimizer, Positive
 
 
 @OPTIMIZERS.register("adam")

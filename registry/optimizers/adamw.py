@@ -8,7 +8,7 @@ import torch
 
 from registry import OPTIMIZERS
 from registry.adamw import UncorrectedAdamW
-from registry.optimization import Betas, Optimizer, Positive
+from registry.types import Betas, Optimizer, Positive
 
 
 @OPTIMIZERS.register("adamw")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from registry import OPTIMIZERS
-from registry.optimization import Optimizer, Positive
+from registry.types import Optimizer, Positive
 
 
 @OPTIMIZERS.register("rmsprop")

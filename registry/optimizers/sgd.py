@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from registry import OPTIMIZERS
-from registry.optimization import Optimizer
+from registry.types import Optimizer
 
 
 @OPTIMIZERS.register("sgd")

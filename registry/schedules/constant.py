@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from registry import SCHEDULES
-from registry.optimization import Positive, Schedule
+from registry.types import Positive, Schedule
 
 Steps = Annotated[int, Field(gt=0)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from registry import SCHEDULES
-from registry.optimization import Schedule
+from registry.types import Schedule
 
 
 @SCHEDULES.register("linear")
