@@ -228,7 +228,7 @@ def _missing_error(missing: Sequence[Availability], fetchable: Sequence[Availabi
     also = f"\n  (download size of the others: {download_size(fetchable)})" if fetchable else ""
     return MissingError(
         f"requirements not found: {len(missing)}{''.join(lines)}{also}",
-        "run `cse list recipes` to see which recipes are ready; nothing was downloaded",
+        "run `cse list recipes --all` to see which recipes are ready; nothing was downloaded",
         code="data.missing_requirement",
     )
 

@@ -55,9 +55,8 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("lengths", "width"), SHAPES)
-@pytest.mark.parametrize("norm", [0.0, 0.01, 3.0])
 @pytest.mark.parametrize("normalize", ["token", "sentence", "none"])
-@pytest.mark.parametrize("size", [1.0, 1e-6])
+@pytest.mark.parametrize(("norm", "size"), [(0.0, 1.0), (3.0, 1e-6)])
 def test_equals_the_slow_version(lengths, width, norm, normalize, size):
     before = batch(lengths, width)
     gradient = size * torch.randn(before.vectors.shape, generator=torch.Generator().manual_seed(2))

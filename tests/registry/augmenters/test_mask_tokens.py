@@ -50,9 +50,10 @@ def test_by_hand_all_kept_are_still_asked_for():
     assert found.targets.tolist() == [[-100, 10, 11, -100]]
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.15, 0.6, 1.0])
-@pytest.mark.parametrize(("mask_share", "random_share"), [(0.8, 0.1), (0.0, 1.0), (1.0, 0.0), (0.3, 0.3)])
-@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize(
+    ("rate", "mask_share", "random_share", "rows"),
+    [(0.0, 0.8, 0.1, 5), (0.15, 0.8, 0.1, 1), (0.6, 0.0, 1.0, 5), (0.6, 0.3, 0.3, 5), (1.0, 1.0, 0.0, 5)],
+)
 def test_matches_the_description_place_by_place(rate, mask_share, random_share, rows):
     given = tokens([[CLS, *range(5, 5 + 3 * row), SEP] for row in range(1, rows + 1)])
     augmenter = bound(rate=rate, mask_share=mask_share, random_share=random_share)

@@ -1,4 +1,5 @@
 from random import Random
+from string import punctuation
 
 import pytest
 
@@ -54,9 +55,9 @@ def test_without_final_punctuation_not_goes_in_front_as_in_the_code(text, rule_f
     assert Negate(rules_for_all=True).negated(text) == (rule_for_all, rule)
 
 
-@pytest.mark.parametrize("mark", "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-def test_each_ascii_mark_ends_a_sentence(mark):
-    assert Negate().negated(f"The sea is blue{mark} ") == (f"The sea is not blue{mark} ", "auxiliary")
+def test_each_ascii_mark_ends_a_sentence():
+    for mark in punctuation:
+        assert Negate().negated(f"The sea is blue{mark} ") == (f"The sea is not blue{mark} ", "auxiliary")
 
 
 def test_only_the_sentence_is_negated_and_the_record_says_how():

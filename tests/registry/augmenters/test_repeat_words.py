@@ -48,8 +48,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("count", ["released", "paper"])
-@pytest.mark.parametrize("rate", [0.0, 0.05, 0.28, 0.32, 1.0])
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 12, 30, 60])
+@pytest.mark.parametrize(("rate", "length"), [(0.0, 12), (0.05, 60), (0.28, 1), (0.32, 3), (0.32, 30), (1.0, 5)])
 def test_equals_the_slow_version(count, rate, length):
     augmenter = RepeatWords(rate, count)
     ids = tuple(range(100, 100 + length))

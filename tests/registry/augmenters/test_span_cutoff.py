@@ -38,7 +38,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("lengths", "width"), SHAPES)
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.2, 0.5, 0.95])
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.95])
 @pytest.mark.parametrize("part", ["inside", "outside"])
 def test_equals_the_slow_version(lengths, width, rate, part):
     before = batch(lengths, width, extra=1)

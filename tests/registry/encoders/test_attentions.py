@@ -59,8 +59,9 @@ def test_weights_are_those_of_each_head_by_hand(tmp_path, make, rows):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last"])
-@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_electra])
+@pytest.mark.parametrize(
+    ("make", "pooling"), [(tiny_bert, "cls"), (tiny_roberta, "mean"), (tiny_electra, "first_last")]
+)
 def test_the_rest_is_the_same_with_and_without(tmp_path, monkeypatch, make, pooling, way):
     encoder = encoder_of(tmp_path, make, pooling=pooling)
     tokens = tokens_of(encoder, sentences(7))

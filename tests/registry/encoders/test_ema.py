@@ -97,10 +97,9 @@ def test_cosine_schedule_by_hand(t, expected):
     assert Ema(FakeEncoder(), share=[]).decay_at(t, 100) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "constant"])
-@pytest.mark.parametrize("decay", [0.0, 0.3, 0.85, 1.0])
+@pytest.mark.parametrize(("schedule", "total_steps"), [("cosine", None), ("cosine", 3), ("constant", 40)])
+@pytest.mark.parametrize("decay", [0.0, 0.85, 1.0])
 @pytest.mark.parametrize(("update", "ahead"), [("after_step", 0), ("before_forward", 1)])
-@pytest.mark.parametrize("total_steps", [None, 3, 40])
 def test_updates_equal_the_written_out_average(schedule, decay, update, ahead, total_steps):
     """Element by element, with the decay of step t (before the forward pass: of the step to come)."""
     online = FakeEncoder(width=3)

@@ -91,8 +91,7 @@ def test_an_incomplete_last_batch_is_dropped(pairs):
     assert AlignmentUniformity(threshold=3.0, batch_size=2)(TRIANGLE)["uniformity_batched"] == pytest.approx(-2.0)
 
 
-@pytest.mark.parametrize(("count", "width"), [(2, 1), (3, 2), (9, 4), (40, 8)])
-@pytest.mark.parametrize("batch_size", [2, 5, 64])
+@pytest.mark.parametrize(("count", "width", "batch_size"), [(2, 1, 64), (3, 2, 2), (9, 4, 5), (40, 8, 5)])
 @pytest.mark.parametrize(("alpha", "t", "distinct"), [(2.0, 2.0, False), (1.0, 0.5, True), (3.0, 4.0, False)])
 def test_equals_the_definition_written_out(pairs, count, width, batch_size, alpha, t, distinct):
     rng = random.Random(count)

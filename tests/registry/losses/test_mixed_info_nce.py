@@ -10,7 +10,7 @@ from registry.types import Negatives
 from tests.registry.losses.literal import cells, cosine, cross_entropy, draw, mixtures
 
 
-@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("n", [2, 5])
 @pytest.mark.parametrize("kind", ["own", "all"])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("off", ["out", "zero"])

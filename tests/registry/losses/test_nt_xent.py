@@ -34,9 +34,7 @@ def test_value_by_hand():
     assert NTXent(0.5, "sum")(anchor, anchor, Negatives.none(anchor)).item() == pytest.approx(4 * row, abs=1e-5)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7])
-@pytest.mark.parametrize("k", [0, 1, 5])
-@pytest.mark.parametrize("tau", [0.1, 1.0])
+@pytest.mark.parametrize(("n", "k", "tau"), [(1, 0, 0.1), (2, 5, 1.0), (7, 1, 0.1)])
 def test_matches_both_directions(n, k, tau):
     anchor, positive, _, _, queue = slow.draw(n, k, seed=n + k)
     there, back = literal(anchor, positive, queue, tau)

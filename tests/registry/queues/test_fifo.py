@@ -18,8 +18,8 @@ def test_value_by_hand():
     assert held.log_weights.tolist() == [0.0, 0.0, 0.0]
 
 
-@pytest.mark.parametrize("length", [1, 4, 6, 10, 100])
-@pytest.mark.parametrize("sizes", [[4] * 5, [4, 4, 1, 4, 2], [7], [1] * 12, [12, 3]])
+@pytest.mark.parametrize("length", [1, 6, 100])
+@pytest.mark.parametrize("sizes", [[4, 4, 1, 4, 2], [7], [12, 3]])
 def test_matches_the_list(length, sizes):
     queue, expected = bound(Fifo("anchor", length=length)), LiteralQueue(length)
     for batch in batches(sizes):
@@ -122,8 +122,8 @@ def ages_of(part, held, served):
 
 
 @pytest.mark.parametrize("part", ["oldest", "newest", "middle", "ends"])
-@pytest.mark.parametrize("served", [None, 1, 4, 7, 8])
-@pytest.mark.parametrize("sizes", [[3], [5, 4], [4] * 5, [4, 4, 1, 4, 2]])
+@pytest.mark.parametrize("served", [None, 1, 7])
+@pytest.mark.parametrize("sizes", [[3], [4, 4, 1, 4, 2]])
 def test_parts_by_age(part, served, sizes):
     queue, whole = bound(Fifo("anchor", length=8, part=part, served=served)), LiteralQueue(8)
     assert queue.negatives().vectors.shape == (0, 4)

@@ -41,8 +41,8 @@ def test_equation_four_for_full_batches():
 
 
 @pytest.mark.parametrize("order", ["newest_first", "oldest_first"])
-@pytest.mark.parametrize("length", [1, 4, 6, 10, 100])
-@pytest.mark.parametrize("sizes", [[4] * 5, [4, 4, 1, 4, 2], [7], [1] * 12, [12, 3]])
+@pytest.mark.parametrize("length", [1, 6, 100])
+@pytest.mark.parametrize("sizes", [[4, 4, 1, 4, 2], [7], [12, 3]])
 def test_matches_the_list(order, length, sizes):
     queue, expected = bound(Hippocampus("anchor", length, 0.03, order)), LiteralQueue(length)
     for batch in batches(sizes):

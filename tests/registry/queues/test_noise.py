@@ -71,8 +71,7 @@ def test_value_by_hand():
 
 
 @pytest.mark.parametrize(("n", "times", "count"), [(4, 1.0, 4), (4, 2.5, 10), (3, 0.5, 1), (1, 0.3, 1), (1, 3.0, 3)])
-@pytest.mark.parametrize("steps", [0, 1, 4])
-@pytest.mark.parametrize("rate", [1e-3, 0.7])
+@pytest.mark.parametrize(("steps", "rate"), [(0, 0.7), (4, 0.7), (1, 1e-3)])
 def test_matches_the_slow_ascent(n, times, count, steps, rate):
     step = step_of(n)
     held = served(step, times=times, steps=steps, rate=rate, temperature=0.3)

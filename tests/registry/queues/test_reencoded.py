@@ -66,8 +66,7 @@ def test_value_by_hand():
     assert queue.negatives().log_weights.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 100])
-@pytest.mark.parametrize("length", [1, 4, 7, 50])
+@pytest.mark.parametrize(("length", "chunk"), [(1, 1), (4, 100), (7, 3), (50, 3)])
 @pytest.mark.parametrize("sizes", [[4] * 4, [4, 1, 4, 2], [9]])
 def test_matches_a_list_of_sentences(length, sizes, chunk):
     encoder = still()
