@@ -31,11 +31,17 @@ def paper_tables() -> str:
 
 def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
     header = ["", "tables", "cells", "a recipe", "a study", "a data set", "a reason", "figures", "drawn", "in part"]
-    counted = [(paper.short, papers.count([paper])) for paper in held] + [("all", papers.count(held))]
-    rows = [
-        [name, *map(str, (c.tables, c.cells, c.recipe, c.study, c.data, c.reason, c.figures, c.drawn, c.partly))]
-        for name, c in counted
-    ]
+    rows = []
+    for name, some in [*((paper.short, [paper]) for paper in held), ("all", held)]:
+        tables = [table for paper in some for table in paper.tables.values()]
+        answers = [table.answer(row, column.name) for table in tables for row, column in table.printed()]
+        kinds = Counter(answer.kind for answer in answers)
+        reasons = Counter(answer.text for answer in answers if answer.kind == "reason")
+        figures = [figure for paper in some for figure in paper.figures.values()]
+        drawn = sum(figure.not_reproduced_because is None and figure.lacks is None for figure in figures)
+        partly = sum(figure.lacks is not None for figure in figures)
+        by_kind = (kinds[kind] for kind in ("recipe", "study", "data", "reason"))
+        rows.append([name, *map(str, (len(tables), len(answers), *by_kind, len(figures), drawn, partly))])
     yield (
         "Number of cells that a recipe or a study of this project can compute (`cse leaderboard --table` shows the "
         "finished runs), that are in a data set of the catalog, or that only have a reason. Then the number of "
@@ -43,7 +49,7 @@ def _paper_counts(held: list[papers.PaperTables]) -> Iterator[str]:
     )
     yield markdown(header, rows)
     yield "Reasons:"
-    yield markdown(["reason", "cells"], [[cell(reason), str(n)] for reason, n in counted[-1][1].reasons.items()])
+    yield markdown(["reason", "cells"], [[cell(reason), str(n)] for reason, n in reasons.most_common()])
 
 
 def _paper_table(identifier: str, table: papers.Table) -> Iterator[str]:

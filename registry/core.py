@@ -183,7 +183,10 @@ class Registry(Generic[T]):
             )
         self._refuse_second_owner(name, cls)
         parameters, references = parameter_model(cls)
-        file, line = _source(cls)
+        try:
+            file, line = inspect.getsourcefile(cls) or "", inspect.getsourcelines(cls)[1]
+        except (OSError, TypeError):  # a class from an interpreter
+            file, line = "", 0
         return Entry(
             kind=self.kind,
             name=name,
@@ -307,14 +310,6 @@ def _distribution(cls: type) -> str:
     """Return the distribution of a class: this package, the current plug-in, or its top-level package."""
     package = cls.__module__.partition(".")[0]
     return OWN if package == __package__ else _loading or package
-
-
-def _source(cls: type) -> tuple[str, int]:
-    """Return file and line of a class, or ("", 0) for a class from an interpreter."""
-    try:
-        return inspect.getsourcefile(cls) or "", inspect.getsourcelines(cls)[1]
-    except (OSError, TypeError):
-        return "", 0
 
 
 AUGMENTERS: Registry[Augmenter] = Registry("augmenters", "Augmenter")

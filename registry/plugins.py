@@ -142,19 +142,15 @@ def _execute(path: Path) -> None:
         del sys.modules[path.stem]
         if isinstance(error, CseError | KeyboardInterrupt):
             raise
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        if isinstance(error, SyntaxError) and error.filename == str(path):
+            lines.append(error.lineno)
+        place = f"{_label(path)}:{lines[-1]}" if lines else _label(path)
         raise CseError(
-            f"plug-in {_place(path, error)}: {type(error).__name__}: {error}",
+            f"plug-in {place}: {type(error).__name__}: {error}",
             "correct the file",
             code="plugin.not_importable",
         ) from error
-
-
-def _place(path: Path, error: BaseException) -> str:
-    """Return "file:line" of the last line of the file that ran, or of the line with the wrong syntax."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{_label(path)}:{error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f"{_label(path)}:{lines[-1]}" if lines else _label(path)
 
 
 def _label(path: Path) -> str:

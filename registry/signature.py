@@ -243,17 +243,14 @@ def forward_inputs(cls: type) -> tuple[Input, ...]:
             "annotate all views as Encoded, or none",
             code="component.mixed_inputs",
         )
-    if not any(i.is_view for i in inputs) and not _takes_encoder(cls):
+    references = {_reference(cls, each.name, hint)[1] for each, hint in _init_parameters(cls)}
+    if "encoder" not in references and not any(i.is_view for i in inputs):
         raise RegistrationError(
             f"{owner(cls)}: forward has no view, and __init__ no encoder",
             "annotate an input as Sentences or Encoded, or a parameter as Encoder for a loss of its weights",
             code="component.no_view",
         )
     return inputs
-
-
-def _takes_encoder(cls: type) -> bool:
-    return any(_reference(cls, each.name, hint)[1] == "encoder" for each, hint in _init_parameters(cls))
 
 
 def _hints(cls: type, function: Any) -> dict[str, Any]:

@@ -702,8 +702,6 @@ class Optimizer(Component):
 
     copies: ClassVar[int] = 2
     """Number of values that it keeps for each trained weight, to estimate the size of a checkpoint."""
-    highest_rate: ClassVar[float] = 0.1
-    """Highest plausible learning rate. `cse check` warns above it."""
 
     def build(self, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
         """Return the optimizer of torch.

@@ -49,7 +49,9 @@ def should_be(details: Sequence[ErrorDetails]) -> str:
     if all(phrase.startswith("=") for phrase in expected):
         return "; ".join(phrase.removeprefix("=") for phrase in expected)
     phrase = " or ".join(phrase.removeprefix("=") for phrase in expected)
-    return f"should be {phrase}, not {shown_value(value)}{_near(details, value)}"
+    literals = [detail["ctx"]["expected"] for detail in details if detail["type"] == "literal_error"]
+    hint = suggestion(str(value), [option for text in literals for option in re.findall(r"'([^']*)'", text)])
+    return f"should be {phrase}, not {shown_value(value)}{f'.{hint}' if hint else ''}"
 
 
 def _expected(detail: ErrorDetails) -> str:
@@ -71,12 +73,6 @@ def _expected(detail: ErrorDetails) -> str:
         return words.removeprefix("Input should be ")
     words = words.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return f"={words[:1].lower()}{words[1:]}"
-
-
-def _near(details: Sequence[ErrorDetails], value: Any) -> str:
-    literals = [detail["ctx"]["expected"] for detail in details if detail["type"] == "literal_error"]
-    hint = suggestion(str(value), [option for text in literals for option in re.findall(r"'([^']*)'", text)])
-    return f".{hint}" if hint else ""
 
 
 def shown_value(value: Any) -> str:

@@ -36,8 +36,9 @@ class DeleteWords(Augmenter):
 
     def on_text(self, samples: list[Sample], rng: Random) -> list[Sample]:
         """Return the samples without the deleted words."""
-        return [sample.changed(lambda text: self._shortened(text, rng)) for sample in samples]
 
-    def _shortened(self, text: str, rng: Random) -> str:
-        words = text.split(" ")
-        return " ".join([word for word in words if rng.random() >= self.rate] or [rng.choice(words)])
+        def shortened(text: str) -> str:
+            words = text.split(" ")
+            return " ".join([word for word in words if rng.random() >= self.rate] or [rng.choice(words)])
+
+        return [sample.changed(shortened) for sample in samples]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -176,7 +176,8 @@ class ForeignEmbeddings(nn.Module):
         self._model = (loaded,)  # in a tuple, so that only its embedding layer becomes this module's
         self.pad = int(loaded.config.pad_token_id or 0)
         self.embeddings = loaded.embeddings
-        self.projection = _projection(loaded)
+        found = getattr(loaded.encoder, "embedding_hidden_mapping_in", None)
+        self.projection: nn.Linear | None = found if found is not None else getattr(loaded, "embeddings_project", None)
         self.projects = False
         """Whether `projection` is applied, which ALBERT has outside its embedding layer."""
         self.requires_grad_(False)
@@ -200,8 +201,3 @@ class ForeignEmbeddings(nn.Module):
         if self.projects and self.projection is not None:
             vectors = self.projection(vectors)
         return vectors
-
-
-def _projection(model: Any) -> nn.Linear | None:
-    found: nn.Linear | None = getattr(model.encoder, "embedding_hidden_mapping_in", None)
-    return found if found is not None else getattr(model, "embeddings_project", None)

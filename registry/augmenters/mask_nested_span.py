@@ -58,9 +58,9 @@ class MaskNestedSpan(Augmenter):
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
         """Return the sentences with a masked span."""
-        return [replace(row, first=self._masked(row.first, rng.random())) for row in pieces]
-
-    def _masked(self, row: tuple[int, ...], u: float) -> tuple[int, ...]:
-        size = int(self.rate * len(row) + 0.5)
-        start = int(u * (len(row) - size + 1))
-        return (*row[:start], *[self._mask] * size, *row[start + size :])
+        masked = []
+        for row in pieces:
+            ids, size = row.first, int(self.rate * len(row.first) + 0.5)
+            start = int(rng.random() * (len(ids) - size + 1))
+            masked.append(replace(row, first=(*ids[:start], *[self._mask] * size, *ids[start + size :])))
+        return masked

@@ -107,13 +107,10 @@ class ReplaceAntonyms(Augmenter):
         made, end = [], 0
         for word in sorted(chosen, key=re.Match.start):
             antonym = rng.choice(self.antonyms[word[0].lower()])
-            made += [text[end : word.start()], _as(word[0], antonym)]
+            if word[0].isupper() and len(word[0]) > 1:  # the capitals of the original word
+                antonym = antonym.upper()
+            elif word[0][0].isupper():
+                antonym = antonym[0].upper() + antonym[1:]
+            made += [text[end : word.start()], antonym]
             end = word.end()
         return "".join([*made, text[end:]])
-
-
-def _as(word: str, antonym: str) -> str:
-    """Return the antonym with the capitals of the original word."""
-    if word.isupper() and len(word) > 1:
-        return antonym.upper()
-    return antonym[0].upper() + antonym[1:] if word[0].isupper() else antonym

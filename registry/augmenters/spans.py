@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Annotated, ClassVar, NamedTuple
@@ -89,7 +88,12 @@ class Spans(Augmenter):
 
     def on_pieces(self, pieces: list[Pieces], rng: Random) -> list[Pieces]:
         """Return the span of this view for each document. A second segment does not change."""
-        return [replace(row, first=self._chosen(row.first, self.draw(len(row.first), rng))) for row in pieces]
+        chosen = []
+        for row in pieces:
+            anchor, positives = self.draw(len(row.first), rng)[self.anchor]
+            span = anchor if self.positive is None else positives[self.positive]
+            chosen.append(replace(row, first=tuple(row.first[span.start : span.stop])))
+        return chosen
 
     def draw(self, length: int, rng: Random) -> list[tuple[Span, list[Span]]]:
         """Return each anchor and its positives for a document of `length` sub-words."""
@@ -108,11 +112,6 @@ class Spans(Augmenter):
             sizes = [shortest + int(rng.betavariate(2, 4) * (longest - shortest)) for _ in range(self.positives)]
             spans.append((anchor, [_near(anchor, size, length, rng) for size in sizes]))
         return spans
-
-    def _chosen(self, ids: Sequence[int], spans: list[tuple[Span, list[Span]]]) -> tuple[int, ...]:
-        anchor, positives = spans[self.anchor]
-        start, stop = anchor if self.positive is None else positives[self.positive]
-        return tuple(ids[start:stop])
 
 
 def _near(anchor: Span, size: int, length: int, rng: Random) -> Span:

@@ -131,10 +131,9 @@ def _padded_parts(
     heads: Tensor | None,
 ) -> list[Any]:
     """Return the output of `run` for each mini-batch of padded rows."""
-    return [
-        _held(_weighing(run, model, heads, part), vectors[part], rows[part], mini_batch_size)
-        for part in _parts(len(vectors), mini_batch_size)
-    ]
+    size = mini_batch_size or len(vectors)
+    parts = [slice(start, start + size) for start in range(0, len(vectors), size)]
+    return [_held(_weighing(run, model, heads, part), vectors[part], rows[part], mini_batch_size) for part in parts]
 
 
 def _packed_parts(
@@ -147,16 +146,11 @@ def _packed_parts(
 ) -> tuple[list[Pack], list[Any]]:
     """Return the packs of a batch, and the output of `run` for each of them."""
     found = packing.packs(rows, PACK_TOKENS, mini_batch_size)
-    parts = [
-        _held(_weighing(run, model, heads, pack, rows.mask.shape[1]), _tokens(vectors, pack), pack, mini_batch_size)
-        for pack in found
-    ]
+    parts = []
+    for pack in found:
+        tokens = vectors.flatten(0, 1).index_select(0, pack.places).unsqueeze(0)
+        parts.append(_held(_weighing(run, model, heads, pack, rows.mask.shape[1]), tokens, pack, mini_batch_size))
     return found, parts
-
-
-def _parts(count: int, at_once: int | None) -> list[slice]:
-    size = at_once or count
-    return [slice(start, start + size) for start in range(0, count, size)]
 
 
 def _held(run: Callable[..., Any], vectors: Tensor, where: Any, mini_batch_size: int | None) -> Any:
@@ -190,10 +184,6 @@ def _weighing(
             return run(vectors, where)
 
     return weighed
-
-
-def _tokens(vectors: Tensor, pack: Pack) -> Tensor:
-    return vectors.flatten(0, 1).index_select(0, pack.places).unsqueeze(0)
 
 
 def _spread(states: Tensor, places: Tensor, mask: Tensor) -> Tensor:

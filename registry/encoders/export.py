@@ -256,7 +256,8 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
         width = layout.convolutions.width
         if layout.convolutions.activation == "relu":
             kinds.append(RELU)
-            _write_relu(width, folder / f"{len(kinds)}_{RELU}")
+            about = {"module_input_name": "token_embeddings"}
+            _write_dense(eye(width), zeros(width), "ReLU", folder / f"{len(kinds)}_{RELU}", about)
     kinds.append("Pooling")
     _write_pooling("cls_token" if layout.pooling == "cls" else "mean_tokens", width, folder / f"{len(kinds)}_Pooling")
     for weight, bias, activation in layout.dense:
@@ -283,11 +284,6 @@ def _write_convolutions(convolutions: Convolutions, folder: Path) -> None:
     }
     weights = {key: value.detach().cpu().contiguous() for key, value in convolutions.state_dict().items()}
     _write_module(folder, config, weights, CNN_CONFIG)
-
-
-def _write_relu(width: int, folder: Path) -> None:
-    """Write a ReLU of the token vectors as a dense layer with the identity matrix."""
-    _write_dense(eye(width), zeros(width), "ReLU", folder, {"module_input_name": "token_embeddings"})
 
 
 def _write_pooling(mode: str, width: int, folder: Path) -> None:

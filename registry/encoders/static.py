@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -131,7 +130,9 @@ class Static(StaticAverage):
     ) -> None:
         teacher = TransformerEncoder(model, pooling=pooling)
         kept = distilled_tokens(teacher.vocabulary.tokenizer)
-        vectors = torch.cat(list(_alone(teacher, kept)))
+        rows = [Pieces((token,)) for token in kept]  # each token in a sentence of its own
+        chunks = (teacher.vocabulary.assemble(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK))
+        vectors = torch.cat([teacher.encode_for_eval(chunk) for chunk in chunks])
         if dim is not None:
             vectors = principal(vectors, dim)
         if sif is not None:
@@ -155,13 +156,6 @@ def distilled_tokens(tokenizer: Any) -> list[int]:
 
 def _without_meaning(tokenizer: Any) -> set[int]:
     return {place for place in (tokenizer.pad_token_id, tokenizer.unk_token_id) if place is not None}
-
-
-def _alone(teacher: TransformerEncoder, tokens: Sequence[int]) -> Iterator[Tensor]:
-    """Yield the embeddings (n, D′) of single tokens."""
-    for start in range(0, len(tokens), _CHUNK):
-        rows = [Pieces((token,)) for token in tokens[start : start + _CHUNK]]
-        yield teacher.encode_for_eval(teacher.vocabulary.assemble(rows))
 
 
 def principal(vectors: Tensor, count: int) -> Tensor:

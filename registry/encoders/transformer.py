@@ -295,7 +295,7 @@ class TransformerEncoder(Encoder):
             )
         tokens = self._filled(tokens)
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
-        seen = self._seen(tokens)
+        seen = replace(tokens, mask=torch.ones_like(tokens.mask)) if self.attend_padding else tokens
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
         every = self.layers_read or self._needs_all_states(self.pooling)
         attentions: dict[int, Tensor] = {}
@@ -315,7 +315,10 @@ class TransformerEncoder(Encoder):
             pooled = pooled - self._template_alone(tokens)
         sentence = self._headed(pooled, tokens.groups)
         before = pooled if self.heads else None
-        layers = self._each_layer(states, tokens) if self.layers_read else None
+        layers = None
+        if self.layers_read:  # each block as if it were the last
+            lower = [self._pooled(self.pooling, states[: last + 1], tokens) for last in range(1, len(states))]
+            layers = torch.stack(lower, dim=1)
         return Encoded(sentence, dropped, states[-1], tokens, before, layers, attentions)
 
     def project(self, pooled: Tensor) -> Tensor:
@@ -434,9 +437,6 @@ class TransformerEncoder(Encoder):
         """Return the tokens with at least one in each row. BERT's family always has special tokens."""
         return tokens if is_split(self.backbone) else whole.never_empty(tokens)
 
-    def _seen(self, tokens: Tokens) -> Tokens:
-        return replace(tokens, mask=torch.ones_like(tokens.mask)) if self.attend_padding else tokens
-
     def _reads_first(self) -> bool:
         """Return whether training reads only the last states of first tokens."""
         plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
@@ -463,11 +463,6 @@ class TransformerEncoder(Encoder):
             return pool(pooling, states, tokens.mask, self.first_layer_index)
         first = self.first_layer_index if pooling == "first_last" else 0
         return POOLINGS[pooling](states[first:], tokens.mask)
-
-    def _each_layer(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """Return the (B, K, D) pooled states of every block, as if it were the last."""
-        each = [self._pooled(self.pooling, states[: last + 1], tokens) for last in range(1, len(states))]
-        return torch.stack(each, dim=1)
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
         """Return the (B, D) embeddings of each row's template without its sentence."""

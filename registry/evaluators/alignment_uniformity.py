@@ -90,11 +90,14 @@ class AlignmentUniformity(PairEvaluator):
         scope = positive if self.scope == "positive" else torch.ones_like(positive)
         made = pair_vectors(pairs, encode)
         points = unit(made.vectors)
+        kept = points[made.first[scope]]
+        full = range(0, len(kept) - self.batch_size + 1, self.batch_size)
+        batches = [kept[start : start + self.batch_size] for start in full] or [kept]  # all rows if no batch is full
         apart = (points[made.first[positive]] - points[made.second[positive]]).norm(dim=1)
         return {
             "alignment": float(apart.pow(self.alpha).mean()),
             "uniformity": uniformity(points, self.t, self._counts(made, scope)),
-            "uniformity_batched": self._batched(points[made.first[scope]]),
+            "uniformity_batched": sum(uniformity(each, self.t) for each in batches) / len(batches),
         }
 
     def _positive(self, gold: Sequence[float]) -> Tensor:
@@ -122,12 +125,6 @@ class AlignmentUniformity(PairEvaluator):
                 code="evaluators.too_few_rows",
             )
         return counts
-
-    def _batched(self, points: Tensor) -> float:
-        """Return the mean uniformity of the full batches of (n, D), or that of all rows if no batch is full."""
-        full = range(0, len(points) - self.batch_size + 1, self.batch_size)
-        batches = [points[start : start + self.batch_size] for start in full] or [points]
-        return sum(uniformity(batch, self.t) for batch in batches) / len(batches)
 
 
 def uniformity(vectors: Tensor, t: float, counts: Tensor | None = None, block: int = BLOCK) -> float:

@@ -39,7 +39,12 @@ class PairEvaluator(Evaluator):
 
     def texts(self) -> Sequence[str]:
         """Return both sentences of each pair of the file, or of all splits of the data set, with repetitions."""
-        found = self.own.pairs if self.own is not None else self._pairs_of_all_splits()
+        if self.own is not None:
+            found = self.own.pairs
+        else:
+            about = catalog.entry(self.dataset)
+            splits = ["all"] if about.joinable else [s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS]
+            found = [pair for split in splits for pair in catalog.read_pairs(self.dataset, split)]
         pairs = evenly_spaced(found, self.limit)
         return [one_line(text) for pair in pairs for text in (pair.first, pair.second)]
 
@@ -48,11 +53,6 @@ class PairEvaluator(Evaluator):
         if self.own is not None:
             return self.own.fingerprints(self.split)
         return {f"{self.dataset}/{self.split}": catalog.fingerprint(self.dataset, self.split)}
-
-    def _pairs_of_all_splits(self) -> list[Pair]:
-        about = catalog.entry(self.dataset)
-        splits = ["all"] if about.joinable else [s for s in about.parts if about.columns_of(s) == PAIR_COLUMNS]
-        return [pair for split in splits for pair in catalog.read_pairs(self.dataset, split)]
 
 
 def evenly_spaced(rows: Sequence[T], most: int | None) -> Sequence[T]:

@@ -144,20 +144,15 @@ class LinearProbe:
         """Return the accuracies by the protocol for the splits of the data set."""
         splits = self.data.splits
         if "dev" in splits:
-            return self._given(splits["train"], splits["dev"], splits["test"])
+            train, dev, test = splits["train"], splits["dev"], splits["test"]  # dev is also used for early stopping
+            l2, share = self._best(self._run([Fit(train, dev, dev, self.l2)]))
+            return Accuracies(share, 100 * self._run([Fit(train, test, dev, (l2,))])[0][0])
         whole = splits["train"] if "train" in splits else splits["all"]
         self._require_rows(whole)
-        return self._folded(whole, splits["test"]) if "test" in splits else self._nested(whole)
-
-    def _given(self, train: Rows, dev: Rows, test: Rows) -> Accuracies:
-        """Select on `dev`, which is also used for early stopping."""
-        l2, share = self._best(self._run([Fit(train, dev, dev, self.l2)]))
-        return Accuracies(share, 100 * self._run([Fit(train, test, dev, (l2,))])[0][0])
-
-    def _folded(self, train: Rows, test: Rows) -> Accuracies:
-        """Select by cross-validation on `train`."""
-        l2, share = self._best(self._run(self._inner(train)))
-        return Accuracies(share, 100 * self._run([Fit(train, test, None, (l2,))])[0][0])
+        if "test" not in splits:
+            return self._nested(whole)
+        l2, share = self._best(self._run(self._inner(whole)))
+        return Accuracies(share, 100 * self._run([Fit(whole, splits["test"], None, (l2,))])[0][0])
 
     def _nested(self, rows: Rows) -> Accuracies:
         """Test on each fold, after selection by cross-validation on the others."""

@@ -133,17 +133,14 @@ def _known_language(model: str, name: str | None, side: str) -> Language:
     return languages[_match(model, name, languages, side)]
 
 
-def _example(codes: Collection[str]) -> str:
-    return next((code for code in codes if code in ("de", "deu_Latn", "de_DE")), next(iter(codes)))
-
-
 def _match(model: str, name: str | None, codes: Collection[str], side: str) -> str:
     """Return the model's code of a language that is given by any of its names."""
     known = sorted(codes)
     if name is None:
+        example = next((code for code in known if code in ("de", "deu_Latn", "de_DE")), known[0])
         raise CseError(
             f"model '{model}' supports {len(known)} languages and needs a target language",
-            f"set the target language `to`, for example {_example(known)}, or `prefix` for a fine-tuned T5 model",
+            f"set the target language `to`, for example {example}, or `prefix` for a fine-tuned T5 model",
             code="data.no_target_language",
         )
     language = find_language(name)

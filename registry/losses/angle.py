@@ -38,10 +38,6 @@ class AnglE(CoSENT):
 
     def similarity(self, anchor: Tensor, positive: Tensor) -> Tensor:
         """Return (N,) absolute normalized angle differences."""
-        (a, b), (c, d) = (_complex(vectors) for vectors in (anchor, positive))
+        pairs = (F.pad(vectors, (0, vectors.shape[1] % 2)) for vectors in (anchor, positive))
+        (a, b), (c, d) = (unit(vectors).chunk(2, dim=1) for vectors in pairs)  # real and imaginary parts (N, D/2)
         return ((a * c + b * d) + (b * c - a * d)).sum(dim=1).abs()
-
-
-def _complex(vectors: Tensor) -> tuple[Tensor, ...]:
-    """Return the real and the imaginary part (N, D/2) of vectors of length 1."""
-    return unit(F.pad(vectors, (0, vectors.shape[1] % 2))).chunk(2, dim=1)

@@ -110,13 +110,9 @@ class AttentionInformation(Loss):
         keys = torch.rand(shared.shape, device=shared.device).masked_fill(~shared, -1)
         order, chosen = keys.topk(min(self.samples, keys.shape[-1]), dim=-1)
         drawn = order >= 0
-        here, there = (_centered(weights.gather(-1, chosen), drawn) for weights in (first, second))
+        logs = [weights.gather(-1, chosen).masked_fill(~drawn, 1).log() for weights in (first, second)]
+        count = drawn.sum(-1, keepdim=True).clamp(min=1)
+        here, there = ((each - each.sum(-1, keepdim=True) / count).masked_fill(~drawn, 0) for each in logs)
         spread = here.square().sum(-1) * there.square().sum(-1)
         squared = (here * there).sum(-1).square() / spread.clamp(min=torch.finfo(spread.dtype).tiny)
         return -0.5 * (1 - squared).clamp(min=CLOSEST).log()
-
-
-def _centered(weights: Tensor, drawn: Tensor) -> Tensor:
-    """Return (…, n) centered logarithms of the sampled weights, with 0 at all other places."""
-    logs = weights.masked_fill(~drawn, 1).log()
-    return (logs - logs.sum(-1, keepdim=True) / drawn.sum(-1, keepdim=True).clamp(min=1)).masked_fill(~drawn, 0)

@@ -105,7 +105,8 @@ class InBatchContrast(Loss):
         weights += [torch.zeros_like(block) for block in repelled]
         cosines.append(cosine_matrix(anchor, negatives.vectors.to(cosines[0].dtype)))
         weights.append(negatives.log_weights.to(cosines[0].dtype).expand_as(cosines[-1]))
-        self._count_idle(hard, negatives)
+        empty = not self.in_batch and hard is None and not len(negatives.vectors)
+        self.idle = self.idle + 1 if empty else min(self.idle, 0)
         logits = self._weighted(self.logits(torch.cat(cosines, dim=1)), torch.cat(weights, dim=1))
         logits = self._structured(logits, len(repelled))
         if (made := self.made(anchor, positive)) is not None:
@@ -166,10 +167,6 @@ class InBatchContrast(Loss):
             return logits
         batch = torch.arange(logits.shape[1], device=logits.device) < len(logits) * (1 + hard_blocks)
         return logits.masked_fill(batch & ~own, -torch.inf)
-
-    def _count_idle(self, hard: Tensor | None, negatives: Negatives) -> None:
-        empty = not self.in_batch and hard is None and not len(negatives.vectors)
-        self.idle = self.idle + 1 if empty else min(self.idle, 0)
 
 
 def binary_cross_entropy_of_softmax(logits: Tensor, reduction: Reduction) -> Tensor:

@@ -60,11 +60,7 @@ class GaussianInfoNCE(Loss):
         scored = cosine_rows(reference.detach(), reference_hard.detach()) / self.temperature
         # By the same sum as `scored`: equal vectors, as in the first step, are equal in every build of torch.
         own = cosine_rows(anchor.detach(), hard.detach()) / self.temperature
-        hardest = hardest + self._decay(own, scored).diag()
+        decayed = -own * torch.exp(-((own - scored) ** 2) / (2 * self.width**2))
+        hardest = hardest + torch.where(own > scored, 0.0, decayed).diag()
         logits = torch.cat([cosine_matrix(anchor, positive) / self.temperature, hardest], dim=1)
         return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device))
-
-    def _decay(self, own: Tensor, scored: Tensor) -> Tensor:
-        """Return (N,) numbers that are added to the logits of the anchors' own hard negatives."""
-        decayed = -own * torch.exp(-((own - scored) ** 2) / (2 * self.width**2))
-        return torch.where(own > scored, 0.0, decayed)

@@ -73,7 +73,9 @@ class GIST(Loss):
         reference = reference.detach()
         other = reference if reference_positive is None else reference_positive.detach()
         pairs = [(cosine_matrix(anchor, positive), cosine_matrix(reference, other))]
-        limits = self._limits(pairs[0][1].diagonal())
+        own = pairs[0][1].diagonal()
+        scale = own.abs() if self.margin_strategy == "relative" else 1.0
+        limits = (own - scale * self.margin)[:, None]  # guide's cosines above which a sentence is excluded
         if self.contrast_anchors:
             pairs.append((cosine_matrix(anchor, anchor), cosine_matrix(reference, reference)))
         if self.contrast_positives:
@@ -89,8 +91,3 @@ class GIST(Loss):
             columns.append(cosines)
         labels = torch.arange(len(anchor), device=anchor.device)
         return F.cross_entropy(torch.cat(columns, dim=1) / self.temperature, labels)
-
-    def _limits(self, own: Tensor) -> Tensor:
-        """Return (N, 1) guide's cosines above which a sentence is excluded."""
-        scale = own.abs() if self.margin_strategy == "relative" else 1.0
-        return (own - scale * self.margin)[:, None]

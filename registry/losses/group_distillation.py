@@ -60,7 +60,8 @@ class GroupDistillation(Loss):
 
     def forward(self, anchor: Sentences, teachers: tuple[Sentences, ...]) -> Tensor:
         """Return the loss of the batch."""
-        target, order = _others(_mean_cosines(teachers)).sort(dim=1, descending=True, stable=True)
+        found = torch.stack([cosine_matrix(vectors.detach(), vectors.detach()) for vectors in teachers])
+        target, order = _others(found.mean(dim=0)).sort(dim=1, descending=True, stable=True)
         if self.group > 0:
             order = order.gather(1, self._shuffled(target))
         student = _others(cosine_matrix(anchor, anchor)).gather(1, order) / self.temperature
@@ -73,12 +74,6 @@ class GroupDistillation(Loss):
         groups = (mass / self.group).floor().clamp(max=math.ceil(1 / self.group) - 1)
         # A random number in [0, 1) orders the sentences of a group and never changes the order of groups.
         return (groups + torch.rand_like(groups)).argsort(dim=1)
-
-
-def _mean_cosines(teachers: tuple[Tensor, ...]) -> Tensor:
-    """Return (N, N) mean cosines of the teachers' embeddings, without gradient."""
-    found = [cosine_matrix(vectors.detach(), vectors.detach()) for vectors in teachers]
-    return torch.stack(found).mean(dim=0)
 
 
 def _others(cosines: Tensor) -> Tensor:

@@ -105,11 +105,16 @@ class ReplacedTokenDetection(Loss):
     def forward(self, anchor: Encoded, positive: Encoded) -> Tensor:
         """Return the loss of the batch."""
         tokens = Tokens.stack({"anchor": anchor.tokens, "positive": positive.tokens})
-        tokens = tokens.padded_to(_longest(tokens))  # padding counts, so all devices need the same length
+        if world_size() > 1:  # padding counts, so all devices need the same length
+            lengths = all_devices(torch.full((1,), tokens.length, device=tokens.ids.device))
+            tokens = tokens.padded_to(int(lengths.max()))
         edited, replaced = self.edited(tokens)
         scores = self.discriminator(edited, torch.cat([self._condition(anchor), self._condition(positive)]))
         counted = torch.ones_like(replaced) if self.pads else tokens.mask == 1
-        self._count(scores, replaced, tokens.mask == 1)
+        with torch.no_grad():
+            detected, real = scores.argmax(dim=-1) == 1, tokens.mask == 1
+            groups = (replaced, ~replaced & real, replaced & detected, ~replaced & real & ~detected)
+            self._counts = torch.stack([group.sum() for group in groups])
         labels = replaced.long().masked_fill(~counted, -100)
         total = F.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=-100)
         return total * world_size() / sum_devices(counted.sum())
@@ -138,23 +143,10 @@ class ReplacedTokenDetection(Loss):
             "accuracy_kept": left / max(1.0, kept),
         }
 
-    @torch.no_grad()
-    def _count(self, scores: Tensor, replaced: Tensor, real: Tensor) -> None:
-        detected = scores.argmax(dim=-1) == 1
-        groups = (replaced, ~replaced & real, replaced & detected, ~replaced & real & ~detected)
-        self._counts = torch.stack([group.sum() for group in groups])
-
     def _condition(self, view: Encoded) -> Tensor:
         vectors = view.sentence if self.pooling is None else pool(self.pooling, [view.hidden], view.tokens.mask)
         self.discriminator.require_width(vectors.shape[1])
         return vectors
-
-
-def _longest(tokens: Tokens) -> int:
-    """Return the length of the longest batch of all devices, which wait for each other."""
-    if world_size() == 1:
-        return tokens.length
-    return int(all_devices(torch.full((1,), tokens.length, device=tokens.ids.device)).max())
 
 
 def _pooling(encoder: Encoder) -> Any:
@@ -250,7 +242,9 @@ class FrozenGenerator(Component, nn.Module):
         self.network: Any = loaded if head == "checkpoint" else loaded.base_model
         self.decodes = head == "checkpoint"
         self.segments = int(getattr(loaded.config, "type_vocab_size", 0)) > 1
-        self.longest = _positions(loaded.config)
+        config = loaded.config
+        first = config.model_type in ("roberta", "xlm-roberta", "camembert")  # they count positions from the padding ID
+        self.longest = int(config.max_position_embeddings) - (int(config.pad_token_id or 0) + 1 if first else 0)
         self.requires_grad_(False)
         self.train()
 
@@ -283,12 +277,6 @@ class FrozenGenerator(Component, nn.Module):
             return scores
         words: Tensor = self.network.get_input_embeddings().weight
         return nn.functional.linear(found.last_hidden_state, words)
-
-
-def _positions(config: Any) -> int:
-    """Return the maximum number of tokens of a model. The RoBERTa family counts positions from the padding id."""
-    offset = int(config.pad_token_id or 0) + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
-    return int(config.max_position_embeddings) - offset
 
 
 def require_same_ids(model: str, encoder: Encoder) -> None:

@@ -96,14 +96,12 @@ class Twins(Loss):
         """Return the loss of the batch."""
         near = cosine_rows(anchor.sentence, identical.sentence).exp()
         far = cosine_rows(anchor.sentence, fraternal.sentence).exp()
-        losses = (near - far - self._margins(anchor, identical, fraternal)).abs()
+        margin: Tensor | float = self.fixed_margin
+        if self.margin != "fixed":
+            with torch.no_grad():
+                margin = self._similarity(anchor, identical).exp() - self._similarity(anchor, fraternal).exp()
+        losses = (near - far - margin).abs()
         return losses.mean() if self.reduction == "mean" else losses.sum()
-
-    @torch.no_grad()
-    def _margins(self, anchor: Encoded, identical: Encoded, fraternal: Encoded) -> Tensor | float:
-        if self.margin == "fixed":
-            return self.fixed_margin
-        return self._similarity(anchor, identical).exp() - self._similarity(anchor, fraternal).exp()
 
     def _similarity(self, anchor: Encoded, other: Encoded) -> Tensor:
         left, right = _real(anchor, anchor), _real(other, anchor)

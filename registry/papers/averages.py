@@ -21,18 +21,13 @@ def reported_averages() -> dict[str, dict[str, float]]:
             found.setdefault(listed.recipe, {}).setdefault(LISTED, listed.avg)
     for key in papers.names():
         for identifier, table in papers.load(key).tables.items():
-            if (place := _place(table)) is None:
+            places = [place for place, column in enumerate(table.columns) if column.evaluator == AVERAGE]
+            if len(places) != 1 or table.score != "spearman" or table.language != "en":
                 continue
             for row in table.rows.values():
-                if row.recipe and (value := row.numbers[place]) is not None:
+                if row.recipe and (value := row.numbers[places[0]]) is not None:
                     found.setdefault(row.recipe, {}).setdefault(f"{key}/{identifier}", value)
     return found
-
-
-def _place(table: papers.Table) -> int | None:
-    """Return the place of the only column with the average of the STS sets, or None."""
-    places = [place for place, column in enumerate(table.columns) if column.evaluator == AVERAGE]
-    return places[0] if len(places) == 1 and table.score == "spearman" and table.language == "en" else None
 
 
 def reported_difference(recipe: str, baseline: str) -> float | None:

@@ -19,10 +19,18 @@ from pydantic import ValidationError
 
 from registry.core import Entry
 from registry.signature import documented
-from registry.testing.data import check_evaluator, check_generator
+from registry.testing.contracts import (
+    check_augmenter,
+    check_encoder,
+    check_evaluator,
+    check_generator,
+    check_head,
+    check_loss,
+    check_optimizer,
+    check_queue,
+    check_schedule,
+)
 from registry.testing.materials import ContractError, Materials, require
-from registry.testing.optimization import check_optimizer, check_schedule
-from registry.testing.training import check_augmenter, check_encoder, check_head, check_loss, check_queue
 from registry.validation import describe
 
 __all__ = ["CHECKS", "ContractError", "Materials", "check"]

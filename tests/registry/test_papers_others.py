@@ -118,7 +118,7 @@ def test_the_list_says_where_it_comes_from():
 def test_all_of_it_is_light():
     code = (
         "import sys; from registry import papers; papers.reproductions(); papers.field_rows(); "
-        "papers.count([papers.load(key) for key in papers.names()]); "
+        "[papers.load(key) for key in papers.names()]; "
         "sys.exit(bool({'torch', 'transformers', 'scipy', 'numpy'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Contracts of augmenters, encoders, heads, losses and queues.
+"""Contracts of the components of each kind.
 
 - Augmenters keep rows and compatible shapes, and are deterministic for a random state.
 - Encoders have the declared widths, ignore padding and other rows, and use no dropout in evaluation. For encoders that
@@ -7,13 +7,20 @@
 - Losses return a finite scalar with a gradient for every view, or for the encoder's weights if they have no view, and
   ignore the order of rows.
 - Queues respect their length, have no gradients, support checkpoints, and have equal contents on all devices.
+- Evaluators return their declared metrics as finite numbers, deterministically, with digests of their data.
+- Generators return the same rows of text in each call, and a score for each pair.
+- Optimizers decrease a quadratic function, keep as many values as they declare, and continue from their state.
+- Schedules return finite learning rates that are not negative, and depend only on their arguments.
 """
 
 from __future__ import annotations
 
 import copy
+import math
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from random import Random
 from typing import Any
 
@@ -34,8 +41,25 @@ from registry.testing.materials import (
     require,
 )
 from registry.tokens import Embedded, Encoded, Sample, Tokens
-from registry.types import Augmenter, Encoder, Head, Loss, Negatives, Queue
+from registry.types import (
+    Augmenter,
+    ColumnGenerator,
+    Encoder,
+    Evaluator,
+    Generator,
+    Head,
+    Loss,
+    Negatives,
+    Optimizer,
+    Queue,
+    RowGenerator,
+    Schedule,
+)
 
+PAIR = {"subset", "score", "sentence1", "sentence2"}
+MANY = 50
+"""Number of rows of a generator that are compared."""
+RATE, STEPS, WARMUP = 1e-3, 10, 2
 HOOKS = ("on_text", "on_pieces", "on_tokens", "on_embeddings")
 MAX_LENGTH = 16
 ROWS, TOKENS, DIM, LAYERS = 6, 5, 8, 3
@@ -83,18 +107,14 @@ def _perturbed(
         rng = Random(0)
         texts = augmenter.on_text([Sample(text) for text in SENTENCES], rng)
         pieces = augmenter.on_pieces(encoder.vocabulary.pieces(texts, MAX_LENGTH), rng)
-        made = replace(encoder.vocabulary.assemble(pieces), side=_side(augmenter))
+        side = {}
+        if augmenter.column is not None and augmenter.vocabulary is not None:  # it reads a second column
+            other = augmenter.vocabulary.ids([f"{text} {SENTENCES[0]}" for text in reversed(SENTENCES)], MAX_LENGTH)
+            side = {augmenter.column: augmenter.vocabulary.pad(other)}
+        made = replace(encoder.vocabulary.assemble(pieces), side=side)
         tokens = augmenter.on_tokens(made, step)
         step.embedded["anchor"] = Embedded(tokens, encoder.embed(tokens).detach())
         return texts, augmenter.on_embeddings(step.embedded["anchor"], "anchor", step)
-
-
-def _side(augmenter: Augmenter) -> dict[str, Tokens]:
-    """Return the tokens of the second column of an augmenter, if it reads one."""
-    if augmenter.column is None or augmenter.vocabulary is None:
-        return {}
-    other = augmenter.vocabulary.ids([f"{text} {SENTENCES[0]}" for text in reversed(SENTENCES)], MAX_LENGTH)
-    return {augmenter.column: augmenter.vocabulary.pad(other)}
 
 
 def _check_augmented_shapes(entry: Entry[Augmenter], embedded: Embedded) -> None:
@@ -248,7 +268,10 @@ def _check_regularizer(entry: Entry[Loss], materials: Materials) -> None:
 
 
 def _check_value(entry: Entry[Loss], loss: Loss, views: Views, negatives: Negatives, reach: bool = True) -> None:
-    leaves = {name: _leaves(view) for name, view in views.items()}
+    leaves = {
+        name: _with(view, view.tokens, [t.clone().requires_grad_() for t in _tensors(view)])
+        for name, view in views.items()
+    }
     value = _call(entry, loss, leaves, negatives)
     what = f"with {', '.join(views)} and {len(negatives.vectors)} queue entries"
     require(entry, value.shape == () and bool(torch.isfinite(value)), f"returns a finite scalar {what}")
@@ -305,10 +328,6 @@ def _view(seed: int, dim: int, attentions: Sequence[int]) -> Encoded:
     }
     layers = draw(seed + 400, ROWS, LAYERS, dim)
     return Encoded(draw(seed + 200, ROWS, dim), vectors, hidden_states, tokens, layers=layers, attentions=weights)
-
-
-def _leaves(view: Encoded) -> Encoded:
-    return _with(view, view.tokens, [t.clone().requires_grad_() for t in _tensors(view)])
 
 
 def _tensors(view: Encoded) -> list[Tensor]:
@@ -398,3 +417,99 @@ def _queue_step(index: int, rows: int) -> OneStep:
 def _same_entries(left: Queue, right: Queue) -> bool:
     a, b = left.negatives(), right.negatives()
     return torch.equal(a.vectors, b.vectors) and torch.equal(a.log_weights, b.log_weights)
+
+
+def check_evaluator(entry: Entry[Evaluator], materials: Materials) -> None:
+    """Check the scores of an evaluator for a bag-of-words encoder."""
+    evaluator: Evaluator = materials.build(entry)
+    require(entry, evaluator.metric in evaluator.metrics, "shows one of its metrics")
+    require(entry, set(evaluator.shown_metrics()) <= set(evaluator.metrics), "shows only its metrics")
+    known = set(entry.parameters.model_fields)
+    for name in {task for suite in entry.cls.suites.values() for task in suite} - {entry.name}:
+        given = entry.cls.parameters_for(name)
+        require(entry, given is not None and set(given) <= known, f"has parameters for its task '{name}'")
+    first, second = (evaluator(PlainEncode(_sum_of_words)) for _ in range(2))
+    require(entry, set(first) == set(evaluator.metrics), f"returns its declared metrics, not {sorted(first)}")
+    require(entry, all(type(v) is float and math.isfinite(v) for v in first.values()), "returns finite floats")
+    require(entry, first == second, "returns the same for the same embeddings")
+    series = evaluator.series()
+    require(entry, all(math.isfinite(v) for of in series.values() for v in of), "returns finite numbers for figures")
+    digests = evaluator.fingerprints()
+    require(entry, all("/" in name and digest for name, digest in digests.items()), "names data as dataset/split")
+    require(entry, digests == evaluator.fingerprints(), "returns the same fingerprints in each call")
+
+
+def _sum_of_words(sentences: Sequence[str]) -> Tensor:
+    """Return the sums of fixed random vectors of the words."""
+    cache: dict[str, Tensor] = {}
+    rows = []
+    for sentence in sentences:
+        for word in (words := sentence.lower().split() or [""]):
+            cache.setdefault(word, draw(zlib.crc32(word.encode()), 16))
+        rows.append(torch.stack([cache[word] for word in words]).sum(dim=0))
+    return torch.stack(rows)
+
+
+def check_generator(entry: Entry[Generator], materials: Materials) -> None:
+    """Check the first rows of each split, or the cells of a column."""
+    if issubclass(entry.cls, ColumnGenerator):
+        _check_column(entry, materials)
+        return
+    require(entry, issubclass(entry.cls, RowGenerator), "extends RowGenerator or ColumnGenerator")
+    for split in ("train", "dev", "test"):
+        made: list[RowGenerator] = [materials.build(entry) for _ in range(2)]
+        first, second = (list(islice(generator.rows(split), MANY)) for generator in made)
+        require(entry, bool(first) and first == second, f"returns the same rows of '{split}' in each call")
+        columns = {frozenset(row) for row in first}
+        require(entry, len(columns) == 1, f"returns the same columns for all rows of '{split}'")
+        require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"returns texts or scored pairs in '{split}'")
+        cells = [cell for row in first for cell in row.values()]
+        require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"returns one-line cells in '{split}'")
+
+
+def _check_column(entry: Entry[Generator], materials: Materials) -> None:
+    generator = materials.build(entry)
+    assert isinstance(generator, ColumnGenerator)
+    cells = ["the cat sleeps", "a man sees the red house", "two dogs run", "the cat sleeps"]
+    made = generator.make(cells)
+    require(
+        entry, len(made) == len(cells) and made[0] == made[3], "makes one cell for each cell, equal for equal cells"
+    )
+    require(entry, all(isinstance(c, str) and "\n" not in c for c in made), "makes one-line cells")
+    require(entry, generator.make(cells[::-1]) == made[::-1], "makes the same cells in any order")
+    require(entry, generator.identity() == materials.build(entry).identity(), "has the same identity when built again")
+
+
+def check_optimizer(entry: Entry[Optimizer], materials: Materials) -> None:
+    """Check an optimizer on the squared distance from 0."""
+    component: Optimizer = materials.build(entry)
+    weight = torch.nn.Parameter(draw(1, 4, 3))
+    made = component.build([{"params": [weight], "weight_decay": 0.0}], RATE)
+    require(entry, [group["lr"] for group in made.param_groups] == [RATE], "has the given learning rate")
+    values = [_step(made, weight) for _ in range(3)]
+    require(entry, values[-1] < values[0], "decreases a quadratic function")
+    kept = [value for value in made.state[weight].values() if isinstance(value, Tensor) and value.shape == weight.shape]
+    require(entry, len(kept) == component.copies, f"keeps `copies` = {component.copies} values for each weight")
+    other = torch.nn.Parameter(weight.detach().clone())
+    resumed = component.build([{"params": [other], "weight_decay": 0.0}], RATE)
+    resumed.load_state_dict(copy.deepcopy(made.state_dict()))
+    _step(made, weight)
+    _step(resumed, other)
+    require(entry, torch.equal(weight, other), "continues from its state")
+
+
+def _step(optimizer: torch.optim.Optimizer, weight: Tensor) -> float:
+    optimizer.zero_grad()
+    loss = weight.square().sum()
+    torch.autograd.backward(loss)
+    optimizer.step()
+    return float(loss.detach())
+
+
+def check_schedule(entry: Entry[Schedule], materials: Materials) -> None:
+    """Check the learning rates of a schedule after its warm-up."""
+    component: Schedule = materials.build(entry)
+    rates = [component.rate(RATE, step, STEPS, WARMUP) for step in range(WARMUP, STEPS)]
+    require(entry, all(math.isfinite(rate) and rate >= 0 for rate in rates), "returns finite rates from 0")
+    again = [component.rate(RATE, step, STEPS, WARMUP) for step in range(WARMUP, STEPS)]
+    require(entry, rates == again, "depends only on its arguments")
