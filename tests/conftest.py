@@ -82,13 +82,18 @@ def home(
 @pytest.fixture(autouse=True)
 def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Copy MLflow's tables from a database made once, and wait for no disk; other processes do none of it."""
-    if "cse_cli.mirrors.store" in sys.modules:
-        from tests.support.databases import migrated, read_revisions_once, wait_for_no_disk
+    if "cse_cli.mirrors.mlflow" in sys.modules:
+        from tests.support.databases import created, read_revisions_once, wait_for_no_disk
 
         wait_for_no_disk()
         read_revisions_once()
-        made = tmp_path_factory.getbasetemp() / "migrated.db"
-        monkeypatch.setattr("cse_cli.mirrors.store.migrate", lambda new: new.write_bytes(migrated(made)))
+        made = tmp_path_factory.getbasetemp() / "created.db"
+
+        def copy(new: Path) -> None:
+            new.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            new.write_bytes(created(made))
+
+        monkeypatch.setattr("cse_cli.mirrors.mlflow.create_database", copy)
 
 
 @pytest.fixture(autouse=True)

@@ -2,33 +2,47 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import socket
+import subprocess
 import sys
+import sysconfig
+import time
+from contextlib import suppress
+from importlib.metadata import distributions
+from tempfile import TemporaryFile
 from typing import Annotated
 
 import typer
 
 from cse_cli.core.environment import without_password
 from cse_cli.core.formatting import counted
+from cse_cli.core.processes import end_with_parent
 from cse_cli.mirrors import location
-from cse_cli.mirrors.mirror import GoneError, configured, load
-from cse_cli.mirrors.send import reason
+from cse_cli.mirrors.mirror import configured, load
+from cse_cli.mirrors.send import reason, warn
+from cse_cli.mirrors.send import sync as send_missing
+from cse_cli.runs.index import all_runs
 from registry.errors import CseError, TrackingError
 
-SYNC_EPILOG = "Examples:  cse runs sync  ·  cse runs sync --again  ·  cse runs sync --rebuild"
+SYNC_EPILOG = "Examples:  cse runs sync  ·  MLFLOW_TRACKING_URI=http://server:5000 cse runs sync"
 UI_EPILOG = "Examples:  cse ui  ·  cse ui --port 5555 --no-browser"
+HOST = "127.0.0.1"
+_STARTUP_SECONDS = 120.0
+_REMOVED_VARIABLES = (
+    "MLFLOW_TRACKING_URI",  # would make the server a client of itself or of another server
+    "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
+    "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS",
+)
 
 
-def sync(
-    again: Annotated[bool, typer.Option("--again", help="Also send runs that you deleted in the tracker.")] = False,
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Send all runs again. A database on this machine is replaced.")
-    ] = False,
-) -> None:
-    """Send missing events to MLflow, or to the mirrors in CSE_MIRRORS."""
+def sync() -> None:
+    """Send the runs that MLflow, or a mirror in CSE_MIRRORS, does not have completely."""
     names = configured()
     if not names:
         raise CseError("CSE_MIRRORS selects no mirror", "set CSE_MIRRORS to mlflow or wandb", code="mirrors.no_mirror")
-    failed = [name for name in names if not send_missing(name, again=again, rebuild=rebuild)]
+    failed = [name for name in names if not _send(name)]
     if failed:
         raise TrackingError(
             f"some events were not sent to {' and '.join(failed)}",
@@ -37,23 +51,17 @@ def sync(
         )
 
 
-def send_missing(name: str, *, again: bool = False, rebuild: bool = False, err: bool = False) -> bool:
-    """Send missing events to a mirror, report it (on stderr with `err`), and return whether all were sent."""
-    from cse_cli.mirrors.send import sync, waiting_elsewhere
-
-    kind = load(name)
-    complete, runs = True, 0
-    for about, error in sync(kind, again=again, rebuild=rebuild):
+def _send(name: str, *, err: bool = False) -> bool:
+    """Send the missing runs, report their number, and return whether all were sent."""
+    complete, sent = True, 0
+    for about, error in send_missing(load(name)):
         if error is None:
-            runs += 1
-        elif not isinstance(error, GoneError):  # a warning was printed
+            sent += 1
+        else:
             complete = False
             typer.echo(f"{about.short} ({about.name}): {reason(error)}", err=err)
-    if runs or complete:
-        typer.echo(f"{name}: {counted(runs, 'run')} sent" if runs else f"{name}: up to date", err=err)
-    for uri, number in waiting_elsewhere(name, kind.connect()).items():
-        todo = "set MLFLOW_TRACKING_URI to this address and run `cse runs sync` again"
-        typer.echo(f"{name}: {counted(number, 'run')} incomplete at {uri} → {todo}", err=err)
+    if sent or complete:
+        typer.echo(f"{name}: {counted(sent, 'run')} sent" if sent else f"{name}: up to date", err=err)
     return complete
 
 
@@ -62,31 +70,91 @@ def ui(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
     """Open the MLflow UI on this machine until Ctrl-C."""
-    from cse_cli.mirrors.ui import require_server, serve, show
-
-    address = location.uri()
-    if not location.is_remote(address):
-        require_server()
-    sys.stderr.write(f"opening {location.shown(address)} (about ten seconds)\n")
+    if not location.is_remote() and not any(distributions(name="mlflow")):  # recording needs only mlflow-skinny
+        todo = "pip install 'cse-registry[ui]'"
+        raise CseError("MLflow's server is not installed", todo, code="mirrors.ui_not_installed")
+    sys.stderr.write("opening MLflow (about ten seconds)\n")
     try:
-        send_missing("mlflow", err=True)
-    except (TrackingError, OSError) as error:
-        if not location.is_own(address) or not location.own_database().exists():
+        _send("mlflow", err=True)
+    except TrackingError as error:
+        if not location.is_own() or not location.database().exists():
             raise
-        sys.stderr.write(f"warning: {location.own_database()} may lack runs: {reason(error)}\n")  # it is read-only
-    if location.is_remote(address):
-        show(without_password(address), no_browser)
-    else:
-        serve(_page(), port, no_browser)
+        warn(f"MLflow may lack runs: {error}")  # the state directory is read-only, or was moved
+    address = without_password(location.uri())
+    if location.is_remote():
+        _show(address, no_browser)
+        return
+    port = free_port(port)
+    # The server ends when this process ends.
+    command = [sys.executable, "-P", "-m", "cse_cli.mirrors.command", str(os.getpid()), *_options(port)]
+    environment = {name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES}
+    environment["MLFLOW_BACKEND_STORE_URI"] = location.uri()  # all users see arguments, with the password
+    environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # 2 processes instead of 13
+    until = time.monotonic() + _STARTUP_SECONDS
+    with TemporaryFile() as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server:
+        while server.poll() is None and time.monotonic() < until:
+            time.sleep(0.2)
+            with suppress(OSError):
+                socket.create_connection((HOST, port), timeout=1).close()
+                _show(f"http://{HOST}:{port}/#/{_page()}", no_browser)
+                sys.stderr.write("Press Ctrl-C to stop.\n")
+                with suppress(KeyboardInterrupt):
+                    server.wait()
+                server.terminate()
+                return
+        server.kill()
+        log.seek(0)
+        lines = log.read().decode(errors="replace").split("\n")
+    why = next((line.strip() for line in reversed(lines) if line.strip()), "no response")
+    raise TrackingError(f"the MLflow server does not run: {why}", "try another --port", code="mirrors.no_server")
+
+
+def free_port(requested: int | None) -> int:
+    """Return the requested port if it is free, or the first free one from 5000 up for None."""
+    for port in range(5000, 5100) if requested is None else [requested]:
+        with suppress(OSError), socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+            return port
+    taken = "all ports from 5000 to 5099 are" if requested is None else f"--port: port {requested} is"
+    todo = "use another --port, or omit it to use a free port"
+    raise TrackingError(f"{taken} in use", todo, code="mirrors.port_in_use")
+
+
+def _options(port: int) -> list[str]:
+    # uvicorn imports from `--app-dir` first, by default the current directory. MLflow's default list of hosts has
+    # `10.*`, which also matches `10.example.org`.
+    return [
+        f"--default-artifact-root={location.artifacts().as_uri()}",
+        f"--host={HOST}",
+        f"--allowed-hosts={HOST},{HOST}:*,localhost,localhost:*",
+        f"--port={port}",
+        "--workers=1",
+        f"--uvicorn-opts=--log-level warning --app-dir {shlex.quote(sysconfig.get_path('purelib'))}",
+    ]
 
 
 def _page() -> str:
-    from cse_cli.mirrors.store import open_store, table_page
-    from cse_cli.runs.index import all_runs
+    """Return the page of the newest run's experiment, sorted by the average score."""
+    from mlflow import MlflowClient
 
     newest = next(iter(all_runs()), None)
-    try:
-        found = None if newest is None else open_store().client.get_experiment_by_name(newest.about.group)
-    except TrackingError:
-        found = None
-    return "experiments" if found is None else table_page(found.experiment_id, found.tags)
+    found = newest and MlflowClient(location.uri()).get_experiment_by_name(newest.about.group)
+    # Without the first parameter, the page opens in the view for chat applications.
+    query = "workflowType=machine_learning&orderByKey=metrics.%60eval%2Favg%60&orderByAsc=false"
+    return f"experiments/{found.experiment_id}/runs?{query}" if found else "experiments"
+
+
+def _show(url: str, no_browser: bool) -> None:
+    typer.echo(url)
+    if not no_browser:
+        import webbrowser
+
+        webbrowser.open(url)
+
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[1]))
+    from mlflow.cli import cli
+
+    cli(["server", *sys.argv[2:]], prog_name="mlflow")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+import psutil
+from pydantic import BaseModel, ValidationError
 
 from cse_cli.runs.events import Event
 from cse_cli.runs.record import About, folder_of
@@ -24,59 +23,36 @@ VARIABLE = "CSE_MIRRORS"
 _BUILT_IN = {"mlflow": "cse_cli.mirrors.mlflow:MlflowMirror", "wandb": "cse_cli.mirrors.wandb:WandbMirror"}
 
 
-class RefusedError(Exception):
-    """The tracker responds and will never accept this event, which is skipped."""
-
-
-class GoneError(Exception):
-    """The run was deleted in the tracker. No more events are sent until `cse runs sync --again`."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Current destination of a mirror.
-
-    Args:
-        uri: Address without a password.
-        database: ID of the database at the address, if a new database can replace it.
-        complete: Whether the target receives runs that were never sent, because it is on this machine.
-    """
-
-    uri: str
-    database: str = ""
-    complete: bool = False
-
-
 class Mirror(ABC):
     """One run in a tracker. All methods run in a thread, never in the main thread.
 
-    A method raises `RefusedError` for an event that the tracker will never accept and `GoneError` if the run was
-    deleted in the tracker. After any other exception, `cse` opens a new mirror later and sends the same events again,
-    so sending an event twice must have the same effect as sending it once.
+    After an exception, `cse` opens a new mirror later and sends the run again from its first event. So sending an event
+    twice must have the same effect as sending it once.
 
     Args:
         about: Contents of `run.toml`.
-        target: Result of `connect`.
+        uri: Result of `connect`.
     """
 
     name: ClassVar[str]
 
-    def __init__(self, about: About, target: Target) -> None:
-        self.about = about
-        self.target = target
+    def __init__(self, about: About, uri: str) -> None:
+        self.about, self.uri = about, uri
 
     @classmethod
     @abstractmethod
-    def connect(cls) -> Target:
-        """Check that the tracker responds, and return the current destination."""
+    def connect(cls) -> str:
+        """Check that the tracker responds, and return its address without a password."""
 
     @abstractmethod
-    def open(self, run_id: str, parent: str) -> str:
-        """Create the run in the tracker, or open it again, and return its ID in the tracker.
+    def open(self, parent: str) -> str:
+        """Create the run in the tracker, or open it if it exists.
 
         Args:
-            run_id: ID in the tracker. Empty for a run that was never sent.
             parent: ID of the parent run in the tracker, or empty.
+
+        Returns:
+            ID in the tracker, or an empty string if a user deleted the run there.
         """
 
     @abstractmethod
@@ -86,31 +62,19 @@ class Mirror(ABC):
     def close(self) -> None:  # noqa: B027 - optional
         """Release the resources of `open`."""
 
-    @classmethod  # noqa: B027 - optional
-    def discard(cls) -> None:
-        """Rename the data of a tracker on this machine: `cse runs sync --rebuild`."""
-
 
 class State(BaseModel):
-    """Progress of sending a run to a mirror: `mirrors/<name>.json` in the directory of the run.
+    """Place of a run in a mirror: `mirrors/<name>.json` in the directory of the run.
 
     Args:
-        uri: `Target.uri` that contains the run.
-        database: `Target.database` that contains the run.
+        uri: Address of the tracker.
         id: ID of the run in the tracker.
-        offset: Offset into `events.jsonl` behind the last event that was sent.
-        ended: Whether the last event that was sent ended the run.
-        gone: Reason for which the run is no longer sent, or empty.
+        size: Size of `events.jsonl` if the tracker has the whole run, otherwise 0.
     """
 
-    model_config = ConfigDict(extra="ignore")
-
     uri: str
-    database: str = ""
-    id: str = ""
-    offset: int = 0
-    ended: bool = False
-    gone: str = ""
+    id: str
+    size: int = 0
 
     @classmethod
     def read(cls, run_id: str, name: str) -> State | None:
@@ -122,11 +86,7 @@ class State(BaseModel):
 
     def write(self, run_id: str, name: str) -> None:
         """Write the state of a run."""
-        write_atomically(state_file(run_id, name), self.model_dump_json(exclude_defaults=True))
-
-    def is_in(self, target: Target) -> bool:
-        """Return whether the run is in this target."""
-        return (self.uri, self.database) == (target.uri, target.database)
+        write_atomically(state_file(run_id, name), self.model_dump_json())
 
 
 def state_file(run_id: str, name: str) -> Path:
@@ -148,11 +108,8 @@ def load(name: str) -> type[Mirror]:
     try:
         return _entry(name).load()  # type: ignore[no-any-return]
     except ImportError as error:
-        raise CseError(
-            f"cannot import the mirror '{name}': {error}",
-            f"install its package, or remove '{name}' from {VARIABLE}",
-            code="mirrors.not_installed",
-        ) from error
+        todo = f"install its package, or remove '{name}' from {VARIABLE}"
+        raise CseError(f"cannot import the mirror '{name}': {error}", todo, code="mirrors.not_installed") from error
 
 
 def _entry(name: str) -> EntryPoint:
@@ -167,41 +124,13 @@ def _entry(name: str) -> EntryPoint:
     return known[name]
 
 
-RUN = "cse.run_id"
-"""Tag with the ID of the run's record."""
-
-
 def about_tags(about: About) -> dict[str, str]:
     """Return the tags of a run. The most important ones are first."""
-    seed = "" if about.seed is None else str(about.seed)
-    tags = {
-        "recipe": about.recipe,
-        "method": about.method,
-        "encoder": about.encoder,
-        "data": about.data,
-        "seed": seed,
-        RUN: about.run_id,
-        "cse.experiment": about.experiment,
-        "cse.set": "; ".join(about.changes),
-        "cse.study": about.study,
-        "cse.search": about.search,
-        "cse.trial": "" if about.trial is None else str(about.trial),
-        "cse.confirms": about.confirms,
-        "cse.summary": about.summary,
-        "cse.paper": about.paper,
-        "cse.test_selected": "true" if about.test_selected else "",
-        "cse.limited": "true" if about.limited else "",
-        "mlflow.note.content": about.note,
-        "mlflow.source.name": "cse",
-        "mlflow.source.type": "LOCAL",
-        "mlflow.source.git.commit": about.git,
-        "mlflow.user": _user(),
-    }
-    return {key: value for key, value in tags.items() if value} | about.tags
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"  # in a container, the user ID may have no name
+    tags = {name: getattr(about, name) for name in ("recipe", "method", "encoder", "data", "seed")}
+    more = ("run_id", "experiment", "study", "search", "trial", "confirms", "summary", "paper")
+    tags |= {f"cse.{name}": getattr(about, name) for name in more}
+    tags |= {f"cse.{name}": "true" if getattr(about, name) else "" for name in ("test_selected", "limited")}
+    tags |= {"cse.set": "; ".join(about.changes), "mlflow.note.content": about.note}
+    tags |= {"mlflow.source.name": "cse", "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": about.git}
+    tags["mlflow.user"] = psutil.Process().username()
+    return {key: str(value) for key, value in tags.items() if value not in ("", None)} | about.tags

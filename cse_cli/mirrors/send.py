@@ -1,196 +1,160 @@
-"""Send the events of runs to a mirror: of one run from the offset of the last event, or of all runs that it lacks."""
+"""Send the events of runs to a mirror: during a run from a thread, and the rest with `cse runs sync`.
+
+Python handles signals in the main thread, so no signal interrupts a request, and training never waits for a tracker.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from dataclasses import replace
-from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
 
 from cse_cli.core.environment import without_password
-from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, State, Target, state_file
+from cse_cli.mirrors.mirror import Mirror, State, configured, load, state_file
 from cse_cli.runs.events import ENDS, FILE, Event, read_events
 from cse_cli.runs.index import recorded_ids
 from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.runs.record import About, folder_of, lock_of, read_about
-from registry.errors import CseError
+from registry.errors import CseError, TrackingError
 
-STEP_SECONDS = 10.0
-"""Time after which a tracker that has not accepted a batch of events counts as not responding."""
-UPLOAD_SECONDS = 120.0
-"""The same for files, and for creating a database."""
-_PARENT_SECONDS = 10.0
-_BATCH = 500
-_UPLOADS = ("file", "model")
-
-Batch = list[tuple[Event, int]]
-"""Events, each with the offset behind it."""
+SEND_SECONDS = 2.0
+"""Time between two checks for new events."""
+RETRY_SECONDS = 30.0
+"""Longest time between two attempts to reach a tracker."""
+LAST_SECONDS = 60.0
+"""Longest time that a run waits for its trackers at its end."""
 
 
-class NewEvents:
-    """The events of a run behind an offset, with each step of a metric once.
-
-    A resumed run repeats the steps after its last checkpoint, with equal values. Later repetitions are skipped.
-    """
-
-    def __init__(self, folder: Path, offset: int) -> None:
-        self._folder, self._offset, self._position = folder, offset, 0
-        self._seen: set[tuple[str, int]] = set()
-
-    def read(self) -> Iterator[tuple[Event, int]]:
-        """Yield the events that were not read before, each with the offset behind it."""
-        for event, position in read_events(self._folder, self._position):
-            self._position = position
-            once = self._once(event) if event.kind == "metrics" else event
-            if position > self._offset:
-                yield once, position
-
-    def _once(self, event: Event) -> Event:
-        step, values = int(event.data["step"]), event.data["values"]
-        new = {key: float(value) for key, value in values.items() if (key, step) not in self._seen}
-        self._seen.update((key, step) for key in new)
-        return replace(event, data={"step": step, "values": new})
-
-
-class Sender:
-    """Sends one run to one mirror, and connects first without a target. A lock lets only one process send a run."""
-
-    def __init__(self, about: About, kind: type[Mirror], target: Target | None = None) -> None:
-        self._about, self._kind, self._connected = about, kind, target
-        self._lock = FileLock(state_file(about.run_id, kind.name).with_suffix(".lock"))
-        self._mirror: Mirror | None = None
-        self._state = State(uri="")
-        self._has_warned = False
-        self.deadline = float("inf")
-        """Time (`time.monotonic`) at which the current request counts as not responding."""
-
-    def begin(self, seconds: float = 0.0) -> bool:
-        """Acquire the lock, and return whether that succeeded."""
-        return self._lock.acquire(seconds)
-
-    def end(self) -> None:
-        """Close the mirror and release the lock."""
-        self._close()
-        self._lock.release()
-
-    def send(self) -> None:
-        """Send all new events. After an exception, which is `GoneError` for a deleted run, the next call continues."""
-        try:
-            mirror = self._mirror = self._mirror or self._open()
-            for batch in self._batches():
-                events = [event for event, _ in batch]
-                is_upload = any(event.kind in _UPLOADS for event in events)
-                self._allow(UPLOAD_SECONDS if is_upload else STEP_SECONDS)
-                self._deliver(mirror, events)
-                self._state.offset = batch[-1][1]
-                self._state.ended = events[-1].kind in (*ENDS, "lost")
-                self._state.write(self._about.run_id, self._kind.name)
-        except GoneError as error:
-            self._close()
-            if self._kind.connect() == self._target:
-                self._give_up(error)
-            self.send()  # a new database replaced the one that contained the run
-        except Exception:
-            self._close()
-            raise
-
-    def _allow(self, seconds: float) -> None:
-        self.deadline = time.monotonic() + seconds
-
-    def _open(self) -> Mirror:
-        self._allow(UPLOAD_SECONDS)
-        self._target, self._connected = self._connected or self._kind.connect(), None
-        self._allow(STEP_SECONDS)
-        state = State.read(self._about.run_id, self._kind.name)
-        if state is None or not state.is_in(self._target):
-            state = State(uri=self._target.uri, database=self._target.database)
-        if state.gone:
-            raise GoneError(state.gone)
-        mirror = self._kind(self._about, self._target)
-        parent = "" if state.id else parent_id(self._about, self._kind, self._target)
-        state.id = mirror.open(state.id, parent)
-        state.write(self._about.run_id, self._kind.name)
-        self._state, self._events = state, NewEvents(self._about.path, state.offset)
-        return mirror
-
-    def _batches(self) -> Iterator[Batch]:
-        """Yield the new events: up to 500 together, but a model separately."""
-        batch: Batch = []
-        for event, offset in self._events.read():
-            if batch and (len(batch) == _BATCH or "model" in (event.kind, batch[-1][0].kind)):
-                yield batch
-                batch = []
-            batch.append((event, offset))
-        if batch:
-            yield batch
-        if not self._state.ended and is_held(lock_of(self._about.run_id)) is False:
-            # The process has exited. It may have appended events just before.
-            yield [*self._events.read()] or [(Event("lost", _last_change(self._about), {}), self._state.offset)]
-
-    def _deliver(self, mirror: Mirror, events: list[Event]) -> None:
-        """Send events together, or one by one if the tracker rejects one of them."""
-        try:
-            mirror.send(events)
-        except RefusedError as error:
-            if len(events) > 1:
-                for event in events:
-                    self._deliver(mirror, [event])
-            elif not self._has_warned:
-                self._has_warned = True
-                warn(
-                    f"{self._kind.name} rejected an event of run {self._about.short} ({events[0].kind}): "
-                    f"{reason(error)}. The other events are sent"
-                )
-
-    def _give_up(self, error: GoneError) -> None:
-        state = State.read(self._about.run_id, self._kind.name) or self._state
-        if not state.gone:
-            state.uri, state.database, state.gone = self._target.uri, self._target.database, reason(error)
-            state.write(self._about.run_id, self._kind.name)
-            warn(
-                f"run {self._about.short} ({self._about.name}) is no longer sent to {self._kind.name}: {state.gone}. "
-                "Its record is complete. To send it again: cse runs sync --again"
-            )
-        raise error
-
-    def _close(self) -> None:
-        if self._mirror is not None:
-            with suppress(Exception):  # events that are not confirmed are sent again
-                self._mirror.close()
-            self._mirror = None
-
-
-def parent_id(about: About, kind: type[Mirror], target: Target) -> str:
-    """Return the ID of a run's parent in a mirror, or an empty string. A parent without an ID is sent first."""
+def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
+    """Send a run from its first event. Each step sends the new events, and yields whether there were any."""
+    mirror = kind(about, kind.connect())
+    parent = State.read(about.parent, kind.name) if about.parent else None
+    state = State(uri=mirror.uri, id=mirror.open(parent.id if parent is not None and parent.uri == mirror.uri else ""))
+    position, has_ended, seen = 0, False, set[tuple[str, int]]()
     try:
-        parent = read_about(about.parent) if about.parent else None
-    except CseError:
-        parent = None  # the run was imported without it
-    if parent is None:
-        return ""
-    until = time.monotonic() + _PARENT_SECONDS
-    while not (found := _known_id(parent, kind, target)) and time.monotonic() < until:
-        sender = Sender(parent, kind)
-        if sender.begin(0.2):  # otherwise another process is creating it
+        while state.id:
+            killed = is_held(lock_of(about.run_id)) is False
+            events = []
+            for event, end in read_events(about.path, position):
+                if event.kind == "metrics":  # a resumed run repeats the steps after its last checkpoint
+                    step, values = int(event.data["step"]), event.data["values"]
+                    new = {key: float(values[key]) for key in values if (key, step) not in seen}
+                    seen.update((key, step) for key in new)
+                    event = replace(event, data={"step": step, "values": new})
+                elif event.kind in ("started", *ENDS):
+                    has_ended = event.kind != "started"
+                position = end
+                events.append(event)
+            if events and killed and not has_ended:
+                events.append(Event("lost", max(event.time for event in events), {}))
+            if events:
+                mirror.send(events)
+                state.size = position if has_ended or killed else 0
+                state.write(about.run_id, kind.name)
+            yield bool(events)
+    finally:
+        with suppress(Exception):
+            mirror.close()
+
+
+def sync(kind: type[Mirror]) -> Iterator[tuple[About, Exception | None]]:
+    """Send the runs that a mirror does not have completely, oldest first. Skip those that another process sends.
+
+    Yields:
+        Each run that was sent, with the error that interrupted it, or None.
+    """
+    uri, incomplete = kind.connect(), []
+    for run_id in recorded_ids():
+        with suppress(CseError, OSError):  # `cse runs ls` reports damaged runs
+            state, size = State.read(run_id, kind.name), (folder_of(run_id) / FILE).stat().st_size
+            if state is None or (state.uri, state.size) != (uri, size):
+                incomplete.append(read_about(run_id))
+    for about in sorted(incomplete, key=lambda about: about.created):
+        lock = sending(about, kind.name)
+        if not lock.acquire(0.0):
+            continue
+        try:
+            with closing(send(about, kind)) as steps:
+                if next(steps, False):
+                    yield about, None
+        except TrackingError:
+            raise  # it concerns all runs
+        except Exception as error:
+            yield about, error
+        finally:
+            lock.release()
+
+
+class Follower:
+    """Sends a running run to its mirrors, each from its own thread, until `close`."""
+
+    def __init__(self, about: About, names: list[str]) -> None:
+        self._about, self._closing = about, Flag()
+        self._failed: dict[str, Exception] = {}
+        self._threads = {name: Thread(target=self._follow, args=(name,), daemon=True) for name in names}
+        for thread in self._threads.values():
+            thread.start()
+
+    def leave(self) -> None:
+        """Send the remaining events while this process runs, without waiting. Another process sends the rest."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """Send the remaining events within a minute, or warn."""
+        self._closing.set()
+        end = time.monotonic() + LAST_SECONDS
+        for name, thread in self._threads.items():
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive() or name in self._failed:
+                why = reason(self._failed[name]) if name in self._failed else "no response"
+                lacks = f"{name} does not have all events of run {self._about.short}: {why}"
+                warn(f"{lacks}. The record is complete. To send the rest: cse runs sync")
+
+    def _follow(self, name: str) -> None:
+        wait, steps, is_last = SEND_SECONDS, None, False
+        lock = sending(self._about, name)
+        while not lock.acquire(SEND_SECONDS):
+            if self._closing.is_set():
+                return  # another process sends the run
+        while not is_last:
+            is_last = self._closing.is_set()
             try:
-                sender.send()
-            except GoneError:
-                return ""
-            finally:
-                sender.end()
-    return found
+                if is_last or not self._about.parent or State.read(self._about.parent, name) is not None:
+                    steps = steps or send(self._about, load(name))
+                    next(steps, None)
+                self._failed.pop(name, None)
+                wait = SEND_SECONDS
+            except Exception as error:
+                if name not in self._failed and not is_last:
+                    warn(f"{name} does not respond ({reason(error)}). The run continues and sends its events later")
+                self._failed[name], wait, steps = error, min(2 * wait, RETRY_SECONDS), None
+            self._closing.wait(wait)
+        if steps is not None:
+            steps.close()
+        lock.release()
 
 
-def _known_id(about: About, kind: type[Mirror], target: Target) -> str:
-    state = State.read(about.run_id, kind.name)
-    return state.id if state is not None and state.is_in(target) and not state.gone else ""
+def sending(about: About, mirror: str) -> FileLock:
+    """Return the lock that lets only one process send a run to a mirror."""
+    return FileLock(state_file(about.run_id, mirror).with_suffix(".lock"))
+
+
+def follow(about: About) -> Follower:
+    """Send a run to the mirrors in `CSE_MIRRORS` while it runs."""
+    return Follower(about, configured())
 
 
 def reason(error: BaseException) -> str:
-    """Return the message of an error on one line, without passwords."""
+    """Return the message of the first exception that led to an error, on one line and without passwords.
+
+    MLflow and SQLAlchemy wrap exceptions of drivers and sockets, and add advice to programmers.
+    """
+    while not isinstance(error, CseError) and (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
     text = error.message if isinstance(error, CseError) else str(error)
     return without_password(text.strip().partition("\n")[0] or type(error).__name__)[:200]
 
@@ -198,80 +162,3 @@ def reason(error: BaseException) -> str:
 def warn(message: str) -> None:
     """Print a warning."""
     sys.stderr.write(f"warning: {message}\n")
-
-
-def _last_change(about: About) -> float:
-    with suppress(OSError):
-        return (about.path / FILE).stat().st_mtime
-    return about.created.timestamp()
-
-
-def sync(
-    kind: type[Mirror], *, unsent: bool = True, again: bool = False, rebuild: bool = False
-) -> Iterator[tuple[About, Exception | None]]:
-    """Send runs that a mirror lacks, oldest first, and yield each with the error that interrupted it, or None.
-
-    A run that another process sends is skipped.
-
-    Args:
-        kind: The mirror.
-        unsent: Whether to send runs that were never sent. A target on this machine always receives them.
-        again: Whether to send runs that were deleted in the tracker.
-        rebuild: Whether to send all runs from the start.
-    """
-    if rebuild:
-        kind.discard()
-    target = kind.connect()
-    for about in _behind(kind.name, target, unsent=unsent, again=again, rebuild=rebuild):
-        sender = Sender(about, kind, target)
-        if not sender.begin():
-            continue
-        error: Exception | None = None
-        try:
-            state = State.read(about.run_id, kind.name)
-            if rebuild or (state is not None and state.gone):
-                state_file(about.run_id, kind.name).unlink(missing_ok=True)
-            sender.send()
-        except Exception as failed:  # the other runs are sent
-            error = failed
-        finally:
-            sender.end()
-        yield about, error
-
-
-def _behind(name: str, target: Target, *, unsent: bool, again: bool, rebuild: bool) -> list[About]:
-    # Runs that were pulled from a tracker are never sent.
-    found = []
-    for run_id in recorded_ids():
-        state = State.read(run_id, name)
-        if rebuild or (unsent or target.complete if state is None else _is_behind(run_id, state, target, again)):
-            with suppress(CseError):  # `cse runs ls` reports damaged runs
-                found.append(read_about(run_id))
-    return sorted((about for about in found if "://" not in about.pulled), key=lambda about: about.created)
-
-
-def waiting_elsewhere(name: str, target: Target) -> dict[str, int]:
-    """Return the address of each other target that lacks events → number of runs."""
-    found: Counter[str] = Counter()
-    for run_id in recorded_ids():
-        state = State.read(run_id, name)
-        if state is not None and state.uri != target.uri and not state.gone and _lacks_events(run_id, state):
-            found[state.uri] += 1
-    return dict(found)
-
-
-def _is_behind(run_id: str, state: State, target: Target, again: bool) -> bool:
-    if state.uri != target.uri:
-        return False
-    if state.gone:
-        return again
-    return state.database != target.database or _lacks_events(run_id, state)
-
-
-def _lacks_events(run_id: str, state: State) -> bool:
-    if not state.ended and is_held(lock_of(run_id)) is False:
-        return True
-    with suppress(OSError):
-        if (folder_of(run_id) / FILE).stat().st_size > state.offset:
-            return next(read_events(folder_of(run_id), state.offset), None) is not None
-    return False

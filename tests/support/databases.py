@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import sqlite3
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from cse_cli.mirrors import store
+from cse_cli.mirrors.mlflow import create_database
 
 
 @cache
-def migrated(file: Path) -> bytes:
+def created(file: Path) -> bytes:
     """Return a database with MLflow's tables, made at `file`."""
-    migrate(file)
+    create_database(file)
     return file.read_bytes()
+
+
+def do_not_wait(connection: sqlite3.Connection, _record: object) -> None:
+    """Let a connection return before its data is on the disk."""
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("PRAGMA journal_mode = MEMORY")
 
 
 @cache
 def wait_for_no_disk() -> None:
     """Let all SQLite connections of this process leave their pages to the system."""
-    event.listen(Engine, "connect", store.do_not_wait)
+    event.listen(Engine, "connect", do_not_wait)
 
 
 @cache
@@ -41,7 +48,3 @@ def read_revisions_once() -> None:
         return found[0]
 
     _VersionManager.get_head_version = head  # type: ignore[method-assign]
-
-
-migrate = store.migrate
-"""How they are made; tests copy them instead."""

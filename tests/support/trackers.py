@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from cse_cli.mirrors.mirror import GoneError, Mirror, RefusedError, State, Target
-from cse_cli.mirrors.store import open_store
+from cse_cli.mirrors import location
+from cse_cli.mirrors.mirror import Mirror, State
 from cse_cli.runs.events import Event
 
 
@@ -19,29 +19,22 @@ class Memory(Mirror):
 
     name = "memory"
     down: ClassVar[bool] = False
-    deleted: ClassVar[set[str]] = set()
-    refuses: ClassVar[str] = ""
-    hangs: ClassVar[threading.Event | None] = None
-    database: ClassVar[str] = "first"
     answers_lost: ClassVar[bool] = False
-    complete: ClassVar[bool] = True
+    hangs: ClassVar[threading.Event | None] = None
+    deleted: ClassVar[set[str]] = set()
     events: ClassVar[dict[str, list[Event]]] = {}
     parents: ClassVar[dict[str, str]] = {}
     calls: ClassVar[int] = 0
 
     @classmethod
     def reset(cls) -> None:
-        cls.down, cls.deleted, cls.refuses, cls.hangs, cls.database = False, set(), "", None, "first"
-        cls.answers_lost, cls.complete, cls.events, cls.parents, cls.calls = False, True, {}, {}, 0
+        cls.down = cls.answers_lost = False
+        cls.hangs, cls.deleted, cls.events, cls.parents, cls.calls = None, set(), {}, {}, 0
 
     @classmethod
-    def connect(cls) -> Target:
+    def connect(cls) -> str:
         cls._answer()
-        return Target("memory://", cls.database, cls.complete)
-
-    @classmethod
-    def discard(cls) -> None:
-        cls.database, cls.events = "another", {}
+        return "memory://"
 
     @classmethod
     def _answer(cls) -> None:
@@ -51,30 +44,27 @@ class Memory(Mirror):
         if cls.down:
             raise OSError("connection refused")
 
-    def open(self, run_id: str, parent: str) -> str:
+    def open(self, parent: str) -> str:
         self._answer()
-        self.id = run_id or f"{self.database}-{self.about.run_id}"
-        self.parents.setdefault(self.id, parent)
-        return self.id
+        self.parents[self.about.run_id] = parent
+        return "" if self.about.run_id in self.deleted else f"there-{self.about.run_id}"
 
     def send(self, events: Sequence[Event]) -> None:
         self._answer()
-        if self.id in self.deleted:
-            raise GoneError("it was deleted there")
-        if any(event.kind == self.refuses for event in events):
-            raise RefusedError("too long")
-        known = self.events.setdefault(self.id, [])
+        if self.about.run_id in self.deleted:
+            raise OSError("it was deleted")
+        known = self.events.setdefault(self.about.run_id, [])
         known += [event for event in events if event not in known]
         if self.answers_lost:
             raise OSError("read timed out")
 
     @classmethod
     def kinds(cls, run_id: str) -> list[str]:
-        return [event.kind for event in cls.events.get(f"{cls.database}-{run_id}", [])]
+        return [event.kind for event in cls.events.get(run_id, [])]
 
 
 def client() -> MlflowClient:
-    return open_store().client
+    return MlflowClient(location.uri())
 
 
 def there(run_id: str) -> Run:
@@ -90,11 +80,12 @@ def points(run_id: str, key: str) -> list[tuple[int, float]]:
     return sorted((metric.step, metric.value) for metric in history)
 
 
-def all_there() -> dict[str, Any]:
-    """Return run → name, status, metrics, params and data sets in MLflow."""
+def all_there() -> list[tuple[Any, ...]]:
+    """Return run, name, status, metrics, params and data sets of all runs in MLflow, doubles included."""
     places = [one.experiment_id for one in client().search_experiments()]
-    return {
-        run.data.tags["cse.run_id"]: (
+    return sorted(
+        (
+            run.data.tags["cse.run_id"],
             run.info.run_name,
             run.info.status,
             run.data.metrics,
@@ -102,4 +93,4 @@ def all_there() -> dict[str, Any]:
             sorted(one.dataset.name for one in run.inputs.dataset_inputs),
         )
         for run in client().search_runs(places)
-    }
+    )

@@ -1,4 +1,4 @@
-"""A tracker that is away, hangs, refuses or loses a run: nothing is lost or double, and no run waits or fails."""
+"""A tracker that is away, hangs or loses a run: nothing is lost or double, and no run waits or fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 from cse_cli.core.paths import runs
 from cse_cli.mirrors.command import sync as sync_command
-from cse_cli.mirrors.follower import Follower, follow
 from cse_cli.mirrors.mirror import State, configured, load
-from cse_cli.mirrors.send import Sender
+from cse_cli.mirrors.send import Follower, follow, sending
 from cse_cli.runs.claim import Claimed, claim_run
 from cse_cli.runs.record import RunRecord
 from tests.support.errors import refuses
@@ -39,10 +38,9 @@ def finish(record: RunRecord, follower: Follower) -> None:
     follower.close()
 
 
-def state(record: RunRecord) -> State:
+def is_complete(record: RunRecord) -> bool:
     found = State.read(record.run_id, "memory")
-    assert found is not None
-    return found
+    return found is not None and found.size == (record.path / "events.jsonl").stat().st_size
 
 
 def test_events_arrive_while_the_run_is_at_work() -> None:
@@ -51,7 +49,7 @@ def test_events_arrive_while_the_run_is_at_work() -> None:
     until(lambda: "metrics" in Memory.kinds(record.run_id))
     finish(record, follower)
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
-    assert state(record).ended
+    assert is_complete(record)
 
 
 def test_an_outage_is_bridged_with_one_warning(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,32 +84,9 @@ def test_a_tracker_that_hangs_does_not_hold_the_run_up(capsys: pytest.CaptureFix
     record.metrics({"loss": 1.0}, 1)
     record.end("finished")
     began = time.monotonic()
-    follower.close(0.3)
+    follower.close()
     assert time.monotonic() - began < 10
     assert "no response" in capsys.readouterr().err
-
-
-def test_the_next_run_sends_what_an_earlier_one_left() -> None:
-    Memory.down = True
-    first, follower = begun()
-    first.end("failed", "why")
-    follower.close()
-    Memory.down = False
-    second, follower = begun()
-    until(lambda: Memory.kinds(first.run_id) == ["started", "failed"])
-    finish(second, follower)
-    assert Memory.kinds(second.run_id) == ["started", "finished"]
-
-
-def test_runs_that_were_never_sent_are_sent_on_request() -> None:
-    Memory.complete = False
-    first = recorded()
-    second, follower = begun()
-    until(lambda: Memory.kinds(second.run_id) == ["started"])
-    finish(second, follower)
-    assert Memory.kinds(first.run_id) == []
-    sync_command()
-    assert Memory.kinds(first.run_id) == ["started", "finished"]
 
 
 def test_lost_answers_send_nothing_twice() -> None:
@@ -124,21 +99,17 @@ def test_lost_answers_send_nothing_twice() -> None:
     assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
 
 
-def test_a_deleted_run_is_reported_once_and_sent_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_was_deleted_there_stays_deleted(capsys: pytest.CaptureFixture[str]) -> None:
     record, follower = begun()
     until(lambda: Memory.kinds(record.run_id) == ["started"])
-    Memory.deleted.add(f"first-{record.run_id}")
+    Memory.deleted.add(record.run_id)
     record.metrics({"loss": 1.0}, 1)
-    until(lambda: state(record).gone != "")
+    until(lambda: "it was deleted" in capsys.readouterr().err)
     finish(record, follower)
     sync_command()
-    assert capsys.readouterr().err.count("cse runs sync --again") == 1
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("memory: up to date\n", "")
     assert Memory.kinds(record.run_id) == ["started"]
-    Memory.deleted.clear()
-    Memory.events.clear()
-    sync_command(again=True)
-    assert Memory.kinds(record.run_id) == ["started", "metrics", "finished"]
-    assert state(record).gone == ""
 
 
 def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
@@ -155,7 +126,7 @@ def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
         resumed.record.metrics({"loss": float(step), "new": 0.0}, step)
     resumed.record.end("finished")
     follower.close()
-    sent = [event.data for event in Memory.events[f"first-{record.run_id}"] if event.kind == "metrics"]
+    sent = [event.data for event in Memory.events[record.run_id] if event.kind == "metrics"]
     assert [(data["step"], sorted(data["values"])) for data in sent] == [
         (1, ["loss"]),
         (2, ["loss"]),
@@ -170,8 +141,9 @@ def test_a_killed_run_is_lost_and_continues_when_resumed() -> None:
     record = recorded(end=None)
     record.close()
     sync_command()
-    assert Memory.kinds(record.run_id) == ["started", "lost"]
+    before = Memory.calls
     sync_command()
+    assert Memory.calls == before + 1  # it only connects
     assert Memory.kinds(record.run_id) == ["started", "lost"]
     resumed = claim_run(record.run_id)
     assert isinstance(resumed, Claimed)
@@ -181,36 +153,49 @@ def test_a_killed_run_is_lost_and_continues_when_resumed() -> None:
     assert Memory.kinds(record.run_id) == ["started", "lost", "started", "finished"]
 
 
+def test_values_after_the_end_leave_a_run_finished() -> None:
+    record = recorded()
+    with (record.path / "events.jsonl").open("a") as file:  # as the verification of a search does
+        file.write('{"kind": "metrics", "time": 1e9, "step": 1, "values": {"gain": 1.0}}\n')
+    sync_command()
+    assert Memory.kinds(record.run_id) == ["started", "finished", "metrics"]
+    assert is_complete(record)
+
+
 def test_a_run_at_work_in_another_process_is_not_lost() -> None:
     record = recorded(end=None)
     sync_command()
     assert Memory.kinds(record.run_id) == ["started"]
-    assert not state(record).ended
+    assert not is_complete(record)
 
 
 def test_two_senders_never_send_one_run() -> None:
     record = recorded()
-    sender = Sender(record.about, Memory)
-    assert sender.begin()
+    lock = sending(record.about, "memory")
+    assert lock.acquire(0.0)
     sync_command()
     assert Memory.kinds(record.run_id) == []
-    sender.end()
+    lock.release()
     sync_command()
     assert Memory.kinds(record.run_id) == ["started", "finished"]
 
 
-def test_a_parent_is_sent_before_its_children() -> None:
+def test_a_child_waits_for_its_parent() -> None:
     parent = recorded(end=None, name="search", summary="tuning")
     child, follower = begun(parent=parent.run_id)
+    time.sleep(0.1)
+    assert Memory.kinds(child.run_id) == []
+    above = follow(parent.about)
+    until(lambda: Memory.kinds(child.run_id) == ["started"])
     finish(child, follower)
-    assert Memory.parents[f"first-{child.run_id}"] == f"first-{parent.run_id}"
-    assert Memory.kinds(parent.run_id) == ["started"]
+    finish(parent, above)
+    assert Memory.parents[child.run_id] == f"there-{parent.run_id}"
 
 
-def test_a_parent_that_is_not_here_is_left_out() -> None:
-    child = recorded(parent="f" * 32)
-    sync_command()
-    assert Memory.parents[f"first-{child.run_id}"] == ""
+def test_a_parent_that_does_not_exist_is_left_out() -> None:
+    child, follower = begun(parent="f" * 32)
+    finish(child, follower)
+    assert Memory.parents[child.run_id] == ""
 
 
 def test_a_damaged_line_is_passed_over() -> None:
@@ -223,21 +208,23 @@ def test_a_damaged_line_is_passed_over() -> None:
     assert Memory.kinds(record.run_id) == ["started", "damaged", "finished"]
 
 
-def test_runs_of_another_tracker_wait_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_of_another_tracker_are_sent_from_their_first_event() -> None:
     record = recorded()
-    State(uri="http://elsewhere", id="1", offset=1).write(record.run_id, "memory")
+    size = (record.path / "events.jsonl").stat().st_size
+    State(uri="http://elsewhere", id="1", size=size).write(record.run_id, "memory")
     sync_command()
-    assert "1 run incomplete at http://elsewhere" in capsys.readouterr().out
-    assert Memory.kinds(record.run_id) == []
+    assert Memory.kinds(record.run_id) == ["started", "finished"]
+    assert is_complete(record)
 
 
-def test_what_cannot_be_sent_ends_sync_with_an_error() -> None:
-    recorded()
-    Memory.refuses = "nothing"
+def test_events_that_cannot_be_sent_end_sync_with_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = recorded(), recorded()
     Memory.answers_lost = True
     with refuses("mirrors.not_sent", "memory") as caught:
         sync_command()
     assert caught.value.exit_code == 4
+    told = capsys.readouterr().out
+    assert all(f"{record.about.short} (run seed 0): read timed out" in told for record in (first, second))
 
 
 def test_a_run_without_mirrors_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:

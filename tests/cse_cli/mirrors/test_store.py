@@ -1,29 +1,25 @@
-"""MLflow's store opens, or says why not within seconds; a database that cannot be used is replaced by a new one."""
+"""MLflow's store opens, or an error gives the reason within seconds. A new database is filled from the records."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from cse_cli.mirrors import location
-from cse_cli.mirrors import store as store_module
+from cse_cli.mirrors import command, location, mlflow
 from cse_cli.mirrors.command import sync
-from cse_cli.mirrors.follower import follow
-from cse_cli.mirrors.mirror import State
-from cse_cli.mirrors.store import open_store, reason
+from cse_cli.mirrors.mlflow import MlflowMirror
+from cse_cli.mirrors.send import follow, reason
 from tests.cse_cli.mirrors.test_mlflow import full
-from tests.support.chosen import these
-from tests.support.databases import migrate
+from tests.support import databases
 from tests.support.errors import refuses
 from tests.support.records import recorded
 from tests.support.trackers import all_there, client, points, there
@@ -41,11 +37,9 @@ def silent_port() -> Iterator[int]:
 
 
 def test_the_store_is_the_own_database_or_the_configured_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert location.uri() == f"sqlite:///{home}/mlflow.db"
-    assert location.database(location.uri()) == home / "mlflow.db"
+    assert (location.uri(), location.is_own()) == (f"sqlite:///{home}/mlflow.db", True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
-    assert location.uri() == "http://tracking:5000"
-    assert location.database(location.uri()) is None
+    assert (location.uri(), location.is_own()) == ("http://tracking:5000", False)
 
 
 def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,8 +67,8 @@ def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_an_unusable_store_is_refused_in_time(monkeypatch: pytest.MonkeyPatch, address: str, values: list[str]) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     begin = time.monotonic()
-    with refuses("mirrors.unusable_store", "unset MLFLOW_TRACKING_URI", *values) as caught:
-        open_store()
+    with refuses("mirrors.unusable_store", "correct MLFLOW_TRACKING_URI", *values) as caught:
+        MlflowMirror.connect()
     assert time.monotonic() - begin < 10
     assert caught.value.exit_code == 4
     assert "secret" not in str(caught.value)
@@ -86,7 +80,7 @@ def test_a_server_that_never_answers_is_refused_in_time(silent_port: int, monkey
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent_port}")
     begin = time.monotonic()
     with refuses("mirrors.unusable_store", "timed out"):
-        open_store()
+        MlflowMirror.connect()
     assert time.monotonic() - begin < 10
 
 
@@ -105,160 +99,99 @@ def test_the_reason_is_the_first_exception() -> None:
     assert reason(error) == "database or disk is full"
 
 
-# --- a database that cannot be used -----------------------------------------------------------------------------------
+# --- the database in the state directory ------------------------------------------------------------------------------
 
 
-def overwrite(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[8192:200_000] = b"\xff" * (200_000 - 8192)
-    file.write_bytes(content)
-
-
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "gone": Path.unlink,
-    "empty": lambda file: os.truncate(file, 0),
-    "cut": lambda file: os.truncate(file, file.stat().st_size // 2),
-    "overwritten": overwrite,
-    "no database": lambda file: file.write_text("not a database, and longer than the hundred bytes of a header" * 3),
-}
-
-
-@pytest.mark.parametrize("how", these(["gone", "overwritten"], DAMAGE))
-def test_a_database_that_cannot_be_used_is_filled_anew(
-    how: str, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.process
+def test_a_deleted_database_is_filled_anew_by_mlflow_itself(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = full()
-    for end in ("stopped", "failed"):
-        recorded(end=end)
-    sync()
-    before, losses = all_there(), points(record.run_id, "train/loss")
-    DAMAGE[how](home / "mlflow.db")
-    sync()
-    assert all_there() == before
-    assert len(before) == 3
-    assert points(record.run_id, "train/loss") == losses
-    aside = [file.name for file in home.glob("mlflow.db.*-*") if "new" not in file.name]
-    assert len(aside) == (how not in ("gone", "empty"))
-    assert all(name.startswith("mlflow.db.old-") and name in capsys.readouterr().err for name in aside)
-
-
-def test_a_database_of_another_mlflow_is_filled_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = recorded()
-    sync()
-    with closing(sqlite3.connect(home / "mlflow.db")) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
-        connection.commit()
-    (link := home.parent / "link").symlink_to(home)
-    monkeypatch.setenv("CSE_HOME", str(link))  # MLflow looks at a name once in a process
-    sync()
-    assert there(record.run_id).info.status == "FINISHED"
-    assert len(list(home.glob("mlflow.db.old-*"))) == 1
-
-
-@pytest.mark.parametrize("how", these(["cut"], ["gone", "empty", "cut", "no database"]))
-def test_a_database_that_breaks_during_a_run_is_filled_anew(how: str, home: Path) -> None:
-    earlier = full()
-    record = recorded(end=None)
-    follower = follow(record.about)
-    end = time.monotonic() + 30
-    while State.read(earlier.run_id, "mlflow") is None:
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    DAMAGE[how](home / "mlflow.db")
-    record.metrics({"loss": 1.0}, 1)
-    record.end("finished")
-    follower.close()
-    sync()
-    assert points(record.run_id, "loss") == [(1, 1.0)]
-    assert {run[1] for run in all_there().values()} == {"FINISHED"}
-    assert len(all_there()) == 2
-
-
-def test_rebuild_keeps_the_old_database(home: Path) -> None:
-    record = full()
-    sync()
-    before, id_before = all_there(), there(record.run_id).info.run_id
-    sync(rebuild=True)
-    assert all_there() == before
-    assert there(record.run_id).info.run_id != id_before
-    assert len(list(home.glob("mlflow.db.old-*"))) == 1
-
-
-def test_a_database_of_others_is_never_replaced(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/theirs.db")
-    recorded()
-    sync()
-    (tmp_path / "theirs.db").write_text("not a database, and longer than the hundred bytes of a header" * 3)
-    with refuses("mirrors.unusable_store", "not a database"):
-        sync()
-    assert [file.name for file in tmp_path.glob("theirs.db*")] == ["theirs.db"]
-
-
-def test_rebuild_of_a_database_of_others_doubles_nothing(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/theirs.db")
-    record = full()
+    recorded(end="failed")
     sync()
     before = all_there()
-    sync(rebuild=True)
-    assert all_there() == before
-    assert len(client().search_runs([there(record.run_id).info.experiment_id])) == 1
-
-
-def test_a_store_whose_making_was_cut_off_is_made_anew(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cut_off(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(store_module, "migrate", migrate)
-        patch.setattr("mlflow.store.db.utils._upgrade_db", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            open_store()
-    assert not (home / "mlflow.db").exists()
-    (left,) = home.glob("mlflow.db.new-*")
-    Path(f"{left}-journal").write_bytes(b"of the one that was cut off")
-    open_store()
+    monkeypatch.setattr(mlflow, "create_database", databases.create_database)  # instead of `quick_databases`
+    location.database().unlink()
+    (home / "mlflow.db.new-1").write_bytes(b"of a process that was killed")
+    sync()
+    assert (all_there(), len(before)) == (before, 2)
+    assert points(record.run_id, "train/loss") == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
     assert {path.name for path in home.glob("*.db*")} == {"mlflow.db", "mlflow.db.lock"}
 
 
-# --- a state directory that is elsewhere ------------------------------------------------------------------------------
+def test_a_damaged_database_is_one_error_and_loses_no_run(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    location.database().parent.mkdir(parents=True)
+    location.database().write_text("not a database, and longer than the hundred bytes of a header" * 3)
+    record = recorded(end=None)
+    follower = follow(record.about)
+    record.end("finished")
+    follower.close()
+    told = capsys.readouterr().err
+    assert ("not a database" in told, told.count("To send the rest: cse runs sync")) == (True, 1)
+    with refuses("mirrors.unusable_store", "not a database", "delete it: `cse runs sync`"):
+        sync()
+    location.database().unlink()
+    sync()
+    assert there(record.run_id).info.status == "FINISHED"
 
 
-def test_a_moved_state_directory_gets_a_new_database(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_state_directory_needs_a_new_database(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = full()
     sync()
     new = home.rename(home.parent / "else where")
     monkeypatch.setenv("CSE_HOME", str(new))
+    with refuses("mirrors.unusable_store", "moved or copied", "delete it"):
+        sync()
+    assert not home.exists()
+    location.database().unlink()
     sync()
     run = there(record.run_id)
     assert run.info.artifact_uri.startswith((new / "artifacts").as_uri())
     assert Path(client().download_artifacts(run.info.run_id, "result.json")).exists()
-    assert len(list(new.glob("mlflow.db.old-*"))) == 1
-    assert not home.exists()
-    sync()
-    assert there(record.run_id).info.run_id == run.info.run_id
 
 
-def test_a_copy_is_a_state_directory_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = full()
+def test_a_copy_never_writes_to_the_original(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full()
     sync()
     copy = Path(shutil.copytree(home, home.parent / "copy", symlinks=True))
-    before = (home / "mlflow.db").read_bytes()
+    before = {file: file.stat().st_mtime_ns for file in home.rglob("*")}
     monkeypatch.setenv("CSE_HOME", str(copy))
-    sync()
-    assert there(record.run_id).info.artifact_uri.startswith((copy / "artifacts").as_uri())
-    assert (home / "mlflow.db").read_bytes() == before
+    with refuses("mirrors.unusable_store", "moved or copied"):
+        sync()
+    assert {file: file.stat().st_mtime_ns for file in home.rglob("*")} == before
 
 
-def test_a_link_to_the_state_directory_is_no_other_place(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = full()
+def test_a_link_to_the_state_directory_doubles_nothing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full()
     sync()
-    before = there(record.run_id).info.run_id
+    before = all_there()
     (link := home.parent / "link").symlink_to(home)
     monkeypatch.setenv("CSE_HOME", str(link))
     sync()
-    assert there(record.run_id).info.run_id == before
+    assert all_there() == before
+
+
+def test_the_ui_shows_a_directory_that_cannot_be_written(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def read_only(*_: object, **__: object) -> None:  # root, as in a container, can write everywhere
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+    record = recorded()
+    sync()
+    monkeypatch.setattr(mlflow.sqlite3, "connect", read_only)
+    monkeypatch.setattr(command, "free_port", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        command.ui(None, True)
+    assert "warning: MLflow may lack runs" in capsys.readouterr().err
+    with refuses("mirrors.unusable_store", "readonly database", f"make {location.database()} writable"):
+        sync()
+    assert command._page().startswith(f"experiments/{there(record.run_id).info.experiment_id}/runs?")
+
+
+def test_only_the_owner_can_read_a_new_state_directory(home: Path) -> None:
+    databases.create_database(home / "new.db")
+    assert home.stat().st_mode & 0o777 == 0o700
 
 
 # --- other programs ---------------------------------------------------------------------------------------------------
@@ -267,8 +200,8 @@ def test_a_link_to_the_state_directory_is_no_other_place(home: Path, monkeypatch
 def test_a_locked_database_gets_the_run_later(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.1)
-    open_store()
+    monkeypatch.setattr(mlflow, "_BUSY_SECONDS", 0.1)
+    MlflowMirror.connect()
     with closing(sqlite3.connect(home / "mlflow.db", isolation_level=None)) as shell:
         shell.execute("BEGIN EXCLUSIVE")
         record = recorded(end=None)
@@ -282,14 +215,6 @@ def test_a_locked_database_gets_the_run_later(
     sync()
     assert there(record.run_id).info.status == "FINISHED"
     assert list(home.glob("mlflow.db.*-*")) == []
-
-
-def test_a_lock_that_is_never_released_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cse_cli.runs.lock import FileLock
-
-    monkeypatch.setattr(store_module, "_LOCK_SECONDS", 0.1)
-    with FileLock(home / "mlflow.db.lock"), refuses("mirrors.locked", str(home / "mlflow.db")):
-        open_store()
 
 
 PROGRAM = """
@@ -313,5 +238,5 @@ def test_two_processes_may_use_a_new_store_at_once(home: Path) -> None:
         assert process.communicate(timeout=200) == ("", "")
         assert process.returncode == 0
     found = all_there()
-    assert [run[1] for run in found.values()] == ["FINISHED"] * 2
-    assert all(len(points(run_id, "loss")) == 100 for run_id in found)
+    assert [run[2] for run in found] == ["FINISHED"] * 2
+    assert all(len(points(run[0], "loss")) == 100 for run in found)

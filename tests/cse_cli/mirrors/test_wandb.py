@@ -71,7 +71,8 @@ def test_offline_file_has_the_run(home: Path, monkeypatch: pytest.MonkeyPatch) -
     assert error is None
     state = State.read(record.run_id, "wandb")
     assert state is not None
-    assert (state.id, state.uri, state.ended) == (record.run_id, "offline", True)
+    assert (state.id, state.uri) == (record.run_id, "offline")
+    assert state.size == (record.path / "events.jsonl").stat().st_size
 
     found = written(record.path / "mirrors" / "wandb")
     (run,) = [one.run for one in found if one.HasField("run")]
