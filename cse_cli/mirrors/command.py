@@ -85,7 +85,6 @@ def ui(
         _show(address, no_browser)
         return
     port = free_port(port)
-    # The server ends when this process ends.
     command = [sys.executable, "-P", "-m", "cse_cli.mirrors.command", str(os.getpid()), *_options(port)]
     environment = {name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES}
     environment["MLFLOW_BACKEND_STORE_URI"] = location.uri()  # all users see arguments, with the password
@@ -96,9 +95,9 @@ def ui(
             time.sleep(0.2)
             with suppress(OSError):
                 socket.create_connection((HOST, port), timeout=1).close()
-                _show(f"http://{HOST}:{port}/#/{_page()}", no_browser)
-                sys.stderr.write("Press Ctrl-C to stop.\n")
                 with suppress(KeyboardInterrupt):
+                    _show(f"http://{HOST}:{port}/#/{_page()}", no_browser)
+                    sys.stderr.write("Press Ctrl-C to stop.\n")
                     server.wait()
                 server.terminate()
                 return
@@ -153,8 +152,13 @@ def _show(url: str, no_browser: bool) -> None:
         webbrowser.open(url)
 
 
-if __name__ == "__main__":
+def _serve() -> None:
+    """Run MLflow's server, as `python -m cse_cli.mirrors.command PARENT OPTIONS`, until the process PARENT ends."""
     end_with_parent(int(sys.argv[1]))
     from mlflow.cli import cli
 
     cli(["server", *sys.argv[2:]], prog_name="mlflow")
+
+
+if __name__ == "__main__":
+    _serve()
