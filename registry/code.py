@@ -41,7 +41,6 @@ _FETCHING = frozenset(
         "registry.errors",
         "registry.resources.hub",
         "registry.paths",
-        "registry.resources.repository",
         "registry.resources.download",
     }
 )

@@ -20,8 +20,7 @@ from registry.errors import CseError, MissingError, UnknownNameError
 from registry.resources import catalog, hub, models
 from registry.resources.catalog.find import own_file
 from registry.resources.catalog.hub_sets import HubSet
-from registry.resources.download import reporting
-from registry.resources.files import known_files
+from registry.resources.download import known_files, reporting
 
 DownloadProgress = Callable[[str, int, int | None], None]
 """Called with the name of a download, the bytes done and the total bytes, or None if the total is unknown."""
@@ -123,7 +122,7 @@ def _dataset(requirement: Requirement, ask_hub: bool) -> Availability:
 def _hub_set(requirement: Requirement, ask_hub: bool) -> Availability:
     dataset = HubSet.parse(requirement.name)
     if ask_hub:
-        hub.remote_files(dataset.repository)  # raises an error if the repository does not exist
+        hub.look_up(dataset.repository)  # raises an error if the repository does not exist
     path, size = dataset.state(requirement.split)
     if path is not None:
         return Availability(requirement, "here", "cache", (path,), 0)

@@ -1,79 +1,42 @@
-"""Downloads over an unreliable network, with retries, resuming and verification.
+"""Downloads: progress, repeated requests, files at an address, and the files that components name (`files.toml`).
 
-huggingface_hub and pooch restart an interrupted file from its first byte; see docs/adr/0003-downloads.md. Requests use
-the HTTP client of huggingface_hub, so its proxy, certificate and offline settings apply.
+Requests use the HTTP client of huggingface_hub, so its proxy, certificate and offline settings apply.
 """
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import random
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
+from registry import paths
 from registry.errors import DiskError, MissingError
-from registry.paths import make_folder, no_room
-
-if TYPE_CHECKING:
-    import httpx2
 
 T = TypeVar("T")
 
-TRIES = 5
+TRIES = 4
 """Maximum number of attempts in a row that receive no new bytes."""
 
-SILENCE = 25.0
-"""Seconds without a response or a byte, over all attempts, after which a request fails."""
+PATIENCE = 8.0
+"""Seconds without a response or a byte after which an attempt fails."""
 
-READ_TIMEOUT = 10.0
-"""Seconds without a byte after which one attempt fails."""
-
-FIRST_PAUSE = 0.5
-"""Upper bound in seconds of the first random pause. It doubles with each attempt."""
+PAUSE = 1.0
+"""Seconds before the second attempt. They double with each attempt."""
 
 LONGEST_PAUSE = 60.0
 """Longest `Retry-After` in seconds that is respected."""
 
-_RETRIED = (408, 416, 429, 500, 502, 503, 504)
-_REPORT_EVERY = 0.1
-
-
-class DownloadError(MissingError):
-    """A failed request.
-
-    Attributes:
-        label: Name of the file or repository.
-        reason: Cause, without the address.
-        status: HTTP status, or None if there was no response.
-        hub_code: `X-Error-Code` of the Hub, such as "GatedRepo", or an empty string.
-        retry_after: Seconds that the server asks to wait, or None.
-    """
-
-    def __init__(
-        self,
-        label: str,
-        reason: str,
-        *,
-        status: int | None = None,
-        hub_code: str = "",
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(
-            f"cannot download {label}: {reason}",
-            "try again later, or check the address and the proxy (HTTPS_PROXY)",
-            code="download.failed",
-        )
-        self.label, self.reason, self.status = label, reason, status
-        self.hub_code, self.retry_after = hub_code, retry_after
-
+_RETRIED = (408, 429, 500, 502, 503, 504)
+_TABLE = Path(__file__).parent / "files.toml"
 
 # --- progress ---------------------------------------------------------------------------------------------------------
 
@@ -85,7 +48,7 @@ _reporter: Reporter | None = None
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[None]:
-    """Report all downloads of this process to `reporter`, from any thread, at most ten times per second."""
+    """Report all downloads of this process to `reporter`."""
     global _reporter
     previous, _reporter = _reporter, reporter
     try:
@@ -94,99 +57,66 @@ def reporting(reporter: Reporter) -> Iterator[None]:
         _reporter = previous
 
 
-def _report(label: str, done: int, total: int | None, note: str = "") -> None:
+def report(label: str, done: int, total: int | None, note: str = "") -> None:
+    """Report the progress of a download. Does nothing outside `reporting`."""
     if _reporter is not None:
         _reporter(label, done, total, note)
 
 
-# --- retries ----------------------------------------------------------------------------------------------------------
+# --- requests that fail -----------------------------------------------------------------------------------------------
 
 
-def with_retries(label: str, request: Callable[[float], T], received: Callable[[], int] = int) -> T:
-    """Return the result of a request, and repeat it after failures that can pass.
+def retried(label: str, request: Callable[[], T], *, connections: bool = True, received: Callable[[], int] = int) -> T:
+    """Return the result of a request. Repeat it after a failure that can pass.
 
     Args:
-        label: Name of the file or repository for messages.
-        request: Function that sends the request. Its argument is the timeout in seconds.
-        received: Function that returns the number of bytes received so far.
+        label: Name of the file or repository, for progress.
+        request: Function that sends the request.
+        connections: Whether to repeat after a broken connection. huggingface_hub does this itself for files.
+        received: Function that returns the number of bytes received so far. New bytes start the count of tries again.
 
     Raises:
-        DownloadError: If the server rejects the request, or all attempts failed.
+        httpx2.HTTPError: If the server rejects the request, or all attempts failed.
+        OSError: If the request raises another one.
     """
     import httpx2
 
-    began = last_response = time.monotonic()
-    failures, furthest = 0, received()
+    failures = 0
     while True:
+        before = received()
         try:
-            return request(max(0.05, min(READ_TIMEOUT, last_response + SILENCE - time.monotonic())))
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            failure = _failure(label, error)
-        if failure.status is not None and failure.status not in _RETRIED:
-            raise failure
-        if failure.status is not None or received() > furthest:
-            last_response = time.monotonic()
-        failures = 1 if received() > furthest else failures + 1
-        furthest = max(furthest, received())
-        # Full jitter: processes that were rejected together do not return together.
-        jitter = random.uniform(0, FIRST_PAUSE * 2 ** (failures - 1))
-        pause = jitter if failure.retry_after is None else failure.retry_after
-        silent = time.monotonic() + jitter - last_response
-        if failures >= TRIES or silent >= SILENCE or pause > LONGEST_PAUSE:
-            raise _given_up(failure, failures, time.monotonic() - began, pause)
-        _report(label, received(), None, f"waiting {pause:.1f} s: {failure.reason}")
+            return request()
+        except (httpx2.HTTPError, OSError) as error:
+            failures = failures + 1 if received() == before else 1
+            response: httpx2.Response | None = getattr(error, "response", None)
+            broken = connections and isinstance(error, httpx2.TransportError)
+            if not (broken if response is None else response.status_code in _RETRIED) or failures == TRIES:
+                raise
+            asked = "" if response is None else response.headers.get("Retry-After", "")
+            pause = max(PAUSE * 2 ** (failures - 1), min(int(asked), LONGEST_PAUSE) if asked.isdecimal() else 0)
+            report(label, received(), None, f"waiting {pause:.0f} s: {reason(error)}")
         time.sleep(pause)
 
 
-def _given_up(failure: DownloadError, tries: int, seconds: float, pause: float) -> DownloadError:
-    wait = f"; the server asks to wait {pause:.0f} s" if pause > LONGEST_PAUSE else ""
-    reason = f"{failure.reason} ({tries} {'try' if tries == 1 else 'tries'} in {seconds:.0f} s{wait})"
-    return DownloadError(failure.label, reason, status=failure.status, hub_code=failure.hub_code)
-
-
-def _failure(label: str, error: Exception) -> DownloadError:
-    """Return an error of the HTTP client as one line."""
+def reason(error: Exception) -> str:
+    """Return the cause of a failed request in one line, without the address."""
     import httpx2
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     if isinstance(error, OfflineModeIsEnabled):
-        raise DownloadError(label, "HF_HUB_OFFLINE is set") from error
-    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol | httpx2.TooManyRedirects):
-        raise DownloadError(label, str(error)) from error
+        return "HF_HUB_OFFLINE is set"
     response: httpx2.Response | None = getattr(error, "response", None)
     if response is not None:
-        reason = f"{response.status_code} {response.headers.get('X-Error-Message') or response.reason_phrase}"
-        return DownloadError(
-            label,
-            reason.rstrip(" ."),
-            status=response.status_code,
-            hub_code=response.headers.get("X-Error-Code", ""),
-            retry_after=_retry_after(response),
-        )
-    if isinstance(error, OSError) and not isinstance(error, TimeoutError | ConnectionError):
-        raise error
+        said = response.headers.get("X-Error-Message") or response.reason_phrase
+        return f"{response.status_code} {said}".rstrip(" .")
     request: httpx2.Request | None = getattr(error, "_request", None)
     host = "the server" if request is None else request.url.host
-    if isinstance(error, httpx2.TimeoutException | TimeoutError):
-        return DownloadError(label, f"{host} does not respond")
-    brief = str(error).partition(" (")[0] or type(error).__name__
+    brief = str(error).partition("\n")[0].partition(" (")[0] or type(error).__name__
+    if isinstance(error, httpx2.TimeoutException):
+        return f"{host} does not respond"
     if isinstance(error, httpx2.ConnectError | httpx2.ProxyError):
-        return DownloadError(label, f"cannot connect to {host}: {brief}")
-    return DownloadError(label, f"the connection to {host} was interrupted: {brief}")
-
-
-def _retry_after(response: httpx2.Response) -> float | None:
-    """Return the seconds of `Retry-After`, which is a number or a date."""
-    value = response.headers.get("Retry-After", "").strip()
-    if value.isdecimal():
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
+        return f"cannot connect to {host}: {brief}"
+    return f"the connection to {host} was interrupted: {brief}" if isinstance(error, httpx2.TransportError) else brief
 
 
 def digest(path: Path, *, git: bool = False) -> str:
@@ -200,143 +130,16 @@ def digest(path: Path, *, git: bool = False) -> str:
     return total.hexdigest()
 
 
-@dataclass
-class Download:
-    """Download of one file.
-
-    The bytes go to `target` + ".part". A later call continues this file, also after a kill. It is renamed to `target`
-    when it is complete and its digest is correct. Wrong bytes are deleted and downloaded once more.
-
-    Attributes:
-        url: Address.
-        target: Path of the file. Its directory is created.
-        size: Number of bytes, if known.
-        sha256: Hex digest, if known.
-        git_sha1: Digest of the file as a git blob, for files of the Hub without a SHA-256.
-        headers: HTTP headers. `Authorization` is sent only to the host of `url`.
-        label: Name of the file in messages and progress.
-        repair: Command that downloads the file again, for messages.
-        lock: Lock file that keeps other processes from downloading the same file. Default: `target` + ".lock", which is
-            deleted afterwards.
-    """
-
-    url: str
-    target: Path
-    size: int | None = None
-    sha256: str | None = None
-    git_sha1: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    label: str = ""
-    repair: str = ""
-    lock: Path | None = None
-
-    def __post_init__(self) -> None:
-        self.label = self.label or self.target.name
-        self._part = self.target.with_name(self.target.name + ".part")
-        self._reported = 0.0
-
-    def run(self) -> None:
-        """Download the file, unless it exists once this process holds the lock.
-
-        Raises:
-            DownloadError: If the server rejects the request or does not respond, or the bytes are wrong twice.
-            DiskError: If the disk is full or not writable.
-        """
-        from filelock import FileLock, Timeout
-
-        lock = self.lock or self.target.with_name(self.target.name + ".lock")
-        try:
-            make_folder(self.target.parent)
-            make_folder(lock.parent)
-            try:
-                held = FileLock(lock).acquire(timeout=0.2)
-            except Timeout:
-                _report(self.label, 0, None, "another process is downloading it")
-                held = FileLock(lock).acquire()
-            with held:
-                if not self.target.exists():
-                    self._download()
-                if self.lock is None:
-                    lock.unlink(missing_ok=True)
-        except OSError as error:
-            raise disk_error(self.target, error) from error
-
-    def fault(self, path: Path) -> str | None:
-        """Return the fault in the bytes of a file ("SHA-256 … instead of …"), or None."""
-        found = path.stat().st_size
-        if self.size is not None and found != self.size:
-            return f"{found} bytes instead of {self.size}"
-        for name, expected, git in (("SHA-256", self.sha256, False), ("git SHA-1", self.git_sha1, True)):
-            if expected is not None and (actual := digest(path, git=git)) != expected:
-                return f"{name} {actual} instead of {expected}"
-        return None
-
-    def _download(self) -> None:
-        if self.sha256 is None and self.git_sha1 is None:
-            self._part.unlink(missing_ok=True)  # no digest: the old part can belong to another file
-        for attempt in (1, 2):
-            with_retries(self.label, self._receive, self._received)
-            fault = self.fault(self._part)
-            if fault is None:
-                self._part.replace(self.target)
-                return
-            self._part.unlink()
-            if attempt == 1:
-                _report(self.label, 0, self.size, f"wrong bytes, downloading again: {fault}")
-        error = DownloadError(self.label, f"wrong bytes in two downloads: {fault}")
-        error.code = "download.wrong_bytes"
-        error.next_action = f"try again later: {self.repair}" if self.repair else "try again later, or another source"
-        raise error
-
-    def _received(self) -> int:
-        return self._part.stat().st_size if self._part.exists() else 0
-
-    def _receive(self, timeout: float) -> None:
-        """Request the bytes that are not in the part yet, and append them."""
-        import httpx2
-        from huggingface_hub import get_session
-
-        start = self._received()
-        if self.size is not None and start > self.size:
-            self._part.unlink()
-            start = 0
-        if start == self.size and self._part.exists():
-            return
-        headers = {**self.headers, "Accept-Encoding": "identity"}
-        if start:
-            headers["Range"] = f"bytes={start}-"
-        with get_session().stream("GET", self.url, headers=headers, timeout=timeout, follow_redirects=True) as response:
-            if response.status_code == 416:
-                self._part.unlink(missing_ok=True)  # longer than the file is now
-            response.raise_for_status()
-            self._append(response, start)
-        if self.size is not None and self._received() != self.size:
-            message = f"{self._received()} bytes instead of {self.size}"
-            raise httpx2.RemoteProtocolError(message, request=response.request)
-
-    def _append(self, response: httpx2.Response, start: int) -> None:
-        """Write the body of a response after the first `start` bytes, or replace them if it is the whole file."""
-        continued = response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-        done = start if continued else 0
-        length = response.headers.get("Content-Length", "")
-        total = self.size or (done + int(length) if length.isdecimal() else 0)
-        if total - done > shutil.disk_usage(self._part.parent).free:
-            raise OSError(errno.ENOSPC, f"{(total - done) / 1e6:.0f} MB more are needed")
-        with self._part.open("ab" if continued else "wb") as file:
-            for block in response.iter_bytes():
-                file.write(block)
-                done += len(block)
-                if self.size is not None and done > self.size:
-                    return
-                if (now := time.monotonic()) - self._reported > _REPORT_EVERY:
-                    self._reported = now
-                    _report(self.label, done, self.size)
-        _report(self.label, done, self.size)
+def require_room(folder: Path, size: int) -> None:
+    """Create a directory. Raise `OSError` if it cannot be created, or its disk has no room for `size` bytes."""
+    paths.make_folder(folder)
+    if size > shutil.disk_usage(folder).free:
+        raise OSError(errno.ENOSPC, f"{size / 1e6:.0f} MB are needed")
 
 
 def disk_error(target: Path, error: OSError) -> DiskError:
     """Return the error of a file that cannot be written."""
-    if no_room(error):
+    if paths.no_room(error):
         return DiskError(
             f"no space left on the disk for {target}: {error.strerror}",
             "free space, or set HF_HOME (files of the Hub) and CSE_HOME to another disk",
@@ -347,3 +150,138 @@ def disk_error(target: Path, error: OSError) -> DiskError:
         "check the permissions of the directory",
         code="disk.not_writable",
     )
+
+
+# --- files at an address ----------------------------------------------------------------------------------------------
+
+
+def download(
+    url: str, target: Path, *, size: int = 0, sha256: str | None = None, label: str = "", force: bool = False
+) -> None:
+    """Download a file from an address, unless it exists.
+
+    The bytes go to `target` + ".part", which is renamed when it is complete and has the right digest.
+
+    Args:
+        url: Address.
+        target: Path of the file. Its directory is created.
+        size: Number of bytes, or 0 if it is unknown.
+        sha256: Hex digest, if known.
+        label: Name of the file in messages and progress.
+        force: Download the file even if it exists.
+
+    Raises:
+        MissingError: If the server does not respond or rejects the request, or the bytes are wrong.
+        DiskError: If the disk is full or not writable.
+    """
+    import httpx2
+    from filelock import FileLock
+    from huggingface_hub import get_session
+    from huggingface_hub.errors import OfflineModeIsEnabled
+
+    label = label or target.name
+    part, lock = (target.with_name(f"{target.name}.{ending}") for ending in ("part", "lock"))
+
+    def receive() -> None:
+        with part.open("ab") as file:
+            headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={file.tell()}-"} if file.tell() else {})
+            with get_session().stream("GET", url, headers=headers, timeout=PATIENCE, follow_redirects=True) as response:
+                response.raise_for_status()
+                if response.status_code != httpx2.codes.PARTIAL_CONTENT:
+                    file.seek(0)
+                    file.truncate()
+                for block in response.iter_bytes():
+                    file.write(block)
+                    report(label, file.tell(), size or None)
+
+    try:
+        require_room(target.parent, size)
+        with FileLock(lock):
+            if force or not target.exists():
+                part.unlink(missing_ok=True)  # left by a process that was killed
+                retried(label, receive, received=lambda: part.stat().st_size if part.exists() else 0)
+                if sha256 is not None and (found := digest(part)) != sha256:
+                    part.unlink()
+                    raise MissingError(
+                        f"cannot download {label}: SHA-256 {found} instead of {sha256}",
+                        "try again later, or another network",
+                        code="download.wrong_bytes",
+                    )
+                part.replace(target)
+            lock.unlink(missing_ok=True)
+    except (httpx2.HTTPError, httpx2.InvalidURL, OfflineModeIsEnabled) as error:
+        raise MissingError(
+            f"cannot download {label}: {reason(error)}",
+            "try again later, or check the address and the proxy (HTTPS_PROXY)",
+            code="download.failed",
+        ) from error
+    except OSError as error:
+        raise disk_error(target, error) from error
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file with a known address and digest, in an archive or not.
+
+    Args:
+        name: Name in recipes.
+        title: One line about its content.
+        license: License terms.
+        url: Address of the file, or of a .zip archive if there are `members`.
+        bytes: Size of the download.
+        sha256: Digest of the download.
+        members: Files of the archive to keep. The first one is the named file.
+    """
+
+    name: str
+    title: str
+    license: str
+    url: str
+    bytes: int
+    sha256: str
+    members: tuple[str, ...] = ()
+
+    def cached(self) -> Path | None:
+        """Return the path of the file, or None if it was not downloaded."""
+        places = [_place(member) for member in self.members or (self.name,)]
+        return places[0] if all(place.is_file() for place in places) else None
+
+    def fetch(self) -> Path:
+        """Return the path of the file. It is downloaded and checked, and an archive unpacked, if that was not done.
+
+        Raises:
+            MissingError: If the server does not respond, the digest is wrong, or the archive lacks a member.
+        """
+        if (found := self.cached()) is not None:
+            return found
+        place = _place(self.name)
+        if not self.members:
+            download(self.url, place, size=self.bytes, sha256=self.sha256, label=self.name)
+            return place
+        archive = place.with_name(f"{self.name}.zip")
+        download(self.url, archive, size=self.bytes, sha256=self.sha256, label=self.name)
+        with zipfile.ZipFile(archive) as packed:
+            for member in self.members:
+                draft = _place(member).with_suffix(".new")
+                try:
+                    with packed.open(member) as source, draft.open("wb") as target:
+                        shutil.copyfileobj(source, target, 1 << 20)
+                except KeyError as error:
+                    raise MissingError(f"{self.url} does not contain {member}", code="data.missing_file") from error
+                draft.replace(_place(member))
+        archive.unlink()
+        return _place(self.members[0])
+
+
+def _place(member: str) -> Path:
+    return paths.downloads() / "files" / PurePosixPath(member).name
+
+
+@cache
+def known_files() -> dict[str, KnownFile]:
+    """Return the known files by name."""
+    table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
+    return {
+        name: KnownFile(name=name, **{**about, "members": tuple(about.get("members", ()))})
+        for name, about in table.items()
+    }

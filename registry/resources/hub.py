@@ -1,51 +1,113 @@
-"""Files of the Hugging Face Hub at a fixed commit, in the Hub's own cache.
+"""Files of the Hugging Face Hub at a fixed commit. huggingface_hub downloads them to its own cache.
 
 The commit comes from the run that is resumed, the name (`id@revision`), the catalog or the cache's `refs`. Only without
 any of these is a request sent. Files are then looked up by commit, so a start with a complete cache sends no request.
-The cache layout (`blobs`, `snapshots`, `refs`, `trees` below `HF_HOME`) is that of huggingface_hub: `hf`, transformers
-and datasets find the same files.
+`hf`, transformers and datasets find the same files in the same cache (`blobs`, `snapshots`, `refs`, `trees` below
+`HF_HOME`).
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, Literal
 
+from registry.errors import CseError, MissingError, UnknownNameError
 from registry.paths import write_atomically
-from registry.resources.download import Download, DownloadError, disk_error, with_retries
-from registry.resources.repository import (
-    COMMIT,
-    Kind,
-    Patterns,
-    RemoteFile,
-    Repository,
-    cache_folder,
-    check_name,
-    explain,
-    matches,
-    missing_files_error,
-    requires_hub_response,
-    select,
-    unmatched,
-)
+from registry.resources.download import PATIENCE, digest, disk_error, reason, report, require_room, retried
 
-__all__ = ["Repository", "cache_folder", "matches"]
+Kind = Literal["model", "dataset"]
+
+Patterns = Sequence[str] | Callable[[Sequence[str]], Sequence[str]]
+"""File names, where `*` matches within one part of a path, or a function that selects from all names."""
 
 OFFLINE = "HF_HUB_OFFLINE"
 """Environment variable that forbids requests to the Hub."""
 
-PATIENCE = 8.0
-"""Seconds that `unreachable` waits for a response."""
-
+COMMIT = re.compile(r"[0-9a-f]{40}")
 _TREE_FORMAT = 1
 """Version of huggingface_hub's listings in `trees`."""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository at a revision.
+
+    Attributes:
+        kind: "model" or "dataset".
+        id: `owner/name`, or the bare name of an old model.
+        revision: Commit (40 hex digits), branch or tag.
+        known_as: Current name, if `id` is a former name that the cache can still contain.
+    """
+
+    kind: Kind
+    id: str
+    revision: str = "main"
+    known_as: str = ""
+
+    @property
+    def key(self) -> str:
+        """Kind and ID, as runs record them next to the commit."""
+        return f"{self.kind} {self.known_as or self.id}"
+
+    @property
+    def noun(self) -> str:
+        """Kind in words, for messages."""
+        return "model" if self.kind == "model" else "data set"
+
+    @property
+    def folder(self) -> Path:
+        """Directory of the repository in the Hub's cache."""
+        return cache_folder() / f"{self.kind}s--{self.id.replace('/', '--')}"
+
+    @property
+    def snapshot(self) -> Path:
+        """Directory of the files at the revision, which is a commit."""
+        return self.folder / "snapshots" / self.revision
+
+    @property
+    def page(self) -> str:
+        """URL of the repository."""
+        from huggingface_hub import constants
+
+        return f"{constants.ENDPOINT}/{'datasets/' if self.kind == 'dataset' else ''}{self.id}"
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file of a repository at a commit. `digest` is a SHA-256, or of small files the SHA-1 of a git blob."""
+
+    name: str
+    size: int
+    digest: str
+
+    def fault(self, path: Path, *, complete: bool = True) -> str | None:
+        """Return the difference of a file on this machine, or None. Without `complete`, compare only the size."""
+        if (found := path.stat().st_size) != self.size:
+            return f"{found} bytes instead of {self.size}"
+        git = len(self.digest) == 40
+        if complete and (actual := digest(path, git=git)) != self.digest:
+            return f"{'git SHA-1' if git else 'SHA-256'} {actual} instead of {self.digest}"
+        return None
+
+
+def cache_folder() -> Path:
+    """Return the Hub's local cache: `$HF_HUB_CACHE`, else `$HF_HOME/hub`."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def repositories(kind: Kind = "model") -> list[str]:
+    """Return the IDs of the repositories in the Hub's local cache."""
+    folders = cache_folder().glob(f"{kind}s--*")
+    return sorted(folder.name.removeprefix(f"{kind}s--").replace("--", "/") for folder in folders)
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------
@@ -93,113 +155,126 @@ def commit_of(repository: Repository) -> str | None:
         return None
 
 
-def resolve(repository: Repository, *, hint: str = "") -> Repository:
-    """Return the repository under its current name at a commit. Sends a request if the commit is not known.
+# --- file listings ----------------------------------------------------------------------------------------------------
+
+
+def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> tuple[Repository, list[RemoteFile]]:
+    """Return the repository at its commit, and all of its files. Sends a request unless both are in the cache.
+
+    Args:
+        repository: Repository with the requested name and revision.
+        hint: Sentence with similar names, for messages.
+        again: Whether to look up a branch again. The commit of the resumed run still wins.
 
     Raises:
         UnknownNameError: If the Hub has no such repository or revision.
         MissingError: If the Hub does not respond or denies access.
     """
-    check_name(repository, hint)
-    if (commit := commit_of(repository)) is not None:
-        return replace(repository, revision=commit)
-    return _look_up(repository, hint)[0]
-
-
-# --- file listings ----------------------------------------------------------------------------------------------------
-
-
-def remote_files(repository: Repository, *, hint: str = "") -> list[RemoteFile]:
-    """Return all files at the commit. The listing is stored in the cache. Errors are those of `resolve`."""
-    repository = resolve(repository, hint=hint)
-    stored = _stored_listing(repository)
-    return _look_up(repository, hint)[1] if stored is None else stored
-
-
-def listed(repository: Repository) -> bool:
-    """Return whether `remote_files` and `missing_files` need no request."""
-    commit = commit_of(repository)
-    return commit is not None and _stored_listing(replace(repository, revision=commit)) is not None
-
-
-def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile]:
-    """Return the files that `fetch` would download."""
-    repository = resolve(repository)
-    return [file for file in _select(remote_files(repository), patterns) if not _is_stored(repository, file)]
-
-
-def _look_up(repository: Repository, hint: str) -> tuple[Repository, list[RemoteFile]]:
-    """Ask the Hub for the commit and the files of a revision, and store both in the cache."""
+    fixed = repository.key in _pins or COMMIT.fullmatch(repository.revision)
+    commit = None if again and not fixed else commit_of(repository)
+    if commit is not None:
+        found = replace(repository, revision=commit)
+        if (stored := _stored_listing(found)) is not None:
+            return found, stored
+    import httpx2
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
 
-    def ask(timeout: float) -> Any:
+    def ask() -> Any:
         return HfApi(library_name="cse").repo_info(
             repository.id,
             repo_type=repository.kind,
-            revision=repository.revision,
+            revision=commit or repository.revision,
             files_metadata=True,
-            timeout=timeout,
+            timeout=PATIENCE,
         )
 
     try:
-        with requires_hub_response(repository):
-            about = with_retries(repository.key, ask)
-            files = [_remote_file(sibling) for sibling in about.siblings]
-            found = replace(repository, id=about.id, revision=str(about.sha))
-    except DownloadError as error:
+        validate_repo_id(repository.id)
+        about = retried(repository.key, ask)
+        found = replace(repository, revision=str(about.sha))
+        files = {file.rfilename: _tree_entry(file) for file in about.siblings}
+        listing = json.dumps({"format_version": _TREE_FORMAT, "files": files}, indent=1)
+    except HFValidationError as error:
+        raise UnknownNameError(
+            f"{repository.id!r} is not a {repository.noun} name.{hint}",
+            _alternatives(repository),
+            code="hub.invalid_name",
+        ) from error
+    except (httpx2.HTTPError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise explain(repository, error, hint) from error
-    if found.revision != repository.revision:
-        _store(found.folder / "refs" / repository.revision, found.revision)
-    entries = {file.name: _tree_entry(file) for file in sorted(files, key=lambda file: file.name)}
-    _store(_listing_path(found), json.dumps({"format_version": _TREE_FORMAT, "files": entries}, indent=1))
-    pin = _pins.get(found.key, found.revision)
-    if pin != found.revision:  # a run records the current name, and a former one was requested
-        found = replace(found, revision=pin)
-        return found, remote_files(found, hint=hint)
-    return found, files
+    with suppress(OSError):  # a later start sends the request again
+        if found.revision != repository.revision:
+            write_atomically(found.folder / "refs" / repository.revision, found.revision)
+        write_atomically(_listing_path(found), listing)
+    return found, _files_in(listing)
 
 
-def _remote_file(sibling: Any) -> RemoteFile:
-    sha256 = sibling.lfs["sha256"] if sibling.lfs else None
-    return RemoteFile(sibling.rfilename, int(sibling.size), sha256, sibling.blob_id)
+def _tree_entry(file: Any) -> dict[str, Any]:
+    lfs = {"lfs_sha256": file.lfs["sha256"], "lfs_size": file.size} if file.lfs else {}
+    return {"size": file.size, "blob_id": file.blob_id, **lfs}
 
 
-def _tree_entry(file: RemoteFile) -> dict[str, Any]:
-    lfs = {} if file.sha256 is None else {"lfs_sha256": file.sha256, "lfs_size": file.size}
-    return {"size": file.size, "blob_id": file.git_sha1, **lfs}
+def _files_in(listing: str) -> list[RemoteFile]:
+    """Return the files in a listing of huggingface_hub. Raises `ValueError`, `KeyError` … if it has another format."""
+    document = json.loads(listing)
+    if document["format_version"] != _TREE_FORMAT:
+        raise ValueError(document["format_version"])
+    return [
+        RemoteFile(name, entry.get("lfs_size") or entry["size"], entry.get("lfs_sha256") or entry["blob_id"])
+        for name, entry in document["files"].items()
+    ]
 
 
 def _stored_listing(repository: Repository) -> list[RemoteFile] | None:
     try:
-        document = json.loads(_listing_path(repository).read_text(encoding="utf-8"))
-        if document["format_version"] != _TREE_FORMAT:
-            return None
-        return [
-            RemoteFile(name, entry.get("lfs_size") or entry["size"], entry.get("lfs_sha256"), entry["blob_id"])
-            for name, entry in document["files"].items()
-        ]
+        return _files_in(_listing_path(repository).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _store(path: Path, content: str) -> None:
-    """Write a file that saves a later request. Does nothing if the cache is read-only."""
-    with suppress(OSError):
-        write_atomically(path, content)
 
 
 def _listing_path(repository: Repository) -> Path:
     return repository.folder / "trees" / f"{repository.revision}.json"
 
 
+def listed(repository: Repository) -> bool:
+    """Return whether `look_up` and `missing_files` need no request."""
+    commit = commit_of(repository)
+    return commit is not None and _stored_listing(replace(repository, revision=commit)) is not None
+
+
+def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile]:
+    """Return the files that `fetch` would download."""
+    found, files = look_up(repository)
+    return [file for file in _select(files, patterns) if not _is_stored(found, file)]
+
+
+def _is_stored(repository: Repository, file: RemoteFile) -> bool:
+    place = repository.snapshot / file.name
+    return place.is_file() and file.fault(place, complete=False) is None
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Return whether a pattern matches a file. `*`, `?` and `[…]` match within one part of its path."""
+    if name == pattern:
+        return True
+    parts, patterns = name.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
+
+
 def _select(files: Sequence[RemoteFile], patterns: Patterns) -> list[RemoteFile]:
-    names = set(select([file.name for file in files], patterns))
-    return [file for file in files if file.name in names]
+    if callable(patterns):
+        names = set(patterns([file.name for file in files]))
+        return [file for file in files if file.name in names]
+    return [file for file in files if any(matches(file.name, pattern) for pattern in patterns)]
 
 
-def _cover(names: Sequence[str], patterns: Patterns) -> bool:
-    """Return whether the names contain everything that is required."""
-    return bool(select(names, patterns)) and not unmatched(names, patterns)
+def _lacking(names: Sequence[str], patterns: Patterns) -> list[str] | None:
+    """Return the required files that are not among `names`, or None if nothing is lacking."""
+    if callable(patterns):
+        return None if patterns(names) else ["configuration or weights that can be loaded"]
+    return [pattern for pattern in patterns if not any(matches(name, pattern) for name in names)] or None
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -216,17 +291,17 @@ def cached(
     commit = commit_of(repository)
     if commit is None:
         return None
-    repository = replace(repository, revision=commit)
-    folder, listing = _snapshot(repository), _stored_listing(repository)
+    found = replace(repository, revision=commit)
+    folder, listing = found.snapshot, _stored_listing(found)
     if listing is not None:
-        stored = all(_is_stored(repository, file) for file in _select(listing, patterns))
-        found = stored and _cover([file.name for file in listing], patterns)
+        here = all(_is_stored(found, file) for file in _select(listing, patterns))
+        here = here and _lacking([file.name for file in listing], patterns) is None
     elif complete is not None:
-        found = folder.is_dir() and complete(folder)
+        here = folder.is_dir() and complete(folder)
     else:
         names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        found = _cover(names, patterns)
-    if not found:
+        here = _lacking(names, patterns) is None
+    if not here:
         return None
     _used[repository.key] = commit
     return folder
@@ -239,7 +314,6 @@ def fetch(
     force: bool = False,
     complete: Callable[[Path], bool] | None = None,
     hint: str = "",
-    repair: str = "",
 ) -> Path:
     """Return the snapshot with all required files, and download those that are missing.
 
@@ -249,92 +323,83 @@ def fetch(
         force: Verify the bytes of cached files, download wrong ones again, and look up branches again.
         complete: Check of a snapshot without a listing, as in `cached`.
         hint: Sentence with similar names, for messages.
-        repair: Command that downloads wrong files again, for messages.
 
     Raises:
         UnknownNameError: If the Hub has no such repository, revision or file.
-        MissingError: If the Hub does not respond or denies access.
+        MissingError: If the Hub does not respond or denies access, or a file has wrong bytes.
         DiskError: If the cache cannot be written.
     """
-    check_name(repository, hint)
     if not force and (folder := cached(repository, patterns, complete=complete)) is not None:
         return folder
-    if force:
-        fixed = repository.key in _pins or COMMIT.fullmatch(repository.revision)
-        repository, files = _look_up(resolve(repository) if fixed else repository, hint)
-    else:
-        repository = resolve(repository, hint=hint)
-        files = remote_files(repository, hint=hint)
+    import httpx2
+
+    found, files = look_up(repository, hint=hint, again=force)
     names = [file.name for file in files]
-    if not _cover(names, patterns):
-        raise missing_files_error(repository, names, patterns)
+    if (lacking := _lacking(names, patterns)) is not None:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        raise MissingError(
+            f"{found.noun} {found.id!r} at {found.revision[:12]} has no {', '.join(lacking)}, only "
+            f"{', '.join(names[:5])}{more}",
+            f"see {found.page}/tree/{found.revision}",
+            code="hub.missing_file",
+        )
+    wanted, name = _select(files, patterns), ""
     try:
-        for file in _select(files, patterns):
-            _place(repository, file, force, repair)
-    except DownloadError as error:
-        raise explain(repository, error, hint) from error
-    except OSError as error:
-        raise disk_error(repository.folder, error) from error
-    _used[repository.key] = repository.revision
-    return _snapshot(repository)
+        require_room(found.folder, sum(file.size for file in wanted if not _is_stored(found, file)))
+        for file in wanted:
+            name, place = file.name, found.snapshot / file.name
+            if place.is_file() and file.fault(place, complete=force) is None:
+                continue
+            _remove(place)
+            retried(f"{found.id}/{name}", partial(_download, found, file), connections=False)
+            if (fault := file.fault(place)) is not None:  # huggingface_hub compares only the size
+                _remove(place)
+                raise MissingError(
+                    f"{found.noun} {found.id!r}, file {name}: wrong bytes: {fault}",
+                    "run the command again, or use another network or HF_ENDPOINT",
+                    code="download.wrong_bytes",
+                )
+    except (httpx2.HTTPError, OSError, ValueError) as error:
+        raise explain(found, error, hint, name) from error
+    _used[found.key] = found.revision
+    return found.snapshot
 
 
-def repositories(kind: Kind = "model") -> list[str]:
-    """Return the IDs of the repositories in the Hub's local cache."""
-    folders = cache_folder().glob(f"{kind}s--*")
-    return sorted(folder.name.removeprefix(f"{kind}s--").replace("--", "/") for folder in folders)
+def _remove(place: Path) -> None:
+    """Delete a file of a snapshot and its content, which the snapshot links."""
+    for path in (place.resolve(), place):
+        path.unlink(missing_ok=True)
 
 
-def _snapshot(repository: Repository) -> Path:
-    return repository.folder / "snapshots" / repository.revision
+def _download(repository: Repository, file: RemoteFile) -> None:
+    from huggingface_hub import hf_hub_download
 
+    class Bar:
+        """The methods of tqdm that huggingface_hub calls."""
 
-def _is_stored(repository: Repository, file: RemoteFile) -> bool:
-    try:
-        return (_snapshot(repository) / file.name).stat().st_size == file.size
-    except OSError:
-        return False
+        def __init__(self, *_: Any, **settings: Any) -> None:
+            self.n, self.total = settings.get("initial", 0), file.size
 
+        def __enter__(self) -> Bar:
+            return self
 
-def _place(repository: Repository, file: RemoteFile, force: bool, repair: str) -> None:
-    """Put one file into the snapshot, as a link to its blob."""
-    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+        def update(self, n: float | None = 1) -> None:
+            self.n += int(n or 0)
+            report(f"{repository.id}/{file.name}", self.n, file.size)
 
-    place = _snapshot(repository) / file.name
-    download = Download(
-        f"{repository.page}/resolve/{repository.revision}/{quote(file.name)}",
-        repository.folder / "blobs" / file.blob,
-        file.size,
-        file.sha256,
-        None if file.sha256 else file.git_sha1,
-        label=f"{repository.id}/{file.name}",
-        repair=repair,
-        lock=repository.folder.parent / ".locks" / repository.folder.name / f"{file.blob}.lock",
+        def close(self, *_: object, **__: object) -> None:
+            """Do nothing, like the other methods."""
+
+        __exit__ = update_transfer = set_postfix_str = set_transfer_postfix_str = close
+
+    hf_hub_download(
+        repository.id,
+        file.name,
+        repo_type=repository.kind,
+        revision=repository.revision,
+        library_name="cse",
+        tqdm_class=Bar,  # type: ignore[arg-type]
     )
-    for path in (download.target, place):
-        # A wrong size is always detected. All bytes are only read on request.
-        if path.is_file() and (path.stat().st_size != file.size or (force and download.fault(path))):
-            path.unlink()
-        if place.is_symlink():
-            break  # to the same blob
-    if place.is_file():
-        return
-    if not download.target.is_file():
-        download.target.unlink(missing_ok=True)  # a broken link
-        download.headers = build_hf_headers(library_name="cse")
-        download.run()
-    _link(download.target, place)
-
-
-def _link(blob: Path, place: Path) -> None:
-    """Make `place` a relative link to `blob`. On a file system without links, move the file."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = place.with_name(f"{place.name}.{os.getpid()}.tmp")
-    try:
-        draft.symlink_to(os.path.relpath(blob, place.parent))
-    except OSError:
-        blob.replace(draft)
-    draft.replace(place)
 
 
 @cache
@@ -350,3 +415,87 @@ def unreachable() -> str | None:
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
         return f"the Hub at {constants.ENDPOINT} does not respond"
     return None
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def explain(repository: Repository, error: Exception, hint: str = "", file: str = "") -> CseError:
+    """Return the meaning of a failed request, and what the user can do."""
+    from huggingface_hub.errors import FileMetadataError, LocalEntryNotFoundError
+
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    if isinstance(error, OSError) and error.errno is not None:
+        return disk_error(repository.folder, error)
+    what = f"{repository.noun} {repository.id!r}{file and f', file {file}'}"
+    if getattr(error, "response", None) is not None:
+        if (refusal := _refusal(repository, error, what, hint)) is not None:
+            return refusal
+    elif isinstance(error, FileMetadataError | ValueError | KeyError | TypeError | AttributeError):
+        return MissingError(
+            f"cannot read {what}: the server at {repository.page} is not a model hub",
+            "check HF_ENDPOINT, the proxy, and whether this network requires a login",
+            code="hub.invalid_response",
+        )
+    message = f"{what} is not on this machine, and the download failed: {reason(error)}.{hint}"
+    folders = (repository.folder / "snapshots").glob("*/")
+    others = sorted(folder.name for folder in folders if folder.name != repository.revision and any(folder.iterdir()))
+    if others:
+        return MissingError(
+            f"{message} The cache contains another commit than {repository.revision}.",
+            f"use that commit, `{repository.id}@{others[0]}`, or {_alternatives(repository)}",
+            code="hub.other_commit",
+        )
+    return MissingError(message, _alternatives(repository), code="hub.unreachable")
+
+
+def _refusal(repository: Repository, error: Any, what: str, hint: str) -> CseError | None:
+    """Return the meaning of a response with an error status, or None if the status has no meaning of its own."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    if isinstance(error, GatedRepoError):
+        return MissingError(
+            f"{what} is gated: its owners require you to accept its terms",
+            f"accept them on {repository.page}, then run `hf auth login` on this machine",
+            code="hub.gated",
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return UnknownNameError(
+            f"{what} has no revision {repository.revision!r}",
+            f"omit the revision, or choose one from {repository.page}/commits/main",
+            code="hub.unknown_revision",
+        )
+    if isinstance(error, RepositoryNotFoundError) or error.response.status_code == 401:
+        return UnknownNameError(
+            f"{what} does not exist on the Hub, or is private.{hint}",
+            f"run `hf auth login` if you have access to it, else {_alternatives(repository)}",
+            code="hub.unknown_repository",
+        )
+    if error.response.status_code == 403:
+        return MissingError(
+            f"the Hub denies access to {what}: {reason(error)}",
+            f"run `hf auth login` with a token that can read it, and accept its terms on {repository.page}",
+            code="hub.forbidden",
+        )
+    if error.response.status_code == 404:
+        return MissingError(
+            f"{what} is missing on the Hub: {reason(error)}",
+            f"see {repository.page}/tree/main",
+            code="hub.missing_file",
+        )
+    return None
+
+
+def _alternatives(repository: Repository) -> str:
+    revision = f" --revision {repository.revision}" if COMMIT.fullmatch(repository.revision) else ""
+    if repository.kind == "dataset":
+        revision += " --repo-type dataset"
+        local = "put the files into the directory $CSE_DATA"
+    else:
+        local = f"set model to a directory, or $CSE_MODELS to a directory that contains {repository.id!r}"
+    return (
+        f"one of: (1) {local}; "
+        f"(2) run `hf download {repository.id}{revision}` on a connected machine and copy its cache; "
+        "(3) set HF_ENDPOINT to a mirror that you can reach"
+    )

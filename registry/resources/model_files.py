@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from registry.resources.repository import cache_folder
+from registry.resources.hub import cache_folder
 
 MARKS = ("config.json", "modules.json", "cse.json")
 """Files that mark a model directory: at least one of them exists."""

@@ -16,8 +16,8 @@ from typing import Any, Literal
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory
 from registry.resources import hub
+from registry.resources.hub import Repository
 from registry.resources.model_files import MARKS, check_files, complete, has_vocabulary, needed_files
-from registry.resources.repository import Repository
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
 """Directory of the models in this package."""
@@ -105,8 +105,7 @@ def locate(model: str, *, force: bool = False) -> Path:
     _require_published(model, about)
     others = [name for name in (*local_names(), *_spellings()) if name != model]
     hint = suggestion(model, others) if about is None else ""
-    repair = f"cse data download --force {model}"
-    return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint, repair=repair)
+    return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint)
 
 
 def find(model: str) -> Path | None:

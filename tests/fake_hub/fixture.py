@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from filelock import FileLock
@@ -38,21 +38,14 @@ def fake_hub(hub_content: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let transfers of a test wait less, yet as long as a server of a loaded machine may take.
+    """Let requests of a test be repeated at once, by `cse` and by huggingface_hub."""
+    from huggingface_hub import file_download
+    from huggingface_hub.utils import _http
 
-    With 0.3 s for a try and 0.7 s for all, 3 of 104 tests failed on two cores with 15 processes ready to run.
-    """
-    for name, seconds in {"READ_TIMEOUT": 1.0, "SILENCE": 30.0, "FIRST_PAUSE": 0.01}.items():
-        monkeypatch.setattr(f"registry.resources.download.{name}", seconds)
-
-
-@contextmanager
-def impatient() -> Iterator[None]:
-    """Give a server up in 0.7 s: one that is to be given up."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, seconds in {"READ_TIMEOUT": 0.3, "SILENCE": 0.7}.items():
-            patch.setattr(f"registry.resources.download.{name}", seconds)
-        yield
+    monkeypatch.setattr("registry.resources.download.PAUSE", 0.01)
+    without_pauses = SimpleNamespace(sleep=lambda _: None)
+    monkeypatch.setattr(file_download, "time", without_pauses)
+    monkeypatch.setattr(_http, "time", without_pauses)
 
 
 def use(hub: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

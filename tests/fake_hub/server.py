@@ -15,14 +15,14 @@ exist.
 Faults are rules, the first match wins; POST them as a JSON list to /_faults, GET /_log to see requests:
     {"match": "resolve/.*safetensors", "method": "GET", "status": 500, "times": 3, "headers": {"Retry-After": "2"}}
     {"match": "...", "hang": 60}              # accept, answer nothing for so many seconds
-    {"match": "...", "delay": 3}              # the right answer, late
-    {"match": "...", "until": threading.Event()}  # the right answer, once that is set
+    {"match": "...", "drop": true}            # close the connection without an answer
     {"match": "...", "drop_after": 200000}    # close the connection in the middle of the body
     {"match": "...", "corrupt": true}         # right length, wrong bytes
     {"match": "...", "truncate": 1000}        # a whole answer that is shorter, its Content-Length too
     {"match": "...", "rate": 50000}           # bytes a second
     {"match": "...", "gated": true}           # 401 with X-Error-Code: GatedRepo
     {"match": "...", "body": "<html>"}        # 200 and something else
+    {"match": "...", "xet": HASH}             # say that Xet has the file
 """
 
 from __future__ import annotations
@@ -264,11 +264,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def refuse(self, rule: Fault) -> bool:
         """Meet a fault that takes the place of the answer; return whether it did."""
-        time.sleep(rule.get("delay", 0))
-        if "until" in rule:
-            rule["until"].wait(60)
-        if "hang" in rule:
-            time.sleep(rule["hang"])
+        if "hang" in rule or "drop" in rule:
+            time.sleep(rule.get("hang", 0))
             self.close_connection = True
         elif rule.get("gated"):
             self.error(401, "Access to model is restricted.", {"X-Error-Code": "GatedRepo"})
@@ -276,7 +273,7 @@ class Handler(BaseHTTPRequestHandler):
             self.error(rule["status"], "made to fail", rule.get("headers", {}))
         elif "body" in rule:
             self.answer(200, rule["body"].encode())
-        return bool({"hang", "gated", "status", "body"} & set(rule))
+        return bool({"hang", "drop", "gated", "status", "body"} & set(rule))
 
     def serve(self, method: str, path: str, query: str, rule: Fault) -> None:
         if path == "/":
@@ -330,6 +327,12 @@ class Handler(BaseHTTPRequestHandler):
             # Another host name than the hub's, as its content network has.
             where = f"http://localhost:{self.hub.port}/cdn/{file.sha256}?name={name.rpartition('/')[2]}"
             return self.answer(302, b"", {**headers, **linked, "Location": where})
+        if "xet" in rule:
+            headers |= {
+                "X-Xet-Hash": rule["xet"],
+                "X-Xet-Refresh-Route": f"{self.hub.endpoint}/xet",
+                "X-Xet-Cas-Url": "none",
+            }
         return self.file(file, method, rule, headers)
 
     def raw(self, name: str, method: str, rule: Fault) -> None:

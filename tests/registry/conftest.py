@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ class Network:
         folder = self.downloaded / f"{repository.id}@{repository.revision}"
         return folder if all(any(folder.glob(name)) for name in names) else None
 
-    def fetch(self, repository, names, *, force=False, repair=""):
+    def fetch(self, repository, names, *, force=False):
         where = f"{repository.id}@{repository.revision}"
         self.asked.append(where)
         for name in names:
@@ -76,26 +75,14 @@ class Network:
                 shutil.copy(path, place)
         return self.downloaded / where
 
-    def download(self, url, target, *, label="", repair=""):
-        return Copied(self, url, target)
-
-
-@dataclass
-class Copied:
-    """A `Download` that copies what was published at its address."""
-
-    network: Network
-    url: str
-    target: Path
-
-    def run(self):
-        self.network.asked.append(self.url)
-        path = self.network.published / self.url.removeprefix("https://")
+    def download(self, url, target, *, label="", force=False):
+        self.asked.append(url)
+        path = self.published / url.removeprefix("https://")
         if not path.is_file():
-            raise MissingError(f"{self.url}: 404")
-        if not self.target.exists():
-            self.target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, self.target)
+            raise MissingError(f"{url}: 404")
+        if force or not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, target)
 
 
 @pytest.fixture
@@ -104,6 +91,6 @@ def network(tmp_path, monkeypatch):
     made = Network(tmp_path / "network")
     monkeypatch.setattr(hub, "cached", made.cached)
     monkeypatch.setattr(hub, "fetch", made.fetch)
-    monkeypatch.setattr(sys.modules["registry.resources.catalog.find"], "Download", made.download)
+    monkeypatch.setattr(sys.modules["registry.resources.catalog.find"], "download", made.download)
     monkeypatch.setattr(paths, "downloads", lambda: made.downloaded / "addresses")
     return made

@@ -1,24 +1,27 @@
-"""Files over a network that fails: against a server of our own, with shorter time limits."""
+"""Files at an address, over a network that fails, and the files that components name."""
 
 import errno
 import hashlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+import zipfile
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
-from registry.resources import download
-from registry.resources.download import Download, DownloadError, digest, reporting
-from tests.fake_hub.fixture import hurry, impatient, use
+from registry.resources import download as module
+from registry.resources.catalog.find import own_file
+from registry.resources.download import KnownFile, digest, download, known_files, reporting
+from tests.fake_hub.fixture import hurry, use
 from tests.fake_hub.server import FakeHub
 from tests.support.errors import refuses
 
@@ -27,13 +30,17 @@ pytestmark = pytest.mark.process
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 SIZE = len(CONTENT)
-WAITS = "another process is downloading it"
 
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    (tmp_path / "content" / "raw").mkdir(parents=True)
-    (tmp_path / "content" / "raw" / "file").write_bytes(CONTENT)
+    raw = tmp_path / "content" / "raw"
+    raw.mkdir(parents=True)
+    (raw / "file").write_bytes(CONTENT)
+    with zipfile.ZipFile(raw / "vectors.zip", "w") as packed:
+        packed.writestr("deep/vectors.txt", "a 1 2\nb 3 4\n")
+        packed.writestr("deep/words.txt", "a\nb\n")
+        packed.writestr("other.txt", "not kept")
     hurry(monkeypatch)
     with FakeHub(tmp_path / "content") as server:
         use(server, tmp_path / "hf", monkeypatch)
@@ -46,176 +53,96 @@ def target(tmp_path):
 
 
 def fetch(hub, target, **known):
-    Download(f"{hub.endpoint}/raw/file", target, **{"size": SIZE, "sha256": SHA256} | known).run()
+    download(f"{hub.endpoint}/raw/file", target, **{"size": SIZE, "sha256": SHA256} | known)
 
 
 def there(target):
     return sorted(path.name for path in target.parent.iterdir())
 
 
-def test_a_file_arrives_and_nothing_else(hub, target):
-    fetch(hub, target)
+def test_a_file_arrives_once_and_nothing_else(hub, target):
+    told = []
+    with reporting(lambda *event: told.append(event)):
+        fetch(hub, target, label="the file")
     assert target.read_bytes() == CONTENT
     assert there(target) == ["file"]
+    assert told[-1] == ("the file", SIZE, SIZE, "")
     fetch(hub, target)
     assert len(hub.log) == 1
+    fetch(hub, target, force=True)
+    assert len(hub.log) == 2
 
 
 @pytest.mark.parametrize(
     "rule",
     [
         {"status": 500, "times": 2},
-        {"status": 503, "times": 4},
         {"status": 429, "times": 2, "headers": {"Retry-After": "0"}},
-        {"status": 408, "times": 1},
-        {"hang": 3, "times": 1},
-        {"drop_after": 0, "times": 3},
-        {"drop_after": 200_000, "times": 1},
-        {"drop_after": 100_000},
-        {"truncate": 1000, "times": 1},
-        {"corrupt": True, "times": 1},
+        {"hang": 2, "times": 1},
+        {"drop": True, "times": 3},
+        {"drop_after": 100_000, "times": 7},
     ],
     ids=str,
 )
-def test_faults_that_pass_are_overcome(hub, target, rule):
+def test_faults_that_pass_are_overcome(hub, target, rule, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 1.0)
     hub.fail({"match": "/raw/", **rule})
-    fetch(hub, target)
+    fetch(hub, target, size=0, sha256=None)
     assert target.read_bytes() == CONTENT
     assert there(target) == ["file"]
 
 
 LASTING = [
-    ({"status": 500}, "500 made to fail (5 tries", []),
-    ({"hang": 3}, "127.0.0.1 does not respond", []),
-    ({"drop_after": 0}, "interrupted", []),
-    ({"truncate": 1000}, "5 tries", ["file.part"]),
-    ({"corrupt": True}, SHA256, []),
-    ({"status": 404}, "404", []),
-    ({"status": 403}, "403", []),
-    ({"status": 429, "headers": {"Retry-After": "100"}}, "wait 100 s", []),
+    ({"status": 500}, "500 made to fail", 4),
+    ({"drop": True}, "interrupted", 4),
+    ({"truncate": 1000}, "SHA-256", 1),
+    ({"corrupt": True}, f"instead of {SHA256}", 1),
+    ({"status": 404}, "404", 1),
+    ({"status": 403}, "403", 1),
 ]
 
 
-@pytest.mark.parametrize(("rule", "value", "left"), LASTING, ids=str)
-def test_faults_that_stay_are_one_message(hub, target, rule, value, left):
+@pytest.mark.parametrize(("rule", "value", "requests"), LASTING, ids=str)
+def test_faults_that_stay_are_one_message_and_leave_nothing(hub, target, rule, value, requests):
     hub.fail({"match": "/raw/", **rule})
-    code = "download.wrong_bytes" if "corrupt" in rule else "download.failed"
-    began = time.monotonic()
-    with refuses(code, value, "the file") as caught, impatient() if "hang" in rule else nullcontext():
+    code = "download.wrong_bytes" if "SHA" in value or "instead" in value else "download.failed"
+    with refuses(code, value, "the file") as caught:
         fetch(hub, target, label="the file")
-    assert time.monotonic() - began < 20, "the 100 s of Retry-After are not waited for"
     assert caught.value.exit_code == 3
-    assert [name for name in there(target) if name != "file.lock" and target.with_name(name).stat().st_size] == left
+    assert len(hub.log) == requests
+    assert not target.exists()
     hub.fail()
     fetch(hub, target)
     assert target.read_bytes() == CONTENT
     assert there(target) == ["file"]
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 410])
-def test_a_refusal_for_good_is_not_tried_again(hub, target, status):
-    hub.fail({"match": "/raw/", "status": status, "headers": {"X-Error-Code": "GatedRepo"}})
-    with pytest.raises(DownloadError) as caught:
-        fetch(hub, target)
-    assert (caught.value.status, caught.value.hub_code) == (status, "GatedRepo")
-    assert len(hub.log) == 1
-
-
-def test_a_part_of_an_earlier_process_is_continued(hub, target):
-    target.parent.mkdir()
-    target.with_name("file.part").write_bytes(CONTENT[:700_000])
-    fetch(hub, target)
-    assert target.read_bytes() == CONTENT
-    assert ["bytes=700000-" in line for line in hub.log] == [True]
-
-
-@pytest.mark.parametrize(
-    "part", [b"\1" * 700_000, b"\1" * SIZE, b"\1" * (SIZE + 5)], ids=["short", "whole", "too long"]
-)
-def test_a_part_with_wrong_bytes_is_fetched_anew(hub, target, part):
-    target.parent.mkdir()
-    target.with_name("file.part").write_bytes(part)
-    fetch(hub, target)
-    assert target.read_bytes() == CONTENT
-    assert there(target) == ["file"]
-
-
-def test_a_part_that_no_checksum_vouches_for_is_not_continued(hub, target):
-    target.parent.mkdir()
-    target.with_name("file.part").write_bytes(b"\1" * 700_000)
-    fetch(hub, target, sha256=None)
-    assert target.read_bytes() == CONTENT
-
-
-def test_without_size_and_digest_the_server_is_trusted(hub, target):
-    hub.fail({"match": "/raw/", "drop_after": 300_000, "times": 1})
-    fetch(hub, target, size=None, sha256=None)
-    assert target.read_bytes() == CONTENT
-
-
-def test_a_file_of_another_length_is_refused(hub, target):
-    with refuses("download.failed", "instead of 1000"):
-        fetch(hub, target, size=1000, sha256=None)
-    assert not target.exists()
-
-
-def test_an_empty_file(hub, target, tmp_path):
-    (tmp_path / "content" / "raw" / "file").write_bytes(b"")
-    fetch(hub, target, size=0, sha256=hashlib.sha256(b"").hexdigest())
-    assert target.read_bytes() == b""
-
-
-def test_digests_of_git(tmp_path):
-    path = tmp_path / "hello"
-    path.write_bytes(b"hello\n")
-    blob = "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
-    assert digest(path, git=True) == blob
-    assert Download("", path, 6, git_sha1=blob).fault(path) is None
-    assert Download("", path, 7).fault(path) == "6 bytes instead of 7"
-    assert "git SHA-1" in Download("", path, 6, git_sha1="0" * 40).fault(path)
-
-
-def test_a_killed_download_goes_on(hub, target):
+def test_a_killed_download_is_repeated(hub, target):
     hub.fail({"match": "/raw/", "rate": 150_000})  # seven seconds
-    code = "from registry.resources.download import Download\nfrom pathlib import Path\n"
-    code += f"Path({str(target.parent)!r}).mkdir()\n"
-    code += f"Download({hub.endpoint + '/raw/file'!r}, Path({str(target)!r}), {SIZE}, {SHA256!r}).run()"
+    code = "from registry.resources.download import download\nfrom pathlib import Path\n"
+    code += f"download({hub.endpoint + '/raw/file'!r}, Path({str(target)!r}))"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    part = target.with_name("file.part")
     deadline = time.monotonic() + 60
-    while not (part.exists() and part.stat().st_size) and time.monotonic() < deadline:
+    while not hub.log and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    kept = part.stat().st_size
-    assert 0 < kept < SIZE
+    assert not target.exists()
     hub.fail()
     fetch(hub, target)
     assert target.read_bytes() == CONTENT
-    assert [f"bytes={kept}-" in line for line in hub.log] == [True]
     assert there(target) == ["file"]
 
 
-def test_two_at_once_fetch_once(hub, target, monkeypatch):
-    monkeypatch.setattr(download, "READ_TIMEOUT", 60.0)
-    hub.fail({"match": "/raw/", "until": (both_wait := threading.Event())})
-    told = []
-
-    def hear(label, done, total, note):
-        told.append(note)
-        if told.count(WAITS) == 2:
-            both_wait.set()
-
-    with reporting(hear):
-        threads = [threading.Thread(target=fetch, args=(hub, target)) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+def test_several_at_once_fetch_once(hub, target):
+    threads = [threading.Thread(target=fetch, args=(hub, target)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert target.read_bytes() == CONTENT
     assert len(hub.log) == 1
-    assert told.count(WAITS) == 2
 
 
 def test_a_full_disk_is_told_before_it_is_full(hub, target, monkeypatch):
@@ -223,7 +150,7 @@ def test_a_full_disk_is_told_before_it_is_full(hub, target, monkeypatch):
     with refuses("disk.full", target) as caught:
         fetch(hub, target)
     assert caught.value.exit_code == 4
-    assert not target.exists()
+    assert hub.log == []
 
 
 def test_a_folder_that_may_not_be_written(hub, target, monkeypatch):
@@ -235,19 +162,7 @@ def test_a_folder_that_may_not_be_written(hub, target, monkeypatch):
         fetch(hub, target)
 
 
-def test_progress_goes_up_to_the_size_and_waiting_is_told(hub, target):
-    hub.fail({"match": "/raw/", "status": 429, "times": 1, "headers": {"Retry-After": "0"}})
-    told = []
-    with reporting(lambda *event: told.append(event)):
-        fetch(hub, target, label="the file")
-    assert told[0] == ("the file", 0, None, "waiting 0.0 s: 429 made to fail")
-    assert told[-1] == ("the file", SIZE, SIZE, "")
-    assert [done for _, done, _, _ in told] == sorted(done for _, done, _, _ in told)
-
-
 def test_offline_mode_forbids_every_address(hub, target, monkeypatch):
-    from huggingface_hub import constants
-
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with refuses("download.failed", "HF_HUB_OFFLINE"):
         fetch(hub, target)
@@ -255,25 +170,73 @@ def test_offline_mode_forbids_every_address(hub, target, monkeypatch):
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/x", "http://[broken/x"])
-def test_invalid_addresses(target, url):
-    with pytest.raises(DownloadError):
-        Download(url, target).run()
+def test_invalid_addresses(hub, target, url):
+    with refuses("download.failed", "the file"):
+        download(url, target, label="the file")
 
 
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("3", 3), ("0", 0), ("soon", None), ("", None), ("-1", None)],
-)
-def test_retry_after_in_seconds(value, seconds):
-    assert download._retry_after(Answer(value)) == seconds
+@pytest.mark.parametrize(("asked", "pause"), [("3", 3), ("100", 60), ("soon", 0.01), ("", 0.01)])
+def test_the_pause_that_a_server_asks_for_is_kept_to(hub, target, monkeypatch, asked, pause):
+    paused = []
+    monkeypatch.setattr(time, "sleep", paused.append)
+    hub.fail({"match": "/raw/", "status": 503, "times": 1, "headers": {"Retry-After": asked}})
+    told = []
+    with reporting(lambda *event: told.append(event)):
+        fetch(hub, target, label="the file")
+    assert pause in paused
+    assert told[0] == ("the file", 0, None, f"waiting {pause:.0f} s: 503 made to fail")
 
 
-def test_retry_after_as_a_date():
-    later = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
-    assert 18 <= download._retry_after(Answer(later)) <= 20
-    assert download._retry_after(Answer("Wed, 21 Oct 2015 07:28:00 GMT")) == 0
+def test_digests_of_git(tmp_path):
+    (tmp_path / "hello").write_bytes(b"hello\n")
+    assert digest(tmp_path / "hello", git=True) == "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
 
 
-class Answer:
-    def __init__(self, retry_after):
-        self.headers = {"Retry-After": retry_after}
+@pytest.fixture
+def vectors(hub, tmp_path, monkeypatch):
+    """An archive of two vectors and their words that components can name."""
+    content = (tmp_path / "content/raw/vectors.zip").read_bytes()
+    known = KnownFile(
+        "vectors.txt", "Two words", "CC0", f"{hub.endpoint}/raw/vectors.zip", len(content),
+        hashlib.sha256(content).hexdigest(), ("deep/vectors.txt", "deep/words.txt"),
+    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    find = import_module("registry.resources.catalog.find")  # the package has a function of this name
+    monkeypatch.setattr(find, "known_files", lambda: {"vectors.txt": known})
+    return known
+
+
+def test_a_known_file_is_downloaded_once_and_found_by_its_name(vectors, hub, tmp_path):
+    assert own_file("vectors.txt") is None
+    path = vectors.fetch()
+    assert path.read_text() == "a 1 2\nb 3 4\n"
+    assert there(path) == ["vectors.txt", "words.txt"]
+    assert own_file("vectors.txt") == path
+    hub.log.clear()
+    assert vectors.fetch() == path
+    assert hub.log == []
+    (tmp_path / "vectors.txt").write_text("mine")
+    assert own_file("vectors.txt") == tmp_path / "vectors.txt"
+
+
+def test_a_known_file_outside_an_archive_is_kept_as_it_is(vectors):
+    alone = replace(vectors, name="vectors.zip", members=())
+    assert alone.cached() is None
+    assert digest(alone.fetch()) == vectors.sha256
+    assert alone.cached() == alone.fetch()
+
+
+def test_a_known_file_with_other_bytes_or_members_is_refused(vectors):
+    with refuses("download.wrong_bytes", "0" * 64):
+        replace(vectors, sha256="0" * 64).fetch()
+    assert vectors.cached() is None
+    with refuses("data.missing_file", "deep/numbers"):
+        replace(vectors, members=("deep/vectors.txt", "deep/numbers.txt")).fetch()
+
+
+def test_the_table_is_complete():
+    assert known_files()
+    for name, known in known_files().items():
+        assert (known.members or (known.url,))[0].endswith(name)
+        assert re.fullmatch("[0-9a-f]{64}", known.sha256)
+        assert known.url.startswith("https://")

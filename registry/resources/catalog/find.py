@@ -14,8 +14,7 @@ from registry.resources import hub
 from registry.resources.catalog.entries import ALL, DatasetEntry, Generated, Layout, Part, Parts, Remote, entry, file_of
 from registry.resources.catalog.readers import File, Rows, Table, member_of
 from registry.resources.catalog.sources import Source
-from registry.resources.download import Download
-from registry.resources.files import known_files
+from registry.resources.download import download, known_files
 
 Origin = Literal["package", "CSE_DATA", "cache", "generated"]
 
@@ -194,18 +193,14 @@ class _Copy:
         return self._within(self.downloads)
 
     def fetch(self, force: bool) -> Source:
-        repair = f"`cse data download --force {self.about.name}`"
         if self.remote.hub:
-            folder = hub.fetch(self.repository, self.names, force=force, repair=repair)
+            folder = hub.fetch(self.repository, self.names, force=force)
         else:
             folder = self.downloads
             mirror = os.environ.get("CSE_GITHUB_MIRROR", _GITHUB).rstrip("/")
             url = self.remote.url.replace(_GITHUB, mirror)
             for name in self.names:
-                target = folder / name
-                draft = target.with_name(f"{target.name}.new") if force else target
-                Download(url + name, draft, label=name, repair=repair).run()
-                draft.replace(target)
+                download(url + name, folder / name, label=name, force=force)
         found = self._within(folder)
         if found is None:
             parts, names = ", ".join(part.file for part in self.parts), ", ".join(self.names)

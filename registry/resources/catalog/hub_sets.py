@@ -102,8 +102,7 @@ class HubSet:
 
     def _layout(self, split: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
         """Return builder, its options and the names of a split's files."""
-        repository = hub.resolve(self.repository)
-        names = tuple(file.name for file in hub.remote_files(repository))
+        names = tuple(file.name for file in hub.look_up(self.repository)[1])
         card = ""
         if "README.md" in names:
             card = (hub.fetch(self.repository, ["README.md"]) / "README.md").read_text(encoding="utf-8")
