@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fake_hub.fixture import fake_hub, hub_content  # noqa: F401 - fixtures for everyone
-
 if TYPE_CHECKING:
     from tests.support.shrunken import Small
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-os.environ["HF_HUB_OFFLINE"] = "1"  # a test that needs a hub takes `fake_hub`
+os.environ["HF_HUB_OFFLINE"] = "1"  # a test that needs a hub uses `tests.fake_hub`
 
 # Started in the background of a shell, pytest ignores Ctrl-C, and so would every program that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

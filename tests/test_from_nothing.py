@@ -5,11 +5,8 @@ A fake hub serves tiny models under the names in the recipes. The texts are thos
 
 from __future__ import annotations
 
-import gzip
-import itertools
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -18,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from cse_cli.data.columns import BLOCK
-from tests.fake_hub.content import SHARED, SIMCSE
+from tests.fake_hub.content import SHARED, write_evaluation_data, write_models, write_wikipedia
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
 from tests.support.chosen import these
 
 pytestmark = [pytest.mark.process, pytest.mark.data, pytest.mark.timeout(1800)]
 
-RECIPES = ("ifcl_en", "ifcl_zh", "bsl_en", "contrastive_bt_en", "augmentation_quality_en")
+RECIPES = ("ifcl_en", "ifcl_zh", "contrastive_bt_en", "augmentation_quality_en")
 SMALL = ["--set", "train.precision=fp32", "--set", "evaluate.limit=64"]
 TRAINS = [
     "data.limit=60",
@@ -38,14 +35,12 @@ TRAINS = [
 
 
 @pytest.fixture(scope="module")
-def content(hub_content, tmp_path_factory):
-    """Return the content of the fake hub with all lines of wiki1m."""
-    folder = tmp_path_factory.mktemp("content") / "hub"
-    shutil.copytree(hub_content, folder, copy_function=os.link)
-    text = folder / SIMCSE / "wiki1m_for_simcse.txt"
-    text.unlink()
-    with gzip.open(SHARED / "data/train/wiki_en_1m.txt.gz", "rb") as file, text.open("wb") as made:
-        made.writelines(itertools.islice(file, 1_000_000))
+def content(tmp_path_factory):
+    """Return the content of a fake hub with models, evaluation data, and all lines of wiki1m."""
+    folder = tmp_path_factory.mktemp("content")
+    write_models(folder / "models")
+    write_evaluation_data(folder / "datasets")
+    write_wikipedia(folder / "datasets")
     return folder
 
 

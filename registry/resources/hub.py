@@ -194,7 +194,11 @@ def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> t
         validate_repo_id(repository.id)
         about = retried(repository.key, ask)
         found = replace(repository, revision=str(about.sha))
-        files = {file.rfilename: _tree_entry(file) for file in about.siblings}
+        files = {
+            file.rfilename: {"size": file.size, "blob_id": file.blob_id}
+            | ({"lfs_sha256": file.lfs["sha256"], "lfs_size": file.size} if file.lfs else {})
+            for file in about.siblings
+        }
         listing = json.dumps({"format_version": _TREE_FORMAT, "files": files}, indent=1)
     except HFValidationError as error:
         raise UnknownNameError(
@@ -209,11 +213,6 @@ def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> t
             write_atomically(found.folder / "refs" / repository.revision, found.revision)
         write_atomically(_listing_path(found), listing)
     return found, _files_in(listing)
-
-
-def _tree_entry(file: Any) -> dict[str, Any]:
-    lfs = {"lfs_sha256": file.lfs["sha256"], "lfs_size": file.size} if file.lfs else {}
-    return {"size": file.size, "blob_id": file.blob_id, **lfs}
 
 
 def _files_in(listing: str) -> list[RemoteFile]:
@@ -238,16 +237,13 @@ def _listing_path(repository: Repository) -> Path:
     return repository.folder / "trees" / f"{repository.revision}.json"
 
 
-def listed(repository: Repository) -> bool:
-    """Return whether `look_up` and `missing_files` need no request."""
+def missing_bytes(repository: Repository, patterns: Patterns, *, ask: bool = False) -> int | None:
+    """Return the size of the files that `fetch` would download. None if only the Hub knows it, unless `ask` asks it."""
     commit = commit_of(repository)
-    return commit is not None and _stored_listing(replace(repository, revision=commit)) is not None
-
-
-def missing_files(repository: Repository, patterns: Patterns) -> list[RemoteFile]:
-    """Return the files that `fetch` would download."""
+    if not ask and (commit is None or _stored_listing(replace(repository, revision=commit)) is None):
+        return None
     found, files = look_up(repository)
-    return [file for file in _select(files, patterns) if not _is_stored(found, file)]
+    return sum(file.size for file in _select(files, patterns) if not _is_stored(found, file))
 
 
 def _is_stored(repository: Repository, file: RemoteFile) -> bool:

@@ -128,9 +128,9 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
         return ModelState(path, None, 0, license)
     _require_published(model, about)
     repository = _repositories(model)[0]
-    size = None if about is None else about.bytes
-    if ask_hub or hub.listed(repository):
-        size = sum(file.size for file in hub.missing_files(repository, needed_files))
+    size = hub.missing_bytes(repository, needed_files, ask=ask_hub)
+    if size is None and about is not None:
+        size = about.bytes
     return ModelState(None, repository, size, license)
 
 
@@ -245,16 +245,12 @@ def load_tokenizer(model: str) -> Any:
         raise MissingError(f"model {model!r} in {path} has no tokenizer file", action, code="models.no_tokenizer")
     message = f"cannot load the tokenizer of model {model!r} in {path}"
     with errors_as_one(message, action, code="models.invalid_tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **_config_for(model, path))
+        # A configuration without `model_type` does not name the class of a tokenizer without settings.
+        odd = about is not None and about.model_type is not None and not (path / "tokenizer_config.json").is_file()
+        config = {"config": load_config(model)} if odd else {}
+        tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **config)
     _check_size(model, len(tokenizer))
     return tokenizer
-
-
-def _config_for(model: str, path: Path) -> dict[str, Any]:
-    """Return the configuration as an option, if the tokenizer files do not name the tokenizer class."""
-    about = known(model)
-    odd = about is not None and about.model_type is not None and not (path / "tokenizer_config.json").is_file()
-    return {"config": load_config(model)} if odd else {}
 
 
 def _check_size(model: str, entries: int) -> None:

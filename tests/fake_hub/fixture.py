@@ -1,40 +1,13 @@
-"""The fake hub as fixtures: content made once a session, a server and an empty cache for each test."""
+"""A process that uses a fake hub, with an empty cache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from filelock import FileLock
 
-from tests.fake_hub.content import SHARED, make
 from tests.fake_hub.server import FakeHub
-
-ROWS = 2_000
-"""Lines of wiki1m_for_simcse.txt in tests; the catalog counts a million."""
-
-
-@pytest.fixture(scope="session")
-def hub_content(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the content folder, made once for all processes of a session."""
-    if not (SHARED / "data").is_dir():
-        pytest.skip("the fake hub's content is made from ../shared")
-    folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if folder.name.startswith("popen-") else folder) / "hub_content"
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "aliases.json").is_file():
-            make(folder, rows=ROWS)
-    return folder
-
-
-@pytest.fixture
-def fake_hub(hub_content: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """Run a hub with all content; this process and its children use it, with an empty cache."""
-    with FakeHub(hub_content) as hub:
-        use(hub, tmp_path / "hf", monkeypatch)
-        yield hub
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,9 +16,8 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     from huggingface_hub.utils import _http
 
     monkeypatch.setattr("registry.resources.download.PAUSE", 0.01)
-    without_pauses = SimpleNamespace(sleep=lambda _: None)
-    monkeypatch.setattr(file_download, "time", without_pauses)
-    monkeypatch.setattr(_http, "time", without_pauses)
+    for module in (file_download, _http):
+        monkeypatch.setattr(module, "time", SimpleNamespace(sleep=lambda _: None))
 
 
 def use(hub: FakeHub, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

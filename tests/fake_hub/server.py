@@ -1,41 +1,34 @@
-"""A server that answers what programs ask the hub, with faults on request.
+"""A server that answers what huggingface_hub asks, with faults on request.
 
-    python -m tests.fake_hub.content CONTENT [--rows 1000000]
-    python -m tests.fake_hub.server CONTENT --port 38917
-    HF_ENDPOINT=http://127.0.0.1:38917 HF_HOME=EMPTY_FOLDER cse run simcse_en ...
+Its content folder holds models/OWNER/NAME/…, datasets/OWNER/NAME/… and raw/… (files of other addresses, served below
+/raw/). Answered as the hub does: / · /api/{models,datasets}/ID, .../revision/REV and .../tree/REV ·
+[/datasets]/ID/resolve/REV/FILE (files above 1 MB or of an LFS suffix are redirected to /cdn/SHA256 on another host
+name) · /api/repos/create, /api/models/ID/preupload/main and .../commit/main, which write into the content folder.
+Every repository exists at "main", at a commit made from its content, and at any other 40 hex digits that are asked for,
+so that pinned commits exist.
 
-CONTENT holds models/OWNER/NAME/…, datasets/OWNER/NAME/…, raw/… (files of other addresses, served below /raw/) and
-aliases.json ("legacy" -> "owner/name"). Answered as the hub does: / · /api/{models,datasets}/ID, .../revision/REV and
-.../tree/REV · [/datasets]/ID/resolve/REV/FILE (files above 1 MB or of an LFS suffix are
-redirected to /cdn/SHA256 on another host name) · /api/repos/create, /api/models/ID/preupload/main and .../commit/main,
-which write below CONTENT; legacy names are redirected with 307. Every repository exists at
-"main", at a commit made from its content, and at any other 40 hex digits that are asked for, so that pinned commits
-exist.
-
-Faults are rules, the first match wins; POST them as a JSON list to /_faults, GET /_log to see requests:
+Faults are rules, the first match wins:
     {"match": "resolve/.*safetensors", "method": "GET", "status": 500, "times": 3, "headers": {"Retry-After": "2"}}
     {"match": "...", "hang": 60}              # accept, answer nothing for so many seconds
-    {"match": "...", "drop": true}            # close the connection without an answer
+    {"match": "...", "drop": True}            # close the connection without an answer
     {"match": "...", "drop_after": 200000}    # close the connection in the middle of the body
-    {"match": "...", "corrupt": true}         # right length, wrong bytes
+    {"match": "...", "corrupt": True}         # right length, wrong bytes
     {"match": "...", "truncate": 1000}        # a whole answer that is shorter, its Content-Length too
     {"match": "...", "rate": 50000}           # bytes a second
-    {"match": "...", "gated": true}           # 401 with X-Error-Code: GatedRepo
+    {"match": "...", "gated": True}           # 401 with X-Error-Code: GatedRepo
     {"match": "...", "body": "<html>"}        # 200 and something else
     {"match": "...", "xet": HASH}             # say that Xet has the file
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import hashlib
 import json
 import re
-import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -128,18 +121,18 @@ class FakeHub:
 
     Args:
         content: Folder of repositories.
-        port: 0 takes a free one.
+        aliases: Former names of models, which are redirected (307) → present ones.
     """
 
-    def __init__(self, content: Path, port: int = 0) -> None:
-        self.content = content
+    def __init__(self, content: Path, aliases: Mapping[str, str] | None = None) -> None:
+        self.content, self.aliases = content, aliases or {}
         self.log: list[str] = []
         self.lock = threading.Lock()
         self._faults: list[Fault] = []
         self.blobs: dict[str, File] = {}
         self.load()
         handler = type("BoundHandler", (Handler,), {"hub": self})
-        self.server = _Server(("127.0.0.1", port), handler)
+        self.server = _Server(("127.0.0.1", 0), handler)
 
     def __enter__(self) -> FakeHub:
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -166,8 +159,6 @@ class FakeHub:
             for folder in sorted(self.content.glob(f"{kind}/*/*"))
             for id in (f"{folder.parent.name}/{folder.name}",)
         }
-        aliases = self.content / "aliases.json"
-        self.aliases: dict[str, str] = json.loads(aliases.read_text()) if aliases.is_file() else {}
 
     def fail(self, *rules: Fault) -> None:
         """Set the faults, none if none are given, and empty the log."""
@@ -204,17 +195,9 @@ class Handler(BaseHTTPRequestHandler):
         """Requests are kept in `FakeHub.log`."""
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.path == "/_faults":
-            self.hub.fail(*json.loads(body or b"[]"))
-            return self.answer(200, b"{}")
-        if self.path == "/_reload":
-            self.hub.load()
-            return self.answer(200, b"{}")
-        return self.write(urlsplit(self.path).path, body)
-
-    def write(self, path: str, body: bytes) -> None:
         """Make a repository, or take a commit whose files are all in its body; as the hub does for small files."""
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = urlsplit(self.path).path
         rule = self.hub.fault("POST", path)
         self.hub.log.append(f"{time.strftime('%H:%M:%S')} POST {path} {rule or ''}")
         if self.refuse(rule):
@@ -252,9 +235,6 @@ class Handler(BaseHTTPRequestHandler):
     def route(self, method: str) -> None:
         parts = urlsplit(self.path)
         path = unquote(parts.path)
-        if path == "/_log":
-            self.answer(200, "\n".join(self.hub.log).encode())
-            return
         full = f"{path}?{parts.query}" if path.startswith("/cdn/") else path
         rule = self.hub.fault(method, full)
         notes = [self.headers.get("Range", ""), "authorized" if self.headers.get("Authorization") else ""]
@@ -386,19 +366,3 @@ class Handler(BaseHTTPRequestHandler):
     def error(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
         body = json.dumps({"error": message}).encode()
         self.answer(status, body, {"X-Error-Message": message, "Content-Type": "application/json", **(headers or {})})
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Serve until interrupted."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("content", type=Path)
-    parser.add_argument("--port", type=int, default=38917)
-    asked = parser.parse_args(arguments)
-    hub = FakeHub(asked.content, asked.port)
-    sys.stdout.write(f"HF_ENDPOINT={hub.endpoint}: {len(hub.repos)} repositories\n")
-    sys.stdout.flush()
-    hub.server.serve_forever()
-
-
-if __name__ == "__main__":
-    main()

@@ -40,14 +40,13 @@ def content(tmp_path):
         place = tmp_path / "content" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
-    (tmp_path / "content" / "aliases.json").write_text('{"old-name": "new/name"}')
     return tmp_path / "content"
 
 
 @pytest.fixture
 def remote(content, tmp_path, monkeypatch):
     hurry(monkeypatch)
-    with FakeHub(content) as running:
+    with FakeHub(content, {"old-name": "new/name"}) as running:
         use(running, tmp_path / "hf", monkeypatch)
         yield running
 
@@ -69,8 +68,9 @@ def test_downloaded_files_are_found_without_a_request(remote):
     assert (ROWS.folder / "refs" / "main").read_text() == main
     remote.log.clear()
     assert hub.fetch(ROWS, ["*.tsv"]) == hub.cached(ROWS, ["test.tsv"]) == folder
-    assert hub.missing_files(ROWS, ["test.tsv"]) == []
-    assert [file.name for file in hub.missing_files(ROWS, ["*.*"])] == ["train.bin"]
+    assert hub.missing_bytes(ROWS, ["test.tsv"]) == 0
+    assert hub.missing_bytes(ROWS, ["*.*"]) == 5000
+    assert hub.missing_bytes(Repository("dataset", "owner/other"), ["*.*"]) is None
     assert hub.cached(ROWS, ["*.*"]) is None
     assert remote.log == []
 

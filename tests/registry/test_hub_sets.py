@@ -208,7 +208,6 @@ def running(tmp_path, monkeypatch):
         rows = [f"sentence {number} {row}" for row in range(20)]
         (folder / f"train-0000{number}-of-00003.parquet").write_bytes(parquet(sentence=rows))
     (folder / "test-00000-of-00001.parquet").write_bytes(parquet(sentence=["t"]))
-    (tmp_path / "content" / "aliases.json").write_text("{}")
     HfFileSystem.clear_instance_cache()  # it keeps the address of the test before
     with FakeHub(tmp_path / "content") as hub_of_tests:
         use(hub_of_tests, tmp_path / "hf", monkeypatch)

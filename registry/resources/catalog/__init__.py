@@ -8,8 +8,7 @@ from __future__ import annotations
 from registry.resources.catalog.entries import PAIR_COLUMNS, DatasetEntry, entry, names
 from registry.resources.catalog.find import fetch, find, locate, roots, state
 from registry.resources.catalog.pairs import Pair, PairFile, fingerprint, open_text, read_pairs, require_one
-from registry.resources.catalog.readers import Column, File, names_a_file
-from registry.resources.catalog.sources import Source, own_source
+from registry.resources.catalog.readers import Column, File, Source, names_a_file, own_source
 
 __all__ = [
     "PAIR_COLUMNS", "Column", "DatasetEntry", "File", "Pair", "PairFile", "Source", "entry", "fetch", "find",

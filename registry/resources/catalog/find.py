@@ -12,8 +12,7 @@ from registry import paths, plugins
 from registry.errors import MissingError, UnknownNameError
 from registry.resources import hub
 from registry.resources.catalog.entries import ALL, DatasetEntry, Generated, Layout, Part, Parts, Remote, entry, file_of
-from registry.resources.catalog.readers import File, Rows, Table, member_of
-from registry.resources.catalog.sources import Source
+from registry.resources.catalog.readers import File, Rows, Source, Table, member_of
 from registry.resources.download import download, known_files
 
 Origin = Literal["package", "CSE_DATA", "cache", "generated"]

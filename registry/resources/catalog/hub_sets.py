@@ -94,11 +94,10 @@ class HubSet:
     def state(self, split: str) -> tuple[Path | None, int | None]:
         """Return the snapshot with all files of a split, and the remaining download size if known. Sends no request."""
         # Without the listing, or the card that defines the split, its files are unknown.
-        if not hub.listed(self.repository) or hub.missing_files(self.repository, ["README.md"]):
+        if hub.missing_bytes(self.repository, ["README.md"]) != 0:
             return None, None
         names = self._layout(split)[2]
-        lacking = sum(file.size for file in hub.missing_files(self.repository, names))
-        return hub.cached(self.repository, names), lacking
+        return hub.cached(self.repository, names), hub.missing_bytes(self.repository, names)
 
     def _layout(self, split: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
         """Return builder, its options and the names of a split's files."""

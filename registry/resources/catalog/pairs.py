@@ -15,8 +15,7 @@ from registry.errors import CseError, suggestion
 from registry.paths import expand_user, is_dir
 from registry.resources.catalog.entries import PAIR_COLUMNS, entry
 from registry.resources.catalog.find import data_folder, locate, own_file, require_own_file
-from registry.resources.catalog.readers import FORMATS, Column, File, Rows, Table, names_a_file, shown
-from registry.resources.catalog.sources import Record
+from registry.resources.catalog.readers import FORMATS, Column, File, Record, Rows, Table, names_a_file, shown
 
 HUB = "hf:"
 """Prefix of data sets of the Hub."""
@@ -123,7 +122,14 @@ class PairFile:
         """Return the pairs, and subset → place of its first row."""
         columns = [column for column in (self.first, self.second, self.score, self.subset) if column is not None]
         _require_different(columns)
-        table = _hub_rows(self.file, self.split) if self.file.startswith(HUB) else _own_file(self.file)
+        if self.file.startswith(HUB):
+            from registry.resources.catalog.hub_sets import open_hub_set
+
+            opened = open_hub_set(self.file, self.split)
+            where = f"{self.file}, split '{self.split}'"
+            table: Table = Rows(where, opened.select_columns, opened.column_names, typed=True)
+        else:
+            table = _own_file(self.file)
         pairs: list[Pair] = []
         places: dict[str, str] = {}
         for record in (Record(table, *row) for row in table.read(columns)):
@@ -143,13 +149,6 @@ def require_one(owner: str, dataset: str | None, file: str | None) -> None:
         raise CseError(
             f"{owner}: {found}", "set either `dataset` (see `cse data list`) or `file`", code="data.dataset_or_file"
         )
-
-
-def _hub_rows(name: str, split: str) -> Table:
-    from registry.resources.catalog.hub_sets import open_hub_set
-
-    opened = open_hub_set(name, split)
-    return Rows(f"{name}, split '{split}'", opened.select_columns, opened.column_names, typed=True)
 
 
 def _own_file(file: str) -> Table:
