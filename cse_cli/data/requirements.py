@@ -94,8 +94,10 @@ def availabilities(recipes: Iterable[Recipe]) -> list[Availability]:
 
 def _model(requirement: Requirement, ask_hub: bool) -> Availability:
     state = models.model_state(requirement.name, ask_hub=ask_hub and models.known(requirement.name) is None)
-    if state.path is not None:
-        return Availability(requirement, "here", _location(state.path), (state.path,), 0, state.license)
+    if (path := state.path) is not None:
+        folders = {"package": models.PRETRAINED, "CSE_MODELS": models.own_folder(), "cache": hub.cache_folder()}
+        origin = next((name for name, folder in folders.items() if path.is_relative_to(folder.absolute())), str(path))
+        return Availability(requirement, "here", origin, (path,), 0, state.license)
     assert state.repository is not None
     return Availability(requirement, "fetchable", _hub_name(state.repository), (), state.bytes, state.license)
 
@@ -146,12 +148,6 @@ def _file(requirement: Requirement, _: bool) -> Availability:
     except MissingError as error:
         return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
     return Availability(requirement, "here", str(paths[0].parent), paths, 0)
-
-
-def _location(model: Path) -> str:
-    """Return a short name of the location of a model's directory."""
-    directories = {"package": models.PRETRAINED, "CSE_MODELS": models.own_folder(), "cache": hub.cache_folder()}
-    return next((name for name, path in directories.items() if model.is_relative_to(path.absolute())), str(model))
 
 
 def _hub_name(repository: hub.Repository) -> str:

@@ -130,8 +130,8 @@ def digest(path: Path, *, git: bool = False) -> str:
     return total.hexdigest()
 
 
-def require_room(folder: Path, size: int) -> None:
-    """Create a directory. Raise `OSError` if it cannot be created, or its disk has no room for `size` bytes."""
+def require_space(folder: Path, size: int) -> None:
+    """Create a directory. Raise `OSError` if it cannot be created, or its disk has fewer than `size` bytes."""
     paths.make_folder(folder)
     if size > shutil.disk_usage(folder).free:
         raise OSError(errno.ENOSPC, f"{size / 1e6:.0f} MB are needed")
@@ -195,7 +195,7 @@ def download(
                     report(label, file.tell(), size or None)
 
     try:
-        require_room(target.parent, size)
+        require_space(target.parent, size)
         with FileLock(lock):
             if force or not target.exists():
                 part.unlink(missing_ok=True)  # left by a process that was killed

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 from registry.errors import CseError, MissingError, UnknownNameError
 from registry.paths import write_atomically
-from registry.resources.download import PATIENCE, digest, disk_error, reason, report, require_room, retried
+from registry.resources.download import PATIENCE, digest, disk_error, reason, report, require_space, retried
 
 Kind = Literal["model", "dataset"]
 
@@ -31,6 +32,9 @@ OFFLINE = "HF_HUB_OFFLINE"
 """Environment variable that forbids requests to the Hub."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+_STALE = 3600.0
+"""Seconds without a new byte after which an unfinished download belongs to a process that no longer runs."""
+
 _TREE_FORMAT = 1
 """Version of huggingface_hub's listings in `trees`."""
 
@@ -341,33 +345,19 @@ def fetch(
         )
     wanted, name = _select(files, patterns), ""
     try:
-        require_room(found.folder, sum(file.size for file in wanted if not _is_stored(found, file)))
+        require_space(found.folder, sum(file.size for file in wanted if not _is_stored(found, file)))
         for file in wanted:
             name, place = file.name, found.snapshot / file.name
-            if place.is_file() and file.fault(place, complete=force) is None:
-                continue
-            _remove(place)
-            retried(f"{found.id}/{name}", partial(_download, found, file), connections=False)
-            if (fault := file.fault(place)) is not None:  # huggingface_hub compares only the size
-                _remove(place)
-                raise MissingError(
-                    f"{found.noun} {found.id!r}, file {name}: wrong bytes: {fault}",
-                    "run the command again, or use another network or HF_ENDPOINT",
-                    code="download.wrong_bytes",
-                )
+            if not place.is_file() or file.fault(place, complete=force) is not None:
+                _download(found, file)
     except (httpx2.HTTPError, OSError, ValueError) as error:
         raise explain(found, error, hint, name) from error
     _used[found.key] = found.revision
     return found.snapshot
 
 
-def _remove(place: Path) -> None:
-    """Delete a file of a snapshot and its content, which the snapshot links."""
-    for path in (place.resolve(), place):
-        path.unlink(missing_ok=True)
-
-
 def _download(repository: Repository, file: RemoteFile) -> None:
+    """Put a file into the snapshot. Replace one with wrong bytes."""
     from huggingface_hub import hf_hub_download
 
     class Bar:
@@ -381,21 +371,42 @@ def _download(repository: Repository, file: RemoteFile) -> None:
 
         def update(self, n: float | None = 1) -> None:
             self.n += int(n or 0)
-            report(f"{repository.id}/{file.name}", self.n, file.size)
+            report(label, self.n, file.size)
 
         def close(self, *_: object, **__: object) -> None:
             """Do nothing, like the other methods."""
 
         __exit__ = update_transfer = set_postfix_str = set_transfer_postfix_str = close
 
-    hf_hub_download(
-        repository.id,
-        file.name,
-        repo_type=repository.kind,
-        revision=repository.revision,
-        library_name="cse",
-        tqdm_class=Bar,  # type: ignore[arg-type]
-    )
+    def download() -> None:
+        hf_hub_download(
+            repository.id,
+            file.name,
+            repo_type=repository.kind,
+            revision=repository.revision,
+            library_name="cse",
+            tqdm_class=Bar,  # type: ignore[arg-type]
+        )
+
+    label = f"{repository.id}/{file.name}"
+    _remove(repository, file)
+    retried(label, download, connections=False)
+    if (fault := file.fault(repository.snapshot / file.name)) is not None:  # huggingface_hub compares only the size
+        _remove(repository, file)
+        raise MissingError(
+            f"{repository.noun} {repository.id!r}, file {file.name}: wrong bytes: {fault}",
+            "run the command again, or use another network or HF_ENDPOINT",
+            code="download.wrong_bytes",
+        )
+
+
+def _remove(repository: Repository, file: RemoteFile) -> None:
+    """Delete a file of a snapshot, its content, which the snapshot links, and what killed processes left of it."""
+    place = repository.snapshot / file.name
+    lefts = (repository.folder / "blobs").glob(f"{file.digest}.*.incomplete")
+    stale = [left for left in lefts if time.time() - left.stat().st_mtime > _STALE]
+    for path in (place.resolve(), place, *stale):
+        path.unlink(missing_ok=True)
 
 
 @cache
@@ -447,7 +458,7 @@ def explain(repository: Repository, error: Exception, hint: str = "", file: str 
 
 
 def _refusal(repository: Repository, error: Any, what: str, hint: str) -> CseError | None:
-    """Return the meaning of a response with an error status, or None if the status has no meaning of its own."""
+    """Return the meaning of a response with an error status, or None if only the status is known."""
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     if isinstance(error, GatedRepoError):

@@ -334,8 +334,11 @@ def test_a_killed_download_is_repeated(remote, tmp_path):
     running.send_signal(signal.SIGKILL)
     assert running.communicate()[0] == ""
     assert hub.cached(ROWS, ["train.bin"]) is None
+    (left,) = (ROWS.folder / "blobs").iterdir()
+    os.utime(left, (0, 0))
     remote.fail()
     assert (hub.fetch(ROWS, ["train.bin"]) / "train.bin").read_bytes() == b"x" * 5000
+    assert not left.exists()
 
 
 def test_a_mirror_and_offline_mode_are_honored(remote, tmp_path):
