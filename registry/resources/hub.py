@@ -183,7 +183,7 @@ def look_up(repository: Repository, *, hint: str = "", again: bool = False) -> t
     import httpx2
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     def ask() -> Any:
         return HfApi(library_name="cse").repo_info(
@@ -385,7 +385,7 @@ def _download(repository: Repository, file: RemoteFile) -> None:
             repo_type=repository.kind,
             revision=repository.revision,
             library_name="cse",
-            tqdm_class=Bar,  # type: ignore[arg-type]
+            tqdm_class=Bar,
         )
 
     label = f"{repository.id}/{file.name}"
