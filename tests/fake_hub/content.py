@@ -8,6 +8,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ COPIES = {
 TRANSLATORS = {
     "google-t5/t5-base": tiny_t5,
     "Helsinki-NLP/opus-mt-en-de": tiny_marian,
-    "Helsinki-NLP/opus-mt-de-en": tiny_marian,
+    "Helsinki-NLP/opus-mt-de-en": partial(tiny_marian, source="de", target="en"),
     "facebook/nllb-200-distilled-600M": tiny_nllb,
 }
 

@@ -61,7 +61,7 @@ def tiny_m2m100(folder: Path) -> Path:
     return _write(M2M100ForConditionalGeneration, settings, folder / "m2m100", tokenizer)
 
 
-def tiny_marian(folder: Path) -> Path:
+def tiny_marian(folder: Path, source: str = "en", target: str = "de") -> Path:
     """Write a Marian model; needs sentencepiece."""
     from transformers import MarianConfig, MarianMTModel, MarianTokenizer
 
@@ -69,7 +69,7 @@ def tiny_marian(folder: Path) -> Path:
     vocabulary = folder / "vocab.json"
     names = list(dict.fromkeys(["</s>", "<unk>", *_piece_names(pieces), "<pad>"]))
     vocabulary.write_text(json.dumps({name: i for i, name in enumerate(names)}))
-    tokenizer = MarianTokenizer(str(pieces), str(pieces), str(vocabulary), source_lang="en", target_lang="de")
+    tokenizer = MarianTokenizer(str(pieces), str(pieces), str(vocabulary), source_lang=source, target_lang=target)
     pad = names.index("<pad>")
     settings = MarianConfig(
         vocab_size=len(names), pad_token_id=pad, eos_token_id=0, decoder_start_token_id=pad, forced_eos_token_id=0,
