@@ -45,6 +45,7 @@ from cse_cli.training.checkpoint import method_state
 from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
 from registry.accelerators import is_accelerator
+from registry.prompts import Side
 from registry.tokens import Vocabulary
 from registry.types import Evaluator
 
@@ -334,7 +335,7 @@ class _FirstRequest(BaseException):
     It is not an `Exception`, so that evaluators do not handle it.
     """
 
-    def __call__(self, sentences: Sequence[str], *_: object) -> NoReturn:
+    def __call__(self, sentences: Sequence[str], side: Side | None = None, prompts: Sequence[str] = ()) -> NoReturn:  # noqa: ARG002
         raise _FirstRequest(*sentences)
 
     def encode_view(self, view: str, columns: Mapping[str, Sequence[str]], training: bool = False) -> NoReturn:  # noqa: ARG002
