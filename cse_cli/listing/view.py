@@ -30,11 +30,16 @@ def print_overview(found: Listing) -> None:
         folders: dict[str, list[str]] = {}
         for line in recipes:
             folder, _, name = line.name.rpartition("/")
-            if folder or name == "quickstart" or shipped_name(line.path) is None:
+            if folder or shipped_name(line.path) is None:
                 folders.setdefault(folder, []).append(name)
         for folder, names in sorted(folders.items()):
             console.print(Text(f"{folder and f'{folder}/: '}{', '.join(names)}"))
-        console.print(Text("all recipes: cse list recipes. What they need: cse list recipes --all", "dim"))
+        console.print(
+            Text(
+                "first run: cse run quickstart. All recipes: cse list recipes. What they need: cse list recipes --all",
+                "dim",
+            )
+        )
         console.print(Text(f"\nstudies ({len(studies)}): the cells of papers' tables", "bold"))
         console.print(Text("all studies: cse list studies", "dim"))
         console.print(Text(f"\ncomponents ({sum(map(len, found.components.values()))})", "bold"))

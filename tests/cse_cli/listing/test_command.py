@@ -32,7 +32,7 @@ def nothing_cached(tmp_path, monkeypatch):
 def test_one_screen_names_small_recipes_and_every_component(capsys):
     code, out, err = cse("list", capsys=capsys)
     assert (code, err) == (0, "")
-    assert f"recipes ({COUNT}). Small ones, and yours:\nquickstart\n" in out
+    assert f"recipes ({COUNT}). Small ones, and yours:\n" in out
     assert f"\nmini/: {', '.join(SMALL)}\n" in out
     assert f"studies ({STUDIES})" in out
     assert all(entry.name in out for registry in REGISTRIES for entry in registry)
