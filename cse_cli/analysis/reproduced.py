@@ -30,8 +30,8 @@ from cse_cli.analysis.score_table import Score
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
-from cse_cli.recipe.catalog import recipe_facts
 from cse_cli.recipe.files import recipe_name, shipped
+from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers import AVERAGE, Column, Reproduction
 
@@ -275,7 +275,7 @@ def position(value: float, known: Reproduction) -> str:
 @cache
 def _shipped(name: str) -> str:
     """Return the hash of the recipe in this package, not of another file with the same name."""
-    return recipe_facts(str(shipped() / f"{name}.toml")).settings
+    return load(str(shipped() / f"{name}.toml")).recipe.hash()
 
 
 def _source_lines(known: Mapping[str, Reproduction], *, notes: bool) -> Iterator[str]:

@@ -135,29 +135,6 @@ def test_check_of_an_unknown_set_suggests(cse):
     assert "Did you mean 'stsb'" in err
 
 
-<<<<<<< ours
-def test_translate_writes_a_file_that_a_recipe_reads(cse, tmp_path, home):
-    model = tiny_t5(tmp_path)
-    call = ("data", "translate", "tatoeba_open", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
-    code, out, err = cse(*call)
-    output = home / "translations" / "tatoeba_open.t5.de.tsv"
-    assert (code, out) == (0, f'[data]\nfile = "{output}"\n')
-    assert "9 rows; use in a recipe:" in err
-    assert len(output.read_text().split("\n")) == 9 + 2
-    own = str(tmp_path / "own.tsv")
-    code, out, _ = cse(*call, "--json", "-o", own)
-    assert json.loads(out) == {"schema_version": 2, "output": own, "rows": 9, "reused": 9, "file": own}
-    assert refused(*map(str, call), "-o", own).code == "data.output_exists"
-
-
-def test_a_shard_says_how_all_are_read_together(cse, tmp_path):
-    model, output = tiny_t5(tmp_path), tmp_path / "made.tsv"
-    call = ("data", "translate", "tatoeba_open", "--model", model, "--to", "de", "--limit", 9, "--max-length", 8)
-    code, out, err = cse(*call, "--shard", "2/4", "-o", output)
-    assert (code, out) == (0, f'[data]\nfile = "{tmp_path}/made.*-of-4.tsv"\n')
-    assert f"2 rows; saved to {tmp_path}/made.2-of-4.tsv; with all shards, use in a recipe:" in err
-    assert refused(*map(str, call), "--shard", "5/4").code == "data.bad_shard"
-=======
 RECIPE = """\
 title = "t"
 [data]
@@ -178,7 +155,6 @@ column = "translation"
 steps = 2
 batch_size = 4
 """
->>>>>>> theirs
 
 
 @pytest.mark.process
