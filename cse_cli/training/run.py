@@ -69,6 +69,8 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
 
+    place = rank(), world_size()  # `rank0_first` calls `read` as if this process trained alone
+
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns, making(job, observer))
         vocabularies = {plan.column: plan.vocabulary for plan in experiment.plans.values()}
@@ -76,7 +78,7 @@ def prepare(job: Job, observer: Observer) -> Prepared:
             text, recipe, vocabularies, lambda *count: observer.observe(Preparing("inspecting the text", *count))
         )
         batches = Batches(
-            text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, rank(), world_size(),
+            text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, *place,
             lambda *count: observer.observe(Preparing("tokenizing", *count)), bool(recipe.data.unique_in_batch),
         )  # fmt: skip
         for notice in (*text.notices, *alarms, *batches.notices):
