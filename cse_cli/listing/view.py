@@ -23,7 +23,7 @@ SMALL = 10_000_000
 
 
 def print_overview(found: Listing) -> None:
-    """Print the names of the small recipes, of yours and of all components, and the number of the others."""
+    """Print the names of the small recipes, your recipes and all components, and the number of the others."""
     recipes, studies = found.recipes or [], found.studies or []
     with stdout_console() as console:
         console.print(Text(f"recipes ({len(recipes)}). Small ones, and yours:", "bold"))

@@ -130,7 +130,7 @@ class Static(StaticAverage):
     ) -> None:
         teacher = TransformerEncoder(model, pooling=pooling)
         kept = distilled_tokens(teacher.vocabulary.tokenizer)
-        rows = [Pieces((token,)) for token in kept]  # each token in a sentence of its own
+        rows = [Pieces((token,)) for token in kept]  # each token in a separate sentence
         chunks = (teacher.vocabulary.assemble(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK))
         vectors = torch.cat([teacher.encode_for_eval(chunk) for chunk in chunks])
         if dim is not None:
