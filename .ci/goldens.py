@@ -165,6 +165,7 @@ def made(instructions: dict[str, str]) -> dict[str, Any]:
             if first["mini/mocose_en seed 42"][part] != second["mini/mocose_en seed 42"][part]:
                 raise SystemExit(f"the {part} of a resumed run differ from those of an uninterrupted run")
         del second["mini/mocose_en seed 42"]
+        del second["mini/simcse_en seed 3"]  # both rows of the study have this name. `printed` has their results
         return {"runs": first, "group, search, study": second, "printed": outputs}
 
 

@@ -69,7 +69,7 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
 
-    place = rank(), world_size()  # read here: `rank0_first` calls `read` as in a single process
+    place = rank(), world_size()  # `rank0_first` calls `read` as in a single process
 
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns, making(job, observer))
