@@ -69,8 +69,8 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
     if all(metric_value(run.scores, AVERAGE) is not None for run in runs):
         columns = {"Avg": AVERAGE, **columns}
     metrics = list(columns.values())
-    before = runs[0].untrained
-    rows = [_row("untrained", _scores(before, metrics), emphasis="untrained")] if before else []
+    untrained = runs[0].untrained
+    rows = [_row("untrained", _scores(untrained, metrics), emphasis="untrained")] if untrained else []
     for run in runs:
         label = f"seed {run.seed}" + (" (test-selected)" if run.test_selected else "")
         step = "" if run.selected_step is None else str(run.selected_step)
@@ -78,8 +78,12 @@ def _results_table(runs: Sequence[Result], shown: Mapping[str, str]) -> Table:
     if len(runs) > 1:
         scores = [[metric_value(run.scores, metric) for run in runs] for metric in metrics]
         rows += _mean_rows("mean", [[value for value in values if value is not None] for values in scores])
-    if before:
-        rows += _mean_rows("gain", [_gains(runs, metric) for metric in metrics], "+")
+    if untrained:
+        gains = []
+        for metric in metrics:
+            pairs = [(metric_value(run.scores, metric), metric_value(run.untrained, metric)) for run in runs]
+            gains.append([after - before for after, before in pairs if after is not None and before is not None])
+        rows += _mean_rows("gain", gains, "+")
     if overlap := runs[0].word_overlap:
         rows.append(_row(WORD_OVERLAP, _scores(overlap, metrics), emphasis="baseline"))
     return Table("", (*columns, "step", "time"), tuple(rows), align="p" + "r" * (len(columns) + 2))
@@ -100,12 +104,6 @@ def _mean_rows(label: str, values: Sequence[Sequence[float]], sign: str = "") ->
 def _scores(scores: Scores, metrics: Sequence[str]) -> list[str]:
     values = [metric_value(scores, metric) for metric in metrics]
     return ["" if value is None else f"{value:.2f}" for value in values]
-
-
-def _gains(runs: Sequence[Result], metric: str) -> list[float]:
-    """Return the differences to the untrained encoder."""
-    pairs = [(metric_value(run.scores, metric), metric_value(run.untrained, metric)) for run in runs]
-    return [after - before for after, before in pairs if after is not None and before is not None]
 
 
 def below_untrained(runs: Sequence[Result]) -> list[str]:
@@ -140,7 +138,11 @@ def next_steps(results: Sequence[Result], settings: Sequence[str] = ()) -> list[
     python = "from cse_cli import load_model", f'model = load_model("{run_id[:8]}")', f"model.encode({_SENTENCES})"
     lines = [f"model{which}: {folder}", *(f"  {line}" for line in python)] if folder.is_dir() else []
     recipes = list(dict.fromkeys(_argument(result) for result in results))
-    commands = _evaluate_command(best, run_id[:8]) if folder.is_dir() else {}
+    commands: dict[str, str] = {}
+    if folder.is_dir() and best.language == "en" and not has_data(parse_tasks("sts")):
+        commands[f"cse evaluate {run_id[:8]} --tasks stsb_open"] = "score it on the test set of the package"
+    elif folder.is_dir():
+        commands[f"cse evaluate {run_id[:8]}"] = "score it on the papers' test sets"
     commands["cse leaderboard"] = "compare with published results"
     if len(recipes) > 1:
         commands[shlex.join(["cse", "compare", *recipes])] = "test the difference"
@@ -159,13 +161,6 @@ def full_runs(results: Sequence[Result]) -> list[str]:
         f"  {shlex.join(['cse', 'plan', *recipes])}  estimate time, disk and memory of the full run",
         f"  {shlex.join(['cse', 'run', *recipes])}   start it",
     ]
-
-
-def _evaluate_command(result: Result, run: str) -> dict[str, str]:
-    """Return a command that scores the model with data on this machine, and what it does."""
-    if result.language == "en" and not has_data(parse_tasks("sts")):
-        return {f"cse evaluate {run} --tasks stsb_open": "score it on the test set of the package"}
-    return {f"cse evaluate {run}": "score it on the papers' test sets"}
 
 
 def speed_line(runs: Sequence[Result]) -> list[str]:

@@ -83,8 +83,11 @@ class MlflowMirror(Mirror):
         if found := self._client.search_runs(everywhere, same, entities.ViewType.ALL, 1):
             run = found[0]
         else:
-            tag = {"cse.run_id": self.about.run_id}
-            run = self._client.create_run(self._experiment(), self._began, tag, self.about.name)
+            with suppress(MlflowException):  # the experiment exists, or another process has created it
+                artifacts = None if location.is_remote() else location.artifacts().as_uri()
+                self._client.create_experiment(self.about.group, artifacts)
+            experiment = str(self._client.get_experiment_by_name(self.about.group).experiment_id)
+            run = self._client.create_run(experiment, self._began, {"cse.run_id": self.about.run_id}, self.about.name)
         if run.info.lifecycle_stage == entities.LifecycleStage.DELETED:
             return ""
         self._id, self._place = str(run.info.run_id), run.info.experiment_id
@@ -135,13 +138,6 @@ class MlflowMirror(Mirror):
             self._send_file(event.data["name"])
         elif event.kind == "model" and (self.about.path / event.data["name"]).is_dir():
             self._send_model(self.about.path / event.data["name"], event.data["title"], event.data["about"])
-
-    def _experiment(self) -> str:
-        """Return the ID of the experiment of the run's group, and create it if it does not exist."""
-        with suppress(MlflowException):  # it exists, or another process has created it
-            artifacts = None if location.is_remote() else location.artifacts().as_uri()
-            self._client.create_experiment(self.about.group, artifacts)
-        return str(self._client.get_experiment_by_name(self.about.group).experiment_id)
 
     def _link(self, uri: str, folder: Path) -> bool:
         """Replace an artifact directory by a symbolic link to a directory of the record, which is deleted with it.

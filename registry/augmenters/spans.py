@@ -110,10 +110,6 @@ class Spans(Augmenter):
             start = (place + before) * longest + rng.randint(0, longest - size)
             anchor = Span(start, start + size)
             sizes = [shortest + int(rng.betavariate(2, 4) * (longest - shortest)) for _ in range(self.positives)]
-            spans.append((anchor, [_near(anchor, size, length, rng) for size in sizes]))
+            starts = [rng.randint(max(0, anchor.start - near), min(anchor.stop, length - near)) for near in sizes]
+            spans.append((anchor, [Span(start, start + near) for start, near in zip(starts, sizes, strict=True)]))
         return spans
-
-
-def _near(anchor: Span, size: int, length: int, rng: Random) -> Span:
-    start = rng.randint(max(0, anchor.start - size), min(anchor.stop, length - size))
-    return Span(start, start + size)

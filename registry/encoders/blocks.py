@@ -59,7 +59,9 @@ def run_blocks(
     run = partial(_packed, model, all_states=all_states)
     found, parts = _packed_parts(run, model, vectors, rows, mini_batch_size, heads)
     places = torch.cat([pack.places for pack in found])
-    return [_spread(torch.cat(states), places, rows.mask) for states in zip(*parts, strict=True)]
+    count, shape = rows.mask.numel(), (*rows.mask.shape, -1)
+    layers = (torch.cat(states) for states in zip(*parts, strict=True))  # (T, D), to (B, L, D) with zeros at padding
+    return [each.new_zeros(count, each.shape[-1]).index_copy(0, places, each).view(shape) for each in layers]
 
 
 def first_states(
@@ -184,12 +186,6 @@ def _weighing(
             return run(vectors, where)
 
     return weighed
-
-
-def _spread(states: Tensor, places: Tensor, mask: Tensor) -> Tensor:
-    """Return the (B, L, D) states of packed (T, D), with zeros at padding."""
-    empty = states.new_zeros(mask.numel(), states.shape[-1])
-    return empty.index_copy(0, places, states).view(*mask.shape, -1)
 
 
 def padded_states(model: Any, vectors: Tensor, rows: Rows, all_states: bool) -> list[Tensor]:

@@ -188,7 +188,10 @@ class TransformerEncoder(Encoder):
         self.attention = whole.set_attention(self.backbone, attention)
         self._as_trained = self.attention == "causal" or not decoder
         _check_architecture(self)
-        self.drophead = None if drophead is None else self._drophead(drophead)
+        self.drophead = None
+        if drophead is not None:
+            count = len(families.head_outputs(self.backbone))
+            self.drophead = HeadDropout(drophead, count, int(self.backbone.config.num_attention_heads))
         self._choose_trained(freeze)
         limit = halves.longest(self.backbone)
         self.max_length = None if limit is None else min(each.longest(limit) for each in self.vocabularies)
@@ -421,10 +424,6 @@ class TransformerEncoder(Encoder):
     def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:  # noqa: ARG002 - a hook
         """Return the features (B, L, D) for the pooling from the states of the layers that it uses."""
         return list(states)
-
-    def _drophead(self, rate: float) -> HeadDropout:
-        count = len(families.head_outputs(self.backbone))
-        return HeadDropout(rate, count, int(self.backbone.config.num_attention_heads))
 
     def _rows(self, tokens: Tokens) -> Rows:
         if self.prepend is None:

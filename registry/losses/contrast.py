@@ -107,7 +107,8 @@ class InBatchContrast(Loss):
         weights.append(negatives.log_weights.to(cosines[0].dtype).expand_as(cosines[-1]))
         empty = not self.in_batch and hard is None and not len(negatives.vectors)
         self.idle = self.idle + 1 if empty else min(self.idle, 0)
-        logits = self._weighted(self.logits(torch.cat(cosines, dim=1)), torch.cat(weights, dim=1))
+        logits, log_weights = self.logits(torch.cat(cosines, dim=1)), torch.cat(weights, dim=1)
+        logits = logits * log_weights.exp() if self.weight_on == "logit" else logits + log_weights
         logits = self._structured(logits, len(repelled))
         if (made := self.made(anchor, positive)) is not None:
             logits = torch.cat([logits, made], dim=1)
@@ -140,9 +141,6 @@ class InBatchContrast(Loss):
         other = reference if other is None else other
         similar = cosine_matrix(reference.detach(), other.detach()) > self.false_negative
         return trusted.masked_fill(similar & ~_own(cosines), -torch.inf)
-
-    def _weighted(self, logits: Tensor, log_weights: Tensor) -> Tensor:
-        return logits * log_weights.exp() if self.weight_on == "logit" else logits + log_weights
 
     def _repelled(self, anchor: Tensor, positive: Tensor, hard: Tensor | None) -> list[Tensor]:
         """Return (N, N) cosines with the hard negatives: of the anchors, and of the positives if they repel."""
