@@ -231,6 +231,8 @@ class Train(Section):
             Default: [0.9, 0.999].
         bias_correction: Whether "adamw" corrects the bias of its running means towards 0. Default: true. The optimizer
             of BERT, and sentence-transformers before version 1, used false.
+        epsilon_before_correction: Whether "adamw" adds ε before the bias correction of the second moment. Default:
+            false. transformers before version 5, which most papers used, used true.
         learning_rate: Peak learning rate.
         head_learning_rate: Peak learning rate of the heads. Default: `learning_rate`.
         schedule: Name of the schedule of the learning rate after the warm-up. "linear" decays it to 0. "constant"
@@ -263,6 +265,7 @@ class Train(Section):
     epsilon: PositiveNumber | None = None
     betas: tuple[UnitInterval, UnitInterval] | None = None
     bias_correction: StrictBool | None = None
+    epsilon_before_correction: StrictBool | None = None
     learning_rate: PositiveNumber = 3e-5
     head_learning_rate: PositiveNumber | None = None
     schedule: Annotated[str, Registered(SCHEDULES)] = "linear"

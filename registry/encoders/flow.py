@@ -18,7 +18,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
-from registry.adamw import UncorrectedAdamW
+from registry.adamw import EarlierAdamW
 from registry.encoders.adjusted import Adjusted, Vectors
 from registry.errors import CseError, RunFailedError
 from registry.types import Tune
@@ -312,7 +312,13 @@ class Descent:
         Raises:
             RunFailedError: If the loss is not finite.
         """
-        optimizer = UncorrectedAdamW(glow.parameters(), lr=self.learning_rate, eps=1e-6, weight_decay=self.weight_decay)
+        optimizer = EarlierAdamW(
+            glow.parameters(),
+            bias_correction=False,
+            lr=self.learning_rate,
+            eps=1e-6,
+            weight_decay=self.weight_decay,
+        )
         losses: list[float] = []
         for step, batch in enumerate(batches):
             if step == 0 and self.initialize:

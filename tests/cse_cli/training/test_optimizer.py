@@ -47,18 +47,25 @@ def test_heads_have_a_rate_of_their_own() -> None:
     assert [(len(g["params"]), g["lr"]) for g in optimizer.param_groups] == [(1, 0.2), (1, 0.2), (1, 1.0), (1, 1.0)]
 
 
-def test_adamw_without_bias_correction_by_hand() -> None:
+@pytest.mark.parametrize("corrected", [False, True])
+def test_adamw_of_earlier_libraries_by_hand(corrected: bool) -> None:
+    """Without bias correction, as BERT; with ε before it, as transformers 4. An ε of 0.1 shows its place."""
     weight = nn.Parameter(torch.tensor([[1.0, -2.0]], dtype=torch.float64))
-    settings = Train(learning_rate=0.1, weight_decay=0.01, epsilon=1e-6, bias_correction=False)
+    settings = Train(learning_rate=0.1, weight_decay=0.01, epsilon=0.1, bias_correction=corrected)
+    if corrected:
+        settings = settings.model_copy(update={"epsilon_before_correction": True})
     optimizer = make_optimizer(nn.ParameterList([weight]), settings)
     by_hand, m, v = torch.tensor([[1.0, -2.0]], dtype=torch.float64), torch.zeros(2), torch.zeros(2)
-    for gradient in (torch.tensor([[0.3, -0.4]]), torch.tensor([[-0.1, 2.0]]), torch.tensor([[0.2, 0.0]])):
+    gradients = (torch.tensor([[0.3, -0.4]]), torch.tensor([[-0.1, 2.0]]), torch.tensor([[0.2, 0.0]]))
+    for step, gradient in enumerate(gradients, 1):
         weight.grad = gradient.double()
         optimizer.step()
         m, v = 0.9 * m + 0.1 * gradient.double(), 0.999 * v + 0.001 * gradient.double() ** 2
-        by_hand = by_hand - 0.1 * 0.01 * by_hand - 0.1 * m / (v.sqrt() + 1e-6)
+        rate = 0.1 * (1 - 0.999**step) ** 0.5 / (1 - 0.9**step) if corrected else 0.1
+        by_hand = by_hand - 0.1 * 0.01 * by_hand - rate * m / (v.sqrt() + 0.1)
     assert torch.allclose(weight.detach(), by_hand, rtol=1e-12, atol=0)
     assert optimizer.param_groups[0]["lr"] == 0.1
+    assert optimizer.param_groups[0]["eps"] == 0.1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry import ENCODERS
-from registry.adamw import UncorrectedAdamW
+from registry.adamw import EarlierAdamW
 from registry.encoders.flow import ActNorm, Descent, Glow
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
@@ -137,8 +137,8 @@ def test_a_loss_that_is_not_finite_ends_the_run():
 
 def test_warm_up_rises_to_the_rate(monkeypatch):
     rates = []
-    step = UncorrectedAdamW.step
-    monkeypatch.setattr(UncorrectedAdamW, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
+    step = EarlierAdamW.step
+    monkeypatch.setattr(EarlierAdamW, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
     batches = torch.randn(5, 6, 4, generator=torch.Generator().manual_seed(0))
     Descent(0.4, 4, 0.0).minimize(Glow(4, 1, 1, 2, torch.Generator()), batches)
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
