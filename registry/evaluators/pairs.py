@@ -74,9 +74,13 @@ def similarities(pairs: Sequence[Pair], encode: Encode) -> list[float]:
 
 
 def cosines(left: Tensor, right: Tensor) -> list[float]:
-    """Return the cosine similarity of corresponding rows of two (n, D) tensors, with 0 for NaN."""
+    """Return the cosine similarity of corresponding rows of two (n, D) tensors, with 0 for NaN.
+
+    It is exactly 1 for equal rows, so that pairs of equal sentences have equal ranks.
+    """
     first, second = left.double().nan_to_num(), right.double().nan_to_num()
     between = (first * second).sum(dim=1) / (first.norm(dim=1) * second.norm(dim=1))
+    between = torch.where((first == second).all(dim=1) & between.isfinite(), 1.0, between)
     found: list[float] = between.nan_to_num().tolist()
     return found
 

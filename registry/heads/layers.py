@@ -19,6 +19,12 @@ def dense_layer(width: int, out: int, bias: bool = True) -> nn.Linear:
     return layer
 
 
+def layer_norm(width: int, encoder: Encoder) -> nn.LayerNorm:
+    """Return a layer norm with the ε of the encoder's model, or BERT's 1e-12 for encoders without one."""
+    config = getattr(getattr(encoder, "backbone", None), "config", None)
+    return nn.LayerNorm(width, eps=float(getattr(config, "layer_norm_eps", None) or 1e-12))
+
+
 class Dense(Head):
     """One dense layer, `linear`, and σ: (B, D) → (B, D), or another width in subclasses.
 

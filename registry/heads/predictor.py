@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from registry import HEADS
 from registry.heads.layers import dense_layer
 from registry.heads.projection import Projection
-from registry.types import Tune
+from registry.types import Encoder, Tune
 
 
 @HEADS.register("predictor")
 class Predictor(Projection):
     """Predict the other side's projection by n layers: n − 1 times drop(LayerNorm(Wx + b)), then tanh(Wx + b).
 
-    W from N(0, 0.02²), b zero. With 0 layers the head is the identity. The predicted embedding must have the output
-    width.
+    W from N(0, 0.02²), b zero, ε of LayerNorm as in the encoder's model. With 0 layers the head is the identity. The
+    predicted embedding must have the output width.
 
     Shapes: (B, D) → (B, width).
 
@@ -41,9 +41,9 @@ class Predictor(Projection):
     def __init__(self, layers: Annotated[int, Field(ge=0, le=3), Tune(0, 3)] = 2, **projection: Any) -> None:
         super().__init__(layers, **projection)
 
-    def parts(self, width: int, out: int) -> list[nn.Module]:
+    def parts(self, width: int, out: int, encoder: Encoder) -> list[nn.Module]:
         """Return the blocks, followed by a dense layer with tanh."""
-        first = [part for _ in range(self.layers - 1) for part in self.block(width, width)]
+        first = [part for _ in range(self.layers - 1) for part in self.block(width, width, encoder)]
         return [*first, dense_layer(width, out), nn.Tanh()]
 
     def dense(self) -> tuple[Tensor, Tensor, str] | None:

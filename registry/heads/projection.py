@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from registry import HEADS
 from registry.errors import CseError
-from registry.heads.layers import dense_layer
+from registry.heads.layers import dense_layer, layer_norm
 from registry.types import Encoder, Head, Tune
 
 
@@ -18,7 +18,7 @@ from registry.types import Encoder, Head, Tune
 class Projection(Head):
     """Project by n layers drop(LayerNorm(Wx + b)), of which the last can change the width.
 
-    W from N(0, 0.02²), b zero. With 0 layers the head is the identity.
+    W from N(0, 0.02²), b zero, ε of LayerNorm as in the encoder's model. With 0 layers the head is the identity.
 
     Shapes: (B, D) → (B, width).
 
@@ -48,7 +48,7 @@ class Projection(Head):
         super().__init__()
         self.layers, self.width, self.dropout = layers, width, dropout
 
-    def fit(self, width: int, encoder: Encoder) -> int:  # noqa: ARG002 - the hook's form
+    def fit(self, width: int, encoder: Encoder) -> int:
         """Create the layers.
 
         Raises:
@@ -61,17 +61,17 @@ class Projection(Head):
                 "omit width, or set layers to 1 or more",
                 code="heads.width_without_layers",
             )
-        self.network = nn.Sequential(*self.parts(width, out) if self.layers else ())
+        self.network = nn.Sequential(*self.parts(width, out, encoder) if self.layers else ())
         return out
 
-    def parts(self, width: int, out: int) -> list[nn.Module]:
+    def parts(self, width: int, out: int, encoder: Encoder) -> list[nn.Module]:
         """Return the modules that map `width` to `out` dimensions, for at least one layer."""
         outs = [width] * (self.layers - 1) + [out]
-        return [part for each in outs for part in self.block(width, each)]
+        return [part for each in outs for part in self.block(width, each, encoder)]
 
-    def block(self, width: int, out: int) -> list[nn.Module]:
+    def block(self, width: int, out: int, encoder: Encoder) -> list[nn.Module]:
         """Return a dense layer, normalization and dropout."""
-        return [dense_layer(width, out), nn.LayerNorm(out), nn.Dropout(self.dropout)]
+        return [dense_layer(width, out), layer_norm(out, encoder), nn.Dropout(self.dropout)]
 
     def forward(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:  # noqa: ARG002 - the hook's form
         """Return (B, width)."""

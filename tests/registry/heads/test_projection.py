@@ -18,7 +18,7 @@ def fitted(given=6, **options):
 def normalized(values):
     mean = sum(values) / len(values)
     variance = sum((v - mean) ** 2 for v in values) / len(values)
-    return [(v - mean) / math.sqrt(variance + 1e-5) for v in values]
+    return [(v - mean) / math.sqrt(variance + 1e-12) for v in values]
 
 
 def literal(head, row):
