@@ -252,7 +252,8 @@ class Train(Section):
         precision: "fp32", "bf16", "fp16" or "auto". "auto" is bf16 on GPUs that support it, else fp32.
         compile: Whether to compile the encoder's blocks: "on", "off" or "auto" (if it saves time). Default: "off".
         mini_batch_size: Number of sentences whose activations are in memory. The backward pass computes those of the
-            others again, with the same loss and gradient. Default: `batch_size`.
+            others again, with the same dropout. Each value draws other dropout masks, so it is another experiment;
+            without dropout, loss and gradient are the same. Default: `batch_size`.
         collapse_cosine: Mean cosine between the sentences of a batch above which the run warns of a collapse.
     """
 
@@ -343,7 +344,7 @@ class TuneRange(Section):
 
 PROSE = frozenset({"title", "description", "paper", "tune"})
 """Top-level keys of a recipe that do not change any result."""
-_SAME_RESULT = frozenset({"seed", "compile", "mini_batch_size"})
+_SAME_RESULT = frozenset({"seed", "compile"})
 """Keys of `[train]` that do not belong to the identity."""
 
 
