@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from cse_cli.core.formatting import counted
 from registry.accelerators import ACCELERATORS, accelerator, device_count, is_accelerator
 from registry.distributed import world_size
 from registry.errors import CseError
@@ -56,7 +57,7 @@ class Compute:
     def describe(self) -> str:
         """Return the name of the device for records."""
         if not is_accelerator(self.device):
-            return f"{self.device} ({torch.get_num_threads()} threads)"
+            return f"{self.device} ({counted(torch.get_num_threads(), 'thread')})"
         name = getattr(torch.get_device_module(self.device), "get_device_name", None)
         return str(self.device) if name is None else f"{self.device} ({name(self.device)})"
 

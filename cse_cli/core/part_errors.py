@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,12 +62,6 @@ def part(entry: Entry[Any]) -> str:
     """Return the kind and name of a component for messages: "loss 'uniformity'"."""
     registry = next(registry for registry in REGISTRIES if registry.kind == entry.kind)
     return f"{registry.singular} '{entry.name}'"
-
-
-def method_place(cls: type, name: str) -> str:
-    """Return "file:line" of a method of a class."""
-    method = getattr(cls, name)
-    return f"{_shown(inspect.getsourcefile(method) or '')}:{inspect.getsourcelines(method)[1]}"
 
 
 def _component(frame: FrameType, own: dict[type, Entry[Any]]) -> Entry[Any] | None:

@@ -19,6 +19,7 @@ from cse_cli.data.cache import Progress
 from cse_cli.data.sampler import Sampler
 from cse_cli.data.sources import Text
 from cse_cli.data.tokens import Column
+from registry import returned
 from registry.errors import CseError
 from registry.tokens import PINNED, Pieces, Sample, Tokens, Vocabulary
 from registry.types import Augmenter, Batch
@@ -74,9 +75,11 @@ class ViewPlan:
         samples = [Sample(sentence) for sentence in sentences]
         for augmenter, rng in drawn:
             samples = augmenter.on_text(samples, rng)
+            returned.items(augmenter, "on_text", samples, Sample, len(sentences))
         pieces = self.vocabulary.pieces(samples, UNCUT if self.reads_whole_text else max_length)
         for augmenter, rng in drawn:
             pieces = augmenter.on_pieces(pieces, rng)
+            returned.items(augmenter, "on_pieces", pieces, Pieces, len(sentences))
         if self.reads_whole_text:
             room = self.vocabulary.room(max_length)
             pieces = [replace(row, first=row.first[:room], second=row.second and row.second[:room]) for row in pieces]

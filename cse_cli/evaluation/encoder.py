@@ -20,6 +20,7 @@ from cse_cli.core.distributed import gather_rows, shared
 from cse_cli.data.batches import ViewPlan
 from cse_cli.data.columns import OwnColumns
 from cse_cli.evaluation.views import encode_view
+from registry import returned
 from registry.distributed import single_process
 from registry.encoders.library import LibraryEncoder
 from registry.errors import CseError, suggestion
@@ -136,7 +137,9 @@ class SentenceEncoder:
         for done, batch in enumerate(batches, 1):
             tokens = encoder.vocabulary.pad(rows[batch])
             with self.compute.autocast():
-                embeddings.append(encoder.encode_for_eval(tokens.to(self.compute.device)).float().cpu())
+                vectors = encoder.encode_for_eval(tokens.to(self.compute.device))
+            returned.shape(encoder, "encode_for_eval", vectors, tokens.rows, None)
+            embeddings.append(vectors.float().cpu())
             self.watch(done / len(batches))
         return embeddings
 

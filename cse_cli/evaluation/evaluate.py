@@ -24,7 +24,7 @@ from cse_cli.recipe.requirements import Requirement, of_part
 from cse_cli.recipe.schema import Evaluate
 from cse_cli.runs.model import model_of_run
 from cse_cli.runs.record import MODEL
-from registry import EVALUATORS
+from registry import EVALUATORS, returned
 from registry.distributed import world_size
 from registry.encoders.library import LibraryEncoder
 from registry.encoders.saved import check_pooling, open_encoder
@@ -96,6 +96,7 @@ def _scores(
             encoder.fit(encode, texts)
             encode.forget()
         scores[name] = evaluator(scored)
+        returned.scores(evaluator, scores[name])
         encode.watch(1.0)
     return scores
 

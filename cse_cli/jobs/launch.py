@@ -48,7 +48,7 @@ from cse_cli.recipe.study import find_study
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import read_about
 from cse_cli.training.build import Job
-from cse_cli.training.run import execute, prepare, try_losses
+from cse_cli.training.run import execute, prepare, try_step
 from registry.errors import CseError, DiskError, MissingError, TrackingError
 from registry.resources import hub
 
@@ -180,8 +180,8 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, *, as_json: bool) -> i
         for job in jobs:
             try:
                 prepared = prepare(job, screen)
-                plans.append(describe_run(prepared))
-                try_losses(prepared)
+                plan = describe_run(prepared)
+                plans.append({**plan, "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:
                     raise

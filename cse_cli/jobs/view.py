@@ -241,6 +241,8 @@ def _print_plan(plan: RunPlan) -> None:
         ("training", f"{steps}, {plan['sentences']:,} in all"),
         ("evaluators", ", ".join(plan["evaluators"])),
     ]
+    if plan["losses"]:
+        rows.append(("first step", ", ".join(f"loss {label} {loss:.4f}" for label, loss in plan["losses"].items())))
     for name, view in plan["views"].items():
         sizes = {"ids": view, **view["side"]}
         rows.append((f"view {name}", f"encoder {view['encoder']}, augment {', '.join(view['augment']) or 'none'}"))

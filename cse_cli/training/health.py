@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from registry.errors import RunFailedError
 from registry.types import Encoder, Queue
 
 PATIENCE = 3
@@ -81,20 +82,28 @@ def describe_views(views: Mapping[str, Tensor]) -> str:
     return "\n".join(lines)
 
 
-def describe_losses(losses: Mapping[str, float], before: Mapping[str, float], step: int) -> str:
-    """Return which unweighted losses are not finite, and a line for each loss: its value, and that at a step before.
+def loss_not_finite(
+    total: float, at: int, losses: Mapping[str, float], before: Mapping[str, float], more: Iterable[str] = ()
+) -> RunFailedError:
+    """Return the error for an objective that is not finite, with its unweighted losses and their values a step before.
 
     Args:
+        total: Objective.
+        at: Step, counted from 1.
         losses: Label → value.
-        before: Label → value at `step`. Empty before the first step.
-        step: Step of the values before.
+        before: Label → value at the step before. Empty at the first step.
+        more: Further lines. Empty ones are left out.
     """
     wrong = [f"'{label}'" for label, value in losses.items() if not math.isfinite(value)]
-    lines = [f"caused by {' and '.join(wrong)}" if wrong else "each loss is finite, but their weighted sum is not"]
+    cause = f"caused by {' and '.join(wrong)}" if wrong else "each loss is finite, but their weighted sum is not"
+    lines = [f"the loss is {total} at step {at}: {cause}"]
     for label, value in losses.items():
-        earlier = f", {before[label]:.4g} at step {step}" if label in before else ""
+        earlier = f", {before[label]:.4g} at step {at - 1}" if label in before else ""
         lines.append(f"  loss {label}: {value:.4g}{earlier}")
-    return "\n".join(lines)
+    action = "lower train.learning_rate, raise the temperature, or use precision = 'fp32'"
+    if at == 1:  # no weight has changed yet
+        action = f"check {' and '.join(wrong) or 'the weights'} in the recipe, or use precision = 'fp32'"
+    return RunFailedError("\n".join([*lines, *filter(None, more)]), action, code="training.loss_not_finite")
 
 
 @dataclass

@@ -9,13 +9,12 @@ from typing import Any
 from torch import Tensor, autocast, cat, is_grad_enabled, nn
 from torch.nn.functional import pad
 
-from cse_cli.core.part_errors import method_place
 from cse_cli.recipe.schema import WeightSchedule
 from cse_cli.training.step import ProbeState, StepState
+from registry import returned
 from registry.core import Entry
 from registry.distributed import all_devices
 from registry.dropout import dropout_rate
-from registry.errors import PartError
 from registry.tokens import Embedded, Encoded, Tokens, at_least_single
 from registry.types import Augmenter, Component, Encoder, Loss, Negatives, Queue, Step
 
@@ -74,18 +73,18 @@ def check_scalar(label: str, term: Term, value: Any, *, first: bool) -> None:
         PartError: If it is something else. The message names the loss and the place of its `forward`.
     """
     if not isinstance(value, Tensor):
-        wrong, action = f"returned {type(value).__name__}, not a tensor", "return a scalar tensor"
+        wrong, action = f"{type(value).__name__}, not a tensor", "return a scalar tensor"
     elif value.dim():
-        wrong, action = f"returned a tensor of shape {tuple(value.shape)}, not a scalar", "return its mean: loss.mean()"
+        wrong, action = f"a tensor of shape {tuple(value.shape)}, not a scalar", "return its mean: loss.mean()"
     elif not value.is_floating_point():
-        wrong, action = f"returned {value.dtype}, not a floating-point number", "return loss.float()"
+        wrong, action = f"{value.dtype}, not a floating-point number", "return loss.float()"
     elif first and is_grad_enabled() and not value.requires_grad:
-        wrong = "returned a value without a gradient, so that it trains nothing"
+        wrong = "a value without a gradient, so that it trains nothing"
         action = "compute it from the views, without .item(), .detach() and torch.no_grad()"
     else:
         return
     named = f"loss '{label}'" if label == term.entry.name else f"loss '{label}' ({term.entry.name})"
-    raise PartError(f"{named} {wrong}: {method_place(term.entry.cls, 'forward')}", action, code="part.invalid_loss")
+    returned.refuse(named, term.entry.cls.forward, wrong, action)
 
 
 class Method(nn.Module):
@@ -179,14 +178,20 @@ class Method(nn.Module):
         for name, view in self.views.items():
             tokens = step.batch[name]
             for augmenter in view.augmenters:
-                tokens = augmenter.on_tokens(tokens, step)
-            vectors = self.encoder(view.encoder).embed(tokens)
+                rows, tokens = tokens.rows, augmenter.on_tokens(tokens, step)
+                returned.instance(augmenter, "on_tokens", tokens, Tokens)
+                returned.count(augmenter, "on_tokens", tokens.rows, rows)
+            encoder = self.encoder(view.encoder)
+            vectors = encoder.embed(tokens)
+            returned.shape(encoder, "embed", vectors, tokens.rows, None, encoder.width)
             if isinstance(step, ProbeState) and not vectors.requires_grad:
                 vectors = vectors.detach().requires_grad_()
             step.unperturbed[name] = vectors
             embedded = Embedded(tokens, vectors)
             for augmenter in view.augmenters:
                 embedded = augmenter.on_embeddings(embedded, name, step)
+                returned.instance(augmenter, "on_embeddings", embedded, Embedded)
+                returned.shape(augmenter, "on_embeddings", embedded.vectors, tokens.rows, None, encoder.width)
             step.embedded[name] = embedded
 
     def _encode(self, step: StepState) -> None:
@@ -240,7 +245,10 @@ def encode_together(encoder: Encoder, members: Mapping[str, Embedded]) -> dict[s
     """Run one encoder over all its views in a single pass, and return the output of each view."""
     tokens = Tokens.stack({view: member.tokens for view, member in members.items()})
     vectors = cat([pad(m.vectors, (0, 0, 0, tokens.length - m.vectors.shape[1])) for m in members.values()])
-    together = encoder.encode(tokens, vectors).at_least_single()
+    together = encoder.encode(tokens, vectors)
+    returned.instance(encoder, "encode", together, Encoded)
+    returned.shape(encoder, "encode", together.sentence, tokens.rows, encoder.dim)
+    together = together.at_least_single()
     found: dict[str, Encoded] = {}
     start = 0
     for name, member in members.items():

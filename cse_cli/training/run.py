@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -35,10 +35,10 @@ from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Job, Prepared, making, resolve
 from cse_cli.training.disk_space import explain_full_disk
+from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import about_run, make_result, record_inputs, record_outcome
-from cse_cli.training.step import StepState
+from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
-from registry.core import OWN
 from registry.distributed import rank, world_size
 from registry.errors import CseError, RunFailedError
 from registry.resources import hub
@@ -91,20 +91,25 @@ def prepare(job: Job, observer: Observer) -> Prepared:
 
 
 @part_errors()
-def try_losses(prepared: Prepared) -> None:
-    """Compute the losses of the first batch if one of them is not part of the package, without an update.
+def try_step(prepared: Prepared) -> dict[str, float]:
+    """Take the first step of a training, and return label → loss. Without training, return nothing.
 
     Raises:
-        PartError: If a loss fails, or returns something else than a scalar with a gradient.
+        PartError: If a component that is not part of the package fails or returns something else than its hook says.
+        RunFailedError: If a loss is not finite.
     """
-    method = prepared.experiment.method
-    if prepared.batches is None or all(term.entry.distribution == OWN for term in method.terms.values()):
-        return
-    compute, seed = prepared.compute, prepared.job.seed
-    method.to(compute.device).train()
-    batch = {view: tokens.to(compute.device) for view, tokens in prepared.batches.batch(0).items()}
-    with compute.autocast():
-        method(StepState(method, batch, 0, prepared.steps, torch.Generator().manual_seed(seed)))
+    if prepared.batches is None:
+        return {}
+    one, settings = prepared.experiment, prepared.job.loaded.recipe.train
+    method = one.method.to(prepared.compute.device).train()
+    with closing(
+        TrainStep(method, prepared.batches, settings, prepared.compute, prepared.job.seed, prepared.steps)
+    ) as stepper:
+        taken = stepper.take(0)
+    losses = {label: loss.item() for label, loss in taken.losses.items()}
+    if not torch.isfinite(taken.loss):
+        raise loss_not_finite(taken.loss.item(), 1, losses, {})
+    return losses
 
 
 def execute(job: Job, observer: Observer) -> Result:

@@ -22,7 +22,7 @@ from cse_cli.runs.signals import stop_if_asked
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared
 from cse_cli.training.checkpoint import Selection, check_replicas_equal
-from cse_cli.training.health import CollapseAlarm, agreement, describe_losses, describe_views, traceable_distance
+from cse_cli.training.health import CollapseAlarm, agreement, describe_views, loss_not_finite, traceable_distance
 from cse_cli.training.step import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
@@ -341,13 +341,5 @@ class Trainer:
         """Return the error for an objective that is not finite at a step, with each of its losses."""
         now = {label: mean_devices(loss.detach()).item() for label, loss in losses.items()}
         before = {label: mean_devices(loss.detach()).item() for label, loss in self.before.items()}
-        lines = [
-            f"the loss is {total} at step {at}: {describe_losses(now, before, at - 1)}",
-            *filter(None, [views]),
-            f"  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}",
-        ]
-        return RunFailedError(
-            "\n".join(lines),
-            "lower train.learning_rate, raise the temperature, or use precision = 'fp32'",
-            code="training.loss_not_finite",
-        )
+        saved = f"  last good checkpoint: step {self.saved}, {self.folder / checkpoint.FILE}"
+        return loss_not_finite(total, at, now, before, (views, saved))

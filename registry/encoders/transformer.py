@@ -11,7 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry import ENCODERS
+from registry import ENCODERS, returned
 from registry.encoders import backbone as halves
 from registry.encoders import families, lora, templates, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
@@ -450,7 +450,8 @@ class TransformerEncoder(Encoder):
 
     def _headed(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
         for head in self._heads():
-            pooled = head(pooled, groups)
+            rows, pooled = len(pooled), head(pooled, groups)
+            returned.shape(head, "forward", pooled, rows, None)
         return pooled
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
@@ -461,7 +462,10 @@ class TransformerEncoder(Encoder):
         if is_split(self.backbone) and pooling in BUILT_IN:
             return pool(pooling, states, tokens.mask, self.first_layer_index)
         first = self.first_layer_index if pooling == "first_last" else 0
-        return POOLINGS[pooling](states[first:], tokens.mask)
+        found = POOLINGS[pooling](states[first:], tokens.mask)
+        if pooling not in BUILT_IN:
+            returned.shape_of(f"pooling '{pooling}'", POOLINGS[pooling].function, found, tokens.rows, None)
+        return found
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
         """Return the (B, D) embeddings of each row's template without its sentence."""

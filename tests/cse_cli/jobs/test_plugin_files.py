@@ -210,7 +210,7 @@ WRONG_VALUES = {
 def test_a_loss_that_is_no_scalar_with_a_gradient_is_named(own, file: str, name: str, options: tuple[str, ...]) -> None:
     body, message = WRONG_VALUES[name]
     own(body)
-    with refuses("part.invalid_loss", "loss 'own' ", message, f"own_loss.py:{FORWARD_LINE}") as caught:
+    with refuses("part.invalid_result", "loss 'own' ", message, f"own_loss.py:{FORWARD_LINE}") as caught:
         raise refused("run", file, "--plugin", "own_loss.py", "--device", "cpu", *options)
     assert caught.value.exit_code == 2
 

@@ -8,8 +8,8 @@ import torch
 from cse_cli.training.health import (
     PATIENCE,
     CollapseAlarm,
-    describe_losses,
     effective_rank,
+    loss_not_finite,
     mean_cosine,
     traceable_distance,
 )
@@ -66,8 +66,14 @@ def test_traceable_distance_without_momentum() -> None:
 
 def test_losses_that_are_not_finite_are_named_with_the_values_before():
     before = {"a": 1.5, "b": 0.25}
-    assert describe_losses({"a": math.nan, "b": 0.5}, before, 7).split("\n") == [
-        "caused by 'a'", "  loss a: nan, 1.5 at step 7", "  loss b: 0.5, 0.25 at step 7",
+    later = loss_not_finite(math.nan, 8, {"a": math.nan, "b": 0.5}, before, ("", "  last good checkpoint: step 5"))
+    assert later.message.split("\n") == [
+        "the loss is nan at step 8: caused by 'a'", "  loss a: nan, 1.5 at step 7", "  loss b: 0.5, 0.25 at step 7",
+        "  last good checkpoint: step 5",
     ]  # fmt: skip
-    assert describe_losses({"a": math.inf, "b": math.nan}, {}, 0).startswith("caused by 'a' and 'b'\n  loss a: inf\n")
-    assert describe_losses({"a": 1e38, "b": 3e38}, {}, 0).startswith("each loss is finite, but their weighted sum")
+    assert "train.learning_rate" in later.next_action
+    first = loss_not_finite(math.nan, 1, {"a": math.inf, "b": math.nan}, {})
+    assert "caused by 'a' and 'b'\n  loss a: inf\n" in first.message
+    assert first.next_action.startswith("check 'a' and 'b' in the recipe"), "no update has happened yet"
+    sum_only = loss_not_finite(math.inf, 2, {"a": 1e38, "b": 3e38}, {})
+    assert "each loss is finite, but their weighted sum is not" in sum_only.message
