@@ -94,9 +94,11 @@ def _points(code: Code, page: str) -> str:
         for one in code.differences
     ]
     lines = table(["point", "code", "here", "doubtful point", "switch"], rows).split("\n") if rows else []
-    agreeing = ["", f"Agreement in: {', '.join(code.points)}."] if code.points else []
+    lines += ["", f"Agreement in: {', '.join(code.points)}."]
+    if code.without:
+        lines += ["", f"Not in this code or method: {', '.join(code.without)}."]
     title = f"{_counted(len(rows), 'difference')} from {code.repository}" if rows else f"Points of {code.repository}"
-    return "\n".join([f'??? note "{title}"', "", *(f"    {line}".rstrip() for line in [*lines, *agreeing])])
+    return "\n".join([f'??? note "{title}"', "", *(f"    {line}".rstrip() for line in lines)])
 
 
 def _point(point: str, page: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,15 @@ from registry.papers.tables import PaperModel
 
 _FILES = Path(__file__).with_name("audits")
 Words = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+SHARED = {
+    "optimizer": "Its kind, β, form of the weight decay and bias correction.",
+    "ε of AdamW": "Its value, and whether it is added before or after the bias correction of the second moment.",
+    "precision": "Of the matrix products, in training and in the evaluation.",
+    "last batch": "Whether an incomplete last batch of an epoch is used.",
+    "text of the evaluation": "The original sentences, or tokens of them.",
+    "evaluation after the last step": "Whether the last state can be selected, too.",
+}
+"""Point that every comparison with code answers → its meaning."""
 
 
 class Difference(PaperModel):
@@ -45,7 +55,8 @@ class Code(PaperModel):
         by: Person or project that compared.
         compared: Number of compared points.
         agree: Number of points in which the default of the recipes does what the code does.
-        points: Names of the agreeing points. Empty if they were not recorded.
+        points: Names of the agreeing points.
+        without: Points of `SHARED` that this code or the method does not have, such as an optimizer without training.
         differences: The other points.
         recipes: Recipes that were compared. Empty for all recipes of the method.
     """
@@ -57,7 +68,8 @@ class Code(PaperModel):
     by: Words
     compared: int = Field(ge=1)
     agree: int = Field(ge=0)
-    points: tuple[Words, ...] = ()
+    points: tuple[Words, ...]
+    without: tuple[Words, ...] = ()
     differences: tuple[Difference, ...] = ()
     recipes: tuple[str, ...] = ()
 
@@ -65,10 +77,15 @@ class Code(PaperModel):
     def _complete(self) -> Self:
         if self.compared != self.agree + len(self.differences):
             raise ValueError(f"{self.compared} compared points, but {self.agree} agree, {len(self.differences)} differ")
-        if self.points and len(self.points) != self.agree:
+        if len(self.points) != self.agree:
             raise ValueError(f"{self.agree} points agree, but {len(self.points)} have a name")
-        if len(set(self.points)) < len(self.points):
-            raise ValueError("an agreeing point appears twice")
+        answers = Counter([*self.points, *self.without, *(one.point for one in self.differences)])
+        if twice := [point for point, times in answers.items() if times > 1]:
+            raise ValueError(f"points that appear twice: {twice}")
+        if unanswered := [point for point in SHARED if point not in answers]:
+            raise ValueError(f"shared points without an answer: {unanswered}")
+        if others := [point for point in self.without if point not in SHARED]:
+            raise ValueError(f"not shared points in `without`: {others}")
         return self
 
     @property

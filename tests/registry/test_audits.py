@@ -14,8 +14,9 @@ from itertools import chain
 import pytest
 from pydantic import ValidationError
 
+from cse_cli.recipe.schema import Train
 from registry.papers import badge_of, badges
-from registry.papers.audits import Audit, audit_of, audits, read_audit
+from registry.papers.audits import SHARED, Audit, audit_of, audits, read_audit
 from tests.conftest import ROOT
 
 METHODS = ROOT / "docs" / "methods"
@@ -52,7 +53,8 @@ read = 2026-11-25
 by = "cse"
 compared = 3
 agree = 2
-points = ["temperature", "threshold"]
+points = ["temperature", "evaluation after the last step"]
+without = ["optimizer", "ε of AdamW", "precision", "last batch", "text of the evaluation"]
 
 [[code.differences]]
 point = "weights"
@@ -99,6 +101,8 @@ def test_files_name_what_exists(file):
     assert [name for path, name in tests if not (ROOT / path).is_file() or name not in functions(path)] == []
     named = [one.page for code in found.code for one in code.differences if one.page]
     assert [point for point in named if points()[point.lower()] != 1] == []
+    switches = [one.switch for code in found.code for one in code.differences if one.switch and one.point in SHARED]
+    assert {one.removeprefix("train.").partition("=")[0] for one in switches} <= Train.model_fields.keys()
 
 
 def test_every_recipe_of_the_package_is_in_one_file_or_has_a_reason():
@@ -121,8 +125,11 @@ def test_audits_of_recipes():
     ("old", "new", "message"),
     [
         ("compared = 3", "compared = 4", "4 compared points, but 2 agree, 1 differ"),
-        ('"temperature", "threshold"', '"temperature"', "2 points agree, but 1 have a name"),
-        ('"temperature", "threshold"', '"temperature", "temperature"', "appears twice"),
+        ('"temperature", ', "", "2 points agree, but 1 have a name"),
+        ('"temperature", ', '"weights", ', "points that appear twice: ['weights']"),
+        ('"optimizer", ', "", "shared points without an answer: ['optimizer']"),
+        ('"temperature", ', '"precision", ', "points that appear twice: ['precision']"),
+        ('"optimizer", ', '"optimizer", "seed", ', "not shared points in `without`: ['seed']"),
         ("e2c3430c9ad17146cea4b0aea21ecbc76c6f5885", "e2c3430", "commit"),
         ("RUCAIBox/DCLR", "https://github.com/RUCAIBox/DCLR", "repository"),
         ("authors = true", "authors = true\nwhose = 'theirs'", "whose"),

@@ -9,7 +9,7 @@ import pytest
 
 from cse_cli.recipe.view import print_badge
 from registry import papers
-from registry.papers.audits import Code
+from registry.papers.audits import SHARED, Code
 from tests.support.command import cse, refused
 
 BROKEN = """\
@@ -35,6 +35,7 @@ CODE = Code.model_validate(
         "by": "cse",
         "compared": 23,
         "agree": 22,
+        "points": [*SHARED, *(f"point {number}" for number in range(22 - len(SHARED)))],
         "differences": [{"point": "seed", "code": "train.py:1", "here": "42", "page": "S2"}],
     }
 )
