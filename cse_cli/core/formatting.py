@@ -69,10 +69,12 @@ def distinct(values: Iterable[object]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in seconds, minutes or hours."""
+    """Return a time in seconds, minutes, hours or days."""
     if seconds < 120:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 345_600 else f"{seconds / 86_400:,.0f} days"
 
 
 def parse_duration(option: str, text: str) -> float:

@@ -29,13 +29,14 @@ from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_thre
 from cse_cli.data.batches import Batches
 from cse_cli.data.columns import ColumnMaker, in_order, place
 from cse_cli.data.identity import columns_read
-from cse_cli.data.requirements import availabilities
+from cse_cli.data.requirements import availabilities, availability
 from cse_cli.data.sources import Text, open_text, text_fingerprint
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.jobs.placement import choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
 from cse_cli.jobs.tasks import finished, make_tasks
+from cse_cli.recipe.requirements import Requirement, requirements
 from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.train_parts import entry_of
@@ -45,7 +46,9 @@ from cse_cli.training.checkpoint import method_state
 from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
 from registry.accelerators import is_accelerator
+from registry.errors import CseError
 from registry.prompts import Side
+from registry.resources import catalog
 from registry.tokens import Vocabulary
 from registry.types import Evaluator
 
@@ -61,6 +64,12 @@ RECORDS = 8_000_000
 """Bytes of a run except tensors. A run of mini/simcse_en writes 1.2 MB."""
 MADE_ROWS = 32
 """Rows for which a column is made, such as a translation."""
+TOKENS = 25
+"""Tokens of a typical sentence, for an estimate without the text."""
+A100 = 5e12
+"""Operations per second of an A100 in batches of 64 such sentences, which use a fraction of its peak."""
+ON_A100, SPREAD = "one A100", 2.5
+"""Name of the device for comparison, and ratio of the ends of an estimate."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +116,7 @@ class Plan:
         missing: Requirements that cannot be downloaded, with the reason and the next action.
         seconds: Time until the last run ends, without the parts in `unmeasured`.
         memory: Largest peak memory of a run.
+        rough: Device → shortest and longest time in order of magnitude, if nothing was measured.
     """
 
     title: str
@@ -121,15 +131,22 @@ class Plan:
     disk: Mapping[str, int]
     memory: int | None
     unmeasured: Sequence[str]
+    rough: Mapping[str, tuple[float, float]]
 
 
 def plan(request: RunRequest) -> int:
     """Print the cost of each recipe and study of a request, and return the exit code."""
     if not request.recipes:
         request.jobs_of(())  # raises an error
-    choose(request.device)
+    here = True
+    try:
+        choose(request.device)
+    except CseError as error:
+        if error.code != "core.no_device":
+            raise
+        here = False  # the estimate for another machine
     with Screen() as screen:
-        plans = [make_plan(name, request, screen) for name in request.recipes]
+        plans = [make_plan(name, request, screen, here=here) for name in request.recipes]
     if request.as_json:
         write_json({"plans": [asdict(one) for one in plans]})
     else:
@@ -138,8 +155,11 @@ def plan(request: RunRequest) -> int:
     return 0
 
 
-def make_plan(name: str, request: RunRequest, screen: Screen) -> Plan:
-    """Return the cost of the runs of a recipe or a study that are not finished."""
+def make_plan(name: str, request: RunRequest, screen: Screen, *, here: bool = True) -> Plan:
+    """Return the cost of the runs of a recipe or a study that are not finished.
+
+    Nothing is measured unless their device is `here` and everything that they require is on this machine.
+    """
     if find_study(name) is None:
         jobs = request.jobs_of([name])
         tasks, placement = make_tasks(jobs, accept_changed=False), choose_placement(jobs, request)
@@ -155,11 +175,20 @@ def make_plan(name: str, request: RunRequest, screen: Screen) -> Plan:
     fetchable = [one for one in found if one.state == "fetchable"]
     slots = max(1, len(placement.devices))
     measured: dict[str, Measured] = {}
-    if all(one.state == "here" for one in found):
+    if here and all(one.state == "here" for one in found):
         for key, job in different.items():
             screen.observe(Preparing(f"measuring steps and evaluations of {job.loaded.name}"))
             measured[key] = measure(job, slots, placement.processes)
     runs = [(job.loaded.recipe, measured[shape(job.loaded.recipe)]) for job in jobs if measured]
+    guessed = [] if measured else [operations(job.loaded.recipe) for job in jobs]
+    counts = [one.steps(recipe) for recipe, one in runs] or [one[0] for one in guessed if one]
+    rough: dict[str, tuple[float, float]] = {}
+    if guessed and None not in guessed:
+        total = sum(one[1] for one in guessed if one) / slots
+        speeds = (
+            {"this CPU": matrix_speed() / 2, ON_A100: A100} if request.device in ("auto", "cpu") else {ON_A100: A100}
+        )
+        rough = {device: (total / speed, SPREAD * total / speed) for device, speed in speeds.items()}
     columns = {column: took for _, one in runs for column, took in one.columns.items()}
     times = [one.times(recipe) for recipe, one in runs]
     each = [sum(stages.values()) for stages in times]
@@ -172,7 +201,7 @@ def make_plan(name: str, request: RunRequest, screen: Screen) -> Plan:
         title=f"{title} · {seed_list(seeds)}",
         finished=len(done),
         runs=len(jobs),
-        steps=sum(one.steps(recipe) for recipe, one in runs) if runs else None,
+        steps=sum(counts) if len(counts) == len(jobs) else None,
         place=placement.describe(),
         downloads={one.requirement.title: one.bytes for one in fetchable},
         missing=[f"{o.requirement.title}: {o.problem} → {o.action}" for o in found if o.state == "missing"],
@@ -181,7 +210,52 @@ def make_plan(name: str, request: RunRequest, screen: Screen) -> Plan:
         disk={part: size for part, size in disk.items() if size},
         memory=max((one.memory for _, one in runs), default=None),
         unmeasured=list(dict.fromkeys(part for _, one in runs for part in one.unmeasured)),
+        rough=rough,
     )
+
+
+def operations(recipe: Recipe) -> tuple[int, float] | None:
+    """Return the steps of a recipe and its floating-point operations in order of magnitude, or None if unknown.
+
+    A training step takes 6 operations for each weight and token: 2 forward and 4 backward. A made column, such as a
+    translation, takes 2 for each weight and token, read and written.
+    """
+    if recipe.data.files or any(name not in catalog.names() for name in recipe.data.dataset):
+        return None
+    rows = sum(catalog.entry(name).splits[recipe.data.split].rows for name in recipe.data.dataset)
+    rows = min(rows, recipe.data.limit or rows)
+    steps = (
+        recipe.train.steps
+        if recipe.train.steps is not None
+        else recipe.train.epochs * (rows // recipe.train.batch_size)
+    )
+    sizes = {one.name: weights_of(one) for one in requirements(recipe) if one.kind == "model"}
+    if None in sizes.values():
+        return None
+    makers = [str(part.params.get("model")) for part in recipe.data.columns.values()]
+    made = sum(sizes.get(model) or 0 for model in makers)
+    trained = max((size or 0 for name, size in sizes.items() if name not in makers), default=0)
+    sentences = steps * recipe.train.batch_size * len(recipe.views)
+    return steps, 6.0 * trained * TOKENS * sentences + 2.0 * made * 2 * TOKENS * rows
+
+
+def weights_of(model: Requirement) -> int | None:
+    """Return the number of weights of a model from the size of its files in single precision, or None if unknown."""
+    found = availability(model)
+    if found.state == "here":
+        files = (file for path in found.paths for file in path.glob("*") if file.suffix in (".safetensors", ".bin"))
+        return sum(file.stat().st_size for file in files) // 4
+    return None if found.bytes is None else found.bytes // 4
+
+
+def matrix_speed() -> float:
+    """Return the operations per second of this CPU in a product of matrices, from three products."""
+    one, took = torch.ones(1024, 1024), []
+    for _ in range(3):
+        began = time.perf_counter()
+        one @ one
+        took.append(time.perf_counter() - began)
+    return 2.0 * 1024**3 / min(took)
 
 
 def shape(recipe: Recipe) -> str:
@@ -357,7 +431,10 @@ def print_plan(one: Plan) -> None:
     rows += [(name, duration(seconds)) for name, seconds in one.stages.items()]
     what = f"{counted(one.runs, 'run')}, {one.place}"
     if one.seconds is None:
-        took = f"unknown {'' if one.missing else 'until the download '}({what})"
+        about = [f"{duration(low)} to {duration(high)} on {device}" for device, (low, high) in one.rough.items()]
+        steps = "" if one.steps is None else f", {one.steps:,} steps"
+        guess = f"{', '.join(about)}, in order of magnitude" if about else "unknown"
+        took = f"{guess} ({what}{steps}). Measured steps say more, after the download"
     else:
         left_out = f", without {', '.join(one.unmeasured)}" if one.unmeasured else ""
         took = f"about {duration(one.seconds)} for {what}, {one.steps or 0:,} steps{left_out}"

@@ -38,7 +38,7 @@ from registry.types import Evaluator
 from tests.cse_cli.data.test_columns import shout, shouted
 from tests.cse_cli.recipe.tiny_study import grid
 from tests.support.chosen import these
-from tests.support.command import cse
+from tests.support.command import cse, refused
 from tests.support.shrunken import recipe
 from tests.support.tiny import sentences
 
@@ -184,15 +184,29 @@ def test_what_is_missing_is_named_and_the_exit_code_is_zero(file, capsys):
     assert "→ " in out
 
 
-def test_downloads_are_named_with_their_sizes(capsys):
+def test_downloads_are_named_with_their_sizes_and_the_time_in_order_of_magnitude(capsys, monkeypatch):
+    monkeypatch.setattr(module, "matrix_speed", lambda: 40e9)
     code, out, _ = plan("simcse_en", capsys=capsys)
     assert code == 0
     assert "download model bert-base-uncased" in out
     assert "441.1 MB" in out
-    assert "time    unknown until the download" in out
+    assert "time    10 days to 24 days on this CPU, 57 min to 2.3 h on one A100, in order of magnitude" in out
+    assert "15,625 steps" in out
     (one,) = planned("simcse_en", capsys=capsys)
     assert one["downloads"]["model bert-base-uncased"] == pytest.approx(441e6, rel=1e-3)
     assert (one["seconds"], one["memory"], one["stages"], list(one["disk"])) == (None, None, {}, ["downloads"])
+    weights = one["downloads"]["model bert-base-uncased"] // 4
+    assert one["rough"]["one A100"][0] == pytest.approx(6 * weights * 25 * 2 * 1_000_000 / 5e12)
+
+
+def test_another_machine_is_estimated(capsys):
+    """The example of the help: there is no CUDA device here."""
+    code, out, _ = plan("simcse_en", "--device", "cuda", "--seeds", "2", capsys=capsys)
+    assert code == 0
+    assert "on one A100" in out
+    assert "on this CPU" not in out
+    assert "31,250 steps" in out
+    assert refused("plan", "simcse_en", "--device", "gpu").code == "core.unknown_device"
 
 
 def test_unmeasured_parts_and_columns_are_named(file, capsys, monkeypatch):
