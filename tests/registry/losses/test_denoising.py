@@ -7,19 +7,15 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.heads.projection import Projection
 from registry.losses.denoising import Denoising
 from tests.registry.losses.decoder import literal
+from tests.registry.losses.detecting import encoded
 from tests.support.errors import refuses
-from tests.support.tiny import sentences, tiny_bert, with_prediction_head
+from tests.support.tiny import tiny_bert, with_prediction_head
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     model = with_prediction_head(tiny_bert(tmp_path_factory.mktemp("model")))
     return TransformerEncoder(str(model), "mask", template="the {text} {mask} .", dropout=0.0).double()
-
-
-def encoded(encoder, count=3):
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count), 20))
-    return encoder.encode(tokens, encoder.embed(tokens))
 
 
 def made(encoder, **given):
@@ -88,13 +84,6 @@ def test_the_decoder_starts_as_in_the_authors_code(tmp_path):
     assert not torch.equal(first.linear1.weight, second.linear1.weight)
 
 
-def test_the_head_is_the_checkpoint_s_own(encoder, tmp_path):
-    assert made(encoder).notices() == []
-    plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
-    (notice,) = Denoising(plain, layers=1).notices()
-    assert "no prediction head" in notice
-
-
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
     plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
     view = encoded(plain)
@@ -102,6 +91,7 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
         Denoising(plain, layers=1, places="text")(view, view)
     with refuses("losses.indivisible_width", "attention_heads = 3", 16):
         Denoising(plain, attention_heads=3)
+    assert "no prediction head" in Denoising(plain).notices()[0]
     plain.attach({"projection": Projection(width=8)})
     with refuses("losses.width_mismatch", 8, 16):
         Denoising(plain)

@@ -10,10 +10,10 @@ from registry.types import Negatives
 from tests.registry.losses.literal import cells, cosine, cross_entropy, draw, mixtures
 
 
-@pytest.mark.parametrize("n", [2, 5])
-@pytest.mark.parametrize("kind", ["own", "all"])
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("off", ["out", "zero"])
+@pytest.mark.parametrize(
+    ("n", "kind", "normalize", "off"),
+    [(5, "own", True, "out"), (2, "own", False, "out"), (5, "all", True, "out"), (5, "all", False, "zero")],
+)
 def test_equals_the_literal_form(n, kind, normalize, off):
     anchor, positive, _, _, negatives = draw(n, 3, seed=n)
     tau, scaled = 0.3, lambda c: c / 0.3

@@ -62,9 +62,7 @@ def test_value_by_hand():
     assert value.item() == pytest.approx(math.log(math.exp(2) + 2) - 2, abs=1e-6)
 
 
-@pytest.mark.parametrize("n", [2, 3, 6])
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("tau", [0.01, 0.2])
+@pytest.mark.parametrize(("n", "k", "tau"), [(2, 1, 0.2), (3, 3, 0.2), (6, 3, 0.01)])
 def test_equals_the_literal_form_behind_the_shared_heads(n, k, tau):
     encoder = Headed(5)
     anchor, frozen = draw(n, k, seed=n + k)
