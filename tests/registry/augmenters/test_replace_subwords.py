@@ -45,8 +45,7 @@ def test_worked_by_hand(encoder):
     assert made == Pieces((*range(10, 18), last, last), label=1)
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5, 1.0])
-@pytest.mark.parametrize("length", [1, 2, 7, 30])
+@pytest.mark.parametrize(("rate", "length"), [(0.01, 1), (0.15, 30), (1.0, 7)])
 def test_as_many_are_chosen_as_the_rate_says_and_one_at_least(encoder, rate, length):
     # Ids that the vocabulary does not have: every replacement shows.
     row = tuple(range(1000, 1000 + length))
@@ -89,11 +88,6 @@ def test_the_other_segment_is_left_alone(encoder):
     [first] = bound(encoder, segment="first", change=1.0).on_pieces([pair], rng)
     assert first.second == pair.second
     assert first.first != pair.first
-
-
-def test_nothing_changes_at_zero(encoder):
-    pieces = [Pieces((7, 8, 9)), Pieces((10,))]
-    assert bound(encoder, change=0.0).on_pieces(pieces, Random(0)) == pieces
 
 
 def test_an_empty_segment_stays_empty(encoder):
