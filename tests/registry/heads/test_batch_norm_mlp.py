@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 
-from registry import HEADS
 from registry.heads.batch_norm_mlp import BatchNormMlp
 from registry.testing.materials import WidthOnly, draw
 
@@ -72,15 +71,3 @@ def test_the_authors_size():
         head = fitted(768)
     each = (768 + 1) * 7680 + 2 * 7680 + (7680 + 1) * 7680 + (7680 + 1) * 768
     assert sum(p.numel() for p in head.parameters()) == 3 * each
-
-
-def test_gradient():
-    head = fitted(3, blocks=2, expansion=2).double()
-    pooled = draw(4, 4, 3).double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
-
-
-def test_bounds():
-    for wrong in ({"blocks": 0}, {"expansion": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            HEADS["batch_norm_mlp"].parameters(**wrong)

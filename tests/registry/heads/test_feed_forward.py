@@ -47,14 +47,6 @@ def test_equals_the_literal_form(options):
         assert found == pytest.approx(row, abs=1e-12)
 
 
-@pytest.mark.parametrize("options", GIVEN)
-def test_gradient(options):
-    head, _ = fitted(**options)
-    head.double()
-    pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
-
-
 def test_normal_start_is_that_of_the_authors_of_sg_opt():
     """SG10, `loss.py:249-258`: both layers from N(0, 0.02²), whatever their width, and biases 0."""
     head, _ = fitted(256, hidden=1024, width=1024, activation="gelu", last_activation=True, initial="normal")

@@ -28,10 +28,3 @@ def test_starts_from_small_normal_weights_and_no_bias():
     assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
     assert abs(head.linear.weight.mean().item()) < 1e-3
     assert not head.linear.bias.any()
-
-
-def test_the_saved_form_computes_the_same():
-    head, pooled = fitted(4), torch.randn(3, 4)
-    weight, bias, activation = head.dense()
-    assert activation == "Tanh"
-    assert torch.equal((pooled @ weight.T + bias).tanh(), head(pooled, ()))

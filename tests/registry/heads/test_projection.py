@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from registry import HEADS
 from registry.heads.projection import Projection
 from registry.testing.materials import WidthOnly
 from tests.support.errors import refuses
@@ -64,11 +63,6 @@ def test_every_depth_and_width_equals_the_literal_form(layers, width):
     assert torch.allclose(head(pooled, ()), expected, atol=1e-4)
 
 
-def test_no_layers_change_nothing():
-    pooled = torch.randn(3, 6)
-    assert torch.equal(fitted(layers=0)[0](pooled, ()), pooled)
-
-
 def test_dropout_in_training_alone():
     head, _ = fitted(64, dropout=0.5)
     pooled = torch.randn(100, 64)
@@ -82,16 +76,3 @@ def test_starts_small_and_without_bias():
     head, _ = fitted(256)
     assert abs(head.network[0].weight.std().item() - 0.02) < 1e-3
     assert not head.network[0].bias.any()
-
-
-def test_gradient():
-    head, _ = fitted(5, layers=2, width=3, dropout=0.0)
-    head.double()
-    pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
-
-
-def test_bounds():
-    for wrong in ({"layers": 4}, {"layers": -1}, {"width": 0}, {"dropout": 1.0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            HEADS["projection"].parameters(**wrong)

@@ -109,12 +109,6 @@ def test_starts_as_torch_starts():
         assert 0 < part.bias.abs().max() <= 1 / 16
 
 
-def test_gradient():
-    head = fitted()
-    pooled = torch.randn(2, WIDTH, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
-
-
 @pytest.mark.parametrize(("heads", "code"), [(4, "heads.indivisible_width"), (None, "heads.no_attention_heads")])
 def test_heads_that_do_not_fit_are_refused(heads, code):
     with refuses(code, "attention_heads", WIDTH):

@@ -10,7 +10,6 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.queues.reencoded import Reencoded
 from registry.testing.materials import WidthOnly
 from registry.tokens import Tokens
-from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.processes import on_ranks
 from tests.support.tiny import sentences, tiny_bert
@@ -110,20 +109,6 @@ def test_initial_entries_stay_and_leave_first():
     assert len(queue.negatives().vectors) == 5
 
 
-def test_serves_detached_and_leaves_alone_what_it_served():
-    encoder = still()
-    queue = bound(encoder, length=5)
-    queue.after_step(step := StepOn(encoder, tokens_of(encoder, texts(4, 0))))
-    queue.observe(step)
-    served = queue.negatives().vectors
-    copied = served.clone()
-    nudge(encoder)
-    queue.observe(step)
-    assert not queue.negatives().vectors.requires_grad
-    assert torch.equal(served, copied)
-    assert not torch.equal(served, queue.negatives().vectors)
-
-
 def test_dropout_depends_on_the_steps_stream_alone():
     """Devices differ in their own random state; they must serve the same, and lose no number of their own stream."""
     torch.manual_seed(0)
@@ -144,17 +129,15 @@ def test_dropout_depends_on_the_steps_stream_alone():
     assert not torch.equal(found[0], found[2])
 
 
-@pytest.mark.parametrize("is_bound", [True, False])
-def test_state_survives_in_a_fresh_queue(is_bound):
+def test_state_survives_in_a_queue_that_is_not_bound():
     encoder = still()
     queue = bound(encoder, length=6, initial=2)
     steps = [StepOn(encoder, tokens_of(encoder, texts(3, seed))) for seed in (0, 1, 2)]
     queue.after_step(steps[0])
-    fresh = bound(encoder, length=6, initial=2) if is_bound else Reencoded("key", length=6, initial=2)
+    fresh = Reencoded("key", length=6, initial=2)
     fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
     assert torch.equal(fresh.tokens, queue.tokens)
-    if not is_bound:
-        fresh._encoder = (encoder,)
+    fresh._encoder = (encoder,)
     for step in steps[1:]:
         for each in (queue, fresh):
             each.observe(step)
@@ -180,11 +163,6 @@ def test_nothing_to_encode_draws_nothing():
     queue.observe(step)
     assert torch.equal(step.generator.get_state(), state)
     assert queue.negatives().vectors.shape == (0, 6)
-
-
-def test_more_initial_entries_than_length_is_refused():
-    with refuses("queues.initial_exceeds_length", "initial = 9", "length = 8"):
-        Reencoded("key", length=8, initial=9)
 
 
 class SharedStep(StepOn):
