@@ -6,14 +6,9 @@ import torch
 
 from registry.evaluators.singular_values import SingularValues, effective_rank, spectrum
 from registry.resources.catalog import Pair
-from tests.registry.evaluators.points import Points, scattered, serve
+from tests.registry.evaluators.points import Points, scattered
 
 RECTANGLE = Points({"a": [3.0, 0.0], "b": [0.0, 4.0]})
-
-
-@pytest.fixture
-def pairs(monkeypatch):
-    return lambda rows: serve(monkeypatch, rows)
 
 
 def all_of(count, width):
@@ -122,8 +117,3 @@ def test_the_series_is_that_of_the_last_call(pairs):
     evaluator(RECTANGLE)
     evaluator(Points({"a": [1.0, 0.0], "b": [0.0, 10.0]}))
     assert evaluator.series()["singular_values"] == pytest.approx([1.0, 0.1])
-
-
-def test_names_its_data(pairs):
-    pairs([])
-    assert SingularValues("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
