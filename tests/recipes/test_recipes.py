@@ -85,13 +85,3 @@ def test_every_row_that_names_a_recipe_is_answered(key):
         if row.recipe is not None
     }
     assert {recipe for recipe, _, _ in named} <= set(NAMES)
-
-
-def test_batch_and_rate_of_simcse():
-    """The authors' README, as copied into methods/simcse.md §1."""
-    printed = {
-        "simcse_en": (64, 3e-5), "simcse_en_large": (64, 1e-5),
-        "simcse_en_roberta": (512, 1e-5), "simcse_en_roberta_large": (512, 3e-5),
-    }  # fmt: skip
-    found = {name: load(name).recipe.train for name in printed}
-    assert {name: (train.batch_size, train.learning_rate) for name, train in found.items()} == printed

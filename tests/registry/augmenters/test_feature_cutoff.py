@@ -30,10 +30,3 @@ def test_by_hand():
 def test_equals_the_slow_version(lengths, width, rate, at_least):
     before = batch(lengths, width)
     assert torch.equal(cut(FeatureCutoff(rate, at_least), before).vectors, slow(before.vectors, rate, at_least))
-
-
-def test_mocose_cuts_one_dimension_at_least():
-    """⌊16·0.01⌋ = 0: ConSERT would cut nothing, MoCoSE cuts one of them."""
-    before = batch([3], 16)
-    assert (cut(FeatureCutoff(0.01), before).vectors == 0).sum() == 0
-    assert (cut(FeatureCutoff(0.01, at_least=1), before).vectors == 0).all(dim=1).sum() == 1

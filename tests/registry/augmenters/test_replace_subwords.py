@@ -70,16 +70,6 @@ def test_every_id_but_the_specials_is_drawn(tmp_path, make):
     assert max(drawn.values()) < 2 * min(drawn.values())
 
 
-def test_places_are_drawn_evenly(encoder):
-    row, augmenter, rng = tuple(range(1000, 1010)), bound(encoder, rate=0.1, change=1.0), Random(0)
-    places = Counter(
-        place for _ in range(2000) for place in differing(row, augmenter.on_pieces([Pieces(row)], rng)[0].first)
-    )
-    # 200 expected at each of ten places; the standard deviation is √(2000·0.1·0.9) ≈ 13.4.
-    assert len(places) == 10
-    assert all(abs(count - 200) < 5 * 13.4 for count in places.values())
-
-
 def test_the_other_segment_is_left_alone(encoder):
     pair, rng = Pieces((1000, 1001), (2000, 2001)), Random(0)
     [second] = bound(encoder, segment="second", change=1.0).on_pieces([pair], rng)

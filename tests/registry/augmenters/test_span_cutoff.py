@@ -37,17 +37,3 @@ def test_by_hand():
 def test_equals_the_slow_version(lengths, width, rate, part):
     before = batch(lengths, width, extra=1)
     assert torch.equal(cut(SpanCutoff(rate, part), before).vectors, slow(before, rate, part))
-
-
-def test_one_token_is_left_outside_a_short_span():
-    before = batch([4, 1], 2)
-    after = cut(SpanCutoff(0.9, "outside"), before).vectors
-    assert (~zeros(after) & before.tokens.mask.bool()).sum(1).tolist() == [1, 1]
-
-
-def test_every_start_is_as_likely():
-    """⌊5·0.5⌋ = 2 of 5 tokens: starts 0 to 3, 250 of 1000 each, standard deviation 13.7."""
-    gone = zeros(cut(SpanCutoff(0.5), batch([5] * 1000, 1)).vectors)
-    starts = torch.bincount(gone.long().argmax(1), minlength=5)
-    assert starts[4] == 0
-    assert (starts[:4] - 250).abs().max() < 4 * 13.7

@@ -79,11 +79,6 @@ def test_equals_the_equation_written_out(rows, size, temperature):
     assert found["mutual_information"] <= found["bound"] == math.log(size)
 
 
-def test_equal_views_of_unlike_sentences_reach_the_bound():
-    found = mutual_information(torch.eye(64), torch.eye(64), 64, 0.05)
-    assert found["mutual_information"] == pytest.approx(math.log(64), abs=1e-6)
-
-
 def test_another_sentence_that_is_closer_makes_it_negative():
     first = torch.eye(2)
     found = mutual_information(first, first.flip(0), 2, 1.0)["mutual_information"]

@@ -4,7 +4,6 @@ import random
 import pytest
 
 from registry.evaluators.similarity_profile import SimilarityProfile, bands
-from registry.evaluators.sts import Sts
 from registry.resources.catalog import Pair
 from tests.registry.evaluators.points import Points, on_circle, scattered
 
@@ -67,14 +66,6 @@ def test_equals_the_definition_written_out(pairs, count, tail):
         inside = [cosine(row) for row in rows if abs(row.score - middle) <= width / 2 + 1e-12]
         assert (mean, size) == pytest.approx((sum(inside) / len(inside), len(inside)), abs=1e-9)
     assert sum(evaluator.series()["bin_pairs"]) == len(rows)
-
-
-def test_the_pairs_are_those_of_the_correlation(pairs):
-    pairs(PAIRS)
-    profile, sts = SimilarityProfile(), Sts("x")
-    profile(CIRCLE)
-    sts(CIRCLE)
-    assert {name: profile.series()[name] for name in ("gold", "cosine")} == sts.series()
 
 
 def test_one_gold_score_is_one_band(pairs):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from registry.evaluators.singular_values import SingularValues, effective_rank, spectrum
+from registry.evaluators.singular_values import SingularValues, spectrum
 from registry.resources.catalog import Pair
 from tests.registry.evaluators.points import Points, scattered
 
@@ -104,11 +104,6 @@ def test_collapsed_vectors(pairs):
     assert evaluator(Points(dict.fromkeys("abc", (0.0, 0.0, 0.0)))) == {"effective_rank": 0.0, "largest_share": 0.0}
     assert evaluator.series() == {"singular_values": [0.0, 0.0, 0.0]}
     assert evaluator(Points(dict.fromkeys("abc", (math.nan,) * 3)))["effective_rank"] == 0.0
-
-
-def test_as_many_directions_as_there_are():
-    assert effective_rank(torch.ones(9, dtype=torch.float64)) == pytest.approx(9.0)
-    assert effective_rank(torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64)) == pytest.approx(1.0)
 
 
 def test_the_series_is_that_of_the_last_call(pairs):

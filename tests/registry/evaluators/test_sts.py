@@ -1,5 +1,4 @@
 import math
-import random
 
 import pytest
 import torch
@@ -224,16 +223,6 @@ def test_the_interval_is_reproducible_for_each_aggregate(pairs):
         assert ends[how] == wanted
         assert wanted[0] < wanted[1]
     assert len(set(ends.values())) == 3
-
-
-def test_the_order_of_pairs_and_sides_does_not_matter(pairs):
-    rows = [Pair(f"s{i % 3}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
-    pairs(rows)
-    plain = Sts("x", bootstrap=100)(by_angle)
-    for seed in range(5):
-        random.Random(seed).shuffle(rows)
-        rows[seed] = rows[seed]._replace(first=rows[seed].second, second=rows[seed].first)
-        assert Sts("x", bootstrap=100)(by_angle) == pytest.approx(plain, abs=1e-9)
 
 
 def test_figures_get_every_pair_of_the_last_call(pairs):

@@ -178,14 +178,6 @@ def test_a_reference_without_phi_changes_nothing():
     assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
 
 
-def test_queue_alone_is_moco_by_hand():
-    # Positive cosine 1, queue cosine 0, τ = 0.5: log(1 + e⁻²) for each row; the other sentence (cosine 1) counts not.
-    anchor = torch.tensor([[1.0, 0.0], [2.0, 0.0]])
-    queue = Negatives(torch.tensor([[0.0, 1.0]]), torch.zeros(1))
-    value = InfoNCE(temperature=0.5, in_batch=False)(anchor, anchor, queue)
-    assert value.item() == pytest.approx(math.log(1 + math.exp(-2)), abs=1e-6)
-
-
 @pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
 def test_nothing_to_compare_with_is_zero_and_said_once(form):
     anchor, positive, *_ = slow.draw(3, 0)

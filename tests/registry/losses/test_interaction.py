@@ -79,12 +79,6 @@ def test_far_scores_stay_finite(head):
     assert torch.isfinite(same.grad).all()
 
 
-def test_equal_pairs_cannot_be_told_apart():
-    same, _ = draw(4, 3)
-    for head in ("scalar", "elementwise"):
-        assert loss_of(3, head)(same, same).item() == pytest.approx(math.log(2))
-
-
 def test_takes_the_width_from_the_encoder_the_recipe_names():
     loss = LOSSES["interaction"].build({"encoder": "other"}, {"other": WidthOnly(9), "online": WidthOnly(4)})
     assert loss.linear.in_features == 9

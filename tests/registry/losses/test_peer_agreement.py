@@ -27,12 +27,6 @@ def test_matches_the_equation(n, k, compare, reduction):
     assert found.item() == pytest.approx(literal(one, other, 0.3, compare, reduction), abs=1e-9)
 
 
-def test_one_network_agrees_with_itself():
-    one = draw(4, 3)
-    for compare in ("within", "across"):
-        assert PeerAgreement(compare)(*one, *one).item() == pytest.approx(0.0, abs=1e-12)
-
-
 def test_value_by_hand():
     # One network tells two sentences apart, e^{1/τ} = 3 against 1; for its peer all are one: (3/4, 1/4) and (1/2, 1/2).
     anchor, peer = torch.eye(2, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)

@@ -128,16 +128,6 @@ def test_margin_carries_no_gradient():
     assert all(view.sentence.grad is not None and view.sentence.grad.abs().sum() > 0 for view in views)
 
 
-def test_subgradient_is_zero_at_the_kink():
-    view = draw(2, 3)
-    view.sentence.requires_grad_()
-    value = Twins()(view, view, view)
-    value.backward()
-    assert value.item() == 0.0
-    assert view.sentence.grad is not None
-    assert view.sentence.grad.abs().max().item() == 0.0
-
-
 def test_flat_similarity_of_two_dropout_masks_is_one_minus_rate():
     """Why "flat" is the default: it gives the paper's ω = 0.85 at dropout 0.15 (A2)."""
     torch.manual_seed(0)

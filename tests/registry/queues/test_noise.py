@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 
 from registry.queues.noise import Noise, _direction
-from registry.types import Negatives
 from tests.registry.queues.literal import bound
 
 
@@ -94,19 +93,6 @@ def test_it_is_empty_before_the_first_step_and_in_checkpoints():
     queue.observe(step_of())
     assert queue.state_dict() == {}
     assert queue.length is None
-
-
-def test_entries_are_detached_unit_vectors_in_single_precision():
-    step = step_of()
-    with torch.no_grad():
-        held = served(step)
-    assert isinstance(held, Negatives)
-    assert not held.vectors.requires_grad
-    assert held.vectors.dtype == torch.float32
-    torch.testing.assert_close(held.vectors.norm(dim=1), torch.ones(4))
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        mixed = served(TwoViews(step.views["anchor"].bfloat16(), step.views["positive"].bfloat16()))
-    assert mixed.vectors.dtype == torch.float32
 
 
 def test_a_vector_without_gradient_stays():
