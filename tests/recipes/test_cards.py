@@ -44,11 +44,3 @@ def test_the_first_step_by_transformers(parts, name, model):
     h = headed(rows)
     value = made.method.objective(made.method(step)).item()
     assert value == pytest.approx(info_nce(h, h, 0.05, headed(hard).detach()), abs=1e-6)
-
-
-def test_the_hard_view_has_gradient(parts):
-    made = experiment(parts, "mini/cards_en", *NEAREST)
-    step = step_of(made)
-    losses = made.method(step)
-    (found,) = torch.autograd.grad(made.method.objective(losses), [step.views["hard"].sentence])
-    assert bool(found.any())

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
 from tests.recipes.first_step import experiment, info_nce, step_of
+from tests.registry.losses.literal import unit
 
 VIEWS = ("anchor", "positive")
 ALL_MASKS = ("losses.masked_language_modeling", "views.anchor.augment", "views.positive.augment")
 """What `--unset` removes for the paper's two losses alone."""
-
-
-def unit(row):
-    length = math.sqrt(sum(x * x for x in row))
-    return [x / length for x in row]
 
 
 @pytest.mark.parametrize("name", ["informin_cl_en", "mini/informin_cl_en"])

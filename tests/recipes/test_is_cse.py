@@ -8,7 +8,8 @@ import pytest
 
 from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
-from tests.registry.losses.test_smoothed_info_nce import literal, unit
+from tests.registry.losses.literal import unit
+from tests.registry.losses.test_smoothed_info_nce import literal
 
 
 def test_the_weight_is_constant_or_rises_as_the_authors_formula():

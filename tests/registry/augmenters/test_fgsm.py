@@ -85,22 +85,6 @@ def test_exact_equals_the_gradient_by_hand():
     assert torch.allclose(moved["positive"], expected)
 
 
-def test_exact_equals_the_tokens_own_gradient_in_a_transformer(tmp_path):
-    online = TransformerEncoder(str(tiny_bert(tmp_path)), augment_at="word", dropout=0.0)
-    views = {"query": BoundView("online", [Fgsm(1e-3)]), "key": BoundView("online", [])}
-    method = method_of({"online": online}, views)
-    step = step_of(method, sentences(4))
-    method(step)
-    plain = method_of({"online": online}, {name: BoundView("online", []) for name in views})
-    other = step_of(plain, sentences(4))
-    loss = plain.objective(plain(other))
-    gradient = torch.autograd.grad(loss, other.unperturbed["query"])[0]
-    expected = other.unperturbed["query"] + 1e-3 * gradient.sign()
-    assert torch.equal(step.embedded["query"].vectors, expected)
-    assert torch.equal(step.embedded["key"].vectors, other.unperturbed["key"])
-    assert gradient.sign().any()
-
-
 def test_stale_uses_the_previous_batch_at_the_same_place():
     """By hand as above, from the batch before; its places are cut or filled to the new batch's shape."""
     method = linear_method(anchor=[fgsm := Fgsm(0.25, "stale")])

@@ -103,13 +103,6 @@ def test_gradient_reaches_the_source_layer_only(tmp_path):
     assert not any(parameter.requires_grad for parameter in augmenter.parameters())
 
 
-def test_no_gradient_where_the_source_layer_is_frozen(tmp_path):
-    encoder, augmenter, embedded = bound(tmp_path)
-    encoder.backbone.embeddings.requires_grad_(False)
-    frozen = Embedded(embedded.tokens, encoder.embed(embedded.tokens))
-    assert not fuse(augmenter, frozen).vectors.requires_grad
-
-
 def test_the_foreign_layer_has_no_dropout_in_training(tmp_path):
     _, augmenter, embedded = bound(tmp_path)
     augmenter.train()

@@ -103,14 +103,6 @@ def test_a_view_has_one_place():
         fitted(3, together=[["a", "b"], ["c", "a"]])
 
 
-def test_starts_as_the_other_heads_do():
-    head = fitted(256)
-    assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
-    assert not head.linear.bias.any()
-    assert head.norm.weight.eq(1).all()
-    assert head.dense() is None
-
-
 def test_running_statistics_survive_a_checkpoint():
     head, other = fitted(3), fitted(3, seed=1)
     head(draw(1, 12, 3), GROUPS)

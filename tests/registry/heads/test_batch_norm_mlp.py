@@ -5,17 +5,13 @@ import torch
 
 from registry.heads.batch_norm_mlp import BatchNormMlp
 from registry.testing.materials import WidthOnly, draw
+from tests.registry.heads.literal import linear
 
 
 def fitted(width, **options):
     head = BatchNormMlp(**options)
     assert head.fit(width, WidthOnly(width)) == width
     return head
-
-
-def dense(layer, rows):
-    weights = list(zip(layer.weight.tolist(), layer.bias.tolist(), strict=True))
-    return [[sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in weights] for row in rows]
 
 
 def normalized(rows):
@@ -34,8 +30,9 @@ def bent(rows):
 
 def literal(head, rows):
     for place in range(head.blocks):
-        rows = bent(dense(head.second[place], bent(normalized(dense(head.first[place], rows)))))
-        rows = dense(head.third[place], rows)
+        rows = bent(normalized([linear(head.first[place], row) for row in rows]))
+        rows = bent([linear(head.second[place], row) for row in rows])
+        rows = [linear(head.third[place], row) for row in rows]
     return torch.tensor(rows, dtype=torch.float64)
 
 

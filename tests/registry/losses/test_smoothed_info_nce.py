@@ -9,14 +9,9 @@ from registry.types import Negatives
 from tests.registry.losses import literal as slow
 
 
-def unit(row):
-    length = math.hypot(*row)
-    return [x / length for x in row]
-
-
 def smoothed(positive, queue, neighbors, t):
     """Each positive averaged with its nearest, of lists of rows, one product at a time; `queue` is (entry, weight)."""
-    own = [unit(row) for row in positive]
+    own = [slow.unit(row) for row in positive]
     made = []
     for i, row in enumerate(own):
         others = [(entry, weight) for entry, weight in queue if weight > 0]
