@@ -56,3 +56,4 @@ def test_both_segments_of_a_pair_and_an_empty_text():
     (made,) = SwitchCase(1.0).on_text([Sample("A b", pair="c D")], Random(0))
     assert (made.text, made.pair) == ("a B", "C d")
     assert switched("", rate=1.0, draw="count") == ""
+    assert switched(rate=0.0, draw="count") == TEXT

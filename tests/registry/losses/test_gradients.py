@@ -47,18 +47,31 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "values"), CASES)
-def test_gradient_is_the_derivative(name, values):
+def made(name, values, rows):
+    """Return a loss, its inputs in double precision, and those views of them that it trains."""
     entry = LOSSES[name]
     loss = entry.build(values, {"online": WidthOnly(6)}).double()
-    given, parts, trained = {}, {}, []
+    given, trained = {}, []
     for place, wanted in enumerate(entry.inputs):
-        anchor, positive, *_, queue = draw(4, 3, seed=place)
+        anchor, positive, *_, queue = draw(rows, 3, seed=place)
         if wanted.is_view:
-            parts[wanted.name] = [anchor, positive] if wanted.several else [anchor]
-            trained += [] if wanted.name in loss.steering else [view.requires_grad_() for view in parts[wanted.name]]
-            given[wanted.name] = tuple(parts[wanted.name]) if wanted.several else anchor
+            views = (anchor, positive) if wanted.several else (anchor,)
+            trained += [] if wanted.name in loss.steering else [view.requires_grad_() for view in views]
+            given[wanted.name] = views if wanted.several else anchor
         else:
-            given[wanted.name] = queue if wanted.kind == "negatives" else LABELS
+            given[wanted.name] = queue if wanted.kind == "negatives" else LABELS[:rows]
+    return loss, given, trained
+
+
+@pytest.mark.parametrize(("name", "values"), CASES)
+def test_gradient_is_the_derivative(name, values):
+    loss, given, trained = made(name, values, 4)
     weights = list(loss.parameters())
     assert torch.autograd.gradcheck(lambda *_: loss(**given), [*trained, *weights])  # it moves the leaves in place
+
+
+@pytest.mark.parametrize(("name", "values"), [case for case in CASES if case[1].get("pairs") != "separate"])
+def test_one_row_has_a_finite_gradient(name, values):
+    loss, given, trained = made(name, values, 1)
+    loss(**given).backward()
+    assert all(view.grad is None or view.grad.isfinite().all() for view in trained)

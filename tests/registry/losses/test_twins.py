@@ -105,6 +105,8 @@ def test_matches_the_equation(how, rows, lengths):
         real = [1 + (row + seed) % length for row in range(rows)]
         views.append(draw(rows, length, seed=seed, lengths=real))
     assert Twins(margin_similarity=how)(*views).item() == pytest.approx(literal(*views, how))
+    total = Twins(margin_similarity=how, reduction="sum")(*views).item()
+    assert total == pytest.approx(rows * literal(*views, how))
 
 
 @pytest.mark.parametrize("margin", ["data", "fixed"])

@@ -95,6 +95,13 @@ def test_it_is_empty_before_the_first_step_and_in_checkpoints():
     assert queue.length is None
 
 
+def test_mixed_precision_serves_single():
+    step = step_of()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        held = served(TwoViews(step.views["anchor"].bfloat16(), step.views["positive"].bfloat16()))
+    assert held.vectors.dtype == torch.float32
+
+
 def test_a_vector_without_gradient_stays():
     """At a low temperature the softmax gives noise no share at all in single precision: DCLR's g/‖g‖ is NaN there."""
     anchor = torch.eye(6)[:3]
