@@ -103,6 +103,8 @@ def test_subsets_are_drawn_by_themselves():
     predicted = np.array([*range(20), *range(100, 120)], dtype=float)
     subsets = ["a"] * 20 + ["b"] * 20
     assert spearman_interval(subsets, (gold, predicted), "mean", 100, 0.95) == pytest.approx((100.0, 100.0))
+    reversed_second = np.array([*range(20), *range(20, 0, -1)], dtype=float)
+    assert spearman_interval(subsets, (gold, reversed_second), "mean", 100, 0.95) == pytest.approx((0.0, 0.0))
     low, high = spearman_interval(subsets, (gold, predicted), "all", 100, 0.95)
     assert low < high < 90
 
