@@ -28,9 +28,9 @@ def experiment(parts: Small, name: str, *more: str, dropout: float | None = 0.0)
     return made
 
 
-def step_of(made: Experiment, index: int = 0) -> StepState:
-    """Return a step over four sentences."""
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
+def step_of(made: Experiment, index: int = 0, rows: int = 4) -> StepState:
+    """Return a step over so many sentences."""
+    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, rows, 64, 5)
     return StepState(made.method, batches.batch(index), index, 3, torch.Generator().manual_seed(0))
 
 

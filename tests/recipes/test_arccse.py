@@ -6,19 +6,8 @@ import math
 
 import pytest
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
-
-
-@pytest.mark.parametrize(("name", "rate"), [("arccse_en", 3e-5), ("arccse_en_large", 1e-5)])
-def test_the_values_of_the_fact_sheet(name, rate):
-    recipe = load(name).recipe
-    train, losses = recipe.train, recipe.losses
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (64, rate, 1, 125)
-    assert (losses["info_nce"].params["temperature"], losses["info_nce"].params["angular_margin"]) == (0.05, 10.0)
-    assert (losses["ordering"].weight, losses["ordering"].params) == (0.1, {"margin": 0.0, "by": "cosine"})
-    assert [recipe.views[view].augment[0].params["rate"] for view in ("near", "far")] == [0.2, 0.4]
 
 
 def test_the_masked_spans_of_a_step_are_nested(parts):

@@ -7,45 +7,22 @@ import math
 import pytest
 import torch
 
-from cse_cli.data.batches import Batches
-from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.step import StepState
 from registry.resources import catalog
+from tests.recipes.first_step import experiment, step_of
 from tests.registry.heads.test_batch_norm_mlp import literal
 from tests.registry.losses.literal import cosine
-from tests.support.shrunken import Small
 
 
-def experiment(parts: Small, *more: str) -> Experiment:
-    changed, dropped = parts.options(load("bsl_en").recipe)
-    return resolve(load("bsl_en", [*changed, *more], dropped).recipe, 5)
-
-
-def step_of(made: Experiment) -> StepState:
-    made.method.train()
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
-    return StepState(made.method, batches.batch(0), 0, 3, torch.Generator().manual_seed(0))
-
-
-def test_the_authors_settings():
-    """`unsupervised_tuning.py` and `BYOLoss.py`, copied by hand; the number of sentences is that of our NLI."""
-    recipe = load("bsl_en").recipe
-    train, online = recipe.train, recipe.encoders["online"]
-    assert (train.batch_size, train.learning_rate, train.epochs, recipe.data.max_length) == (64, 1e-4, 1, 64)
-    assert recipe.evaluate.max_length == 64
-    assert (train.schedule, train.weight_decay, train.clip_norm, train.epsilon) == ("linear", 0.0, 1.0, 1e-6)
+def test_warm_up_and_evaluation_are_tenths_of_the_epoch():
+    """`unsupervised_tuning.py`; the number of sentences is that of our NLI."""
+    train = load("bsl_en").recipe.train
     steps = catalog.entry("nli").splits["train"].rows // 64
     assert (train.warmup_steps, train.evaluate_every) == (math.ceil(steps * 0.1), int(steps * 0.1))
-    assert online.heads["predictor"].params == {"blocks": 3, "expansion": 10, "together": [], "sync": True}
-    target = recipe.encoders["target"].params
-    assert (target["decay"], target["schedule"], target["share"]) == (0.999, "constant", [])
 
 
 def test_the_first_step_by_hand(parts):
-    made = experiment(parts, "encoders.online.dropout=0.0")
-    made.method.double()
+    made = experiment(parts, "bsl_en")
     step = step_of(made)
     assert not torch.equal(step.batch["anchor"].ids, step.batch["positive"].ids)
     vectors = {}
@@ -62,7 +39,7 @@ def test_the_first_step_by_hand(parts):
 
 
 def test_the_copy_follows_and_is_not_trained(parts):
-    made = experiment(parts)
+    made = experiment(parts, "bsl_en", dropout=None)
     step = step_of(made)
     made.method.objective(made.method(step)).backward()
     online, target = made.method.encoder("online"), made.method.encoder("target")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 
 from cse_cli.recipe.load import load
-from tests.recipes.first_step import experiment, layers_of, projected, step_of
-from tests.registry.losses.literal import cosine
+from tests.recipes.first_step import experiment, info_nce, layers_of, projected, step_of
 
 
 @pytest.mark.parametrize("version", ["", "_large", "_roberta", "_roberta_large"])
@@ -28,9 +25,6 @@ def test_the_first_step_by_hand(parts):
     head = made.scored.heads["feed_forward"]
 
     with torch.no_grad():
-        a, b = ([projected(head, x) for x in layers_of(parts, step.batch[view])[0]] for view in ("anchor", "positive"))
-    total = 0.0
-    for i in range(4):
-        columns = [math.exp(cosine(a[i], other) / 0.05) for other in b]
-        total -= math.log(columns[i] / sum(columns)) / 4
-    assert made.method(step)["info_nce"].item() == pytest.approx(total, abs=1e-6)
+        states = (layers_of(parts, step.batch[view])[0] for view in ("anchor", "positive"))
+        a, b = (torch.tensor([projected(head, x) for x in rows], dtype=torch.float64) for rows in states)
+    assert made.method(step)["info_nce"].item() == pytest.approx(info_nce(a, b, 0.05), abs=1e-6)

@@ -7,36 +7,9 @@ import math
 import pytest
 import torch
 
-from cse_cli.data.batches import Batches
-from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.optimizer import LearningRate
-from cse_cli.training.step import StepState
-from tests.support.shrunken import Small
-
-MILESTONES = (501, 1001, 1501, 2001)
-
-
-def experiment(parts: Small, *more: str) -> Experiment:
-    changed, dropped = parts.options(load("ct_en").recipe)
-    return resolve(load("ct_en", [*changed, *more], dropped).recipe, 5)
-
-
-def step_of(made: Experiment, rows: int) -> StepState:
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, rows, 64, 5)
-    return StepState(made.method, batches.batch(0), 0, 3, torch.Generator().manual_seed(0))
-
-
-def test_the_authors_settings():
-    """`Training.py` and `ContrastiveTensionModel.py`, copied by hand."""
-    recipe = load("ct_en").recipe
-    train, loss = recipe.train, recipe.losses["dot_classification"].params
-    assert (train.batch_size, train.optimizer, train.learning_rate, train.clip_norm) == (16, "rmsprop", 1e-5, 0)
-    assert (train.milestones, train.learning_rates) == (MILESTONES, (8e-6, 6e-6, 4e-6, 2e-6))
-    assert loss == {"negatives": 7, "pairs": "separate", "reduction": "mean"}
-    assert recipe.data.max_length == 75
-    assert [e.params["dropout"] for e in recipe.encoders.values()] == [0.0, 0.0]
+from tests.recipes.first_step import experiment, step_of
 
 
 def test_rates_are_those_of_the_code():
@@ -49,9 +22,8 @@ def test_rates_are_those_of_the_code():
 
 def test_the_first_step_by_hand(parts):
     """16 sentences, 2 of them in positive pairs; the twins are still one, so that each meets its own vector."""
-    made = experiment(parts, "train.batch_size=16")
-    made.method.train()
-    step = step_of(made, 16)
+    made = experiment(parts, "ct_en", "train.batch_size=16", dropout=None)
+    step = step_of(made, rows=16)
     tokens = step.batch["anchor"]
     states = made.scored.backbone(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
     vectors = [row[real.bool()].mean(0).tolist() for row, real in zip(states, tokens.mask, strict=True)]
@@ -65,14 +37,14 @@ def test_the_first_step_by_hand(parts):
 
 
 def test_the_twins_start_alike_and_part(parts):
-    made = experiment(parts)
+    made = experiment(parts, "ct_en", dropout=None)
     first, second = (made.method.encoder(name) for name in ("first", "second"))
     assert made.scored is first
     weights = [dict(each.named_parameters()) for each in (first, second)]
     assert weights[0].keys() == weights[1].keys()
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert not {id(w) for w in weights[0].values()} & {id(w) for w in weights[1].values()}
-    made.method.objective(made.method(step_of(made, 4))).backward()
+    made.method.objective(made.method(step_of(made))).backward()
     optimizer = torch.optim.RMSprop(made.method.parameters(), lr=1e-3)
     optimizer.step()
     name = "backbone.encoder.layer.1.output.dense.weight"
@@ -80,5 +52,5 @@ def test_the_twins_start_alike_and_part(parts):
 
 
 def test_the_other_twin_can_be_scored(parts):
-    made = experiment(parts, "evaluate.encoder=second")
+    made = experiment(parts, "ct_en", "evaluate.encoder=second", dropout=None)
     assert made.scored is made.method.encoder("second")

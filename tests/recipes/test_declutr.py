@@ -10,9 +10,9 @@ import torch
 
 from cse_cli.data.batches import Batches
 from cse_cli.data.sources import open_text
-from cse_cli.recipe.load import load
-from cse_cli.training.build import Experiment, resolve
+from cse_cli.training.build import Experiment
 from cse_cli.training.step import StepState
+from tests.recipes import first_step
 from tests.support.shrunken import Small
 from tests.support.tiny import sentences
 
@@ -24,26 +24,12 @@ def experiment(parts: Small, tmp_path, name: str, *more: str) -> Experiment:
     """Over eight documents of about 90 words; only the anchors' spans may be as long as 20 sub-words."""
     path = tmp_path / "documents.txt"
     path.write_text("".join(" ".join(sentences(18, seed=row)) + "\n" for row in range(8)), encoding="utf-8")
-    changed, dropped = parts.options(load(name).recipe)
     sizes = [f"views.{view}.augment.0.{key}" for view in VIEWS for key in ("shortest=4", "longest=20")]
-    given = [*changed, f"data.file={path}", "data.max_length=22", *sizes, "encoders.online.dropout=0.0", *more]
-    return resolve(load(name, given, dropped).recipe, 5)
+    return first_step.experiment(parts, name, f"data.file={path}", "data.max_length=22", *sizes, *more)
 
 
 def batches_of(made: Experiment) -> Batches:
     return Batches(open_text(made.recipe.data, made.columns), made.plans, 4, made.recipe.data.max_length, 5)
-
-
-def test_the_authors_settings():
-    """declutr_base.jsonnet, copied by hand."""
-    recipe = load("declutr_en_roberta").recipe
-    train, spans = recipe.train, recipe.views["near_2_too"].augment[0].params
-    assert (train.batch_size, train.learning_rate, train.weight_decay, train.clip_norm) == (4, 5e-5, 0.1, 1.0)
-    assert (train.epsilon, train.bias_correction, train.epochs, train.seed) == (1e-6, False, 1, 42)
-    assert spans == {"anchor": 1, "positive": 1, "anchors": 2, "positives": 2, "shortest": 32, "longest": 512}
-    assert recipe.losses["nt_xent_means"].params == {"temperature": 0.05, "reduction": "mean"}
-    assert [recipe.losses[name].weight for name in recipe.losses] == [1.0, 1.0]
-    assert recipe.encoders["online"].params["model"] == "roberta-base"
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -67,7 +53,6 @@ def test_views_are_spans_of_one_document_near_their_anchor(parts, tmp_path, name
 def test_the_losses_of_the_first_step(parts, tmp_path, name):
     made = experiment(parts, tmp_path, name, "views.anchor_1.augment.1.rate=0.4")
     batch = batches_of(made).batch(0)
-    made.method.double()
     torch.manual_seed(9)
     step = StepState(made.method, batch, 0, 3, torch.Generator().manual_seed(0))
     losses = {label: value.item() for label, value in made.method(step).items()}

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
-from cse_cli.data.batches import Batches
-from cse_cli.data.sources import open_text
-from cse_cli.recipe.load import load
-from cse_cli.training.build import Experiment, resolve
-from cse_cli.training.step import StepState
-from tests.support.shrunken import Small
-
-
-def experiment(parts: Small, *more: str) -> Experiment:
-    changed, dropped = parts.options(load("esimcse_en").recipe)
-    return resolve(load("esimcse_en", [*changed, *more], dropped).recipe, 5)
-
-
-def batches_of(made: Experiment) -> Batches:
-    return Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("esimcse_en", (3e-5, 0.32, 160, None)),
-        ("esimcse_en_large", (1e-5, 0.32, 160, None)),
-        ("esimcse_en_roberta", (1e-5, 0.30, 160, None)),
-        ("esimcse_en_roberta_large", (1e-5, 0.28, 128, 0.15)),
-    ],
-)
-def test_the_authors_settings(name, values):
-    recipe = load(name).recipe
-    assert recipe.queue is not None
-    assert values == (
-        recipe.train.learning_rate,
-        recipe.views["positive"].augment[0].params["rate"],
-        recipe.queue.params["length"],
-        recipe.encoders["online"].params.get("dropout"),
-    )
-    assert (recipe.train.batch_size, recipe.train.evaluate_every, recipe.data.max_length) == (64, 125, 32)
-    assert recipe.losses["info_nce"].params["temperature"] == 0.05
-    assert recipe.encoders["momentum"].params["decay"] == 0.995
-    assert recipe.views["anchor"].augment == recipe.views["queued"].augment == ()
+from tests.recipes.first_step import experiment, step_of
 
 
 def test_positive_is_longer_and_queued_view_unchanged(parts):
-    batch = batches_of(experiment(parts, "views.positive.augment.0.rate=1.0")).batch(0)
+    batch = step_of(experiment(parts, "esimcse_en", "views.positive.augment.0.rate=1.0")).batch
     assert torch.equal(batch["anchor"].ids, batch["queued"].ids)
     assert batch["positive"].mask.sum() > batch["anchor"].mask.sum()
 
 
 def test_queue_holds_momentum_embeddings_without_dropout(parts):
-    made = experiment(parts)
-    made.method.train()
-    batches = batches_of(made)
+    made = experiment(parts, "esimcse_en", dropout=None)
     slow = made.method.encoder("momentum")
     expected = []
     for index in range(2):
-        step = StepState(made.method, batches.batch(index), index, 3, torch.Generator().manual_seed(0))
+        step = step_of(made, index)
         made.method.objective(made.method(step)).backward()
         tokens = step.batch["queued"]
         expected.append(
@@ -76,8 +35,8 @@ def test_queue_holds_momentum_embeddings_without_dropout(parts):
 
 def test_copy_starts_as_pretrained_encoder_with_same_head(parts):
     """The authors' copy starts from random weights; ES4."""
-    made = experiment(parts, "encoders.online.dropout=0.0")
-    tokens = batches_of(made).batch(0)["queued"]
+    made = experiment(parts, "esimcse_en")
+    tokens = step_of(made).batch["queued"]
     online, slow = made.method.encoder("online"), made.method.encoder("momentum")
     ours, theirs = (e.encode(tokens, e.embed(tokens)).sentence for e in (online, slow))
     assert torch.allclose(ours, theirs, atol=1e-6)

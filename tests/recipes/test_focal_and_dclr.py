@@ -6,54 +6,11 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from cse_cli.data.batches import Batches
-from cse_cli.data.sources import open_text
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
-from cse_cli.training.build import resolve
-from cse_cli.training.step import StepState
 from registry.losses.info_nce import InfoNCE
 from tests.recipes.first_step import experiment, step_of
-
-
-def test_tables_of_focal_infonce():
-    """Table 1 (batch, learning rate), and the temperatures of Table 4 that Tables 3 and 5 find again (F1)."""
-    printed = {
-        "focal_infonce_en": (64, 3e-5, 0.07), "focal_infonce_en_large": (64, 1e-5, 0.07),
-        "focal_infonce_en_roberta": (512, 1e-5, 0.05), "focal_infonce_en_roberta_large": (512, 3e-5, 0.05),
-    }  # fmt: skip
-    for name, values in printed.items():
-        recipe = load(name).recipe
-        loss = recipe.losses["focal_info_nce"].params
-        assert values == (recipe.train.batch_size, recipe.train.learning_rate, loss["temperature"])
-        assert (loss["margin"], loss["reduction"], loss["clamp"], loss["in_batch"]) == (0.3, "mean", False, True)
-        assert set(recipe.losses) == {"focal_info_nce"}
-
-
-def test_script_of_dclr():
-    """Batch, learning rate, epochs, φ, noise and models of the authors' `run.sh` at e2c3430."""
-    released = "princeton-nlp/unsup-simcse-"
-    bert, roberta = f"{released}bert-base-uncased", f"{released}roberta-base"
-    models = {
-        "dclr_en": ("bert-base-uncased", bert), "dclr_en_roberta": ("roberta-base", roberta),
-        "dclr_en_large": (f"{released}bert-large-uncased", bert),
-        "dclr_en_roberta_large": (f"{released}roberta-large", roberta),
-    }  # fmt: skip
-    printed = {
-        "dclr_en": (128, 3e-5, 3, 0.9, 1.0), "dclr_en_roberta": (128, 3e-5, 3, 0.85, 2.5),
-        "dclr_en_large": (256, 3e-5, 1, 0.9, 3.0), "dclr_en_roberta_large": (256, 1e-5, 1, 0.85, 5.0),
-    }  # fmt: skip
-    for name, values in printed.items():
-        recipe = load(name).recipe
-        train, loss = recipe.train, recipe.losses["info_nce"].params
-        assert recipe.queue is not None
-        times = recipe.queue.params["times"]
-        assert values == (train.batch_size, train.learning_rate, train.epochs, loss["false_negative"], times)
-        assert (recipe.queue.params["steps"], recipe.queue.params["rate"], loss["temperature"]) == (4, 1e-3, 0.05)
-        assert recipe.losses["info_nce"].views["reference"] == "reference"
-        assert models[name] == tuple(recipe.encoders[key].params["model"] for key in ("online", "complementary"))
-        assert recipe.evaluators["avg_dev"].params["datasets"] == ["stsb", "sickr"]
 
 
 def test_alignment_and_uniformity_are_those_of_the_test_split():
@@ -64,26 +21,15 @@ def test_alignment_and_uniformity_are_those_of_the_test_split():
             assert (plane.name, plane.params["split"]) == ("alignment_uniformity", "test")
 
 
-@pytest.mark.parametrize("temperature", [0.03, 0.05, 0.07, 0.1])
-@pytest.mark.parametrize("margin", [0.1, 0.2, 0.3, 0.4])
-def test_cells_of_tables_4_and_5(temperature, margin):
-    changes = [f"losses.focal_info_nce.temperature={temperature}", f"losses.focal_info_nce.margin={margin}"]
-    recipe = load("focal_infonce_en", changes).recipe
-    assert recipe.losses["focal_info_nce"].params["temperature"] == temperature
-    assert recipe.losses["focal_info_nce"].params["margin"] == margin
-
-
 @pytest.mark.parametrize("name", ["dclr_en", "dclr_en_large", "focal_infonce_dclr_en", "mini/dclr_en"])
 def test_complementary_model_is_not_trained(name, parts):
-    changed, dropped = parts.options(load(name).recipe)
     loss = next(iter(load(name).recipe.losses))
-    made = resolve(load(name, [*changed, f"losses.{loss}.false_negative=0.0"], dropped).recipe, seed=1)
-    method = made.method.train()
+    made = experiment(parts, name, f"losses.{loss}.false_negative=0.0", dropout=None)
+    method = made.method
     other = method.encoder("complementary")
     assert not any(p.requires_grad for p in other.parameters())
     before = {key: value.clone() for key, value in other.state_dict().items()}
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 32, 7)
-    step = StepState(method, batches.batch(0), 0, 1, torch.Generator().manual_seed(3))
+    step = step_of(made)
     value = method.objective(method(step))
     value.backward()
     first, second = (step.views[name] for name in ("reference", "reference_positive"))

@@ -5,25 +5,8 @@ from __future__ import annotations
 import pytest
 import torch.nn.functional as F
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.test_gaussian_info_nce import as_the_authors_code
-
-
-def test_the_authors_code():
-    recipe = load("gcse_en").recipe
-    train, loss = recipe.train, recipe.losses["gaussian_info_nce"].params
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (128, 1e-5, 2, 125)
-    assert (train.optimizer, train.warmup_steps, train.clip_norm, recipe.data.max_length) == ("adam", 190, 0.0, 64)
-    assert loss == {"temperature": 0.05, "width": 0.17}
-    student, scorer = (recipe.encoders[name] for name in ("online", "scorer"))
-    assert student.params["model"] == scorer.params["model"]
-    assert (student.params["head_at_eval"], scorer.params["dropout"]) == (False, 0.0)
-    (repeated,) = recipe.views["anchor"].augment
-    assert (repeated.params["rate"], repeated.params["unit"]) == (0.05, "word")
-    assert {name: view.column for name, view in recipe.views.items()} == {
-        "anchor": "text", "positive": "sent1", "hard": "hard_neg", "reference": "text", "reference_hard": "hard_neg",
-    }  # fmt: skip
 
 
 def test_the_first_step_by_the_authors_code(parts):

@@ -7,28 +7,8 @@ import math
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.literal import cosine
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("gs_infonce_en", (64, 3e-5, 0.2)),
-        ("gs_infonce_en_large", (64, 1e-5, 0.2)),
-        ("gs_infonce_en_roberta", (64, 1e-5, None)),
-        ("gs_infonce_en_roberta_large", (128, 2e-5, None)),
-    ],
-)
-def test_the_authors_script(name, values):
-    recipe = load(name).recipe
-    train = recipe.train
-    assert values == (train.batch_size, train.learning_rate, recipe.encoders["online"].params.get("dropout"))
-    assert (train.epochs, train.evaluate_every, recipe.data.max_length) == (1, 125, 32)
-    assert recipe.queue is not None
-    assert (recipe.queue.params["count"], recipe.queue.params["steps"]) == (192, 0)
-    assert recipe.losses["info_nce"].params["temperature"] == 0.05
 
 
 @pytest.mark.parametrize("name", ["gs_infonce_en", "mini/gs_infonce_en"])

@@ -6,21 +6,9 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 
 HIDE_ALL = [f"losses.side_language_model.{key}" for key in ("masking=1.0", "mask_share=1.0", "random_share=0.0")]
-
-
-@pytest.mark.parametrize(("name", "masking"), [("infocse_en", 0.40), ("infocse_en_large", 0.30)])
-def test_the_authors_settings(name, masking):
-    recipe = load(name).recipe
-    side = recipe.losses["side_language_model"]
-    assert (side.weight, side.params["frozen_layers"], side.params["trained_layers"]) == (1e-5, 6, 2)
-    assert (side.params["masking"], side.params["frozen_dropout"]) == (masking, name == "infocse_en_large")
-    assert (recipe.train.learning_rate, recipe.train.batch_size, recipe.train.epochs) == (7e-6, 64, 2)
-    assert recipe.train.evaluate_every == 125
-    assert recipe.encoders["online"].heads["batch_norm_relu"].params["together"] == "all"
 
 
 @pytest.mark.parametrize("name", ["infocse_en", "mini/infocse_en"])

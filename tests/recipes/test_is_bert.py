@@ -7,25 +7,7 @@ import math
 import pytest
 import torch
 
-from cse_cli.data.batches import Batches
-from cse_cli.data.sources import open_text
-from cse_cli.recipe.load import load
-from cse_cli.training.build import resolve
-from cse_cli.training.step import StepState
-
-
-def test_the_authors_settings():
-    """unsupervised_training_nli.py and the defaults of `fit`, copied by hand."""
-    recipe = load("is_bert_en").recipe
-    train = recipe.train
-    assert (train.batch_size, train.learning_rate, train.epsilon, train.bias_correction) == (32, 2e-6, 1e-7, False)
-    assert (train.weight_decay, train.clip_norm, train.epochs, train.evaluate_every) == (0.01, 1.0, 1, 1000)
-    assert train.warmup_steps == math.ceil(275601 / 32 * 0.1)
-    encoder = recipe.encoders["online"].params
-    assert (encoder["windows"], encoder["channels"], encoder["pooling"]) == ([1, 3, 5], 256, "mean")
-    assert encoder["activation"] == "none"
-    assert recipe.data.dataset == ("nli",)
-    assert recipe.data.max_length == recipe.evaluate.max_length == 128 + 3
+from tests.recipes.first_step import experiment, step_of
 
 
 def literal(encoder, tokens, relu):
@@ -61,17 +43,14 @@ def literal(encoder, tokens, relu):
 @pytest.mark.parametrize("activation", ["", "relu"])
 def test_the_loss_and_its_gradient_in_the_first_step(parts, name, activation):
     """The default is the authors' code, which has no activation. "relu" is the paper."""
-    changed, dropped = parts.options(load(name).recipe)
-    changed += ["encoders.online.dropout=0.0", "encoders.online.channels=3"]
-    changed += [f"encoders.online.activation={activation}"] if activation else []
-    made = resolve(load(name, changed, dropped).recipe, 5)
-    batch = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5).batch(0)
-    made.method.double()
-    losses = made.method(StepState(made.method, batch, 0, 3, torch.Generator().manual_seed(0)))
+    changed = [f"encoders.online.activation={activation}"] if activation else []
+    made = experiment(parts, name, "encoders.online.channels=3", *changed)
+    step = step_of(made)
+    losses = made.method(step)
     assert list(losses) == ["jensen_shannon_information"]
     value = losses["jensen_shannon_information"]
     weights = list(made.scored.convolutions.parameters())
-    expected = literal(made.scored, batch["anchor"], relu=activation == "relu")
+    expected = literal(made.scored, step.batch["anchor"], relu=activation == "relu")
     assert value.item() == pytest.approx(expected.item(), rel=1e-9)
     pairs = zip(torch.autograd.grad(value, weights), torch.autograd.grad(expected, weights), strict=True)
     for mine, theirs in pairs:

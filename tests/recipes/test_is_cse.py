@@ -7,30 +7,9 @@ import math
 import pytest
 
 from cse_cli.recipe.load import load
-from tests.recipes.first_step import experiment, layers_of, step_of
-from tests.registry.losses.literal import cosine
-from tests.registry.losses.test_smoothed_info_nce import literal, unit
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("is_cse_en", (64, 3e-5, "fp32")),
-        ("is_cse_en_large", (64, 1e-5, "auto")),
-        ("is_cse_en_roberta", (512, 1e-5, "fp32")),
-        ("is_cse_en_roberta_large", (512, 3e-5, "auto")),
-    ],
-)
-def test_the_authors_scripts(name, values):
-    """`run_unsup_*.sh` and the numbers in `models.py`, copied by hand."""
-    recipe = load(name).recipe
-    train, smoothed = recipe.train, recipe.losses["smoothed_info_nce"]
-    assert (train.batch_size, train.learning_rate, train.precision) == values
-    assert (train.epochs, train.evaluate_every, recipe.data.max_length) == (1, 125, 32)
-    assert smoothed.params == {"temperature": 0.05, "neighbors": 16, "attention_temperature": 2.0, "buffer": 1024}
-    assert recipe.queue is not None
-    assert recipe.queue.params["length"] == smoothed.params["buffer"]
-    assert not recipe.losses["info_nce"].queue
+from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
+from tests.registry.losses.literal import unit
+from tests.registry.losses.test_smoothed_info_nce import literal
 
 
 def test_the_weight_is_constant_or_rises_as_the_authors_formula():
@@ -49,10 +28,7 @@ def test_the_first_steps_by_hand(parts):
     for index in range(3):
         step = step_of(made, index)
         plain = (layers_of(parts, step.batch["anchor"])[0] @ layer.weight.T + layer.bias).tanh()
-        rows, contrast = plain.tolist(), 0.0  # without dropout both views are alike
-        for i, row in enumerate(rows):
-            below = sum(math.exp(cosine(row, other) / 0.05) for other in rows)
-            contrast -= math.log(math.exp(cosine(row, rows[i]) / 0.05) / below) / 4
+        contrast = info_nce(plain, plain, 0.05)  # without dropout both views are alike
         queue = [(entry, 1.0) for entry in earlier[-2:]]  # 6 entries with the 4 of the batch
         expected = literal(plain, plain, queue, 0.05, 3, 2.0) if index else 0.0
         losses = made.method(step)
@@ -60,4 +36,4 @@ def test_the_first_steps_by_hand(parts):
         assert losses["smoothed_info_nce"].item() == pytest.approx(expected, abs=1e-6)
         assert made.method.objective(losses, step).item() == pytest.approx(contrast + 0.1 * expected, abs=1e-6)
         made.method.queue.after_step(step)
-        earlier += [unit(row) for row in rows]
+        earlier += [unit(row) for row in plain.tolist()]

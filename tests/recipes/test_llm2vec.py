@@ -11,14 +11,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForCausalLM, AutoTokenizer
 
-from cse_cli.data.batches import Batches
-from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from cse_cli.training.build import resolve
-from cse_cli.training.step import StepState
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from tests.recipes.first_step import experiment, step_of
 from tests.support.command import cse
 from tests.support.shrunken import pairs
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
@@ -68,11 +66,8 @@ def test_llm2vecs_two_steps_through_the_command_line(parts, home, tmp_path, caps
 
 def first_step(name, parts, *more):
     """Return the first step of a recipe without dropout, in double precision, and its loss."""
-    changed, dropped = parts.options(load(name).recipe)
-    made = resolve(load(name, [*changed, "encoders.online.lora_dropout=0.0", *more], dropped).recipe, 5)
-    made.method.double().train()
-    batches = Batches(open_text(made.recipe.data, made.columns), made.plans, 4, 64, 5)
-    step = StepState(made.method, batches.batch(0), 0, 3, torch.Generator().manual_seed(0))
+    made = experiment(parts, name, "encoders.online.lora_dropout=0.0", *more, dropout=None)
+    step = step_of(made)
     return step, made.method.objective(made.method(step)).item()
 
 
@@ -121,10 +116,7 @@ def test_the_first_step_of_simcse(parts):
 def test_the_evaluation_leaves_out_the_first_token(parts):
     """LLM2Vec's `encode` averages the tokens that the sentence alone has, without <s>."""
     pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
-    changed, dropped = parts.options(load("llm2vec_simcse_en").recipe)
-    made = resolve(load("llm2vec_simcse_en", changed, dropped).recipe, 5)
-    made.method.double()
-    scored = made.scored
+    scored = experiment(parts, "llm2vec_simcse_en", dropout=None).scored
     tokenizer = AutoTokenizer.from_pretrained(parts.decoder)
     model = AutoModel.from_pretrained(parts.decoder, attn_implementation="eager").double().eval()
     texts = sentences(5)
@@ -137,19 +129,6 @@ def test_the_evaluation_leaves_out_the_first_token(parts):
             everywhere = torch.zeros(1, 1, alone + 1, alone + 1, dtype=torch.float64)
             states = model(given["input_ids"], attention_mask=everywhere).last_hidden_state[0]
         torch.testing.assert_close(vector, states[-alone:].mean(0), rtol=1e-6, atol=1e-7)
-
-
-def test_the_authors_settings():
-    for name, rate, batch, longest in (
-        ("llm2vec_mntp_en", 5e-5, 32, 512),
-        ("llm2vec_simcse_en", 3e-5, 128, 128),
-    ):
-        recipe = load(name).recipe
-        train, encoder = recipe.train, recipe.encoders["online"].params
-        assert (train.steps, train.schedule, train.batch_size, train.learning_rate) == (1000, "constant", batch, rate)
-        assert (train.precision, train.clip_norm, recipe.data.max_length) == ("bf16", 1, longest)
-        assert (encoder["lora_rank"], encoder["lora_alpha"], encoder["lora_dropout"]) == (16, 32, 0.05)
-        assert recipe.evaluate.metric_for_best_model is None
 
 
 def spearman(left, right):

@@ -5,22 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, headed, info_nce, step_of
 from tests.registry.losses.test_attention_information import literal
-
-
-def test_the_authors_settings():
-    recipe = load("micse_en").recipe
-    assert (recipe.train.batch_size, recipe.train.learning_rate, recipe.train.epochs) == (64, 1e-5, 1)
-    assert (recipe.losses["info_nce"].weight, recipe.losses["info_nce"].params["temperature"]) == (1, 0.05)
-    added = recipe.losses["attention_information"]
-    assert (added.weight, added.params["layers"], added.params["samples"]) == (
-        5e-4,
-        [[7, 9], [8, 10]],
-        150,
-    )
-    assert recipe.train.precision == "fp32"
 
 
 @torch.no_grad()

@@ -6,19 +6,8 @@ import math
 
 import pytest
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.literal import cosine, mixtures
-
-
-@pytest.mark.parametrize(("name", "rate"), [("mixcse_en", 3e-5), ("mixcse_en_large", 1e-5)])
-def test_the_authors_script(name, rate):
-    recipe = load(name).recipe
-    train, loss = recipe.train, recipe.losses["mixed_info_nce"].params
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (64, rate, 1, 125)
-    assert (loss["temperature"], loss["share"], loss["mixtures"]) == (0.05, 0.2, "all")
-    assert (loss["off"], loss["normalize"]) == ("zero", False)
-    assert set(recipe.losses) == {"mixed_info_nce"}
 
 
 @pytest.mark.parametrize("name", ["mixcse_en", "mini/mixcse_en"])

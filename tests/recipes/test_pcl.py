@@ -13,21 +13,10 @@ from tests.registry.losses import test_peer_agreement, test_peer_positives
 ALIKE = ["encoders.peer.dropout=0.0"]
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("pcl_en", "bert-base-uncased"),
-        ("pcl_en_large", "bert-large-uncased"),
-        ("pcl_en_roberta", "roberta-base"),
-        ("pcl_en_roberta_large", "roberta-large"),
-    ],
-)
-def test_the_authors_settings(name, model):
+@pytest.mark.parametrize("name", ["pcl_en", "pcl_en_large", "pcl_en_roberta", "pcl_en_roberta_large"])
+def test_every_loss_has_its_views_and_the_same_temperature(name):
     recipe = load(name).recipe
-    assert (recipe.train.batch_size, recipe.train.learning_rate, recipe.train.epochs) == (64, 3e-5, 1)
-    assert {loss.params["temperature"] for loss in recipe.losses.values()} == {0.05}
-    assert {loss.weight for loss in recipe.losses.values()} == {1.0}
-    assert [encoder.params["model"] for encoder in recipe.encoders.values()] == [model] * 2
+    assert {(loss.params["temperature"], loss.weight) for loss in recipe.losses.values()} == {(0.05, 1.0)}
     assert len(recipe.views) == 20
     assert len(recipe.losses["agreement_across"].views["peer_positives"]) == 9
 

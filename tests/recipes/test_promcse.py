@@ -10,27 +10,6 @@ from tests.recipes.first_step import experiment, headed, info_nce, step_of
 from tests.registry.encoders.test_prefixed import by_hand
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("promcse_en", (16, 256, 3e-2, None)),
-        ("promcse_en_large", (10, 256, 3e-2, None)),
-        ("promcse_en_roberta", (14, 64, 3e-2, 0.1)),
-        ("promcse_en_roberta_large", (10, 64, 1e-2, 0.1)),
-    ],
-)
-def test_the_authors_settings(name, values):
-    """The README and `run_unsup_example.sh`."""
-    recipe = load(name).recipe
-    encoder, train, language = recipe.encoders["online"], recipe.train, recipe.losses.get("masked_language_modeling")
-    found = (encoder.params["length"], train.batch_size, train.learning_rate, language and language.weight)
-    assert found == values
-    assert (encoder.params["pooling"], encoder.params["head_at_eval"], list(encoder.heads)) == ("cls", False, ["mlp"])
-    assert encoder.params["freeze"] == ["embeddings", "encoder"]
-    assert (train.epochs, train.evaluate_every, recipe.data.max_length) == (1, 125, 32)
-    assert recipe.losses["info_nce"].params["temperature"] == 0.05
-
-
 @pytest.mark.parametrize("name", ["promcse_en_roberta", "promcse_en_roberta_large"])
 def test_the_second_loss_fades_as_in_the_authors_code(name):
     """`promcse/trainers.py:116-119`: times 0.95^(step/100), over 1,000,000 sentences in batches of 64."""

@@ -7,24 +7,10 @@ import math
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
 
 WITHOUT_DROPOUT = "encoders.online.heads.pseudo_tokens.dropout=0.0"
-
-
-def test_the_authors_script():
-    recipe = load("pt_bert_en").recipe
-    momentum = recipe.encoders["momentum"].params
-    assert (recipe.train.batch_size, recipe.train.learning_rate, recipe.train.epochs) == (64, 3e-5, 1)
-    assert (recipe.train.evaluate_every, recipe.data.max_length) == (125, 64)
-    assert (momentum["decay"], momentum["schedule"], momentum["share"]) == (0.885, "constant", [])
-    assert recipe.queue is not None
-    assert recipe.queue.params["length"] == 4 * 64
-    assert list(recipe.encoders["online"].heads) == ["pseudo_tokens", "mlp"]
-    assert recipe.encoders["online"].heads["pseudo_tokens"].params["tokens"] == 128
-    assert recipe.losses["info_nce"].params["temperature"] == 0.05
 
 
 @pytest.mark.parametrize("name", ["pt_bert_en", "mini/pt_bert_en"])

@@ -8,21 +8,9 @@ from itertools import islice
 import pytest
 from scipy.stats import spearmanr
 
-from cse_cli.recipe.load import load
 from registry.resources import catalog
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
-
-
-def test_the_authors_settings():
-    recipe = load("rankencoder_en").recipe
-    train, loss, ranked = recipe.train, recipe.losses["neighbor_ranks"], recipe.encoders["ranked"].params
-    assert (train.batch_size, train.learning_rate, train.evaluate_every, train.seed) == (64, 3e-5, 125, 61507)
-    assert (loss.weight, loss.params["low"], loss.params["high"], loss.params["limit"]) == (0.05, 0.5, 0.9999, 10000)
-    assert (ranked["share"], ranked["limit"]) == (0.9, 10000)
-    assert loss.params["dataset"] == ranked["fit_on"] == "wiki1m"
-    assert recipe.evaluators["avg_dev"].params["datasets"] == ["stsb", "sickr"]
-    assert (ranked["similarity"], recipe.evaluate.encoder) == ("inner_product", "ranked")
 
 
 @pytest.mark.parametrize("name", ["rankencoder_en", "mini/rankencoder_en"])

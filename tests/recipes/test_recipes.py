@@ -9,7 +9,6 @@ import pytest
 from cse_cli.core.formatting import to_toml
 from cse_cli.data.check import check_file, recipe_files
 from cse_cli.recipe.load import load
-from registry import papers
 from tests.support.chosen import one_of_each
 
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
@@ -74,24 +73,3 @@ def test_selection_is_on_a_dev_split():
         evaluate = load(name).recipe.evaluate
         assert not evaluate.allow_test_selection, name
         assert evaluate.metric_for_best_model is None or "dev" in evaluate.metric_for_best_model, name
-
-
-@pytest.mark.parametrize("key", papers.names())
-def test_every_row_that_names_a_recipe_is_answered(key):
-    named = {
-        (row.recipe, table, name)
-        for table, about in papers.load(key).tables.items()
-        for name, row in about.rows.items()
-        if row.recipe is not None
-    }
-    assert {recipe for recipe, _, _ in named} <= set(NAMES)
-
-
-def test_batch_and_rate_of_simcse():
-    """The authors' README, as copied into methods/simcse.md §1."""
-    printed = {
-        "simcse_en": (64, 3e-5), "simcse_en_large": (64, 1e-5),
-        "simcse_en_roberta": (512, 1e-5), "simcse_en_roberta_large": (512, 3e-5),
-    }  # fmt: skip
-    found = {name: load(name).recipe.train for name in printed}
-    assert {name: (train.batch_size, train.learning_rate) for name, train in found.items()} == printed

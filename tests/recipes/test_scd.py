@@ -5,28 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
 from tests.registry.losses.test_decorrelation import correlation
 
 NARROW = "encoders.online.heads.projector.widths=[6,7,5]"
-
-
-@pytest.mark.parametrize("name", ["scd_en", "scd_en_roberta"])
-def test_the_authors_command(name):
-    """Their README's command line and the defaults of train.py, copied by hand."""
-    recipe = load(name).recipe
-    train, online = recipe.train, recipe.encoders["online"]
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (192, 3e-5, 1, 250)
-    assert (online.params["dropout"], recipe.views["positive"].dropout) == (0.05, 0.155)
-    assert online.params["pooling"] == "cls"
-    assert online.heads["projector"].params["widths"] == [4096, 4096, 4096]
-    repel, decorrelate = recipe.losses["similarity"], recipe.losses["decorrelation"]
-    assert (repel.weight, repel.params) == (1.0, {"temperature": 0.05})
-    assert (decorrelate.weight, decorrelate.params) == (0.005225, {"off_diagonal": 0.012})
-    assert recipe.data.max_length == 32
-    assert recipe.evaluate.metric_for_best_model == "sickr_dev.spearman"
 
 
 def test_the_first_step_by_hand(parts):

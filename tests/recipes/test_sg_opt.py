@@ -7,25 +7,9 @@ import math
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from registry.resources import catalog
 from tests.recipes.first_step import experiment, layers_of, projected, step_of
 from tests.registry.losses.literal import cosine
-
-
-@pytest.mark.parametrize("name", ["sg_opt_en", "sg_opt_en_large", "sg_opt_en_roberta", "sg_opt_en_roberta_large"])
-def test_the_authors_settings(name):
-    recipe = load(name).recipe
-    train, losses = recipe.train, recipe.losses
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (16, 5e-5, 1, 50)
-    assert (train.seed, train.weight_decay) == (1, 0.0)
-    assert (losses["self_guided"].params["temperature"], losses["self_guided"].params["objective"]) == (0.01, "sg_opt")
-    assert losses["stay_near"].weight == 0.1
-    assert recipe.encoders["online"].params["freeze"] == ["embeddings"]
-    assert (recipe.encoders["frozen"].params["layers"], recipe.encoders["frozen"].params["dropout"]) == (None, True)
-    assert recipe.encoders["online"].heads["feed_forward"].params["initial"] == "normal"
-    assert recipe.data.max_length == 128 + 3
-    assert recipe.data.dataset == ("stsb_text",)
 
 
 def test_the_text_is_all_of_stsb():

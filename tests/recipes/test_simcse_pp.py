@@ -7,25 +7,9 @@ import math
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
 from tests.registry.losses.test_decorrelation import correlation
-
-
-@pytest.mark.parametrize(("name", "rate"), [("simcse_pp_en", 3e-5), ("simcse_pp_en_roberta", 1e-5)])
-def test_the_authors_scripts(name, rate):
-    recipe = load(name).recipe
-    train = recipe.train
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (64, rate, 1, 125)
-    assert recipe.losses["split_contrast"].params == {"temperature": 0.05, "positive_share": 1.0}
-    second = recipe.losses["dimension_contrast"]
-    assert (second.weight, second.params) == (0.1, {"temperature": 5.0})
-    assert {name: view.dropout for name, view in recipe.views.items()} == {
-        "anchor": None,
-        "positive": None,
-        "undropped": 0.0,
-    }
 
 
 def test_the_first_step_by_hand(parts):

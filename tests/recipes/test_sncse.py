@@ -17,29 +17,6 @@ from tests.registry.losses.literal import cosine
 OTHER = 'views.{}.template="the {{text}} sees {{mask}} ."'
 
 
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("sncse_en", (256, 1e-5, 1e-3)),
-        ("sncse_en_large", (128, 5e-6, 1e-3)),
-        ("sncse_en_roberta", (256, 1e-5, 5e-4)),
-        ("sncse_en_roberta_large", (128, 5e-6, 5e-4)),
-    ],
-)
-def test_the_authors_settings(name, values):
-    """`train_SNCSE.sh` and `models.py`."""
-    recipe = load(name).recipe
-    train, margin = recipe.train, recipe.losses["bidirectional_margin"]
-    assert (train.batch_size, train.learning_rate, margin.weight) == values
-    assert margin.params == {"alpha": 0.1, "beta": 0.3}
-    assert (train.epochs, train.evaluate_every) == (1, 125)
-    views, encoder = recipe.views, recipe.encoders["online"].params
-    assert (encoder["end_with"], encoder["end_in_training"]) == ("spaced_stop", True)
-    assert encoder["template"] == 'This sentence : " {text} " means {mask} .'
-    assert views["positive"].template == views["soft_negative"].template == 'This sentence of " {text} " means {mask} .'
-    assert [part.name for part in views["soft_negative"].augment] == ["negate"]
-
-
 def test_32_places_leave_22_sub_words():
     """The authors count the template: 32 − 4 − 4 − 2, of whole words that the tokenizer knows."""
     recipe = load("sncse_en").recipe

@@ -5,25 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.test_cross_contrast import as_the_authors_code as contrast
 from tests.registry.losses.test_cross_contrast import interleaved
 from tests.registry.losses.test_tensor_norm import as_the_authors_code as norm
-
-
-@pytest.mark.parametrize(("name", "dropout", "batch"), [("tncse_en", 0.00025, 64), ("tncse_en_roberta", 0.0175, 256)])
-def test_the_authors_code(name, dropout, batch):
-    recipe = load(name).recipe
-    train = recipe.train
-    assert (train.batch_size, train.learning_rate, train.epochs, train.evaluate_every) == (batch, 1e-6, 1, 100)
-    assert (train.schedule, train.weight_decay, train.clip_norm, recipe.data.max_length) == ("constant", 0.01, 0.0, 64)
-    assert {term.weight for term in recipe.losses.values()} == {1.0}
-    for encoder in (recipe.encoders["first"], recipe.encoders["second"]):
-        assert (encoder.params["pooling"], encoder.params["dropout"]) == ("cls", dropout)
-        assert encoder.params["head_at_eval"] is False
-        assert encoder.heads["pooler"].params == {"activation": "tanh", "initial": "checkpoint"}
-    assert recipe.evaluate.encoder == "both"
 
 
 def test_the_first_step_by_the_authors_code(parts):

@@ -5,22 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.test_reconstruction import as_transformers
-
-
-def test_the_settings():
-    recipe = load("tsdae_en").recipe
-    train = recipe.train
-    assert (train.steps, train.epochs, train.batch_size, train.learning_rate) == (None, 1, 8, 3e-5)
-    assert (train.schedule, train.warmup_steps, train.evaluate_every) == ("linear", 100, 1000)
-    assert (train.weight_decay, train.epsilon, train.clip_norm) == (0, 1e-6, 1)
-    assert recipe.data.max_length == recipe.evaluate.max_length == 75
-    assert recipe.encoders["online"].params["pooling"] == "cls"
-    assert recipe.views["damaged"].augment[0].params == {"rate": 0.6}
-    assert recipe.views["whole"].augment == ()
-    assert list(recipe.losses) == ["reconstruction"]
 
 
 @pytest.mark.parametrize("name", ["tsdae_en", "mini/tsdae_en"])

@@ -7,26 +7,9 @@ import math
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.literal import cosine
 from tests.registry.losses.neighborhood import both_ways, hardest, moved_by, neighbors, project, unit
-
-
-@pytest.mark.parametrize("name", ["vascl_en", "vascl_en_roberta", "vascl_en_roberta_large"])
-def test_the_authors_script(name):
-    recipe = load(name).recipe
-    train, loss = recipe.train, recipe.losses["virtual_neighbors"].params
-    assert (train.batch_size, train.learning_rate, train.head_learning_rate) == (1024, 5e-6, 100 * 5e-6)
-    assert (train.optimizer, train.steps, train.evaluate_every) == ("adam", 101, 101)
-    assert (train.schedule, train.clip_norm, train.precision, train.seed) == ("constant", 0.0, "fp32", 0)
-    assert (loss["neighbors"], loss["epsilon"], loss["temperature"], loss["detached"]) == (16, 15.0, 0.05, True)
-    assert loss["start"] == "uniform"
-    assert recipe.losses["nt_xent"].params == {"temperature": 0.05, "reduction": "mean"}
-    assert recipe.encoders["online"].params["pooling"] == "mean"
-    head = recipe.encoders["online"].heads["feed_forward"].params
-    assert (head["width"], head["activation"], head["bias"], head["initial"]) == (128, "relu", False, "normal")
-    assert (recipe.data.max_length, recipe.evaluate.max_length) == (32, 64)
 
 
 @pytest.mark.parametrize("name", ["vascl_en", "mini/vascl_en"])

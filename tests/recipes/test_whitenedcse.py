@@ -6,23 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 from tests.registry.heads.test_group_whitening import literal
-
-
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [("whitenedcse_en", "bert-base-uncased"), ("whitenedcse_en_large", "bert-large-uncased")],
-)
-def test_the_authors_settings(name, model):
-    recipe = load(name).recipe
-    assert (recipe.train.batch_size, recipe.train.learning_rate, recipe.train.epochs) == (128, 1e-5, 1)
-    assert recipe.encoders["online"].params["model"] == model
-    assert list(recipe.encoders["online"].heads) == ["group_whitening", "mlp"]
-    assert recipe.encoders["online"].heads["group_whitening"].params["groups"] == 128
-    assert recipe.encoders["online"].heads["group_whitening"].params["rows"] == "sentences"
-    assert [loss.params["temperature"] for loss in recipe.losses.values()] == [0.05, 0.05]
 
 
 @pytest.mark.parametrize("name", ["whitenedcse_en", "mini/whitenedcse_en"])

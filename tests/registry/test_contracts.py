@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from registry import REGISTRIES
+from registry import EVALUATORS, REGISTRIES
+from registry.resources import catalog
 from registry.testing import CHECKS, Materials, check
 from tests.support import labeled, mteb_task
 from tests.support.seq2seq import tiny_t5
@@ -151,6 +152,46 @@ def asserting_tests(file):
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             found += any(isinstance(n, ast.Assert) or "raises" in ast.dump(n) for n in ast.walk(node))
     return found
+
+
+OUT_OF_BOUNDS = {
+    "augmenters/fgsm": [{"epsilon": -1.0}, {"mode": "off"}],
+    "augmenters/fuse_embeddings": [{"rate": 1.1}, {"mask": "both"}, {"pad_fill": "none"}],
+    "evaluators/alignment_uniformity": [{"alpha": 0.0}, {"t": 101.0}, {"batch_size": 1}, {"scope": "some"}],
+    "evaluators/mutual_information": [{"mi_n": 1}, {"temperature": 0.0}, {"limit": 1}],
+    "evaluators/mutual_information_task": [{"mi_n": 1}, {"temperature": 0.0}],
+    "evaluators/similarity_profile": [{"tail": 0.5}, {"tail": -0.1}, {"bins": 0}],
+    "evaluators/sts_average": [{"datasets": []}],
+    "evaluators/transfer": [{"task": "imdb"}, {"l2": []}, {"l2": [0.0]}, {"folds": 1}],
+    "heads/batch_norm_mlp": [{"blocks": 0}, {"expansion": 0}],
+    "heads/projection": [{"layers": 4}, {"layers": -1}, {"width": 0}, {"dropout": 1.0}],
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_BOUNDS)
+def test_values_out_of_bounds_are_refused(name, materials):
+    entry = ENTRIES[NAMES.index(name)]
+    valid = materials.arguments(entry)
+    for wrong in OUT_OF_BOUNDS[name]:
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            entry.parameters(**{**valid, **wrong})
+
+
+READS = {
+    "alignment_uniformity": {},
+    "augmentation_quality": {"view": "twin"},
+    "mutual_information_task": {"view": "anchor"},
+    "similarity_profile": {},
+    "singular_values": {},
+    "sts": {},
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_an_evaluator_names_the_data_set_and_split_that_it_reads(name, monkeypatch):
+    monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
+    made = EVALUATORS[name].build({"dataset": "stsb", "split": "dev", **READS[name]})
+    assert made.fingerprints() == {"stsb/dev": "digest of stsb dev"}
 
 
 def test_resource_parameters_are_annotated():

@@ -16,68 +16,24 @@ from tests.support.errors import refuses
 from tests.support.tiny import tiny_gpt2
 
 TEMPLATE = 'This sentence : "{text}" means {mask}.'
-TEXTS = [
-    "A man plays",
-    "A man plays.",
-    "Does he play?",
-    "He plays!",
-    'He says "yes"',
-    'He says "yes" loudly',
-    "the dogs'",
-    "He plays. ",
-    "(darts)",
-    "It's ...",
-    "“yes”",
-    "naïve é",
-    "",
+RULES = ("stop", "spaced_stop", "stop_only")
+TABLE = [  # a text, and what the code of each rule's method makes of it
+    ("A man plays", "A man plays.", "A man plays .", "A man plays."),
+    ("A man plays.", "A man plays.", "A man plays.", "A man plays."),
+    ("Does he play?", "Does he play?", "Does he play?", "Does he play."),
+    ("He plays!", "He plays!.", "He plays!", "He plays!."),
+    ('He says "yes"', 'He says "yes"', 'He says "yes"', "He says 'yes'"),
+    ('He says "yes" loudly', 'He says "yes" loudly.', 'He says "yes" loudly .', "He says 'yes' loudly."),
+    ("the dogs'", "the dogs'", "the dogs'", "the dogs'"),
+    ("He plays. ", "He plays. .", "He plays. ", "He plays. ."),
+    ("(darts)", "(darts).", "(darts)", "(darts)."),
+    ("It's ...", "It's ...", "It's ...", "It's ..."),
+    ("“yes”", "“yes”.", "“yes” .", "“yes”."),
+    ("naïve é", "naïve é.", "naïve é .", "naïve é."),
+    ("", "", "", ""),
 ]
-CODE = {  # written out from the code of each method
-    "stop": [
-        "A man plays.",
-        "A man plays.",
-        "Does he play?",
-        "He plays!.",
-        'He says "yes"',
-        'He says "yes" loudly.',
-        "the dogs'",
-        "He plays. .",
-        "(darts).",
-        "It's ...",
-        "“yes”.",
-        "naïve é.",
-        "",
-    ],
-    "spaced_stop": [
-        "A man plays .",
-        "A man plays.",
-        "Does he play?",
-        "He plays!",
-        'He says "yes"',
-        'He says "yes" loudly .',
-        "the dogs'",
-        "He plays. ",
-        "(darts)",
-        "It's ...",
-        "“yes” .",
-        "naïve é .",
-        "",
-    ],
-    "stop_only": [
-        "A man plays.",
-        "A man plays.",
-        "Does he play.",
-        "He plays!.",
-        "He says 'yes'",
-        "He says 'yes' loudly.",
-        "the dogs'",
-        "He plays. .",
-        "(darts).",
-        "It's ...",
-        "“yes”.",
-        "naïve é.",
-        "",
-    ],
-}
+TEXTS, *WRITTEN = map(list, zip(*TABLE, strict=True))
+CODE = dict(zip(RULES, WRITTEN, strict=True))
 
 
 def scored(encoder, texts):

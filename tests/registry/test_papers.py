@@ -1,8 +1,5 @@
 """The papers' tables hold together: averages, bold, flags, and recipes that answer rows."""
 
-import subprocess
-import sys
-
 import pytest
 from pydantic import ValidationError
 
@@ -210,9 +207,3 @@ def test_row_numbers():
 def test_a_paper_needs_a_table():
     with pytest.raises(ValidationError):
         PaperTables(key="k", short="K", citation="", url="", tables={})
-
-
-@pytest.mark.process
-def test_loading_is_light():
-    code = "import sys; from registry import papers; papers.load('ifcl'); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

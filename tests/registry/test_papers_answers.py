@@ -15,7 +15,6 @@ from registry.resources import catalog
 from registry.resources.models import known
 
 TABLES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).tables]
-STUDIED = [(key, identifier) for key, identifier in TABLES if papers.load(key).tables[identifier].study]
 FIGURES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).figures]
 
 

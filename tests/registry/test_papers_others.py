@@ -1,4 +1,4 @@
-"""What others measured: runs of a method by somebody else, and the field's own list of methods."""
+"""What others measured, the field's own list of methods, and reported averages with their differences."""
 
 import subprocess
 import sys
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers import Reproduction
+from registry.papers.averages import LISTED, reported_averages, reported_difference
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -112,6 +113,36 @@ def test_the_field_prints_our_papers_numbers_but_for_one_cell():
 def test_the_list_says_where_it_comes_from():
     listed = Path(papers.__file__).with_name("field_leaderboard.tsv").read_text(encoding="utf-8")
     assert "Doragd/Awesome-Sentence-Embedding @ e0c8e45" in listed
+
+
+@pytest.mark.parametrize(
+    ("recipe", "difference"),
+    [
+        ("pcl_en", 1.89),  # a list: 78.14 − 76.25
+        ("cot_bert_en", 3.15),  # another list, the same SimCSE
+        ("ifcl_en", 1.55),  # Table 1 of its paper
+        ("vascl_en", 0.94),  # Table 1 of IFCL
+        ("focal_infonce_en", 1.65),  # 77.33 − 75.68, SimCSE in its own table
+        ("conisi_o1_en", 0.89),
+        ("bert_avg_en", -19.55),
+        ("simcse_en", 0.0),
+    ],
+)
+def test_a_reported_difference_is_within_one_source(recipe, difference):
+    assert reported_difference(recipe, "simcse_en") == pytest.approx(difference, abs=1e-9)
+
+
+@pytest.mark.parametrize("recipe", ["tsdae_en", "gcse_en", "sup_simcse_en", "mini/pcl_en"])
+def test_a_method_with_other_data_or_without_an_average_has_none(recipe):
+    assert recipe not in reported_averages()
+    assert reported_difference(recipe, "simcse_en") is None
+    assert reported_difference("simcse_en", recipe) is None
+
+
+def test_an_average_of_other_tasks_does_not_count():
+    """Tables of other tasks have averages, too: accuracies, and other languages."""
+    assert reported_averages()["mocose_en"] == {LISTED: 77.27, "ifcl/sts_en": 77.27, "mocose/sts": 77.27}
+    assert reported_difference("simcse_en_large", "simcse_en") == pytest.approx(2.16)
 
 
 @pytest.mark.process

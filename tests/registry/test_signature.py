@@ -155,74 +155,40 @@ def test_keywords_stand_for_the_parameters_of_the_base_class():
         model(Sharp)(margin=-1.0)
 
 
-class NoAnnotation(Component):
-    def __init__(self, rate=0.5) -> None: ...
-
-
-class Variadic(Component):
-    def __init__(self, *rates: float) -> None: ...
-
-
-class Keywords(Component):
-    def __init__(self, **rates: float) -> None: ...
-
-
-class Positional(Component):
-    def __init__(self, rate: float, /) -> None: ...
-
-
-class Hidden(Component):
-    def __init__(self, rate: Decimal) -> None: ...
-
-
-class NoType(Component):
-    def __init__(self, rate: Tune(0, 1)[0]) -> None: ...
-
-
-class Inexpressible(Component):
-    def __init__(self, weights: Tensor) -> None: ...
-
-
-class MaybeEncoder(Component):
-    def __init__(self, teacher: Encoder | None = None) -> None: ...
-
-
-class MaybeView(Component):
-    def __init__(self, view: ViewName | None = None) -> None: ...
-
-
-class ManyViews(Component):
-    def __init__(self, over: list[ViewName]) -> None: ...
-
-
-class PydanticName(Component):
-    def __init__(self, copy: bool = False) -> None: ...
-
-
-class Underscore(Component):
-    def __init__(self, _rate: float = 0.5) -> None: ...
+def no_default(self, rate=0.5): ...
+def variadic_rates(self, *rates: float): ...
+def keywords(self, **rates: float): ...
+def positional(self, rate: float, /): ...
+def hidden(self, rate: Decimal): ...
+def no_type(self, rate: Tune(0, 1)[0]): ...
+def inexpressible(self, weights: Tensor): ...
+def maybe_encoder(self, teacher: Encoder | None = None): ...
+def maybe_view(self, view: ViewName | None = None): ...
+def many_views(self, over: list[ViewName]): ...
+def pydantic_name(self, copy: bool = False): ...
+def underscore(self, _rate: float = 0.5): ...
 
 
 @pytest.mark.parametrize(
-    ("cls", "code", "value"),
+    ("init", "code", "value"),
     [
-        (NoAnnotation, "no_annotation", "'rate'"),
-        (Variadic, "variadic_parameter", "'*rates'"),
-        (Keywords, "variadic_parameter", "'*rates'"),
-        (Positional, "positional_parameter", "'rate'"),
-        (Hidden, "invalid_annotation", "'Decimal'"),
-        (NoType, "invalid_annotation", "__init__"),
-        (Inexpressible, "invalid_annotation", "Tensor"),
-        (MaybeEncoder, "invalid_annotation", "Encoder"),
-        (MaybeView, "invalid_annotation", "'view'"),
-        (ManyViews, "invalid_annotation", "'over'"),
-        (PydanticName, "reserved_name", "'copy'"),
-        (Underscore, "invalid_annotation", "_rate"),
+        (no_default, "no_annotation", "'rate'"),
+        (variadic_rates, "variadic_parameter", "'*rates'"),
+        (keywords, "variadic_parameter", "'*rates'"),
+        (positional, "positional_parameter", "'rate'"),
+        (hidden, "invalid_annotation", "'Decimal'"),
+        (no_type, "invalid_annotation", "no_type"),
+        (inexpressible, "invalid_annotation", "Tensor"),
+        (maybe_encoder, "invalid_annotation", "Encoder"),
+        (maybe_view, "invalid_annotation", "'view'"),
+        (many_views, "invalid_annotation", "'over'"),
+        (pydantic_name, "reserved_name", "'copy'"),
+        (underscore, "invalid_annotation", "_rate"),
     ],
 )
-def test_signatures_that_no_recipe_can_express(cls, code, value):
-    with refuses(f"component.{code}", value, f"{__name__}.{cls.__name__}"):
-        parameter_model(cls)
+def test_signatures_that_no_recipe_can_express(init, code, value):
+    with refuses(f"component.{code}", value, f"{__name__}.Made"):
+        parameter_model(type("Made", (Component,), {"__init__": init}))
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))

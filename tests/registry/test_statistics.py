@@ -1,13 +1,15 @@
-"""ρ of resampled pairs: the same as ranking every resample anew, ties and all."""
+"""ρ of pairs and of resampled pairs: the same as ranking every resample anew; known coverage; any order."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from registry import statistics
-from registry.statistics import resampled_spearman, spearman
+from registry.statistics import resampled_spearman, spearman, spearman_interval, weighted_spearman
 
 
 def resampled(gold, predicted, resamples, seed):
@@ -24,29 +26,6 @@ def test_as_they_are_it_is_scipys_spearman():
     gold, methods = data()
     expected = [spearmanr(gold, method).statistic for method in methods]
     assert spearman(gold, methods) == pytest.approx(expected, abs=1e-14)
-
-
-def test_a_value_by_hand():
-    # ranks 1, 2, 3 against 1, 3, 2: 1 − 6 · (0 + 1 + 1) / (3 · 8) = 0.5
-    assert spearman(np.array([1.0, 2.0, 3.0]), [np.array([0.1, 0.9, 0.5])])[0] == pytest.approx(0.5)
-
-
-def test_each_resample_is_ranked_anew(monkeypatch):
-    gold, methods = data()
-    drawn = []
-    counts = statistics._counts
-
-    def remembered(*arguments):
-        drawn.append(counts(*arguments))
-        return drawn[-1]
-
-    monkeypatch.setattr(statistics, "_counts", remembered)
-    found = resampled(gold, methods, 5, (1,))
-    times = np.concatenate(drawn, axis=1).astype(int)
-    for resample in range(5):
-        rows = np.repeat(np.arange(len(gold)), times[:, resample])
-        for place, method in enumerate(methods):
-            assert found[place, resample] == pytest.approx(spearmanr(gold[rows], method[rows]).statistic, abs=1e-12)
 
 
 def test_the_same_every_time_and_whatever_fits_in_memory(monkeypatch):
@@ -66,6 +45,79 @@ def test_every_method_has_the_same_draws():
     assert np.array_equal(first, alone)
 
 
-def test_a_constant_side_counts_as_0():
-    gold = np.array([1.0, 1.0, 1.0, 1.0])
-    assert resampled(gold, [np.arange(4.0)], 10, (1,)).tolist() == [[0.0] * 10]
+def weighted(gold, predicted, counts):
+    return weighted_spearman(gold, [predicted], counts.T.astype(float))[0]
+
+
+def drawn(size, rows, seed, kinds):
+    rng = np.random.default_rng(seed)
+    gold, predicted = rng.integers(0, kinds, size).astype(float), rng.normal(size=size).round(1)
+    counts = np.stack([np.bincount(rng.integers(size, size=size), minlength=size) for _ in range(rows)])
+    return gold, predicted, counts
+
+
+def test_value_by_hand():
+    # Pairs (gold, predicted): (1, 1), (2, 3), (3, 2). All once: ρ = 1 − 6·2/24 = 0.5.
+    # The first twice, the last once: ranks 1.5 1.5 3 on both sides, ρ = 1. The last two: −1. One alone: 0.
+    counts = np.array([[1, 1, 1], [2, 0, 1], [0, 2, 1], [0, 3, 0]])
+    found = weighted(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]), counts)
+    assert found == pytest.approx([0.5, 1.0, -1.0, 0.0])
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 60])
+@pytest.mark.parametrize("kinds", [1, 2, 5, 1000])
+def test_equals_scipy_on_the_pairs_repeated(size, kinds):
+    gold, predicted, counts = drawn(size, 20, size, kinds)
+    for row, found in zip(counts, weighted(gold, predicted, counts), strict=True):
+        left, right = np.repeat(gold, row), np.repeat(predicted, row)
+        constant = left.min() == left.max() or right.min() == right.max()
+        assert found == pytest.approx(0.0 if constant else spearmanr(left, right).statistic, abs=1e-12)
+
+
+@pytest.mark.parametrize("aggregate", ["all", "mean", "wmean"])
+def test_any_order_of_the_pairs_gives_the_same(aggregate):
+    gold, predicted, _ = drawn(80, 1, 2, 5)
+    subsets = [f"s{i % 3}" for i in range(80)]
+    plain = spearman_interval(subsets, (gold, predicted), aggregate, 200, 0.95)
+    order = np.random.default_rng(9).permutation(80)
+    again = spearman_interval([subsets[i] for i in order], (gold[order], predicted[order]), aggregate, 200, 0.95)
+    assert again == plain
+    assert plain[0] < plain[1]
+
+
+def test_a_wider_level_holds_the_narrower():
+    gold, predicted, _ = drawn(100, 1, 3, 5)
+    ends = [spearman_interval([""] * 100, (gold, predicted), "all", 500, level) for level in (0.5, 0.9, 0.99)]
+    assert ends[2][0] < ends[1][0] < ends[0][0] < ends[0][1] < ends[1][1] < ends[2][1]
+
+
+def test_one_subset_is_the_same_in_every_aggregate():
+    gold, predicted, _ = drawn(40, 1, 4, 5)
+    ends = {spearman_interval(["x"] * 40, (gold, predicted), how, 100, 0.95) for how in ("all", "mean", "wmean")}
+    assert len(ends) == 1
+
+
+def test_subsets_are_drawn_by_themselves():
+    """Each subset is perfectly ranked, so no draw within it is anything but 1; across them ρ varies."""
+    gold = np.array([*range(20), *range(20)], dtype=float)
+    predicted = np.array([*range(20), *range(100, 120)], dtype=float)
+    subsets = ["a"] * 20 + ["b"] * 20
+    assert spearman_interval(subsets, (gold, predicted), "mean", 100, 0.95) == pytest.approx((100.0, 100.0))
+    reversed_second = np.array([*range(20), *range(20, 0, -1)], dtype=float)
+    assert spearman_interval(subsets, (gold, reversed_second), "mean", 100, 0.95) == pytest.approx((0.0, 0.0))
+    low, high = spearman_interval(subsets, (gold, predicted), "all", 100, 0.95)
+    assert low < high < 90
+
+
+def test_it_covers_the_truth_about_as_often_as_it_says():
+    """Normal pairs with r = 0.6 have ρ = 6/π · asin(0.3); of 200 intervals at 90 % about 180 hold it."""
+    truth, rng, held = 100 * 6 / math.pi * math.asin(0.3), np.random.default_rng(5), 0
+    for _ in range(200):
+        x, noise = rng.normal(size=(2, 150))
+        low, high = spearman_interval([""] * 150, (x, 0.6 * x + 0.8 * noise), "all", 300, 0.9)
+        held += low <= truth <= high
+    assert 168 <= held <= 192
+
+
+def test_a_constant_side_is_zero():
+    assert spearman_interval([""] * 5, ([1.0, 2.0, 3.0, 4.0, 5.0], [2.0] * 5), "all", 50, 0.95) == (0.0, 0.0)

@@ -79,52 +79,29 @@ def test_declarations(doc, promise):
     refused(entry_of("losses", type("Bad", (Good,), {"__doc__": doc})), promise)
 
 
-def test_defaults():
-    class Bad(Loss):
-        """Default to nonsense.
-
-        Args:
-            scale: A.
-        """
-
-        def __init__(self, scale: float = "much") -> None:
-            super().__init__()
-
-        def forward(self, anchor: Sentences) -> Tensor:
-            return anchor.mean()
-
-    refused(entry_of("losses", Bad), "its defaults are valid")
+def learns_from_all(self, anchor: Sentences, reference: Sentences) -> Tensor:
+    return (anchor * reference).mean()
 
 
 def test_steering():
-    class Bad(Loss):
-        """Learn from what it should only look at."""
-
-        steering = frozenset({"reference"})
-
-        def forward(self, anchor: Sentences, reference: Sentences) -> Tensor:
-            return (anchor * reference).mean()
-
-    refused(entry_of("losses", Bad), "no gradient of 'reference', which is in `steering`")
+    named = {"__doc__": "Be bad.", "forward": learns_from_all, "steering": frozenset({"reference"})}
+    refused(entry_of("losses", type("Bad", (Loss,), named)), "no gradient of 'reference', which is in `steering`")
 
 
-def test_missing_values():
-    class Bad(Loss):
-        """Need a value.
+def invalid_default(self, scale: float = "much") -> None: ...
+def no_default(self, scale: float) -> None:
+    Good.__init__(self, scale)
 
-        Args:
-            size: A.
-        """
 
-        def __init__(self, size: int) -> None:
-            super().__init__()
-
-        def forward(self, anchor: Sentences) -> Tensor:
-            return anchor.mean()
-
-    entry = entry_of("losses", Bad)
-    refused(entry, "add size to Materials")
-    check(entry, Materials(values={"losses/bad": {"size": 3}}))
+def test_values_of_parameters():
+    doc = "Be bad.\n\nArgs:\n    scale: A."
+    bad, entry = (
+        entry_of("losses", type("Bad", (Good,), {"__doc__": doc, "__init__": init}))
+        for init in (invalid_default, no_default)
+    )
+    refused(bad, "its defaults are valid")
+    refused(entry, "add scale to Materials")
+    check(entry, Materials(values={"losses/bad": {"scale": 3.0}}))
 
 
 def forgets_a_view(self, anchor: Sentences, positive: Sentences) -> Tensor:

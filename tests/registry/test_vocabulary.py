@@ -64,27 +64,6 @@ def test_no_rows_make_empty_tensors(bert):
     assert tokens.ids.dtype == torch.int64
 
 
-def test_bert_pairs_have_two_segments(bert):
-    tokens = bert.tokens([Sample("the cat", "a dog runs")], 32)
-    assert tokens.ids.tolist() == [[2, 6, 7, 3, 5, 8, 16, 3]]
-    assert tokens.types.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1]]
-
-
-def test_roberta_pairs_have_two_separators_and_one_segment(roberta):
-    tokens = roberta.tokens([Sample("the cat", "a dog")], 32)
-    assert tokens.ids.tolist() == [[0, 6, 7, 2, 2, 5, 8, 2]]
-    assert tokens.types.tolist() == [[0] * 8]
-
-
-def test_each_side_of_a_pair_is_cut_as_the_single_sentence_is(bert):
-    long = "the cat sees a dog under the tree"
-    [single] = bert.ids([long], 6)
-    tokens = bert.tokens([Sample(long, long)], 6)
-    inside = single[1:-1]
-    assert tokens.ids.tolist() == [[2, *inside, 3, *inside, 3]]
-    assert tokens.length == 2 * 6 - 1
-
-
 def test_samples_without_pair_equal_single_sentences(bert):
     texts = ["the cat runs", "a dog"]
     tokens = bert.tokens([Sample(text) for text in texts], 4)

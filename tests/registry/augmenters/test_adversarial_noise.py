@@ -4,15 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from cse_cli.training.method import BoundView, Method, Term
-from cse_cli.training.step import StepState
-from registry import LOSSES
 from registry.augmenters.adversarial_noise import AdversarialNoise
 from registry.tokens import Embedded
 from tests.registry.augmenters.literal import SHAPES, batch
-from tests.support.fakes import FakeEncoder, WordVocabulary
-
-TEXTS = ["one small dog", "a cat sat", "trees grow slowly in winter", "run"]
 
 
 @dataclass
@@ -88,32 +82,3 @@ def test_the_gradient_flows_past_the_noise():
     assert torch.equal(vectors.grad, torch.ones_like(vectors))
     assert known.grad is None
     assert moved.dtype == torch.float64
-
-
-def method(norm):
-    torch.manual_seed(0)
-    entry = LOSSES["info_nce"]
-    return Method(
-        {"online": FakeEncoder(dropout=0.0)},
-        {"anchor": BoundView("online", [AdversarialNoise(norm)]), "positive": BoundView("online", [])},
-        None,
-        {"info_nce": entry.build({"temperature": 0.5})},
-        {"info_nce": Term(entry, 1.0, {"anchor": "anchor", "positive": "positive"}, queue=True)},
-    )
-
-
-def loss(norm):
-    made = method(norm)
-    tokens = WordVocabulary().pad(WordVocabulary().ids(TEXTS, 16))
-    step = StepState(made, dict.fromkeys(made.views, tokens), 0, 10, torch.Generator().manual_seed(0))
-    return made.objective(made(step)), step
-
-
-def test_the_recipes_own_loss_rises():
-    plain, _ = loss(0.0)
-    moved, step = loss(0.05)
-    assert moved > plain
-    change = (step.embedded["anchor"].vectors - step.unperturbed["anchor"]).norm(dim=-1)
-    real = step.batch["anchor"].mask.bool()
-    assert torch.allclose(change[real], torch.tensor(0.05), atol=1e-6)
-    assert not change[~real].any()

@@ -2,13 +2,7 @@ import pytest
 import torch
 
 from registry.augmenters.embedding_dropout import EmbeddingDropout
-from registry.tokens import Embedded
-from tests.registry.augmenters.literal import SHAPES, STEP, batch, drawn, seeded
-
-
-def drop(augmenter, embedded, seed=0):
-    torch.manual_seed(seed)
-    return augmenter.on_embeddings(embedded, "anchor", STEP)
+from tests.registry.augmenters.literal import SHAPES, batch, cut, drawn, seeded
 
 
 def slow(embedded, rate, draw, scale):
@@ -30,7 +24,7 @@ def test_by_hand():
     """⌊3·4·0.3⌋ = 3 of 12 numbers go, ⌊1·4·0.3⌋ = 1 of 4; padding stays; the others are as they were, or ÷ 0.7."""
     before = batch([3, 1], 4)
     for scale in (False, True):
-        after = drop(EmbeddingDropout(0.3, scale=scale), before).vectors
+        after = cut(EmbeddingDropout(0.3, scale=scale), before).vectors
         assert (after == 0).flatten(1).sum(1).tolist() == [3, 1]
         assert not (after[1, 1:] == 0).any()
         kept = after != 0
@@ -44,31 +38,4 @@ def test_by_hand():
 )
 def test_equals_the_slow_version(lengths, width, rate, draw, scale):
     before = batch(lengths, width, extra=1)
-    assert torch.equal(drop(EmbeddingDropout(rate, draw, scale), before).vectors, slow(before, rate, draw, scale))
-
-
-@pytest.mark.parametrize("draw", ["count", "chance"])
-@pytest.mark.parametrize("scale", [False, True])
-def test_rate_zero_changes_nothing(draw, scale):
-    before = batch([5, 3], 4)
-    assert torch.equal(drop(EmbeddingDropout(0.0, draw, scale), before).vectors, before.vectors)
-
-
-def test_scaled_chance_keeps_the_mean_as_torchs_dropout_does():
-    """400,000 numbers of 1 to 2: the mean's standard deviation is below 0.0025, a fifth of which would be 0.3."""
-    before = batch([100] * 40, 100)
-    for draw in ("count", "chance"):
-        after = drop(EmbeddingDropout(0.2, draw, scale=True), before).vectors
-        assert abs(after.mean() - before.vectors.mean()) < 0.01
-        assert abs((after == 0).float().mean() - 0.2) < 0.003
-
-
-@pytest.mark.parametrize("draw", ["count", "chance"])
-def test_gradient_passes_where_nothing_is_dropped(draw):
-    before = batch([3, 2], 3, dtype=torch.float64)
-    vectors = before.vectors.requires_grad_()
-    augmenter = EmbeddingDropout(0.4, draw, scale=True)
-    after = drop(augmenter, before)
-    after.vectors.sum().backward()
-    assert torch.equal(vectors.grad == 0, after.vectors == 0)
-    assert torch.autograd.gradcheck(lambda v: drop(augmenter, Embedded(before.tokens, v)).vectors, vectors)
+    assert torch.equal(cut(EmbeddingDropout(rate, draw, scale), before).vectors, slow(before, rate, draw, scale))

@@ -2,13 +2,7 @@ import pytest
 import torch
 
 from registry.augmenters.feature_cutoff import FeatureCutoff
-from registry.tokens import Embedded
-from tests.registry.augmenters.literal import SHAPES, STEP, batch, drawn, seeded
-
-
-def cut(augmenter, embedded, seed=0):
-    torch.manual_seed(seed)
-    return augmenter.on_embeddings(embedded, "anchor", STEP)
+from tests.registry.augmenters.literal import SHAPES, batch, cut, drawn, seeded
 
 
 def slow(vectors, rate, at_least):
@@ -36,40 +30,3 @@ def test_by_hand():
 def test_equals_the_slow_version(lengths, width, rate, at_least):
     before = batch(lengths, width)
     assert torch.equal(cut(FeatureCutoff(rate, at_least), before).vectors, slow(before.vectors, rate, at_least))
-
-
-def test_rate_zero_changes_nothing():
-    before = batch([5, 3], 4)
-    assert torch.equal(cut(FeatureCutoff(0.0), before).vectors, before.vectors)
-
-
-def test_mocose_cuts_one_dimension_at_least():
-    """⌊16·0.01⌋ = 0: ConSERT would cut nothing, MoCoSE cuts one of them."""
-    before = batch([3], 16)
-    assert (cut(FeatureCutoff(0.01), before).vectors == 0).sum() == 0
-    assert (cut(FeatureCutoff(0.01, at_least=1), before).vectors == 0).all(dim=1).sum() == 1
-
-
-def test_every_dimension_is_cut_as_often():
-    """600 draws of 2 out of 8: 150 each, standard deviation 10.6."""
-    before = batch([2] * 600, 8)
-    hits = (cut(FeatureCutoff(0.25), before).vectors == 0).all(dim=1).sum(0)
-    assert (hits - 150).abs().max() < 4 * 10.6
-
-
-def test_gradient_passes_where_nothing_is_cut():
-    before = batch([3, 2], 6, dtype=torch.float64)
-    vectors = before.vectors.requires_grad_()
-    after = cut(FeatureCutoff(0.5), before)
-    after.vectors.sum().backward()
-    assert torch.equal(vectors.grad == 0, after.vectors == 0)
-    assert torch.autograd.gradcheck(lambda v: cut(FeatureCutoff(0.5), Embedded(before.tokens, v)).vectors, vectors)
-
-
-def test_before_dropout_is_behind_dropout():
-    """ConSERT cuts what was dropped, here what is cut is dropped: under the same masks the same (CS4)."""
-    before = batch([3, 2], 6)
-    torch.manual_seed(1)
-    mask = torch.nn.functional.dropout(torch.ones_like(before.vectors), 0.3)
-    dropped = cut(FeatureCutoff(0.5), Embedded(before.tokens, before.vectors * mask)).vectors
-    assert torch.equal(cut(FeatureCutoff(0.5), before).vectors * mask, dropped)

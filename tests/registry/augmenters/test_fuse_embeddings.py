@@ -4,7 +4,6 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from registry import AUGMENTERS
 from registry.augmenters.fuse_embeddings import FuseEmbeddings
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Embedded
@@ -89,20 +88,6 @@ def test_worked_by_hand(tmp_path):
     assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
 
 
-def test_rate_one_is_the_identity(tmp_path):
-    _, augmenter, embedded = bound(tmp_path, rate=1.0, mask="union")
-    assert fuse(augmenter, embedded) is embedded
-
-
-def test_rate_zero_is_the_translation_where_it_has_tokens(tmp_path):
-    _, augmenter, embedded = bound(tmp_path, rate=0.0)
-    side = embedded.tokens.side["translation"]
-    fused = fuse(augmenter, embedded).vectors
-    theirs = own_layer(augmenter.model, side.ids, 0, embedded.tokens.length)
-    both = (embedded.tokens.mask == 1) & (torch.nn.functional.pad(side.mask, (0, fused.shape[1] - side.length)) == 1)
-    assert torch.allclose(fused[both], theirs[both], atol=1e-6)
-
-
 def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path, site="word", rate=0.6)
     foreign = AutoModel.from_pretrained(augmenter.model).embeddings.word_embeddings
@@ -116,13 +101,6 @@ def test_gradient_reaches_the_source_layer_only(tmp_path):
     fuse(augmenter, embedded).vectors.pow(2).sum().backward()
     assert encoder.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
     assert not any(parameter.requires_grad for parameter in augmenter.parameters())
-
-
-def test_no_gradient_where_the_source_layer_is_frozen(tmp_path):
-    encoder, augmenter, embedded = bound(tmp_path)
-    encoder.backbone.embeddings.requires_grad_(False)
-    frozen = Embedded(embedded.tokens, encoder.embed(embedded.tokens))
-    assert not fuse(augmenter, frozen).vectors.requires_grad
 
 
 def test_the_foreign_layer_has_no_dropout_in_training(tmp_path):
@@ -191,11 +169,3 @@ def test_the_shipped_german_layer_fits_the_shipped_encoder():
     side = augmenter.vocabulary.pad(augmenter.vocabulary.ids(["Ein Mann spielt."], 32))
     fused = fuse(augmenter, Embedded(replace(tokens, side={"translation": side}), encoder.embed(tokens)))
     assert fused.vectors.shape == (1, tokens.length, 192)
-
-
-def test_registered_with_its_bounds():
-    entry = AUGMENTERS["fuse_embeddings"]
-    assert entry.cls is FuseEmbeddings
-    for wrong in ({"rate": 1.1}, {"mask": "both"}, {"pad_fill": "none"}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            entry.parameters(model="mini_de", **wrong)

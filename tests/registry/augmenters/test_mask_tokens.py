@@ -87,22 +87,6 @@ def test_shares_are_berts():
     assert float(same) == pytest.approx(0.1 + 0.1 / SIZE, abs=0.02)
 
 
-def test_masks_depend_on_the_stream_and_the_step():
-    given, augmenter = tokens([[10] * 50] * 4), bound()
-    torch.manual_seed(1)
-    first, second = (augmenter.on_tokens(given, STEP).targets for _ in range(2))
-    torch.manual_seed(1)
-    assert torch.equal(augmenter.on_tokens(given, STEP).targets, first)
-    assert not torch.equal(first, second)
-
-
-def test_nothing_but_specials_stays():
-    given = tokens([[CLS, SEP]])
-    found = bound(rate=1.0).on_tokens(given, STEP)
-    assert torch.equal(found.ids, given.ids)
-    assert found.targets.tolist() == [[-100, -100]]
-
-
 def test_a_place_hidden_twice_keeps_its_first_target():
     given = tokens([[CLS, 10, 11, SEP]])
     before = replace(given, ids=torch.tensor([[CLS, 30, 11, SEP]]), targets=torch.tensor([[-100, 10, -100, -100]]))

@@ -41,16 +41,6 @@ def test_only_the_own_row_is_excluded_not_the_same_sentence():
     assert made == [Sample("same", "same")] * 2
 
 
-def test_two_rows_are_each_others_partner():
-    assert [s.pair for s in Pair("other").on_text(samples(["a", "b"]), Random(7))] == ["b", "a"]
-
-
-def test_the_draw_depends_on_the_stream_alone():
-    one, two = (Pair("other").on_text(samples(), Random("1:2:composed")) for _ in range(2))
-    assert one == two
-    assert any(Pair("other").on_text(samples(), Random(seed)) != one for seed in range(5))
-
-
 def test_one_row_has_no_other():
     with refuses("augmenters.one_row", "train.batch_size"):
         Pair("other").on_text(samples(["alone"]), Random(0))

@@ -45,8 +45,7 @@ def test_worked_by_hand(encoder):
     assert made == Pieces((*range(10, 18), last, last), label=1)
 
 
-@pytest.mark.parametrize("rate", [0.01, 0.15, 0.5, 1.0])
-@pytest.mark.parametrize("length", [1, 2, 7, 30])
+@pytest.mark.parametrize(("rate", "length"), [(0.01, 1), (0.15, 30), (1.0, 7)])
 def test_as_many_are_chosen_as_the_rate_says_and_one_at_least(encoder, rate, length):
     # Ids that the vocabulary does not have: every replacement shows.
     row = tuple(range(1000, 1000 + length))
@@ -71,16 +70,6 @@ def test_every_id_but_the_specials_is_drawn(tmp_path, make):
     assert max(drawn.values()) < 2 * min(drawn.values())
 
 
-def test_places_are_drawn_evenly(encoder):
-    row, augmenter, rng = tuple(range(1000, 1010)), bound(encoder, rate=0.1, change=1.0), Random(0)
-    places = Counter(
-        place for _ in range(2000) for place in differing(row, augmenter.on_pieces([Pieces(row)], rng)[0].first)
-    )
-    # 200 expected at each of ten places; the standard deviation is √(2000·0.1·0.9) ≈ 13.4.
-    assert len(places) == 10
-    assert all(abs(count - 200) < 5 * 13.4 for count in places.values())
-
-
 def test_the_other_segment_is_left_alone(encoder):
     pair, rng = Pieces((1000, 1001), (2000, 2001)), Random(0)
     [second] = bound(encoder, segment="second", change=1.0).on_pieces([pair], rng)
@@ -89,11 +78,6 @@ def test_the_other_segment_is_left_alone(encoder):
     [first] = bound(encoder, segment="first", change=1.0).on_pieces([pair], rng)
     assert first.second == pair.second
     assert first.first != pair.first
-
-
-def test_nothing_changes_at_zero(encoder):
-    pieces = [Pieces((7, 8, 9)), Pieces((10,))]
-    assert bound(encoder, change=0.0).on_pieces(pieces, Random(0)) == pieces
 
 
 def test_an_empty_segment_stays_empty(encoder):

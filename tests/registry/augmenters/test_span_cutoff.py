@@ -2,13 +2,7 @@ import pytest
 import torch
 
 from registry.augmenters.span_cutoff import SpanCutoff
-from registry.tokens import Embedded
-from tests.registry.augmenters.literal import SHAPES, STEP, batch, seeded, zeros
-
-
-def cut(augmenter, embedded, seed=0):
-    torch.manual_seed(seed)
-    return augmenter.on_embeddings(embedded, "anchor", STEP)
+from tests.registry.augmenters.literal import SHAPES, batch, cut, seeded, zeros
 
 
 def slow(embedded, rate, part):
@@ -43,32 +37,3 @@ def test_by_hand():
 def test_equals_the_slow_version(lengths, width, rate, part):
     before = batch(lengths, width, extra=1)
     assert torch.equal(cut(SpanCutoff(rate, part), before).vectors, slow(before, rate, part))
-
-
-@pytest.mark.parametrize("part", ["inside", "outside"])
-def test_rate_zero_changes_nothing(part):
-    before = batch([5, 3, 1], 4)
-    assert torch.equal(cut(SpanCutoff(0.0, part), before).vectors, before.vectors)
-
-
-def test_one_token_is_left_outside_a_short_span():
-    before = batch([4, 1], 2)
-    after = cut(SpanCutoff(0.9, "outside"), before).vectors
-    assert (~zeros(after) & before.tokens.mask.bool()).sum(1).tolist() == [1, 1]
-
-
-def test_every_start_is_as_likely():
-    """⌊5·0.5⌋ = 2 of 5 tokens: starts 0 to 3, 250 of 1000 each, standard deviation 13.7."""
-    gone = zeros(cut(SpanCutoff(0.5), batch([5] * 1000, 1)).vectors)
-    starts = torch.bincount(gone.long().argmax(1), minlength=5)
-    assert starts[4] == 0
-    assert (starts[:4] - 250).abs().max() < 4 * 13.7
-
-
-def test_gradient_passes_where_nothing_is_cut():
-    before = batch([5, 2], 3, dtype=torch.float64)
-    vectors = before.vectors.requires_grad_()
-    after = cut(SpanCutoff(0.4), before)
-    after.vectors.sum().backward()
-    assert torch.equal(vectors.grad == 0, after.vectors == 0)
-    assert torch.autograd.gradcheck(lambda v: cut(SpanCutoff(0.4), Embedded(before.tokens, v)).vectors, vectors)

@@ -1,15 +1,8 @@
 import pytest
 import torch
 
-from registry.augmenters.positions import Scope
 from registry.augmenters.token_cutoff import TokenCutoff
-from registry.tokens import Embedded
-from tests.registry.augmenters.literal import SHAPES, STEP, batch, drawn, seeded, zeros
-
-
-def cut(augmenter, embedded, seed=0):
-    torch.manual_seed(seed)
-    return augmenter.on_embeddings(embedded, "anchor", STEP)
+from tests.registry.augmenters.literal import SHAPES, batch, cut, drawn, seeded, zeros
 
 
 def slow(embedded, rate, scope, at_least):
@@ -43,33 +36,3 @@ def test_equals_the_slow_version(lengths, width, rate, scope, at_least):
     before = batch(lengths, width, extra=2)
     after = cut(TokenCutoff(rate, scope, at_least), before)
     assert torch.equal(after.vectors, slow(before, rate, scope, at_least))
-
-
-def test_rate_zero_changes_nothing():
-    before = batch([5, 3], 4)
-    assert torch.equal(cut(TokenCutoff(0.0), before).vectors, before.vectors)
-
-
-@pytest.mark.parametrize(("scope", "reached"), [("real", 3), ("all", 6)])
-def test_where_it_cuts(scope: Scope, reached: int):
-    """ "real" never touches padding; "all" reaches every place of the width, the first too: MoCoSE, one at least."""
-    before = batch([3], 2, extra=3)
-    hit = sum(zeros(cut(TokenCutoff(0.1, scope, 1), before, seed).vectors).long() for seed in range(200))
-    assert (hit[0] > 0).tolist() == [True] * reached + [False] * (6 - reached)
-    assert hit.sum() == 200
-
-
-def test_sentences_are_cut_differently_and_so_are_steps():
-    before = batch([10] * 6, 2)
-    first, second = (zeros(cut(TokenCutoff(0.3), before, seed).vectors) for seed in (0, 1))
-    assert len({tuple(row) for row in first.tolist()}) > 1
-    assert not torch.equal(first, second)
-
-
-def test_gradient_passes_where_nothing_is_cut():
-    before = batch([5, 2], 3, dtype=torch.float64)
-    vectors = before.vectors.requires_grad_()
-    after = cut(TokenCutoff(0.4), before)
-    after.vectors.sum().backward()
-    assert torch.equal(vectors.grad == 0, after.vectors == 0)
-    assert torch.autograd.gradcheck(lambda v: cut(TokenCutoff(0.4), Embedded(before.tokens, v)).vectors, vectors)

@@ -7,6 +7,7 @@ import math
 import torch
 
 from registry.resources import catalog
+from registry.resources.catalog import Pair
 
 
 class Points:
@@ -19,8 +20,22 @@ class Points:
         return torch.stack([self.vectors[sentence] for sentence in sentences])
 
 
+ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
+PAIRS = [
+    Pair("one", 5.0, "a", "b"),
+    Pair("one", 3.0, "a", "d"),
+    Pair("one", 4.0, "a", "c"),
+    Pair("two", 2.0, "b", "f"),
+    Pair("two", 1.0, "d", "e"),
+]
+"""Pairs of sentences at these angles."""
+
+
 def on_circle(**degrees):
     return Points({text: [math.cos(math.radians(at)), math.sin(math.radians(at))] for text, at in degrees.items()})
+
+
+by_angle = on_circle(**ANGLES)
 
 
 def serve(monkeypatch, rows):

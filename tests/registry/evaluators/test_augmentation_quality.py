@@ -14,17 +14,9 @@ from registry.evaluators.pairs import one_line
 from registry.resources import catalog
 from registry.resources.catalog import Pair
 from registry.types import Augmenter
+from tests.registry.evaluators.points import ANGLES, PAIRS
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
-
-ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
-PAIRS = [
-    Pair("one", 5.0, "a", "b"),
-    Pair("one", 3.0, "a", "d"),
-    Pair("one", 4.0, "a", "c"),
-    Pair("two", 2.0, "b", "f"),
-    Pair("two", 1.0, "d", "e"),
-]
 
 
 class Angles:
@@ -102,20 +94,6 @@ def test_both_sides_or_the_first(pairs):
     assert both.asked == [("twin", {"text": ["a", "a", "a", "b", "d", "b", "d", "c", "f", "e"]})]
     assert first.asked == [("twin", {"text": ["a", "a", "a", "b", "d"]})]
     assert found["spearman"] == found["spearman_plain"]  # only second sentences hold c
-
-
-def test_each_occurrence_is_augmented_by_itself(pairs):
-    class Turning(Angles):
-        turns = 0
-
-        def encode_view(self, view, columns):
-            self.turns = len(columns["text"])
-            return super().encode_view(view, columns)
-
-    encode = Turning()
-    pairs([Pair("", float(i), "a", "a") for i in range(4)])
-    AugmentationQuality("x", "twin")(encode)
-    assert encode.turns == 8
 
 
 def test_nan_counts_as_zero_similarity(pairs):

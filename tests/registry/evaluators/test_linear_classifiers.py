@@ -197,21 +197,6 @@ def scikit(features, labels, train, l2):
     return fitted.fit(padded[train], labels[train]).coef_.T
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("classes", [2, 3, 5])
-@pytest.mark.parametrize(("rows", "width", "scale"), [(40, 3, 1.0), (150, 12, 0.2), (90, 30, 5.0)])
-def test_the_optimum_is_scikit_learn_s(classes, rows, width, scale):
-    features, labels = made(rows, classes, width, seed=rows, scale=scale)
-    train = np.flatnonzero(stratified(labels, 4, SEED))
-    problem = Problem.of(features, torch.from_numpy(labels))
-    solved = problem.solve([(train, l2) for l2 in (1e-3, 1e-1)], tolerance=1e-24, most=50_000)
-    padded = torch.cat([features, torch.ones(rows, 1)], dim=1)
-    for number, l2 in enumerate((1e-3, 1e-1)):
-        scores = problem.rows @ solved[:, number]
-        wanted = padded @ torch.from_numpy(scikit(features, labels, train, l2))
-        assert torch.allclose(scores, wanted, atol=1e-5), l2
-
-
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_optimum_has_no_gradient(classes):
     """Of the objective as the docstring writes it, with an output for each class."""

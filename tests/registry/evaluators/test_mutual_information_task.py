@@ -3,12 +3,10 @@ import math
 import pytest
 import torch
 
-from registry import EVALUATORS
-from registry.errors import CseError, MissingError
+from registry.errors import MissingError
 from registry.evaluators.mutual_information import mutual_information
 from registry.evaluators.mutual_information_task import MutualInformationTask
 from registry.resources.catalog import Pair
-from tests.registry.evaluators.points import serve
 from tests.support.errors import refuses
 
 ANGLES = {"a": 0, "b": 10, "c": 90, "d": 100, "e": 200, "f": 230}
@@ -31,11 +29,6 @@ class Turning:
         self.asked.append((view, columns, training))
         radians = torch.tensor([math.radians(ANGLES[cell]) for cell in next(iter(columns.values()))])
         return torch.stack([radians.cos(), radians.sin()], dim=1)
-
-
-@pytest.fixture
-def pairs(monkeypatch):
-    return lambda rows: serve(monkeypatch, rows)
 
 
 def test_value_by_hand(pairs):
@@ -77,17 +70,6 @@ def test_too_few_pairs_are_told(pairs):
     pairs(PAIRS)
     with refuses("evaluators.too_few_rows", "stsb/all", 128, "set mi_n = 3 or less"):
         MutualInformationTask("anchor")(Turning())
-
-
-def test_parameters_have_bounds():
-    for wrong in ({"mi_n": 1}, {"temperature": 0.0}):
-        with pytest.raises(CseError, match=next(iter(wrong))):
-            EVALUATORS["mutual_information_task"].build({"view": "anchor", **wrong})
-
-
-def test_names_its_data(pairs):
-    pairs(PAIRS)
-    assert MutualInformationTask("anchor", "x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
 
 
 def test_a_view_that_reads_more_than_there_is_says_where(pairs):

@@ -3,21 +3,13 @@ import random
 
 import pytest
 
-from registry import EVALUATORS
-from registry.errors import CseError
 from registry.evaluators.similarity_profile import SimilarityProfile, bands
-from registry.evaluators.sts import Sts
 from registry.resources.catalog import Pair
-from tests.registry.evaluators.points import Points, on_circle, scattered, serve
+from tests.registry.evaluators.points import Points, on_circle, scattered
 
 CIRCLE = on_circle(a=0, b=60, c=90, d=180)
 """Cosines: a with a 1, with b 0.5, with c 0, with d −1."""
 PAIRS = [Pair("", 5.0, "a", "a"), Pair("", 4.0, "a", "b"), Pair("", 2.4, "a", "c"), Pair("", 0.0, "a", "d")]
-
-
-@pytest.fixture
-def pairs(monkeypatch):
-    return lambda rows: serve(monkeypatch, rows)
 
 
 def test_value_by_hand(pairs):
@@ -76,14 +68,6 @@ def test_equals_the_definition_written_out(pairs, count, tail):
     assert sum(evaluator.series()["bin_pairs"]) == len(rows)
 
 
-def test_the_pairs_are_those_of_the_correlation(pairs):
-    pairs(PAIRS)
-    profile, sts = SimilarityProfile(), Sts("x")
-    profile(CIRCLE)
-    sts(CIRCLE)
-    assert {name: profile.series()[name] for name in ("gold", "cosine")} == sts.series()
-
-
 def test_one_gold_score_is_one_band(pairs):
     assert bands([3.0, 3.0], [0.2, 0.4], 5) == {
         "bin_gold": [3.0],
@@ -104,14 +88,3 @@ def test_a_collapsed_model_has_no_spread(pairs):
     found = SimilarityProfile()(Points(dict.fromkeys("abcd", (0.3, 0.4))))
     assert found["spread"] == pytest.approx(0.0, abs=1e-12)
     assert found["mean"] == pytest.approx(1.0)
-
-
-def test_parameters_have_bounds():
-    for wrong in ({"tail": 0.5}, {"tail": -0.1}, {"bins": 0}):
-        with pytest.raises(CseError, match=next(iter(wrong))):
-            EVALUATORS["similarity_profile"].build(wrong)
-
-
-def test_names_its_data(pairs):
-    pairs(PAIRS)
-    assert SimilarityProfile("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}

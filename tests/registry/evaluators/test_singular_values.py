@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from registry.evaluators.singular_values import SingularValues, effective_rank, spectrum
+from registry.evaluators.singular_values import SingularValues, spectrum
 from registry.resources.catalog import Pair
-from tests.registry.evaluators.points import Points, scattered, serve
+from tests.registry.evaluators.points import Points, scattered
 
 RECTANGLE = Points({"a": [3.0, 0.0], "b": [0.0, 4.0]})
-
-
-@pytest.fixture
-def pairs(monkeypatch):
-    return lambda rows: serve(monkeypatch, rows)
 
 
 def all_of(count, width):
@@ -111,19 +106,9 @@ def test_collapsed_vectors(pairs):
     assert evaluator(Points(dict.fromkeys("abc", (math.nan,) * 3)))["effective_rank"] == 0.0
 
 
-def test_as_many_directions_as_there_are():
-    assert effective_rank(torch.ones(9, dtype=torch.float64)) == pytest.approx(9.0)
-    assert effective_rank(torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64)) == pytest.approx(1.0)
-
-
 def test_the_series_is_that_of_the_last_call(pairs):
     pairs([Pair("", 0.0, "a", "b")])
     evaluator = SingularValues()
     evaluator(RECTANGLE)
     evaluator(Points({"a": [1.0, 0.0], "b": [0.0, 10.0]}))
     assert evaluator.series()["singular_values"] == pytest.approx([1.0, 0.1])
-
-
-def test_names_its_data(pairs):
-    pairs([])
-    assert SingularValues("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}

@@ -1,6 +1,4 @@
 import math
-import random
-import zlib
 
 import pytest
 import torch
@@ -12,20 +10,7 @@ from registry.evaluators.sts import Sts
 from registry.resources import catalog
 from registry.resources.catalog import Pair
 from registry.statistics import spearman_interval
-
-ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
-PAIRS = [
-    Pair("one", 5.0, "a", "b"),
-    Pair("one", 3.0, "a", "d"),
-    Pair("one", 4.0, "a", "c"),
-    Pair("two", 2.0, "b", "f"),
-    Pair("two", 1.0, "d", "e"),
-]
-
-
-def by_angle(sentences):
-    radians = torch.tensor([math.radians(ANGLES[s]) for s in sentences])
-    return torch.stack([radians.cos(), radians.sin()], dim=1)
+from tests.registry.evaluators.points import ANGLES, PAIRS, by_angle
 
 
 @pytest.fixture
@@ -153,30 +138,6 @@ def test_a_subset_of_one_pair_counts_as_zero(pairs):
     assert found["spearman_wmean"] == pytest.approx(75.0)
 
 
-@pytest.mark.parametrize("share", [2, 5, 8])
-def test_scores_of_two_values_cap_spearman(pairs, share):
-    """SimCLUE's gold is 0 or 1: tied, so a perfect ranking by distinct cosines gives less than 100."""
-    angles = {str(i): 8 * i for i in range(11)}
-    pairs([Pair("", float(i <= share), "0", str(i)) for i in range(1, 11)])
-
-    def encode(sentences):
-        radians = torch.tensor([math.radians(angles[s]) for s in sentences])
-        return torch.stack([radians.cos(), radians.sin()], dim=1)
-
-    found = Sts("x")(encode)["spearman"]
-    gold, ranks = rank([float(i <= share) for i in range(1, 11)]), list(range(10, 0, -1))
-    assert found == pytest.approx(100 * pearson(gold, ranks))
-    # The ranks of n distinct values: variance (n² − 1)/12; the two groups' mean ranks lie n/2 apart.
-    part = share / 10
-    assert found == pytest.approx(100 * 5 * math.sqrt(part * (1 - part) / (99 / 12)))
-    assert found < 87.1
-
-
-def test_fingerprints_name_dataset_and_split(monkeypatch):
-    monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
-    assert Sts("x", "dev").fingerprints() == {"x/dev": "digest of x dev"}
-
-
 def test_texts_are_the_sentences_of_all_splits_with_pairs(monkeypatch, toy):
     text = '[splits.train]\npath = "a"\nrows = 1\ncolumns = ["text"]\n'
     scored = '[splits.dev]\npath = "b"\nrows = 1\n[splits.test]\npath = "c"\nrows = 1\n'
@@ -197,32 +158,6 @@ def test_texts_of_real_sets_hold_those_of_the_split_scored(dataset, split):
     found = Sts(dataset, split).texts()
     assert len(found) > len(set(found)) > len(scored)
     assert {" ".join(text.split()) for text in scored} <= set(found)
-
-
-def test_parameters_as_recipes_give_them():
-    entry = EVALUATORS["sts"]
-    assert entry.build({"dataset": "stsb"}).split == "test"
-    assert entry.cls.metric in entry.cls.metrics
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(("dataset", "split", "count"), [("sts13", "test", 1500), ("sts16", "test", 1186)])
-def test_real_pairs_score_as_written_out(dataset, split, count):
-    """A hashed bag of words, many of whose similarities tie, on the real sets."""
-    rows = catalog.read_pairs(dataset, split)
-    assert len(rows) == count
-    wanted = Sts(dataset, split)(bag)
-    cosines = dict(zip(rows, similarities(rows, bag), strict=True))
-    for key, value in literal(rows, cosines.__getitem__).items():
-        assert wanted[key] == pytest.approx(value, abs=1e-6), key
-
-
-def bag(sentences):
-    vectors = torch.zeros(len(sentences), 64)
-    for row, sentence in enumerate(sentences):
-        for word in sentence.lower().split():
-            vectors[row, zlib.crc32(word.encode()) % 64] += 1
-    return vectors
 
 
 # --- pairs of the user's own, intervals, order ----------------------------------------------------------------------
@@ -295,16 +230,6 @@ def test_the_interval_is_reproducible_for_each_aggregate(pairs):
         assert ends[how] == wanted
         assert wanted[0] < wanted[1]
     assert len(set(ends.values())) == 3
-
-
-def test_the_order_of_pairs_and_sides_does_not_matter(pairs):
-    rows = [Pair(f"s{i % 3}", float((7 * i) % 5), *pair) for i, pair in enumerate(["ab", "ac", "bf", "ae", "ce", "df", "ef", "be", "af"])]  # fmt: skip  # noqa: E501
-    pairs(rows)
-    plain = Sts("x", bootstrap=100)(by_angle)
-    for seed in range(5):
-        random.Random(seed).shuffle(rows)
-        rows[seed] = rows[seed]._replace(first=rows[seed].second, second=rows[seed].first)
-        assert Sts("x", bootstrap=100)(by_angle) == pytest.approx(plain, abs=1e-9)
 
 
 def test_figures_get_every_pair_of_the_last_call(pairs):

@@ -1,25 +1,16 @@
-import math
-
 import pytest
-import torch
 
-from registry import EVALUATORS
 from registry.evaluators.sts import Sts
 from registry.evaluators.sts_average import StsAverage
 from registry.resources import catalog
 from registry.resources.catalog import Pair
+from tests.registry.evaluators.points import by_angle
 
-ANGLES = {"a": 0, "b": 10, "c": 25, "d": 50, "e": 85, "f": 120}
 SETS = {
     "stsb": [Pair("", 3.0, "a", "b"), Pair("", 2.0, "a", "c"), Pair("", 1.0, "a", "d")],  # as the cosines: 100
     # Gold ranks 1 3 2, cosine ranks 3 2 1: −50.
     "sickr": [Pair("x", 1.0, "a", "b"), Pair("x", 3.0, "a", "c"), Pair("y", 2.0, "a", "d")],
 }
-
-
-def by_angle(sentences):
-    radians = torch.tensor([math.radians(ANGLES[s]) for s in sentences])
-    return torch.stack([radians.cos(), radians.sin()], dim=1)
 
 
 @pytest.fixture
@@ -51,8 +42,3 @@ def test_every_set_is_traceable(asked):
     digests = StsAverage(["stsb", "sickr"], "dev").fingerprints()
     assert digests == {"stsb/dev": "digest of stsb dev", "sickr/dev": "digest of sickr dev"}
     assert asked == []
-
-
-def test_one_set_at_least():
-    with pytest.raises(Exception, match="at least 1"):
-        EVALUATORS["sts_average"].build({"datasets": []})

@@ -17,10 +17,6 @@ def test_by_hand():
     assert texts[1500] == catalog.read_pairs("stsb_open", "test")[0].first
 
 
-def test_rows_hold_text_alone():
-    assert {tuple(row) for row in PairSentences(["stsb_open/dev"]).rows("train")} == {("text",)}
-
-
 def test_all_splits_where_none_is_named():
     assert catalog.entries.dataset_and_split("stsb") == ("stsb", "all")
     assert catalog.entries.dataset_and_split("stsb/dev") == ("stsb", "dev")

@@ -1,118 +1,71 @@
-"""ConIsI on two processes of 8 sentences is ConIsI on one of 16: statistics, scores and every gradient."""
+"""A head on two processes with half of each view is the head on all rows: values, statistics and every gradient."""
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 import torch
+from torch import Tensor
 
-from cse_cli.training.method import BoundView, Method, Term
-from cse_cli.training.step import StepState
-from registry import AUGMENTERS, ENCODERS, HEADS, LOSSES
+from registry import HEADS
 from registry.distributed import rank
-from registry.tokens import Sample
+from registry.testing.materials import WidthOnly, draw
 from tests.support.processes import on_ranks
-from tests.support.tiny import sentences, tiny_bert
 
-ROWS = 16
+VIEWS = ("anchor", "repeated", "composed")
 SETTINGS = {
-    "each view by itself": ("batch_norm_elu", {"together": []}, "scalar"),
-    "the pair views": ("batch_norm_elu", {"together": ["repeated", "composed"]}, "elementwise"),
-    "all": ("batch_norm_elu", {"together": "all"}, "two_class"),
-    "relu": ("batch_norm_relu", {}, "scalar"),
+    "each view by itself": ("batch_norm_elu", {"together": []}),
+    "the pair views": ("batch_norm_elu", {"together": ["repeated", "composed"]}),
+    "all": ("batch_norm_elu", {"together": "all"}),
+    "relu": ("batch_norm_relu", {}),
+    "mlp": ("batch_norm_mlp", {"blocks": 2, "expansion": 2}),
+    "not synchronized": ("batch_norm_elu", {"together": [], "sync": False}),
 }
 
 
-def conisi(model: str, setting: str, sync: bool = True) -> Method:
-    """Return ConIsI-s without dropout, in double precision so that 1e-5 tells errors from rounding."""
+def computed(setting: str, first: int = 0, stop: int = 4) -> dict[str, Tensor]:
+    """Return values and gradients of some rows of each view, and the head's gradients and running statistics."""
+    name, values = SETTINGS[setting]
     torch.manual_seed(0)
-    name, values, score = SETTINGS[setting]
-    encoder = ENCODERS["transformer"].build({"model": model, "dropout": 0.0})
-    encoder.attach({"head": HEADS[name].build({**values, "sync": sync})})
-    views = {"anchor": [], "repeated": ["self"], "composed": ["other"]}
-    bound = {
-        view: BoundView("online", [AUGMENTERS["pair"].build({"partner": partner}) for partner in partners])
-        for view, partners in views.items()
+    head = HEADS[name].build(values)
+    head.fit(6, WidthOnly(6))
+    for weights in head.double().parameters():
+        torch.nn.init.normal_(weights)
+    rows = draw(0, 3, 4, 6).double()[:, first:stop].flatten(0, 1).requires_grad_()
+    made = head(rows, [(view, stop - first) for view in VIEWS])
+    made.pow(3).sum().backward()
+    by_view = {
+        name: value.detach().unflatten(0, (3, -1)) for name, value in (("values", made), ("gradient", rows.grad))
     }
-    losses = {
-        "info_nce": LOSSES["info_nce"].build({"temperature": 0.5}),
-        "interaction": LOSSES["interaction"].build({"head": score}, {"online": encoder}),
-    }
-    for layer in [*encoder.heads.modules(), *losses["interaction"].modules()]:
-        if isinstance(layer, torch.nn.Linear):
-            torch.nn.init.normal_(layer.weight, std=0.3)
-    terms = {
-        "info_nce": Term(LOSSES["info_nce"], 0.2, {"anchor": "anchor", "positive": "repeated"}, queue=True),
-        "interaction": Term(LOSSES["interaction"], 0.8, {"same": "repeated", "different": "composed"}, queue=True),
-    }
-    return Method({"online": encoder}, bound, None, losses, terms).double()
+    weights = {f"gradient of {name}": p.grad for name, p in head.named_parameters()}
+    return {**by_view, **weights, **{name: buffer for name, buffer in head.named_buffers() if "running" in name}}
 
 
-def step_of(method: Method, place: int = 0, world: int = 1) -> StepState:
-    """Return the step of one process: text hooks see the whole batch, as in training."""
-    vocabulary, share = method.encoder("online").vocabulary, ROWS // world
-    batch = {}
-    for name, view in method.views.items():
-        samples, rng = [Sample(text) for text in sentences(ROWS, seed=5)], Random(name)
-        for augmenter in view.augmenters:
-            samples = augmenter.on_text(samples, rng)
-        batch[name] = vocabulary.tokens(samples[place * share : (place + 1) * share], 16)
-    return StepState(method, batch, 0, 10, torch.Generator().manual_seed(0))
-
-
-def computed(method: Method, step: StepState, forward: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Return gradients of all parameters, running statistics, and the loss."""
-    loss = method.objective(forward(step))
-    loss.backward()
-    found = {f"gradient of {name}": p.grad for name, p in method.named_parameters() if p.grad is not None}
-    statistics = {name: buffer for name, buffer in method.named_buffers() if "running" in name}
-    return {**found, **statistics, "loss": loss.detach()}
-
-
-def of_each(model: str) -> dict[str, dict[str, torch.Tensor]]:
+def halves() -> dict[str, dict[str, Tensor]]:
     """Return setting → what one of two processes computes."""
-    found = {}
-    for setting in SETTINGS:
-        method = conisi(model, setting)
-        parallel = torch.nn.parallel.DistributedDataParallel(
-            method, broadcast_buffers=False, find_unused_parameters=True
-        )
-        found[setting] = computed(method, step_of(method, rank(), 2), parallel)
-    alone = conisi(model, "each view by itself", sync=False)
-    found["not synchronized"] = computed(alone, step_of(alone, rank(), 2), alone)
-    return found
+    return {setting: computed(setting, 2 * rank(), 2 * rank() + 2) for setting in SETTINGS}
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return str(tiny_bert(tmp_path_factory.mktemp("models")))
-
-
-@pytest.fixture(scope="module")
-def ranks(model):
-    return on_ranks(of_each, model)
+def ranks():
+    return on_ranks(halves)
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_two_processes_give_the_gradient_of_one_big_batch(setting, model, ranks):
-    method = conisi(model, setting)
-    expected = computed(method, step_of(method), method)
-    names = {name.removeprefix("gradient of ") for name in expected}
-    assert "losses.interaction.linear.weight" in names
-    assert any(name.startswith("encoders.online.heads") for name in names)
-    for found in ranks:
-        assert found[setting].keys() == expected.keys()
-        for name, value in expected.items():
-            torch.testing.assert_close(found[setting][name], value, rtol=1e-5, atol=1e-9, msg=name)
+@pytest.mark.parametrize("setting", [setting for setting in SETTINGS if setting != "not synchronized"])
+def test_two_processes_give_what_one_does(setting, ranks):
+    first, second = (found[setting] for found in ranks)
+    for name, value in computed(setting).items():
+        if name in ("values", "gradient"):
+            together = torch.cat([first[name], second[name]], dim=1)
+        elif name.startswith("gradient of "):
+            together = first[name] + second[name]
+        else:
+            together = first[name]
+            assert torch.equal(first[name], second[name])
+        torch.testing.assert_close(together, value, rtol=1e-9, atol=1e-9, msg=name)
 
 
 @pytest.mark.process
-def test_without_sync_each_process_has_separate_statistics(model, ranks):
-    method = conisi(model, "each view by itself")
-    whole = computed(method, step_of(method), method)
-    mean = "encoders.online.heads.head.norm.running_mean"
-    first, second = (found["not synchronized"][mean] for found in ranks)
+def test_without_sync_each_process_has_separate_statistics(ranks):
+    first, second = (found["not synchronized"]["norm.running_mean"] for found in ranks)
     assert not torch.allclose(first, second)
-    torch.testing.assert_close((first + second) / 2, whole[mean])

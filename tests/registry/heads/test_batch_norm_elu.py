@@ -38,17 +38,6 @@ def test_worked_by_hand():
     assert out[1].item() == pytest.approx(one, abs=1e-6)
 
 
-def test_scale_and_shift_come_before_the_bend():
-    head = fitted(1)
-    head.load_state_dict(
-        {"linear.weight": torch.ones(1, 1), "norm.weight": torch.tensor([3.0]), "norm.bias": torch.tensor([-5.0])},
-        strict=False,
-    )
-    low, high = head(torch.tensor([[0.0], [1.0]]), ()).sort(0).values
-    assert low.item() == pytest.approx(math.exp(-8) - 1, abs=1e-3)
-    assert high.item() == pytest.approx(math.exp(-2) - 1, abs=1e-3)
-
-
 SCOPES = {
     "each view by itself": ([], [range(4), range(4, 8), range(8, 12)]),
     "the pair views": (["composed", "repeated"], [range(4), range(4, 12)]),
@@ -72,24 +61,6 @@ def test_equals_torchs_batch_norm_called_per_set_of_rows(together, batches, widt
     head.eval()
     norm.eval()
     torch.testing.assert_close(head(pooled, ()), nn.functional.elu(norm(head.linear(pooled))))
-
-
-@pytest.mark.parametrize("together", [[], ["repeated", "composed"], "all"])
-def test_gradient_is_exact(together):
-    head = fitted(3, together=together).double()
-    assert torch.autograd.gradcheck(lambda x: head(x, GROUPS), draw(2, 12, 3).double().requires_grad_())
-
-
-def test_gradient_of_the_weights_is_torchs():
-    head, pooled = fitted(4).double(), draw(3, 12, 4).double()
-    weights = draw(4, 12, 4).double()
-    ours = torch.autograd.grad((head(pooled, GROUPS) * weights).sum(), list(head.parameters()))
-    expected, norm = by_torch(head, pooled, [range(4), range(4, 8), range(8, 12)])
-    theirs = torch.autograd.grad(
-        (expected * weights).sum(), [head.linear.weight, head.linear.bias, norm.weight, norm.bias]
-    )
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other)
 
 
 def test_mixed_precision_normalizes_in_single():
@@ -130,14 +101,6 @@ def test_unknown_views_are_refused_with_the_nearest():
 def test_a_view_has_one_place():
     with refuses("heads.duplicate_view", "'a'"):
         fitted(3, together=[["a", "b"], ["c", "a"]])
-
-
-def test_starts_as_the_other_heads_do():
-    head = fitted(256)
-    assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
-    assert not head.linear.bias.any()
-    assert head.norm.weight.eq(1).all()
-    assert head.dense() is None
 
 
 def test_running_statistics_survive_a_checkpoint():

@@ -3,20 +3,15 @@ import math
 import pytest
 import torch
 
-from registry import HEADS
 from registry.heads.batch_norm_mlp import BatchNormMlp
 from registry.testing.materials import WidthOnly, draw
+from tests.registry.heads.literal import linear
 
 
 def fitted(width, **options):
     head = BatchNormMlp(**options)
     assert head.fit(width, WidthOnly(width)) == width
     return head
-
-
-def dense(layer, rows):
-    weights = list(zip(layer.weight.tolist(), layer.bias.tolist(), strict=True))
-    return [[sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in weights] for row in rows]
 
 
 def normalized(rows):
@@ -35,8 +30,9 @@ def bent(rows):
 
 def literal(head, rows):
     for place in range(head.blocks):
-        rows = bent(dense(head.second[place], bent(normalized(dense(head.first[place], rows)))))
-        rows = dense(head.third[place], rows)
+        rows = bent(normalized([linear(head.first[place], row) for row in rows]))
+        rows = bent([linear(head.second[place], row) for row in rows])
+        rows = [linear(head.third[place], row) for row in rows]
     return torch.tensor(rows, dtype=torch.float64)
 
 
@@ -72,15 +68,3 @@ def test_the_authors_size():
         head = fitted(768)
     each = (768 + 1) * 7680 + 2 * 7680 + (7680 + 1) * 7680 + (7680 + 1) * 768
     assert sum(p.numel() for p in head.parameters()) == 3 * each
-
-
-def test_gradient():
-    head = fitted(3, blocks=2, expansion=2).double()
-    pooled = draw(4, 4, 3).double().requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
-
-
-def test_bounds():
-    for wrong in ({"blocks": 0}, {"expansion": 0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            HEADS["batch_norm_mlp"].parameters(**wrong)

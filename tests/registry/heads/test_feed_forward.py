@@ -5,6 +5,7 @@ import torch
 
 from registry.heads.feed_forward import FeedForward
 from registry.testing.materials import WidthOnly
+from tests.registry.heads.literal import linear
 
 GIVEN = [
     {"hidden": 7, "width": 3, "activation": "gelu", "last_activation": True},  # SG-OPT's form
@@ -17,10 +18,6 @@ def fitted(given=5, **options):
     torch.manual_seed(1)
     head = FeedForward(**options)
     return head.double(), head.fit(given, WidthOnly(given))
-
-
-def layer(rows, bias, x):
-    return [sum(w * v for w, v in zip(row, x, strict=True)) + b for row, b in zip(rows, bias, strict=True)]
 
 
 def bent(activation, values):
@@ -41,18 +38,9 @@ def test_equals_the_literal_form(options):
     sigma = options.get("activation", "relu")
     for row, found in zip(pooled.tolist(), made.tolist(), strict=True):
         for part, bends in ((head.first, True), (head.second, options.get("last_activation", False))):
-            bias = [0.0] * part.out_features if part.bias is None else part.bias.tolist()
-            row = layer(part.weight.tolist(), bias, row)
+            row = linear(part, row)
             row = bent(sigma, row) if bends else row
         assert found == pytest.approx(row, abs=1e-12)
-
-
-@pytest.mark.parametrize("options", GIVEN)
-def test_gradient(options):
-    head, _ = fitted(**options)
-    head.double()
-    pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
 
 
 def test_normal_start_is_that_of_the_authors_of_sg_opt():

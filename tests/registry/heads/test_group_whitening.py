@@ -89,15 +89,6 @@ def test_worked_by_hand():
     assert torch.allclose(made, torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]), atol=1e-6)
 
 
-def test_groups_have_covariance_one_and_others_keep_theirs():
-    pooled = (draw(0, 50, 6) @ draw(1, 6, 6)).double()
-    made = fitted(6, groups=2, epsilon=0.0).eval()(pooled, ())
-    covariance = made.T @ made / 50
-    assert torch.allclose(covariance[:3, :3], torch.eye(3, dtype=torch.float64), atol=1e-9)
-    assert torch.allclose(covariance[3:, 3:], torch.eye(3, dtype=torch.float64), atol=1e-9)
-    assert float(covariance[:3, 3:].abs().max()) > 0.1
-
-
 def test_the_gradient_with_and_without_the_covariance():
     pooled = draw(0, 8, 4).double().requires_grad_()
     whole = fitted(4, groups=2, detach_statistics=False).eval()

@@ -20,18 +20,3 @@ def test_worked_by_hand():
     out = head(torch.tensor([[0.1, 0.2]]), ())[0].tolist()
     assert abs(out[0] - math.tanh(1.0)) < 1e-6
     assert abs(out[1] - math.tanh(-0.2)) < 1e-6
-
-
-def test_starts_from_small_normal_weights_and_no_bias():
-    torch.manual_seed(0)
-    head = fitted(256)
-    assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
-    assert abs(head.linear.weight.mean().item()) < 1e-3
-    assert not head.linear.bias.any()
-
-
-def test_the_saved_form_computes_the_same():
-    head, pooled = fitted(4), torch.randn(3, 4)
-    weight, bias, activation = head.dense()
-    assert activation == "Tanh"
-    assert torch.equal((pooled @ weight.T + bias).tanh(), head(pooled, ()))

@@ -30,14 +30,6 @@ def test_worked_by_hand():
         assert name == {"none": "Identity", "tanh": "Tanh"}[activation]
 
 
-def test_random_start():
-    torch.manual_seed(0)
-    head = Pooler(initial="random")
-    head.fit(256, WidthOnly(256))
-    assert abs(head.linear.weight.std().item() - 0.02) < 1e-3
-    assert not head.linear.bias.any()
-
-
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_albert])
 def test_starts_from_the_checkpoints_pooler(tmp_path, make):
     folder = make(tmp_path)

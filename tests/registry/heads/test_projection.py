@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from registry import HEADS
 from registry.heads.projection import Projection
 from registry.testing.materials import WidthOnly
+from tests.registry.heads.literal import linear
 from tests.support.errors import refuses
 
 
@@ -21,12 +21,11 @@ def normalized(values):
     return [(v - mean) / math.sqrt(variance + 1e-12) for v in values]
 
 
-def literal(head, row):
+def literal(network, row):
     """Value by value: each linear layer, then its normalization."""
-    for layer in head.network:
+    for layer in network:
         if isinstance(layer, nn.Linear):
-            rows = zip(layer.weight.tolist(), layer.bias.tolist(), strict=True)
-            row = normalized([sum(w * x for w, x in zip(ws, row, strict=True)) + b for ws, b in rows])
+            row = normalized(linear(layer, row))
     return row
 
 
@@ -60,13 +59,8 @@ def test_every_depth_and_width_equals_the_literal_form(layers, width):
     assert kinds == ["Linear", "LayerNorm", "Dropout"] * layers
     assert [layer.in_features for layer in head.network if isinstance(layer, nn.Linear)] == [6] * layers
     pooled = torch.randn(4, 6)
-    expected = torch.tensor([literal(head, row) for row in pooled.tolist()])
+    expected = torch.tensor([literal(head.network, row) for row in pooled.tolist()])
     assert torch.allclose(head(pooled, ()), expected, atol=1e-4)
-
-
-def test_no_layers_change_nothing():
-    pooled = torch.randn(3, 6)
-    assert torch.equal(fitted(layers=0)[0](pooled, ()), pooled)
 
 
 def test_dropout_in_training_alone():
@@ -75,23 +69,3 @@ def test_dropout_in_training_alone():
     dropped = (head(pooled, ()) == 0).float().mean().item()
     assert abs(dropped - 0.5) < 0.03
     assert not (head.eval()(pooled, ()) == 0).any()
-
-
-def test_starts_small_and_without_bias():
-    torch.manual_seed(0)
-    head, _ = fitted(256)
-    assert abs(head.network[0].weight.std().item() - 0.02) < 1e-3
-    assert not head.network[0].bias.any()
-
-
-def test_gradient():
-    head, _ = fitted(5, layers=2, width=3, dropout=0.0)
-    head.double()
-    pooled = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
-
-
-def test_bounds():
-    for wrong in ({"layers": 4}, {"layers": -1}, {"width": 0}, {"dropout": 1.0}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            HEADS["projection"].parameters(**wrong)

@@ -5,6 +5,7 @@ import torch
 
 from registry.heads.pseudo_tokens import PseudoTokens
 from registry.testing.materials import WidthOnly
+from tests.registry.heads.literal import linear
 from tests.support.errors import refuses
 
 WIDTH, HEADS = 6, 2
@@ -20,16 +21,11 @@ def fitted(tokens=3, **options):
     return head
 
 
-def layer(linear, x):
-    rows = zip(linear.weight.tolist(), linear.bias.tolist(), strict=True)
-    return [b + sum(w * v for w, v in zip(row, x, strict=True)) for row, b in rows]
-
-
 def attention(module, asking, asked):
     """Head by head, query by query, one exponential at a time."""
     size = WIDTH // HEADS
-    queries = [layer(module.query, x) for x in asking]
-    keys, values = ([layer(linear, x) for x in asked] for linear in (module.key, module.value))
+    queries = [linear(module.query, x) for x in asking]
+    keys, values = ([linear(part, x) for x in asked] for part in (module.key, module.value))
     found = []
     for q in queries:
         out = []
@@ -94,7 +90,7 @@ def test_gradient_of_the_shared_weights_is_the_sum_over_both_steps():
     for k in range(WIDTH):
         for j in range(WIDTH):
             inner = sum(above[k] * c[j] for c in pooled.tolist())
-            outer = sum(layer(value, c)[j] for c in pooled.tolist())
+            outer = sum(linear(value, c)[j] for c in pooled.tolist())
             assert value.weight.grad[k, j].item() == pytest.approx(inner + outer, rel=1e-9)
         assert value.bias.grad[k].item() == pytest.approx(len(pooled) * (above[k] + 1), rel=1e-9)
 
@@ -107,12 +103,6 @@ def test_starts_as_torch_starts():
     for part in (head.attention.query, head.attention.key, head.attention.value):
         assert part.weight.abs().max().item() == pytest.approx(1 / 16, rel=1e-2)
         assert 0 < part.bias.abs().max() <= 1 / 16
-
-
-def test_gradient():
-    head = fitted()
-    pooled = torch.randn(2, WIDTH, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: head(x, ()), pooled)
 
 
 @pytest.mark.parametrize(("heads", "code"), [(4, "heads.indivisible_width"), (None, "heads.no_attention_heads")])

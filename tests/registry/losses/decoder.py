@@ -37,6 +37,23 @@ def decoded(vectors, sentence, decoder):
     return x
 
 
+def token_cost(head, words, state, target):
+    """Return −log of the probability that BERT's prediction head gives to a token, number by number."""
+    bent = []
+    for weights, bias in zip(head.dense.weight.tolist(), head.dense.bias.tolist(), strict=True):
+        x = sum(w * s for w, s in zip(weights, state.tolist(), strict=True)) + bias
+        bent.append(x * (1 + math.erf(x / math.sqrt(2))) / 2)
+    mean = sum(bent) / len(bent)
+    spread = math.sqrt(sum((b - mean) ** 2 for b in bent) / len(bent) + head.norm.eps)
+    scale = zip(bent, head.norm.weight.tolist(), head.norm.bias.tolist(), strict=True)
+    scaled = [(b - mean) / spread * g + c for b, g, c in scale]
+    scores = [
+        sum(e * s for e, s in zip(word, scaled, strict=True)) + c
+        for word, c in zip(words.tolist(), head.bias.tolist(), strict=True)
+    ]
+    return math.log(sum(map(math.exp, scores))) - scores[target]
+
+
 def literal(loss, words, views, text_alone=False):
     """Return the mean cost of the tokens of views: (vectors, ids, mask, text, sentence), each of several rows."""
     total, count = 0.0, 0

@@ -13,6 +13,11 @@ def cosine(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
 
 
+def unit(row):
+    length = math.hypot(*row)
+    return [x / length for x in row]
+
+
 def draw(n, k, dim=6, seed=0):
     """Return anchor, positive, hard, reference (n, dim) and a queue of k entries, the first switched off, in double."""
     g = torch.Generator().manual_seed(seed)

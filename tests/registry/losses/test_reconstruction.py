@@ -6,11 +6,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from registry.encoders.transformer import TransformerEncoder
-from registry.losses import masked_language_modeling as prediction
 from registry.losses.reconstruction import Reconstruction
+from tests.registry.losses.detecting import encoded
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
-from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta, with_prediction_head
+from tests.support.tiny import tiny_albert, tiny_bert, tiny_roberta, with_prediction_head
 
 
 def parts(folder, make=tiny_bert, **params):
@@ -20,11 +20,6 @@ def parts(folder, make=tiny_bert, **params):
     for parameter in loss.cross.parameters():  # so that the vector matters
         torch.nn.init.normal_(parameter, std=0.3)
     return encoder, loss
-
-
-def encoded(encoder, count=3, seed=0):
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count, seed), 32))
-    return encoder.encode(tokens, encoder.embed(tokens))
 
 
 def as_transformers(encoder, loss):
@@ -107,13 +102,3 @@ def test_what_does_not_fit_is_refused(tmp_path):
     view = encoded(encoder)
     with refuses("losses.width_mismatch", 8, 16):
         loss(replace(view, sentence=view.sentence[:, :8]), view)
-
-
-def test_devices_average_to_the_whole_batch(tmp_path, monkeypatch):
-    encoder, loss = parts(tmp_path)
-    one, other = encoded(encoder, 2, 1), encoded(encoder, 2, 4)
-    sums = [loss(view, view).item() * int((view.tokens.mask.sum(1) - 1).sum()) for view in (one, other)]
-    counts = [int((view.tokens.mask.sum(1) - 1).sum()) for view in (one, other)]
-    monkeypatch.setattr(prediction, "world_size", lambda: 2)
-    monkeypatch.setattr(prediction, "sum_devices", lambda _: torch.tensor(sum(counts)))
-    assert (loss(one, one) + loss(other, other)).item() / 2 == pytest.approx(sum(sums) / sum(counts), rel=1e-9)

@@ -62,9 +62,7 @@ def test_value_by_hand():
     assert value.item() == pytest.approx(math.log(math.exp(2) + 2) - 2, abs=1e-6)
 
 
-@pytest.mark.parametrize("n", [2, 3, 6])
-@pytest.mark.parametrize("k", [1, 3])
-@pytest.mark.parametrize("tau", [0.01, 0.2])
+@pytest.mark.parametrize(("n", "k", "tau"), [(1, 2, 0.2), (2, 1, 0.2), (6, 3, 0.01)])
 def test_equals_the_literal_form_behind_the_shared_heads(n, k, tau):
     encoder = Headed(5)
     anchor, frozen = draw(n, k, seed=n + k)
@@ -112,15 +110,6 @@ def test_gradient_is_exact_and_trains_the_heads_from_both_sides():
     loss(anchor, frozen).backward()
     assert encoder.head.linear.weight.grad.any()
     assert not list(loss.parameters())  # the heads are the encoder's
-
-
-def test_one_sentence_is_certain():
-    anchor, frozen = draw(1, 3)
-    sentence = anchor.sentence.clone().requires_grad_()
-    value = SelfGuided(WidthOnly(5))(encoded(sentence), frozen)
-    value.backward()
-    assert value.item() == 0.0
-    assert sentence.grad.isfinite().all()
 
 
 def test_an_encoder_without_layers_is_refused():

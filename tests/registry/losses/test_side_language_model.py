@@ -1,4 +1,3 @@
-import math
 from dataclasses import replace
 
 import pytest
@@ -9,9 +8,9 @@ from cse_cli.training.checkpoint import method_state
 from cse_cli.training.method import BoundView, Method, Term
 from registry import LOSSES
 from registry.encoders.transformer import TransformerEncoder
-from registry.losses import masked_language_modeling as prediction
 from registry.losses.side_language_model import SideLanguageModel
-from registry.tokens import Encoded, Tokens
+from tests.registry.losses.decoder import token_cost
+from tests.registry.losses.detecting import encoded
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, with_prediction_head
@@ -24,30 +23,6 @@ def parts(folder, make=tiny_bert, dropout=0.0, **params):
     encoder = TransformerEncoder(str(make(folder)), dropout=dropout)
     settings = {"frozen_layers": 1, "trained_layers": 1, **EVERY, **params}
     return encoder, SideLanguageModel(encoder, **settings).eval()
-
-
-def encoded(encoder, count=3, seed=0):
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count, seed), 32))
-    return encoder.encode(tokens, encoder.embed(tokens))
-
-
-def log_softmax_of(head, words, state, target):
-    """Return the logarithm of the probability of a token, number by number."""
-    bent = []
-    for weights, bias in zip(head.dense.weight.tolist(), head.dense.bias.tolist(), strict=True):
-        x = sum(w * s for w, s in zip(weights, state, strict=True)) + bias
-        bent.append(x * (1 + math.erf(x / math.sqrt(2))) / 2)
-    mean = sum(bent) / len(bent)
-    spread = math.sqrt(sum((b - mean) ** 2 for b in bent) / len(bent) + head.norm.eps)
-    scaled = [
-        (b - mean) / spread * g + c
-        for b, g, c in zip(bent, head.norm.weight.tolist(), head.norm.bias.tolist(), strict=True)
-    ]
-    scores = [
-        sum(e * s for e, s in zip(word, scaled, strict=True)) + c
-        for word, c in zip(words.tolist(), head.bias.tolist(), strict=True)
-    ]
-    return scores[target] - math.log(sum(map(math.exp, scores)))
 
 
 def literal(folder, loss, views):
@@ -64,9 +39,7 @@ def literal(folder, loss, views):
             states[0, 0] = view.before_heads[row]
             made = block(states)[0]
             for place in (~special[0]).nonzero().flatten().tolist():
-                total -= log_softmax_of(
-                    loss.restore.head, loss.restore.decoder, made[place].tolist(), int(ids[0, place])
-                )
+                total += token_cost(loss.restore.head, loss.restore.decoder, made[place], int(ids[0, place]))
                 count += 1
     return total / count
 
@@ -130,19 +103,6 @@ def test_half_of_the_words_are_hidden_anew_in_each_copy(tmp_path):
     assert not (first | second)[:, 0].any()
 
 
-def test_gradient_is_exact(tmp_path):
-    encoder, loss = parts(tmp_path)
-    encoder.double()
-    loss.double()
-    anchor, positive = encoded(encoder, 2, 1), encoded(encoder, 2, 2)
-    inputs = [view.sentence.detach().requires_grad_() for view in (anchor, positive)]
-
-    def value(one, other):
-        return loss(replace(anchor, sentence=one), replace(positive, sentence=other))
-
-    assert torch.autograd.gradcheck(value, inputs, fast_mode=True)
-
-
 def test_gradient_reaches_the_encoder_only_by_the_embedding(tmp_path):
     encoder, loss = parts(tmp_path)
     view = encoded(encoder)
@@ -197,15 +157,3 @@ def test_what_does_not_fit_is_refused(tmp_path):
     view = replace(encoded(encoder), sentence=torch.zeros(3, 8))
     with refuses("losses.width_mismatch", 8, 16):
         loss(view, view)
-
-
-def test_devices_average_to_the_whole_batch(tmp_path, monkeypatch):
-    encoder, loss = parts(tmp_path)
-    one, other = encoded(encoder, 2, 1), encoded(encoder, 2, 4)
-    both = Tokens.stack({"one": one.tokens, "other": other.tokens})
-    whole = Encoded(torch.cat([one.sentence, other.sentence]), one.embeddings, one.hidden, both)
-    expected = loss(whole, whole).item()
-    words = sum(int((view.tokens.mask.sum(1) - 2).sum()) for view in (one, other))
-    monkeypatch.setattr(prediction, "world_size", lambda: 2)
-    monkeypatch.setattr(prediction, "sum_devices", lambda count: torch.tensor(2 * words))
-    assert (loss(one, one) + loss(other, other)).item() / 2 == pytest.approx(expected, rel=1e-5)

@@ -40,13 +40,6 @@ def test_value_by_hand():
     assert loss().item() == pytest.approx(4 * 9 + 3, abs=1e-12)
 
 
-def test_no_gradient_at_the_start():
-    encoder = encoder_of()
-    StayNear(encoder)().backward()
-    assert not encoder.linear.weight.grad.any()
-    assert not encoder.table.weight.grad.any()
-
-
 def test_value_and_gradient_equal_the_sum_of_squared_norms_in_the_authors_code():
     """SG-OPT's `loss.py:277-281`: the 2-norm of each tensor's difference, squared, in sum."""
     encoder = encoder_of()

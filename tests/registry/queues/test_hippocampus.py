@@ -1,10 +1,8 @@
-import copy
 import math
 
 import pytest
 import torch
 
-from registry.losses.info_nce import InfoNCE
 from registry.queues.hippocampus import Hippocampus
 from tests.registry.queues.literal import LiteralQueue, StepOf, batches, bound
 
@@ -25,13 +23,6 @@ def test_value_by_hand():
     assert weights(queue) == pytest.approx([0.7, 0.8, 0.9, 0.9])
 
 
-def test_english_model_of_the_paper():
-    """Batches of 64, length 416: seven ages, 0.998 for the newest … 0.986 for the oldest half batch (sheet, §5)."""
-    queue = filled([64] * 9, length=416, forgetting_rate=0.002)
-    expected = [0.986] * 32 + [w for w in (0.988, 0.990, 0.992, 0.994, 0.996, 0.998) for _ in range(64)]
-    assert weights(queue) == pytest.approx(expected, abs=1e-6)
-
-
 def test_equation_four_for_full_batches():
     """pₘ = 1 − λ⌈m/N⌉ with m counted from the newest."""
     rate, n, length = 0.013, 5, 23
@@ -41,8 +32,7 @@ def test_equation_four_for_full_batches():
 
 
 @pytest.mark.parametrize("order", ["newest_first", "oldest_first"])
-@pytest.mark.parametrize("length", [1, 6, 100])
-@pytest.mark.parametrize("sizes", [[4, 4, 1, 4, 2], [7], [12, 3]])
+@pytest.mark.parametrize(("length", "sizes"), [(1, [7]), (6, [4, 4, 1, 4, 2]), (100, [12, 3])])
 def test_matches_the_list(order, length, sizes):
     queue, expected = bound(Hippocampus("anchor", length, 0.03, order)), LiteralQueue(length)
     for batch in batches(sizes):
@@ -55,7 +45,7 @@ def test_matches_the_list(order, length, sizes):
         assert weights(queue) == pytest.approx([1 - 0.03 * age for age in ages], abs=1e-6)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0])
+@pytest.mark.parametrize("rate", [0.1, 1 / 3, 1.0])
 def test_entries_without_weight_are_off(rate):
     queue = filled([1] * 14, length=12, forgetting_rate=rate)
     limit = round(1 / rate)  # λ·age = 1 exactly here: already off
@@ -66,24 +56,8 @@ def test_entries_without_weight_are_off(rate):
             assert log_weight == pytest.approx(math.log(1 - rate * age), abs=1e-5)
 
 
-def test_a_forgotten_queue_is_no_queue():
-    queue = filled([4, 4], length=8, forgetting_rate=1.0)
-    anchor = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
-    negatives = queue.negatives()
-    assert len(negatives.vectors) == 8
-    expected = InfoNCE()(anchor, anchor.flip(0), type(negatives).none(anchor))
-    assert InfoNCE()(anchor, anchor.flip(0), negatives).item() == expected.item()
-
-
 def test_without_forgetting_all_weigh_one():
     assert weights(filled([3] * 4, length=8, forgetting_rate=0.0)) == [1.0] * 8
-
-
-def test_empty_queue_serves_nothing():
-    for order in ("newest_first", "oldest_first"):
-        held = bound(Hippocampus("anchor", order=order)).negatives()
-        assert held.vectors.shape == (0, 4)
-        assert held.log_weights.shape == (0,)
 
 
 def test_random_start_is_full_ages_and_leaves_first():
@@ -93,12 +67,3 @@ def test_random_start_is_full_ages_and_leaves_first():
     queue.after_step(StepOf(batches([2])[0]))
     assert weights(queue) == pytest.approx([0.8] * 4 + [0.9] * 2)
     assert torch.equal(queue.negatives().vectors[:4], start[2:])
-
-
-def test_ages_survive_state_dict():
-    queue = filled([4, 3], length=6, forgetting_rate=0.1)
-    fresh = bound(Hippocampus("anchor", 6, 0.1))
-    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
-    for each in (queue, fresh):
-        each.after_step(StepOf(batches([1], seed=4)[0]))
-    assert weights(fresh) == weights(queue) == pytest.approx([0.7, 0.7, 0.8, 0.8, 0.8, 0.9])

@@ -3,17 +3,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from registry.distributed import all_devices, rank, world_size
-from registry.encoders.transformer import TransformerEncoder
 from registry.queues.reencoded import Reencoded
 from registry.testing.materials import WidthOnly
 from registry.tokens import Tokens
-from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.processes import on_ranks
-from tests.support.tiny import sentences, tiny_bert
+from tests.support.tiny import sentences
 
 
 class StepOn:
@@ -83,20 +80,6 @@ def test_matches_a_list_of_sentences(length, sizes, chunk):
         nudge(encoder)
 
 
-def test_follows_the_encoder_where_a_fifo_would_not(tmp_path):
-    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), dropout=0.0, augment_at="word")
-    queue, tokens = bound(encoder, length=8), tokens_of(encoder, texts(5, 0))
-    queue.after_step(StepOn(encoder, tokens))
-    stored = queue.negatives().vectors
-    with torch.no_grad():
-        encoder.backbone.encoder.layer[0].output.dense.weight.mul_(-1)
-    assert torch.equal(queue.negatives().vectors, stored)
-    queue.observe(StepOn(encoder, tokens))
-    assert not torch.allclose(queue.negatives().vectors, stored, atol=1e-2)
-    assert torch.allclose(queue.negatives().vectors, F.normalize(encoder.encode_for_eval(tokens), dim=-1), atol=1e-5)
-    assert not torch.equal(stored, queue.negatives().vectors)
-
-
 def test_initial_entries_stay_and_leave_first():
     encoder = still()
     queue = bound(encoder, length=5, initial=3)
@@ -108,20 +91,6 @@ def test_initial_entries_stay_and_leave_first():
     queue.observe(step)
     assert torch.equal(queue.negatives().vectors[:2], start[1:])
     assert len(queue.negatives().vectors) == 5
-
-
-def test_serves_detached_and_leaves_alone_what_it_served():
-    encoder = still()
-    queue = bound(encoder, length=5)
-    queue.after_step(step := StepOn(encoder, tokens_of(encoder, texts(4, 0))))
-    queue.observe(step)
-    served = queue.negatives().vectors
-    copied = served.clone()
-    nudge(encoder)
-    queue.observe(step)
-    assert not queue.negatives().vectors.requires_grad
-    assert torch.equal(served, copied)
-    assert not torch.equal(served, queue.negatives().vectors)
 
 
 def test_dropout_depends_on_the_steps_stream_alone():
@@ -144,17 +113,15 @@ def test_dropout_depends_on_the_steps_stream_alone():
     assert not torch.equal(found[0], found[2])
 
 
-@pytest.mark.parametrize("is_bound", [True, False])
-def test_state_survives_in_a_fresh_queue(is_bound):
+def test_state_survives_in_a_queue_that_is_not_bound():
     encoder = still()
     queue = bound(encoder, length=6, initial=2)
     steps = [StepOn(encoder, tokens_of(encoder, texts(3, seed))) for seed in (0, 1, 2)]
     queue.after_step(steps[0])
-    fresh = bound(encoder, length=6, initial=2) if is_bound else Reencoded("key", length=6, initial=2)
+    fresh = Reencoded("key", length=6, initial=2)
     fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
     assert torch.equal(fresh.tokens, queue.tokens)
-    if not is_bound:
-        fresh._encoder = (encoder,)
+    fresh._encoder = (encoder,)
     for step in steps[1:]:
         for each in (queue, fresh):
             each.observe(step)
@@ -180,11 +147,6 @@ def test_nothing_to_encode_draws_nothing():
     queue.observe(step)
     assert torch.equal(step.generator.get_state(), state)
     assert queue.negatives().vectors.shape == (0, 6)
-
-
-def test_more_initial_entries_than_length_is_refused():
-    with refuses("queues.initial_exceeds_length", "initial = 9", "length = 8"):
-        Reencoded("key", length=8, initial=9)
 
 
 class SharedStep(StepOn):

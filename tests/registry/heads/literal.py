@@ -1,0 +1,14 @@
+"""Layers as one would compute them on paper, number by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+
+def linear(layer: nn.Linear, row: Sequence[float]) -> list[float]:
+    """Return W x + b of one row."""
+    biases = [0.0] * layer.out_features if layer.bias is None else layer.bias.tolist()
+    rows = zip(layer.weight.tolist(), biases, strict=True)
+    return [bias + sum(w * x for w, x in zip(weights, row, strict=True)) for weights, bias in rows]
