@@ -190,7 +190,7 @@ def test_downloads_are_named_with_their_sizes_and_the_time_in_order_of_magnitude
     assert code == 0
     assert "download model bert-base-uncased" in out
     assert "441.1 MB" in out
-    assert "time    10 days to 24 days on this CPU, 57 min to 2.3 h on one A100, in order of magnitude" in out
+    assert "time    19 days to 48 days on this CPU, 110 min to 4.6 h on one A100, in order of magnitude" in out
     assert "15,625 steps" in out
     (one,) = planned("simcse_en", capsys=capsys)
     assert one["downloads"]["model bert-base-uncased"] == pytest.approx(441e6, rel=1e-3)
@@ -201,7 +201,7 @@ def test_downloads_are_named_with_their_sizes_and_the_time_in_order_of_magnitude
 
 def test_another_machine_is_estimated(capsys):
     """The example of the help: there is no CUDA device here."""
-    code, out, _ = plan("simcse_en", "--device", "cuda", "--seeds", "2", capsys=capsys)
+    code, out, _ = cse("plan", "simcse_en", "--device", "cuda", "--seeds", "2", capsys=capsys)
     assert code == 0
     assert "on one A100" in out
     assert "on this CPU" not in out
