@@ -96,7 +96,8 @@ class DittoEncoder(TransformerEncoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the attention head."""
-        return replace(super().layout(max_length), diagonal={"block": self.block, "head": self.head})
+        made = super().layout(max_length)
+        return replace(made, own={**made.own, "format": "ditto", "block": self.block, "head": self.head})
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         attention = self.backbone.encoder.layer[self.block].attention.self

@@ -92,7 +92,8 @@ class PaddedEncoder(TransformerEncoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the number of positions."""
-        return replace(super().layout(max_length), positions=self.eval_positions)
+        made = super().layout(max_length)
+        return replace(made, own={**made.own, "format": "padded", "positions": self.eval_positions})
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:  # noqa: ARG002
         return states[-1].mean(dim=1)

@@ -111,7 +111,8 @@ class PrefixedEncoder(TransformerEncoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, prefix included."""
-        return replace(super().layout(max_length), prefix=self.prefix)
+        made = super().layout(max_length)
+        return replace(made, own={**made.own, "format": "prefixed"}, prefix=self.prefix)
 
     def _in_front(self, number: int, place: int, _: nn.Module, __: Any, made: Tensor) -> Tensor:
         """Return keys or values (B, P + L, D) with the prefix in the first P positions."""

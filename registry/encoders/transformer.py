@@ -394,21 +394,17 @@ class TransformerEncoder(Encoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export."""
+        denoised = self.denoise if self.denoise_at_eval else None
+        template = {"template": self.vocabulary.template, "end_with": self.vocabulary.end_with, "denoise": denoised}
+        given = {key: value for key, value in template.items() if value is not None}
         return Layout(
             pooling=self.eval_pooling,
             first_layer_index=self.first_layer_index,
             dense=self._dense(),
             max_length=max_length if self.max_length is None else min(max_length, self.max_length),
             origin=self.model,
-            template=self.template_settings(),
+            own={"format": "template", **given} if given else {},
         )
-
-    def template_settings(self) -> dict[str, str]:
-        """Return the parameters for the template in an export, empty without a template."""
-        template = self.vocabulary.template
-        denoised = self.denoise if self.denoise_at_eval else None
-        values = {"template": template, "end_with": self.vocabulary.end_with, "denoise": denoised}
-        return {key: value for key, value in values.items() if value is not None}
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states after the blocks, of the selected layer or of every layer."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
+from registry.encoders.export import drafted, write_own
 from registry.errors import CseError
 from registry.tokens import Encoded, Tokens, Vocabulary
 from registry.types import Encoder
@@ -81,9 +81,8 @@ class TwoEncoders(Encoder):
         with drafted(folder) as draft:
             for name, part in zip(PARTS, (self.first, self.second), strict=True):
                 part.export(draft / name, max_length)
-            settings = {"schema_version": OWN_FORMAT, "format": self.method, "settings": self.settings()}
-            write_json(draft / SETTINGS, settings)
-            (draft / "README.md").write_text(_CARD.format(method=self.method), encoding="utf-8")
+            about = f"Embeddings of the encoders in `first` and `second`, joined by {self.method}."
+            write_own(draft, {"format": self.method, "settings": self.settings()}, about)
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters except the two encoders."""
@@ -94,11 +93,8 @@ class TwoEncoders(Encoder):
         width = self.first.width
         given = (None, None) if embeddings is None else (embeddings[..., :width], embeddings[..., width:])
         for part, leaves_out, vectors in zip((self.first, self.second), self._leaves_out, given, strict=True):
-            yield part, self._inside(tokens) if leaves_out else tokens, vectors
-
-    def _inside(self, tokens: Tokens) -> Tokens:
-        assert isinstance(self.vocabulary, HubVocabulary)
-        return self.vocabulary.inside(tokens)
+            assert not leaves_out or isinstance(self.vocabulary, HubVocabulary)
+            yield part, self.vocabulary.inside(tokens) if leaves_out else tokens, vectors
 
 
 def _bare(vocabulary: Vocabulary) -> Vocabulary:
@@ -106,13 +102,3 @@ def _bare(vocabulary: Vocabulary) -> Vocabulary:
     if type(vocabulary) is HubVocabulary and vocabulary.template is None:
         return BareVocabulary(vocabulary.model)
     return vocabulary
-
-
-_CARD = """---
-tags: [cse]
----
-# Sentence encoder, {method}
-
-It joins the embeddings of the encoders in `first` and `second`. Only
-[cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`.
-"""
