@@ -16,7 +16,6 @@ from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Tokens
-from registry.types import Encoder
 
 MeanPooling = Literal["mean", "last2", "first_last"]
 
@@ -55,6 +54,8 @@ class DittoEncoder(TransformerEncoder):
         head = 9
     """
 
+    has_attentions = False  # they are computed without the states of all layers
+
     def __init__(
         self,
         block: Annotated[int, Field(ge=0)] = 0,
@@ -81,10 +82,6 @@ class DittoEncoder(TransformerEncoder):
                 code="encoders.unknown_block",
             )
         self.block, self.head = block, head
-
-    def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Raise an error, because attention weights are computed without the states of all layers."""
-        Encoder.keep_attentions(self, blocks)
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:  # noqa: ARG002
         """Return the (B, L, D) states of every layer."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -132,7 +132,11 @@ class TransformerEncoder(Encoder):
         dropout = 0.1
     """
 
-    saved_as: str = "transformer"
+    saved_as: ClassVar[str] = "transformer"
+    reads_all_tokens: ClassVar[bool] = False
+    """Whether training needs the states of all tokens, even if no loss reads them."""
+    has_attentions: ClassVar[bool] = True
+    """Whether `Encoded.attentions` can contain the attention weights of a view."""
     hidden_read: bool = True
     mini_batch_size: int | None = None
     attentions_read: Sequence[int] = ()
@@ -239,7 +243,7 @@ class TransformerEncoder(Encoder):
 
     def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
         """Set the states that training uses, and the number of rows per mini-batch."""
-        self.hidden_read, self.mini_batch_size = hidden_read, mini_batch_size
+        self.hidden_read, self.mini_batch_size = hidden_read or self.reads_all_tokens, mini_batch_size
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
         """Select the blocks whose attention weights `encode` returns. This prevents packed rows and compiled blocks.
@@ -247,6 +251,8 @@ class TransformerEncoder(Encoder):
         Raises:
             CseError: If the weights of this architecture are unknown, or a block does not exist.
         """
+        if not self.has_attentions:
+            super().keep_attentions(blocks)
         if self.checkpointing:
             raise CseError(
                 "checkpointing = true does not work with a loss on attention weights",
@@ -353,7 +359,10 @@ class TransformerEncoder(Encoder):
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory for transformers, and for sentence-transformers if it can give the same embeddings."""
         model = self.backbone if self.adapter is None else lora.merged(self.backbone)
-        if self._exports_layout():
+        others = (self.layer, self.prepend, self.template_joined or None)
+        one = len(self.templates) == 1 and all(value is None for value in others)
+        described = self.eval_pooling in BUILT_IN and self.eval_pooling not in ("last", "weighted_mean", "text")
+        if is_split(self.backbone) and one and described:  # a model of BERT's family with one of its poolings
             export_encoder(model, self.vocabulary.tokenizer, self.layout(max_length), folder)
         else:
             length = max_length if self.max_length is None else min(max_length, self.max_length)
@@ -364,13 +373,6 @@ class TransformerEncoder(Encoder):
             export_whole(model, self.vocabulary.tokenizer, pooling, {**settings, "origin": self.model}, folder, dense)
         if self.adapter is not None:
             lora.save(self.backbone, self.adapter, self.model, folder)
-
-    def _exports_layout(self) -> bool:
-        """Return whether `Layout` describes this encoder: a model of BERT's family with one of its poolings."""
-        others = (self.layer, self.prepend, self.template_joined or None)
-        one = len(self.templates) == 1 and all(value is None for value in others)
-        described = self.eval_pooling in BUILT_IN and self.eval_pooling not in ("last", "weighted_mean", "text")
-        return is_split(self.backbone) and one and described
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters with which an export that has no `Layout` gives the same embeddings."""
@@ -491,17 +493,7 @@ class TransformerEncoder(Encoder):
 def _check_settings(
     encoder: TransformerEncoder, adapted: bool, dtype: WeightType | None, drophead: float | None
 ) -> None:
-    """Check parameters that depend only on each other.
-
-    Args:
-        encoder: Encoder, before its model is loaded.
-        adapted: Whether low-rank matrices are trained.
-        dtype: Type of the weights.
-        drophead: Rate of dropped attention heads.
-
-    Raises:
-        CseError: If they do not fit.
-    """
+    """Check parameters that depend only on each other, before the model is loaded."""
     poolings = (encoder.pooling, encoder.eval_pooling)
     denoise = (encoder.denoise is not None, encoder.denoise_at_eval)
     templates.check(encoder.templates, poolings, encoder.template_joined, denoise)
@@ -532,11 +524,7 @@ def _check_settings(
 
 
 def _check_architecture(encoder: TransformerEncoder) -> None:
-    """Check parameters that only some models support.
-
-    Raises:
-        CseError: If the encoder's model does not support one of them.
-    """
+    """Check parameters that only some models support."""
     count = int(encoder.backbone.config.num_hidden_layers)
     if encoder.layer is not None and encoder.layer > count:
         raise CseError(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from registry.encoders.export import drafted, write_own
 from registry.errors import CseError
-from registry.tokens import Encoded, Tokens, Vocabulary
+from registry.tokens import Encoded, Tokens
 from registry.types import Encoder
 from registry.vocabulary import BareVocabulary, HubVocabulary
 
@@ -42,7 +42,12 @@ class TwoEncoders(Encoder):
         super().__init__()
         bare = [isinstance(one.vocabulary, BareVocabulary) for one in (first, second)]
         self._leaves_out = [mine and not all(bare) for mine in bare]
-        mine, theirs = (_bare(one.vocabulary) if any(bare) else one.vocabulary for one in (first, second))
+        mine, theirs = first.vocabulary, second.vocabulary
+        if any(bare):
+            mine, theirs = (
+                BareVocabulary(each.model) if type(each) is HubVocabulary and each.template is None else each
+                for each in (mine, theirs)
+            )
         if mine.fingerprint != theirs.fingerprint:
             raise CseError(
                 f"{self.method}: the two encoders have different vocabularies: {mine.fingerprint} and "
@@ -95,10 +100,3 @@ class TwoEncoders(Encoder):
         for part, leaves_out, vectors in zip((self.first, self.second), self._leaves_out, given, strict=True):
             assert not leaves_out or isinstance(self.vocabulary, HubVocabulary)
             yield part, self.vocabulary.inside(tokens) if leaves_out else tokens, vectors
-
-
-def _bare(vocabulary: Vocabulary) -> Vocabulary:
-    """Return the tokenizer without special tokens, or the tokenizer itself if it has a template."""
-    if type(vocabulary) is HubVocabulary and vocabulary.template is None:
-        return BareVocabulary(vocabulary.model)
-    return vocabulary

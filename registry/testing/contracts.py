@@ -81,8 +81,14 @@ def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
     first, second = (_perturbed(entry, materials) for _ in range(2))
     require(entry, first[0] == second[0], "changes text the same way for the same random state")
     require(entry, len(first[0]) == len(SENTENCES), "keeps one sample per row")
-    for _, embedded in (first, second):
-        _check_augmented_shapes(entry, embedded)
+    for _, made in (first, second):
+        tokens, vectors = made.tokens, made.vectors
+        every = (tokens.ids, tokens.mask, tokens.types, tokens.positions, vectors[..., 0])
+        same = {tuple(each.shape) for each in every} == {(len(SENTENCES), tokens.length)}
+        require(entry, same, "keeps ids, mask, types, positions and embeddings at (B, L)")
+        require(entry, bool(tokens.mask.any(dim=1).all()), "keeps a token of every sentence")
+        single = vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all())
+        require(entry, single, "returns finite embeddings")
     require(entry, _same_vectors(first[1], second[1]), "changes embeddings the same way for the same random state")
     values = materials.identity.get(f"{entry.kind}/{entry.name}")
     if values is not None:
@@ -117,15 +123,6 @@ def _perturbed(
         return texts, augmenter.on_embeddings(step.embedded["anchor"], "anchor", step)
 
 
-def _check_augmented_shapes(entry: Entry[Augmenter], embedded: Embedded) -> None:
-    tokens, vectors = embedded.tokens, embedded.vectors
-    shape = (len(SENTENCES), tokens.length)
-    shapes = {tuple(t.shape) for t in (tokens.ids, tokens.mask, tokens.types, tokens.positions, vectors[..., 0])}
-    require(entry, shapes == {shape}, f"keeps ids, mask, types, positions and embeddings at (B, L), not {shapes}")
-    require(entry, bool(tokens.mask.any(dim=1).all()), "keeps a token of every sentence")
-    require(entry, vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all()), "returns finite embeddings")
-
-
 def _same_vectors(left: Embedded, right: Embedded) -> bool:
     """Return whether two results are equal, except at padding."""
     if not torch.equal(left.tokens.mask, right.tokens.mask):
@@ -143,7 +140,11 @@ def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
         _check_fit(entry, encoder)
     else:
         _check_encoded_shapes(entry, encoder, tokens)
-    _check_evaluation(entry, encoder, tokens)
+    encoder.train()
+    first, second = (encoder.encode_for_eval(tokens) for _ in range(2))
+    require(entry, torch.equal(first, second), "has no dropout in `encode_for_eval`, also in training mode")
+    require(entry, encoder.training, "is in training mode after `encode_for_eval`")
+    require(entry, not first.requires_grad and len(first) == tokens.rows, "returns (B, …) without gradient")
     _check_rows(entry, encoder, tokens)
 
 
@@ -192,18 +193,6 @@ def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Token
         require(entry, any(g is not None and bool(g.any()) for g in gradients), "has a gradient of its weights")
 
 
-def _check_evaluation(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
-    encoder.train()
-    first, second = (encoder.encode_for_eval(tokens) for _ in range(2))
-    require(entry, torch.equal(first, second), "has no dropout in `encode_for_eval`, also in training mode")
-    require(entry, encoder.training, "is in training mode after `encode_for_eval`")
-    require(
-        entry,
-        not first.requires_grad and len(first) == tokens.rows,
-        "returns (B, …) without gradient",
-    )
-
-
 def check_head(entry: Entry[Head], materials: Materials) -> None:
     """Check a head of the encoder in `materials`, for one view and for two concatenated views."""
     head: Head = materials.build(entry)
@@ -218,10 +207,6 @@ def check_head(entry: Entry[Head], materials: Materials) -> None:
         found = torch.autograd.grad((made @ torch.linspace(-1, 1, out)).square().sum(), [pooled, *trained])
         require(entry, all(bool(g.isfinite().all()) and bool(g.any()) for g in found[:1]), "has an input gradient")
         require(entry, all(bool(g.isfinite().all()) for g in found), "has finite gradients")
-    _check_head_evaluation(entry, head, width)
-
-
-def _check_head_evaluation(entry: Entry[Head], head: Head, width: int) -> None:
     head.eval()
     pooled = draw(2, ROWS, width)
     require(entry, torch.equal(head(pooled, ()), head(pooled, ())), "is deterministic in eval mode")
@@ -453,31 +438,27 @@ def _sum_of_words(sentences: Sequence[str]) -> Tensor:
 def check_generator(entry: Entry[Generator], materials: Materials) -> None:
     """Check the first rows of each split, or the cells of a column."""
     if issubclass(entry.cls, ColumnGenerator):
-        _check_column(entry, materials)
+        generator = materials.build(entry)
+        assert isinstance(generator, ColumnGenerator)
+        cells = ["the cat sleeps", "a man sees the red house", "two dogs run", "the cat sleeps"]
+        made = generator.make(cells)
+        alike = len(made) == len(cells) and made[0] == made[3]
+        require(entry, alike, "makes one cell for each cell, equal for equal cells")
+        require(entry, all(isinstance(c, str) and "\n" not in c for c in made), "makes one-line cells")
+        require(entry, generator.make(cells[::-1]) == made[::-1], "makes the same cells in any order")
+        again = materials.build(entry).identity()
+        require(entry, generator.identity() == again, "has the same identity when built again")
         return
     require(entry, issubclass(entry.cls, RowGenerator), "extends RowGenerator or ColumnGenerator")
     for split in ("train", "dev", "test"):
-        made: list[RowGenerator] = [materials.build(entry) for _ in range(2)]
-        first, second = (list(islice(generator.rows(split), MANY)) for generator in made)
+        built: list[RowGenerator] = [materials.build(entry) for _ in range(2)]
+        first, second = (list(islice(each.rows(split), MANY)) for each in built)
         require(entry, bool(first) and first == second, f"returns the same rows of '{split}' in each call")
         columns = {frozenset(row) for row in first}
         require(entry, len(columns) == 1, f"returns the same columns for all rows of '{split}'")
         require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"returns texts or scored pairs in '{split}'")
         cells = [cell for row in first for cell in row.values()]
         require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"returns one-line cells in '{split}'")
-
-
-def _check_column(entry: Entry[Generator], materials: Materials) -> None:
-    generator = materials.build(entry)
-    assert isinstance(generator, ColumnGenerator)
-    cells = ["the cat sleeps", "a man sees the red house", "two dogs run", "the cat sleeps"]
-    made = generator.make(cells)
-    require(
-        entry, len(made) == len(cells) and made[0] == made[3], "makes one cell for each cell, equal for equal cells"
-    )
-    require(entry, all(isinstance(c, str) and "\n" not in c for c in made), "makes one-line cells")
-    require(entry, generator.make(cells[::-1]) == made[::-1], "makes the same cells in any order")
-    require(entry, generator.identity() == materials.build(entry).identity(), "has the same identity when built again")
 
 
 def check_optimizer(entry: Entry[Optimizer], materials: Materials) -> None:
