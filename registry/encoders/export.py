@@ -232,11 +232,22 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
     kinds = []
     if pair := averaged(layout.pooling, layout.first_layer_index):
         kinds.append("WeightedLayerPooling")
-        _write_layer_mean(int(model.config.num_hidden_layers), width, pair, folder / f"{len(kinds)}_{kinds[-1]}")
+        layers = int(model.config.num_hidden_layers)
+        places = [place % (layers + 1) for place in pair]
+        start = min(places)
+        weights = [float(places.count(place)) for place in range(start, layers + 1)]
+        config = {"word_embedding_dimension": width, "layer_start": start, "num_hidden_layers": layers}
+        _write_module(folder / f"{len(kinds)}_{kinds[-1]}", config, {"layer_weights": tensor(weights)})
     if layout.convolutions is not None:
         kinds.append(CNN)
-        _write_convolutions(layout.convolutions, folder / f"{len(kinds)}_{CNN}")
-        width = layout.convolutions.width
+        made = layout.convolutions
+        config = {
+            "in_word_embedding_dimension": made.states,
+            "out_channels": made.channels,
+            "kernel_sizes": list(made.windows),
+        }
+        _write_module(folder / f"{len(kinds)}_{CNN}", config, made.state_dict(), CNN_CONFIG)
+        width = made.width
         if layout.convolutions.activation == "relu":
             kinds.append(RELU)
             about = {"module_input_name": "token_embeddings"}
@@ -247,25 +258,6 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
         kinds.append("Dense")
         _write_dense(weight, bias, activation, folder / f"{len(kinds)}_Dense")
     return kinds
-
-
-def _write_layer_mean(layers: int, width: int, pair: tuple[int, int], folder: Path) -> None:
-    places = [place % (layers + 1) for place in pair]
-    start = min(places)
-    weights = [0.0] * (layers + 1 - start)
-    for place in places:
-        weights[place - start] += 1
-    config = {"word_embedding_dimension": width, "layer_start": start, "num_hidden_layers": layers}
-    _write_module(folder, config, {"layer_weights": tensor(weights)})
-
-
-def _write_convolutions(convolutions: Convolutions, folder: Path) -> None:
-    config = {
-        "in_word_embedding_dimension": convolutions.states,
-        "out_channels": convolutions.channels,
-        "kernel_sizes": list(convolutions.windows),
-    }
-    _write_module(folder, config, convolutions.state_dict(), CNN_CONFIG)
 
 
 def _write_pooling(mode: str, width: int, folder: Path) -> None:

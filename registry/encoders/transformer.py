@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,27 +14,19 @@ from torch import Tensor, nn
 
 from registry import ENCODERS
 from registry.encoders import backbone as halves
-from registry.encoders import families, lora, templates, whole
+from registry.encoders import families, lora, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
 from registry.encoders.export import TOKEN_POOLINGS, Layout, export_encoder, export_whole
 from registry.encoders.families import is_split
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import (
-    Pooling,
-    averaged,
-    last_copies,
-    mask_places,
-    needs_all_states,
-    pool,
-    reads_mask,
-)
+from registry.encoders.pooling import Pooling, averaged, last_copies, mask_places, needs_all_states, pool, reads_mask
 from registry.errors import CseError
 from registry.poolings import BUILT_IN, POOLINGS, PoolingName
 from registry.resources.models import WeightType
-from registry.tokens import Encoded, Tokens
+from registry.tokens import Encoded, Pieces, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
-from registry.vocabulary import Ending, HubVocabulary
+from registry.vocabulary import MASK, Ending, HubVocabulary, JoinedVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
 Rank = Annotated[int, Field(ge=1), Tune(4, 64, log=True)]
@@ -183,8 +176,10 @@ class TransformerEncoder(Encoder):
         self.attend_padding, self.checkpointing = bool(attend_padding), bool(checkpointing)
         self.adapter = lora.configured(lora_rank, lora_alpha, lora_dropout)
         _check_settings(self, self.adapter is not None, dtype, drophead)
-        ending = (end_with, bool(end_in_training))
-        self.vocabularies = templates.vocabularies(model, self.templates, ending, self.template_joined)
+        if template_joined:
+            self.vocabularies: list[HubVocabulary] = [JoinedVocabulary(model, str(t), end_with) for t in self.templates]
+        else:
+            self.vocabularies = [HubVocabulary(model, t, end_with, bool(end_in_training)) for t in self.templates]
         self.vocabulary: HubVocabulary = self.vocabularies[0]
         loaded = halves.load(model, random_weights, dtype or "fp32", dropout, dropout_scope)
         self.backbone, self.dropout = loaded
@@ -196,7 +191,14 @@ class TransformerEncoder(Encoder):
         if drophead is not None:
             count = len(families.head_outputs(self.backbone))
             self.drophead = HeadDropout(drophead, count, int(self.backbone.config.num_attention_heads))
-        self._choose_trained(freeze)
+        if self.adapter is not None:
+            lora.add_low_rank(self.backbone, self.adapter)
+        if self.checkpointing:
+            # transformers 5.24 has a new name for it (docs/adr/0011-checkpointing-of-activations.md).
+            old = self.backbone.gradient_checkpointing_enable
+            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
+        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
+        self.heads_frozen = "heads" in freeze
         limit = halves.longest(self.backbone)
         self.max_length = None if limit is None else min(each.longest(limit) for each in self.vocabularies)
         self.dim, self.width = halves.widths(self.backbone, augment_at, layer)
@@ -207,17 +209,6 @@ class TransformerEncoder(Encoder):
     def compiles(self) -> bool:
         """Whether `train.compile` compiles the blocks. Others run inside the model's own forward."""
         return is_split(self.backbone)
-
-    def _choose_trained(self, freeze: Sequence[str]) -> None:
-        """Add low-rank matrices, checkpoint the activations, and freeze parts."""
-        if self.adapter is not None:
-            lora.add_low_rank(self.backbone, self.adapter)
-        if self.checkpointing:
-            # transformers 5.24 has a new name for it (docs/adr/0011-checkpointing-of-activations.md).
-            old = self.backbone.gradient_checkpointing_enable
-            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
-        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
-        self.heads_frozen = "heads" in freeze
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.
@@ -299,7 +290,7 @@ class TransformerEncoder(Encoder):
             CseError: If the encoder has several templates.
         """
         if len(self.templates) > 1:
-            raise templates.several(
+            raise several_templates(
                 len(self.templates), "training cannot average the embeddings of", "set template to one string"
             )
         tokens = self._filled(tokens)
@@ -341,7 +332,7 @@ class TransformerEncoder(Encoder):
             CseError: If the encoder has several templates and `embeddings` is given.
         """
         if embeddings is not None and len(self.templates) > 1:
-            raise templates.several(
+            raise several_templates(
                 len(self.templates),
                 "a view has word embeddings of one template, but the encoder has",
                 "evaluate without a view, or set template to one string",
@@ -351,7 +342,7 @@ class TransformerEncoder(Encoder):
         try:
             with torch.no_grad():
                 first = self._represent(tokens, embeddings)
-                others = [self._represent(each, None) for each in templates.in_others(tokens, self.vocabularies[1:])]
+                others = [self._represent(each, None) for each in in_other_templates(tokens, self.vocabularies[1:])]
                 return torch.stack([first, *others]).mean(dim=0) if others else first
         finally:
             self.train(training)
@@ -462,16 +453,22 @@ class TransformerEncoder(Encoder):
         return POOLINGS[pooling](states[first:], tokens.mask)
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
-        """Return the (B, D) embeddings of each row's template without its sentence."""
-
-        def embed(rows: Tokens) -> Tensor:
-            vectors = self.dropout(self.layer_vectors(rows, None))
-            states = self.block_states(rows, vectors, self._needs_all_states(self.pooling))
-            return self._pooled(self.pooling, self.token_features(states, rows.mask), rows)
-
-        attends, counts_real = self.denoise == "padding", whole.position_offset(self.backbone) > 0
+        """Return the (B, D) embeddings of each row's template without its sentence. Equal rows are encoded once."""
+        assert tokens.text is not None
+        text, attends, padding = tokens.text == 1, self.denoise == "padding", self.vocabulary.padding
+        mask = tokens.mask if attends else tokens.mask.masked_fill(text, 0)
+        ids = tokens.ids.masked_fill(text, padding)
+        rows, places = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
+        ids, mask = rows[:, : tokens.length], rows[:, tokens.length :]
+        order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
+        if attends and whole.position_offset(self.backbone) > 0:  # RoBERTa counts positions without padding tokens
+            real = ids != padding
+            order = real.cumsum(dim=1) * real - 1
+        alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
-            return templates.alone(tokens, self.vocabulary.padding, attends, counts_real, embed)
+            vectors = self.dropout(self.layer_vectors(alone, None))
+            states = self.block_states(alone, vectors, self._needs_all_states(self.pooling))
+            return self._pooled(self.pooling, self.token_features(states, alone.mask), alone)[places]
 
     def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""
@@ -495,8 +492,7 @@ def _check_settings(
 ) -> None:
     """Check parameters that depend only on each other, before the model is loaded."""
     poolings = (encoder.pooling, encoder.eval_pooling)
-    denoise = (encoder.denoise is not None, encoder.denoise_at_eval)
-    templates.check(encoder.templates, poolings, encoder.template_joined, denoise)
+    _check_templates(encoder, poolings)
     if encoder.checkpointing and (drophead is not None or encoder.prepend is not None):
         raise CseError(
             "checkpointing = true does not work with drophead or prepend, which the second computation would skip",
@@ -547,3 +543,59 @@ def _check_architecture(encoder: TransformerEncoder) -> None:
             'set pooling = "last" or "mean", or attention = "bidirectional"',
             code="encoders.blind_pooling",
         )
+
+
+_EXAMPLE = "set template, for example 'This sentence : \"{text}\" means {mask}.'"
+
+
+def _check_templates(encoder: TransformerEncoder, poolings: Sequence[str]) -> None:
+    """Check that the templates fit the poolings, the tokenization and the denoising."""
+    templates, joined = encoder.templates, encoder.template_joined
+    denoise = (encoder.denoise is not None, encoder.denoise_at_eval)
+    masked = [each for each in poolings if reads_mask(each)]
+    if masked and any(MASK not in (each or "") for each in templates):
+        raise CseError(
+            f'pooling "{masked[0]}" requires a template with {{mask}}', _EXAMPLE, code="encoders.no_template"
+        )
+    if None in templates and any(denoise):
+        raise CseError("denoise and denoise_at_eval require a template", _EXAMPLE, code="encoders.no_template")
+    if denoise == (False, True):
+        raise CseError(
+            "denoise_at_eval = true requires denoise", 'set denoise = "positions"', code="encoders.no_denoise"
+        )
+    reads_text = "text" in poolings
+    if joined and (reads_text or None in templates or len(templates) > 1 or denoise[0]):
+        raise CseError(
+            'template_joined = true requires exactly one template, no denoise, and a pooling other than "text"',
+            "remove template_joined, or set template to one string and pooling = 'last'",
+            code="encoders.joined_template",
+        )
+    if denoise[0] and len(templates) > 1:
+        raise CseError("denoise requires a single template", "set template to one string", code="encoders.no_denoise")
+    if reads_text and None in templates:
+        raise CseError(
+            'pooling "text" requires a template, and template is not set',
+            "set template = 'This sentence : \"{text}\" means'",
+            code="encoders.no_template",
+        )
+    if reads_text and any(re.search(r"\{text\}\s*\{text\}", each or "") for each in templates):
+        raise CseError(
+            'pooling "text" cannot separate two copies of a sentence: template has "{text}" next to "{text}"',
+            "add other text between the two {text}",
+            code="encoders.ambiguous_template",
+        )
+
+
+def several_templates(count: int, what: str, action: str) -> CseError:
+    """Return the error for several templates where only one is possible."""
+    return CseError(f"{what} {count} templates", action, code="encoders.several_templates")
+
+
+def in_other_templates(tokens: Tokens, others: Sequence[HubVocabulary]) -> list[Tokens]:
+    """Return the sentences of the rows in each of the other templates."""
+    if not others:
+        return []
+    assert tokens.text is not None
+    places = (last_copies(tokens) * tokens.text).bool()
+    sentences = [Pieces(tuple(ids[at].tolist())) for ids, at in zip(tokens.ids, places, strict=True)]
+    return [each.assemble(sentences).to(tokens.ids.device) for each in others]

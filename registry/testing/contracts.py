@@ -354,15 +354,18 @@ def check_queue(entry: Entry[Queue], materials: Materials) -> None:
         copied = before.vectors.clone()
         for each in (queue, twin):
             each.after_step(_queue_step(step, size))
-        require(
-            entry,
-            torch.equal(before.vectors, copied),
-            "does not change entries that it returned",
-        )
+        require(entry, torch.equal(before.vectors, copied), "does not change entries that it returned")
         _check_served(entry, queue.negatives(), short)
         require(entry, len(queue.negatives().vectors) > 0, "returns its entries before it is full")
     require(entry, _same_entries(queue, twin), "does not depend on the global random state")
-    _check_checkpoint(entry, queue, _bound(entry, materials, 2, short))
+    fresh = _bound(entry, materials, 2, short)
+    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
+    # A queue without `length` keeps no entries between steps.
+    require(entry, queue.length is None or _same_entries(queue, fresh), "has its entries in state_dict")
+    for each in (queue, fresh):
+        each.observe(_queue_step(50, 2))
+        each.after_step(_queue_step(50, 2))
+    require(entry, _same_entries(queue, fresh), "continues from a checkpoint without a difference")
 
 
 def _bound(entry: Entry[Queue], materials: Materials, seed: int, values: dict[str, Any]) -> Queue:
@@ -383,16 +386,6 @@ def _check_served(entry: Entry[Queue], held: Negatives, values: dict[str, Any]) 
     weights = held.log_weights
     valid = bool(torch.isfinite(held.vectors).all()) and not bool((weights.isnan() | (weights == torch.inf)).any())
     require(entry, valid, "returns finite vectors, and log-weights that are finite or −inf")
-
-
-def _check_checkpoint(entry: Entry[Queue], queue: Queue, fresh: Queue) -> None:
-    """Check that a checkpoint contains the entries. A queue without `length` keeps none between steps."""
-    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
-    require(entry, queue.length is None or _same_entries(queue, fresh), "has its entries in state_dict")
-    for each in (queue, fresh):
-        each.observe(_queue_step(50, 2))
-        each.after_step(_queue_step(50, 2))
-    require(entry, _same_entries(queue, fresh), "continues from a checkpoint without a difference")
 
 
 def _queue_step(index: int, rows: int) -> OneStep:

@@ -11,9 +11,10 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
 from registry.resources import hub
-from registry.resources.model_files import complete, digest, needed_files, weights_sha256
 from registry.resources.models import (
     PRETRAINED,
+    complete,
+    digest,
     find,
     known,
     known_models,
@@ -23,6 +24,8 @@ from registry.resources.models import (
     local_names,
     locate,
     model_state,
+    needed_files,
+    weights_sha256,
 )
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from registry import EVALUATORS
-from registry.evaluators.protocol import read_labeled
+from registry.evaluators.classifiers import read_labeled
 from registry.evaluators.transfer import Transfer
 from registry.resources import catalog
 from tests.support import labeled
