@@ -91,14 +91,15 @@ class FuseEmbeddings(Augmenter, nn.Module):
         if self.rate == 1:
             return embedded
         tokens = embedded.tokens
-        if self.column not in tokens.side:
+        column = str(self.column)
+        if column not in tokens.side:
             raise CseError(
-                f"view '{view}': fuse_embeddings needs column '{self.column}', which the data does not have."
-                f"{suggestion(str(self.column), tokens.side)}",
-                f"use a data set with it, or add [data.columns.{self.column}] to the recipe: cse show translate",
+                f"view '{view}': fuse_embeddings needs column '{column}', which the data does not have."
+                f"{suggestion(column, tokens.side)}",
+                f"use a data set with it, or add [data.columns.{column}] to the recipe: cse show translate",
                 code="augmenters.missing_column",
             )
-        side = tokens.side[self.column]
+        side = tokens.side[column]
         if self.mask != "source":
             tokens = tokens.padded_to(side.length)
         side = _fitted(side, tokens.length, self.foreign.pad)

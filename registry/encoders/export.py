@@ -230,6 +230,7 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
     """Write the modules after the transformer and return their kinds in order."""
     width = int(model.config.hidden_size)
     kinds = []
+    config: dict[str, Any]
     if pair := averaged(layout.pooling, layout.first_layer_index):
         kinds.append("WeightedLayerPooling")
         layers = int(model.config.num_hidden_layers)

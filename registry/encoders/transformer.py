@@ -298,6 +298,8 @@ class TransformerEncoder(Encoder):
         seen = replace(tokens, mask=torch.ones_like(tokens.mask)) if self.attend_padding else tokens
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
         every = self.layers_read or self._needs_all_states(self.pooling)
+        plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
+        reads_first = self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
         attentions: dict[int, Tensor] = {}
         if self.attentions_read:
             read = self.attentions_read
@@ -305,7 +307,7 @@ class TransformerEncoder(Encoder):
                 self.backbone, dropped, self._rows(seen), every, read, self.mini_batch_size, heads
             )
             states = states if self.layer is None else [states[self.layer]]
-        elif self._reads_first():
+        elif reads_first:
             states = [first_states(self.backbone, dropped, self._rows(seen), self.mini_batch_size, heads).unsqueeze(1)]
         else:
             states = self.block_states(seen, dropped, every, heads)
@@ -424,11 +426,6 @@ class TransformerEncoder(Encoder):
     def _filled(self, tokens: Tokens) -> Tokens:
         """Return the tokens with at least one in each row. BERT's family always has special tokens."""
         return tokens if is_split(self.backbone) else whole.never_empty(tokens)
-
-    def _reads_first(self) -> bool:
-        """Return whether training reads only the last states of first tokens."""
-        plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
-        return self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
 
     def _needs_all_states(self, pooling: str) -> bool:
         every = needs_all_states(pooling) if pooling in BUILT_IN else POOLINGS[pooling].layers != (-1,)

@@ -98,5 +98,8 @@ class TwoEncoders(Encoder):
         width = self.first.width
         given = (None, None) if embeddings is None else (embeddings[..., :width], embeddings[..., width:])
         for part, leaves_out, vectors in zip((self.first, self.second), self._leaves_out, given, strict=True):
-            assert not leaves_out or isinstance(self.vocabulary, HubVocabulary)
-            yield part, self.vocabulary.inside(tokens) if leaves_out else tokens, vectors
+            own = tokens
+            if leaves_out:
+                assert isinstance(self.vocabulary, HubVocabulary)
+                own = self.vocabulary.inside(tokens)
+            yield part, own, vectors

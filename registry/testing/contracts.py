@@ -137,7 +137,16 @@ def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
     encoder: Encoder = materials.build(entry)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES, MAX_LENGTH))
     if encoder.fits != "never":
-        _check_fit(entry, encoder)
+        vocabulary, before = encoder.vocabulary, torch.get_rng_state()
+        encode = PlainEncode(
+            lambda sentences: encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
+        )
+        encoder.fit(encode, SENTENCES)
+        fitted = encode(SENTENCES)
+        require(entry, bool(fitted.isfinite().all()), "returns finite embeddings after `fit`")
+        encoder.fit(encode, SENTENCES)
+        require(entry, torch.equal(fitted, encode(SENTENCES)), "is fitted deterministically")
+        require(entry, torch.equal(before, torch.get_rng_state()), "does not change the random state of training")
     else:
         _check_encoded_shapes(entry, encoder, tokens)
     encoder.train()
@@ -163,19 +172,6 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
         padded, reversed_ = of(longer), of(turned).flip(0)
         require(entry, torch.allclose(plain, padded, atol=near), f"returns the same `{name}` with more padding")
         require(entry, torch.allclose(plain, reversed_, atol=near), f"returns the same `{name}` in any order of rows")
-
-
-def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
-    vocabulary, before = encoder.vocabulary, torch.get_rng_state()
-    encode = PlainEncode(
-        lambda sentences: encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
-    )
-    encoder.fit(encode, SENTENCES)
-    first = encode(SENTENCES)
-    require(entry, bool(first.isfinite().all()), "returns finite embeddings after `fit`")
-    encoder.fit(encode, SENTENCES)
-    require(entry, torch.equal(first, encode(SENTENCES)), "is fitted deterministically")
-    require(entry, torch.equal(before, torch.get_rng_state()), "does not change the random state of training")
 
 
 def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
