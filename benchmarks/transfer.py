@@ -22,7 +22,7 @@ from cse_cli.core.devices import choose
 from cse_cli.evaluation.encoder import SentenceEncoder
 from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
-from registry.evaluators.protocol import Fit, LinearProbe, Rows, read_labeled
+from registry.evaluators.classifiers import Fit, LinearProbe, Rows, read_labeled
 from registry.types import Encode
 
 TASKS = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")

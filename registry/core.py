@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Schedule,
     )
 
+E = TypeVar("E")
 T = TypeVar("T", bound="Component")
 
 
@@ -119,31 +120,100 @@ def _named(reference: Reference, name: str, known: Mapping[str, Component]) -> C
 
 
 @dataclass
-class Registry(Generic[T]):
-    """The components of one kind.
+class Names(Generic[E]):
+    """Names of one kind and what they stand for, of this package and of plug-ins.
 
     Args:
-        kind: Plural name. The package `registry.<kind>` and the entry-point group `cse.<kind>` are scanned.
-        base: Name of the base class in `registry.types`.
+        kind: Plural name. The entry-point group `cse.<kind>` is scanned.
+        base: Name of the base class in `registry.types`. Empty for functions.
     """
 
     kind: str
-    base: str
+    base: str = ""
     broken: dict[str, str] = field(default_factory=dict)
     """Distribution and module of a plug-in → error of its import."""
-    _entries: dict[str, Entry[T]] = field(default_factory=dict)
+    _entries: dict[str, E] = field(default_factory=dict)
     _disputed: dict[str, RegistrationError] = field(default_factory=dict)
     _scanned: bool = False
 
     @property
-    def registered(self) -> Mapping[str, Entry[T]]:
-        """Name → entry of the components that are registered so far, without a search for others."""
+    def registered(self) -> Mapping[str, E]:
+        """Name → entry of what is registered so far, without a search for others."""
         return self._entries
 
     @property
     def singular(self) -> str:
-        """Kind of one component, for messages."""
+        """Kind of one entry, for messages."""
         return self.kind.removesuffix("s") if not self.kind.endswith("ses") else self.kind.removesuffix("es")
+
+    def __getitem__(self, name: str) -> E:
+        """Return an entry.
+
+        Raises:
+            UnknownNameError: If it does not exist. The message suggests the closest name and lists failed plug-ins.
+            RegistrationError: If two plug-ins use the name.
+        """
+        if name not in self:
+            known = f"use one of {', '.join(sorted(self._entries))}"
+            failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
+            raise UnknownNameError(
+                f"unknown {self.singular} '{name}'.{suggestion(name, self._entries)}{failed}",
+                f"run `cse list {self.kind}` to see all {self.kind}" if self.base else known,
+                code="component.unknown",
+            )
+        if name in self._disputed:
+            raise self._disputed[name]
+        return self._entries[name]
+
+    def __contains__(self, name: str) -> bool:
+        self.scan()
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[E]:
+        self.scan()
+        return iter([self._entries[name] for name in sorted(self._entries)])
+
+    def __len__(self) -> int:
+        self.scan()
+        return len(self._entries)
+
+    def names(self) -> list[str]:
+        """Return all registered names, sorted."""
+        self.scan()
+        return sorted(self._entries)
+
+    def scan(self) -> None:
+        """Import all modules of this kind and all plug-ins, once.
+
+        Raises:
+            CseError: If a plug-in file cannot be loaded.
+        """
+        global _loading
+        if not self._scanned:
+            self._import_package()
+            self._scanned = True  # before the plug-ins, whose import can look up a component
+            for point in self._points:
+                distribution = point.dist.name if point.dist else "unknown"
+                outer, _loading = _loading, distribution
+                try:
+                    point.load()
+                except (Exception, SystemExit) as error:  # the other plug-ins are loaded
+                    why = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
+                    self.broken[f"{distribution} ({point.value})"] = why
+                finally:
+                    _loading = outer
+        plugins.load_new()
+
+    def _import_package(self) -> None:
+        """Import the entries of this package, if they are not in the module of the registry."""
+
+    @cached_property
+    def _points(self) -> tuple[importlib.metadata.EntryPoint, ...]:
+        return tuple(importlib.metadata.entry_points(group=f"cse.{self.kind}"))
+
+
+class Registry(Names[Entry[T]], Generic[T]):
+    """The components of one kind. The package `registry.<kind>` is scanned, too."""
 
     def register(self, name: str) -> Callable[[type[T]], type[T]]:
         """Return a decorator that registers a class.
@@ -154,12 +224,7 @@ class Registry(Generic[T]):
         Raises:
             RegistrationError: If the name is used, the base class is wrong, or the signature is not a declaration.
         """
-        if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_]*", name)):
-            raise RegistrationError(
-                f"{name!r} is not a valid name of a {self.singular}",
-                'write @….register("lower_case_name")',
-                code="component.invalid_name",
-            )
+        check_name(self.singular, name)
 
         def add(cls: type[T]) -> type[T]:
             self._entries[name] = self._describe(name, cls)
@@ -215,88 +280,28 @@ class Registry(Generic[T]):
             self._disputed[name] = error
         raise error
 
-    def __getitem__(self, name: str) -> Entry[T]:
-        """Return the entry of a component.
-
-        Raises:
-            UnknownNameError: If it does not exist. The message suggests the closest name and lists failed plug-ins.
-            RegistrationError: If two plug-ins use the name.
-        """
-        self._import(name)
-        if name in self._disputed:
-            raise self._disputed[name]
-        if name in self._entries:
-            return self._entries[name]
-        hint = suggestion(name, self._entries)
-        failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
-        raise UnknownNameError(
-            f"unknown {self.singular} '{name}'.{hint}{failed}",
-            f"run `cse list {self.kind}` to see all {self.kind}",
-            code="component.unknown",
-        )
-
     def __contains__(self, name: str) -> bool:
-        self._import(name)
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[Entry[T]]:
-        self.scan()
-        return iter([self._entries[name] for name in sorted(self._entries)])
-
-    def __len__(self) -> int:
-        self.scan()
-        return len(self._entries)
-
-    def names(self) -> list[str]:
-        """Return all registered names, sorted."""
-        return [entry.name for entry in self]
-
-    def scan(self) -> None:
-        """Import all modules of `registry.<kind>` and all plug-ins, once.
-
-        Raises:
-            CseError: If a plug-in file cannot be loaded.
-        """
-        if not self._scanned:
-            self._import_all()
+        """Return whether a component exists. Its module has its name, and with plug-ins, all modules are imported."""
         plugins.load_new()
-
-    def _import(self, name: str) -> None:
-        """Import the module of a component, which has its name. Otherwise, or if there are plug-ins, import all."""
-        plugins.load_new()
-        if name in self._entries:
-            return
-        module = f"registry.{self.kind}.{name}"
-        if not self._points and name.isidentifier() and importlib.util.find_spec(module) is not None:
+        module, alone = f"registry.{self.kind}.{name}", not self._points and name.isidentifier()
+        if name not in self._entries and alone and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
-        if name not in self._entries:
-            self.scan()
+        return name in self._entries or super().__contains__(name)
 
-    @cached_property
-    def _points(self) -> tuple[importlib.metadata.EntryPoint, ...]:
-        return tuple(importlib.metadata.entry_points(group=f"cse.{self.kind}"))
-
-    def _import_all(self) -> None:
-        """Import all modules of `registry.<kind>` and the plug-ins of entry-point group `cse.<kind>`."""
+    def _import_package(self) -> None:
         package = importlib.import_module(f"registry.{self.kind}")
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"registry.{self.kind}.{module.name}")
-        self._scanned = True  # before the plug-ins, whose import can look up a component
-        for point in self._points:
-            self._load_plugin(point)
 
-    def _load_plugin(self, point: importlib.metadata.EntryPoint) -> None:
-        global _loading
-        distribution = point.dist.name if point.dist else "unknown"
-        outer, _loading = _loading, distribution
-        try:
-            point.load()
-        except CseError as error:
-            self.broken[f"{distribution} ({point.value})"] = error.message
-        except (Exception, SystemExit) as error:  # the other plug-ins are loaded
-            self.broken[f"{distribution} ({point.value})"] = f"{type(error).__name__}: {error}"
-        finally:
-            _loading = outer
+
+def check_name(singular: str, name: object) -> None:
+    """Raise `RegistrationError` if a name is not a lower-case identifier."""
+    if not (isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_]*", name)):
+        raise RegistrationError(
+            f"{name!r} is not a valid name of a {singular}",
+            'write @….register("lower_case_name")',
+            code="component.invalid_name",
+        )
 
 
 OWN = "cse"

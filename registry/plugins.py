@@ -59,7 +59,15 @@ def add(file: str | Path) -> None:
         raise CseError(
             f"plug-in '{file}' is not a Python file.{near}", "name an existing .py file", code="plugin.missing_file"
         )
-    _check_name(path)
+    # The import of a module with the same name would find the plug-in.
+    name, known = path.stem, sys.modules.get(path.stem)
+    taken = name in sys.stdlib_module_names
+    if not taken and name.isidentifier():
+        spec = importlib.util.find_spec(name) if known is None else known.__spec__
+        taken = spec is not None and spec.origin != str(path)
+    if taken or not name.isidentifier():
+        what = f"is also the name of the module '{name}'" if taken else "is not a valid name of a module"
+        raise CseError(f"plug-in '{path.name}' {what}", "rename the file: my_loss.py", code="plugin.invalid_name")
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*named(), str(path)]))
 
 
@@ -115,18 +123,6 @@ def files_of(components: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """Return the plug-in files that registered one of these components, given by kind and name."""
     wanted = frozenset(components)
     return tuple(path for path, registered in _loaded.items() if registered & wanted)
-
-
-def _check_name(path: Path) -> None:
-    """Refuse a name that another module has, because the import of that module would find the plug-in."""
-    name, known = path.stem, sys.modules.get(path.stem)
-    taken = name in sys.stdlib_module_names
-    if not taken and name.isidentifier():
-        spec = importlib.util.find_spec(name) if known is None else known.__spec__
-        taken = spec is not None and spec.origin != str(path)
-    if taken or not name.isidentifier():
-        what = f"is also the name of the module '{name}'" if taken else "is not a valid name of a module"
-        raise CseError(f"plug-in '{path.name}' {what}", "rename the file: my_loss.py", code="plugin.invalid_name")
 
 
 def _execute(path: Path) -> None:

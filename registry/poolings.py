@@ -10,11 +10,8 @@ A plug-in adds one with the entry point `cse.poolings`, or in a Python file:
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, get_args
 
 from pydantic import AfterValidator, GetJsonSchemaHandler
@@ -22,10 +19,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from torch import Tensor
 
-from registry import plugins
+from registry.core import Names, check_name
 from registry.encoders.pooling import Pooling as BuiltIn
 from registry.encoders.pooling import pool_tokens
-from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
+from registry.errors import RegistrationError, suggestion
 
 Pool = Callable[[Sequence[Tensor], Tensor], Tensor]
 """Function of the states (B, L, D) of the pooling's `layers`, in their order, and the mask (B, L), 1 for real tokens.
@@ -52,18 +49,10 @@ class Pooling:
 
 
 @dataclass
-class Poolings:
+class Poolings(Names[Pooling]):
     """The registered poolings."""
 
     kind: str = "poolings"
-    broken: dict[str, str] = field(default_factory=dict)
-    """Module of a plug-in → error of its import."""
-    _entries: dict[str, Pooling] = field(default_factory=dict)
-
-    @property
-    def registered(self) -> Mapping[str, Pooling]:
-        """Name → pooling of those that are registered so far, without a search for others."""
-        return self._entries
 
     def register(self, name: str, layers: Sequence[int] = (-1,)) -> Callable[[Pool], Pool]:
         """Return a decorator that registers a function.
@@ -75,8 +64,7 @@ class Poolings:
         Raises:
             RegistrationError: If the name is not valid or used, or the function has no docstring.
         """
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-            raise RegistrationError(f"{name!r} is not a valid name of a pooling", code="component.invalid_name")
+        check_name(self.singular, name)
 
         def add(function: Pool) -> Pool:
             if not (function.__doc__ or "").strip():
@@ -92,45 +80,6 @@ class Poolings:
             return function
 
         return add
-
-    def __getitem__(self, name: str) -> Pooling:
-        """Return a pooling.
-
-        Raises:
-            UnknownNameError: If it does not exist. The message suggests the closest name.
-        """
-        self.scan()
-        if name not in self._entries:
-            failed = "".join(f"\n  cannot import plug-in {plugin}: {why}" for plugin, why in self.broken.items())
-            raise UnknownNameError(
-                f"unknown pooling '{name}'.{suggestion(name, self._entries)}{failed}",
-                f"use one of {', '.join(sorted(self._entries))}",
-                code="component.unknown",
-            )
-        return self._entries[name]
-
-    def names(self) -> list[str]:
-        """Return all names, sorted."""
-        self.scan()
-        return sorted(self._entries)
-
-    def scan(self) -> None:
-        """Import the plug-ins, once.
-
-        Raises:
-            CseError: If a plug-in file cannot be loaded.
-        """
-        for point in self._points:
-            try:
-                point.load()
-            except (Exception, SystemExit) as error:  # the other plug-ins are loaded
-                why = error.message if isinstance(error, CseError) else f"{type(error).__name__}: {error}"
-                self.broken[point.value] = why
-        plugins.load_new()
-
-    @cached_property
-    def _points(self) -> tuple[EntryPoint, ...]:
-        return tuple(entry_points(group="cse.poolings"))
 
 
 POOLINGS = Poolings()

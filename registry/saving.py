@@ -10,15 +10,6 @@ from torch import Tensor
 
 WEIGHTS = "model.safetensors"
 
-_CARD = """---
-tags: [cse]
----
-# Sentence encoder
-
-Only [cse](https://pypi.org/project/cse-registry/) with the encoder "{name}" opens this directory:
-`cse evaluate DIRECTORY`, for an encoder in a Python file with `--plugin FILE`.
-"""
-
 
 def save_encoder(
     folder: Path, name: str, settings: Mapping[str, Any], weights: Mapping[str, Tensor], max_length: int
@@ -35,13 +26,12 @@ def save_encoder(
     """
     from safetensors.torch import save_file
 
-    from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
+    from registry.encoders.export import drafted, write_own
 
-    about = {"schema_version": OWN_FORMAT, "format": name, "max_length": max_length, "settings": dict(settings)}
     with drafted(folder) as draft:
-        write_json(draft / SETTINGS, about)
+        about = f'The encoder "{name}". For an encoder in a Python file, add `--plugin FILE`.'
+        write_own(draft, {"format": name, "max_length": max_length, "settings": dict(settings)}, about)
         save_file({key: value.detach().cpu().contiguous() for key, value in weights.items()}, draft / WEIGHTS)
-        (draft / "README.md").write_text(_CARD.format(name=name), encoding="utf-8")
 
 
 def weights_in(folder: Path) -> dict[str, Tensor]:

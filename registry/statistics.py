@@ -97,7 +97,7 @@ def resampled_spearman(gold: Floats, predicted: Sequence[Floats], resamples: int
     rho = np.empty((len(predicted), resamples))
     for start in range(0, resamples, width):
         counts = _counts(rng, size, min(width, resamples - start))
-        rho[:, start : start + counts.shape[1]] = _weighted_spearman(orders, counts)
+        rho[:, start : start + counts.shape[1]] = _of_orders(orders, counts)
     return rho
 
 
@@ -114,10 +114,10 @@ def weighted_spearman(gold: Floats, predicted: Sequence[Floats], counts: Floats)
         predicted: (n,) scores of each method.
         counts: (n, b) counts. All columns have the same sum.
     """
-    return _weighted_spearman([_Order(values) for values in (gold, *predicted)], counts)
+    return _of_orders([_Order(values) for values in (gold, *predicted)], counts)
 
 
-def _weighted_spearman(orders: Sequence[_Order], counts: Floats) -> Floats:
+def _of_orders(orders: Sequence[_Order], counts: Floats) -> Floats:
     gold, *methods = orders
     ranks, squares = gold.ranks(counts)
     weighted = np.empty_like(ranks)

@@ -63,20 +63,6 @@ def _frame(encoding: Any) -> _Frame:
     return _Frame(tuple(map(tuple, before)), tuple(sides))
 
 
-def _cut_together(
-    first: tuple[int, ...], second: tuple[int, ...], room: int
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return both sides truncated to `room` tokens in total, the longer one first."""
-    extra = len(first) + len(second) - room
-    while extra > 0:
-        if len(first) > len(second):
-            first = first[:-1]
-        else:
-            second = second[:-1]
-        extra -= 1
-    return first, second
-
-
 GAP, MASK = "{text}", "{mask}"
 """Placeholders of a template for the sentence and for the mask token."""
 
@@ -129,6 +115,8 @@ class HubVocabulary:
 
     framed: ClassVar[bool] = True
     """Whether the model's special tokens are around a sentence."""
+    form: ClassVar[str] = ""
+    """Mark of a subclass in the fingerprint."""
 
     def __init__(
         self, model: str, template: str | None = None, end_with: Ending | None = None, end_in_training: bool = False
@@ -155,8 +143,9 @@ class HubVocabulary:
         self._space = " " if spaced == {True} else ""
         """Space before the sentence. Byte-level tokenizers treat it as part of the first word."""
 
-    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
-        return type(self), (self.model, self.template, self.end_with, self.end_in_training)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the parameters, without the loaded tokenizer and what follows from it."""
+        return {key: one for key, one in vars(self).items() if not hasattr(getattr(type(self), key, None), "func")}
 
     def with_template(self, template: str | None) -> HubVocabulary:
         """Return the tokenizer with another template."""
@@ -178,9 +167,12 @@ class HubVocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """Digest of the tokenizer's serialized form."""
-        settings = f"{self._backend.to_str()}|{self._pad}|{self._segments}"
-        settings += "" if self.template is None else f"|{self.template}"
-        settings += f"|{self.end_with}" if self.end_in_training else ""
+        if self.form:
+            settings = f"{HubVocabulary(self.model, self.template).fingerprint}|{self.form}"
+        else:
+            settings = f"{self._backend.to_str()}|{self.padding}|{self._segments}"
+            settings += "" if self.template is None else f"|{self.template}"
+            settings += f"|{self.end_with}" if self.end_in_training else ""
         return hashlib.sha256(settings.encode()).hexdigest()[:16]
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
@@ -243,10 +235,11 @@ class HubVocabulary:
             )
         return int(found)
 
-    @property
+    @cached_property
     def padding(self) -> int:
         """ID of [PAD], or 0."""
-        return self._pad
+        pad = self.tokenizer.pad_token_id
+        return 0 if pad is None else int(pad)
 
     @property
     def gaps(self) -> int:
@@ -277,9 +270,9 @@ class HubVocabulary:
             first = tuple(next(encoded).ids)
             second = None if sample.pair is None else tuple(next(encoded).ids)
             if sample.joint and second is not None:
-                first, second = _cut_together(
-                    first, second, 2 * max_length - self._backend.num_special_tokens_to_add(is_pair=True)
-                )
+                together = 2 * max_length - self._backend.num_special_tokens_to_add(is_pair=True)
+                while len(first) + len(second) > max(together, 0):
+                    first, second = (first[:-1], second) if len(first) > len(second) else (first, second[:-1])
             else:
                 first, second = first[:room], None if second is None else second[:room]
             found.append(Pieces(first, second, sample.label))
@@ -331,11 +324,6 @@ class HubVocabulary:
         return backend
 
     @cached_property
-    def _pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return 0 if pad is None else int(pad)
-
-    @cached_property
     def _segments(self) -> bool:
         return "token_type_ids" in self.tokenizer.model_input_names
 
@@ -380,7 +368,7 @@ class HubVocabulary:
 
     def _padded(self, rows: Sequence[Sequence[int]], types: Sequence[Sequence[int]]) -> Tokens:
         length = max(map(len, rows), default=0)
-        ids = [[*row, *[self._pad] * (length - len(row))] for row in rows]
+        ids = [[*row, *[self.padding] * (length - len(row))] for row in rows]
         segments = [[*row, *[0] * (length - len(row))] for row in types]
         mask = [[1] * len(row) + [0] * (length - len(row)) for row in rows]
         shape = (len(rows), length)
@@ -400,12 +388,10 @@ class BareVocabulary(HubVocabulary):
     """
 
     framed = False
+    form = "bare"
 
     def __init__(self, model: str) -> None:
         super().__init__(model)
-
-    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
-        return type(self), (self.model,)
 
     def with_template(self, template: str | None) -> HubVocabulary:
         """Return the tokenizer itself, because it does not support a template."""
@@ -416,11 +402,6 @@ class BareVocabulary(HubVocabulary):
                 code="vocabulary.unsupported_template",
             )
         return self
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the tokenizer's serialized form."""
-        return hashlib.sha256(f"{HubVocabulary(self.model).fingerprint}|bare".encode()).hexdigest()[:16]
 
 
 class JoinedVocabulary(HubVocabulary):
@@ -434,22 +415,15 @@ class JoinedVocabulary(HubVocabulary):
         end_with: Rule of `ended` for evaluation, or None.
     """
 
+    form = "joined"
+
     def __init__(self, model: str, template: str, end_with: Ending | None = None) -> None:
         super().__init__(model, template, end_with)
         self._text = template
 
-    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
-        return type(self), (self.model, self.template, self.end_with)
-
     def with_template(self, template: str | None) -> HubVocabulary:
         """Return the tokenizer with another template."""
         return HubVocabulary(self.model) if template is None else JoinedVocabulary(self.model, template, self.end_with)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Digest of the tokenizer's serialized form."""
-        separate = HubVocabulary(self.model, self.template).fingerprint
-        return hashlib.sha256(f"{separate}|joined".encode()).hexdigest()[:16]
 
     def ids(self, texts: Sequence[str], max_length: int) -> list[list[int]]:
         """Return token IDs of sentences, each truncated to what `max_length` allows without a template."""

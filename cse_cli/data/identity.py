@@ -24,7 +24,7 @@ from registry.errors import MissingError
 from registry.poolings import BUILT_IN, POOLINGS, Pooling
 from registry.resources import catalog, hub
 from registry.resources.catalog.hub_sets import HubSet
-from registry.resources.model_files import settings_sha256, sha256_of, weights_sha256
+from registry.resources.models import settings_sha256, sha256_of, weights_sha256
 
 ENGINE = (
     "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",

@@ -30,8 +30,7 @@ from registry.encoders.library import LibraryEncoder
 from registry.encoders.saved import check_pooling, open_encoder
 from registry.errors import CseError
 from registry.prompts import parse_prompts
-from registry.resources.model_files import sha256_of
-from registry.resources.models import locate
+from registry.resources.models import locate, sha256_of
 from registry.types import Encoder, Evaluator
 
 Show = Callable[[str, float], None]

@@ -73,7 +73,10 @@ class Fgsm(Augmenter, nn.Module):
         else:
             gradient = step.gradient(self.of or view)
         exact = vectors.to(torch.promote_types(vectors.dtype, torch.float32))
-        direction = _shaped(gradient.sign().to(exact.dtype), vectors.shape)
+        direction = torch.zeros_like(exact)
+        if gradient.numel():  # a negative amount of padding truncates
+            rows, places = (vectors.shape[axis] - gradient.shape[axis] for axis in (0, 1))
+            direction = F.pad(gradient.sign().to(exact.dtype), (0, 0, 0, places, 0, rows))
         if not self._checked and self.epsilon and gradient.numel() and torch.is_grad_enabled():
             self._pending.append((step, view, vectors.detach(), direction, precision_in_use(vectors.device)))
         return Embedded(embedded.tokens, exact + self.epsilon * direction)
@@ -88,7 +91,11 @@ class Fgsm(Augmenter, nn.Module):
         for seen, view, vectors, direction, running in self._pending:
             if seen is step and not self._checked:
                 self._checked = True
-                self._check_epsilon(view, vectors, direction, running)
+                notice: str | None = "its token embeddings have no gradient and do not change. Set `of` to another view"
+                if direction.any():
+                    notice = describe_loss(self.epsilon, vectors, direction, running)
+                if notice is not None:
+                    self._notices.append(f"view '{view}': fgsm: {notice}")
         self._sources.clear()
         self._pending.clear()
 
@@ -118,22 +125,6 @@ class Fgsm(Augmenter, nn.Module):
             source.retain_grad()
         self._sources.append((step, source))
         return vectors
-
-    def _check_epsilon(self, view: str, vectors: Tensor, direction: Tensor, running: torch.dtype) -> None:
-        if not direction.any():
-            notice: str | None = "its token embeddings have no gradient and do not change. Set `of` to another view"
-        else:
-            notice = describe_loss(self.epsilon, vectors, direction, running)
-        if notice is not None:
-            self._notices.append(f"view '{view}': fgsm: {notice}")
-
-
-def _shaped(gradient: Tensor, shape: torch.Size) -> Tensor:
-    """Return `gradient`, truncated or padded with zeros to `shape` (B, L, W)."""
-    if not gradient.numel():
-        return gradient.new_zeros(shape)
-    rows, places = shape[0] - gradient.shape[0], shape[1] - gradient.shape[1]
-    return F.pad(gradient, (0, 0, 0, places, 0, rows))  # a negative amount truncates
 
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}

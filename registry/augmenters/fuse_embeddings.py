@@ -91,23 +91,20 @@ class FuseEmbeddings(Augmenter, nn.Module):
         if self.rate == 1:
             return embedded
         tokens = embedded.tokens
-        side = self._side(tokens, view)
-        if self.mask != "source":
-            tokens = tokens.padded_to(side.length)
-        side = _fitted(side, tokens.length, self.foreign.pad)
-        vectors = self._fuse(self._extended(embedded, tokens), tokens.mask, side)
-        return Embedded(replace(tokens, mask=self._mask(tokens.mask, side.mask)), vectors)
-
-    def _side(self, tokens: Tokens, view: str) -> Tokens:
         column = str(self.column)
         if column not in tokens.side:
             raise CseError(
                 f"view '{view}': fuse_embeddings needs column '{column}', which the data does not have."
                 f"{suggestion(column, tokens.side)}",
-                f"use a data set with that column, or add [data.columns.{column}] to the recipe: cse show translate",
+                f"use a data set with it, or add [data.columns.{column}] to the recipe: cse show translate",
                 code="augmenters.missing_column",
             )
-        return tokens.side[column]
+        side = tokens.side[column]
+        if self.mask != "source":
+            tokens = tokens.padded_to(side.length)
+        side = _fitted(side, tokens.length, self.foreign.pad)
+        vectors = self._fuse(self._extended(embedded, tokens), tokens.mask, side)
+        return Embedded(replace(tokens, mask=self._mask(tokens.mask, side.mask)), vectors)
 
     def _bound(self) -> Encoder:
         if not self._encoder:
@@ -150,13 +147,8 @@ class FuseEmbeddings(Augmenter, nn.Module):
 def _fitted(side: Tokens, length: int, pad: int) -> Tokens:
     """Return the translation's tokens, truncated or padded to `length`, with its own [PAD] ID."""
     if side.length > length:
-        side = replace(
-            side,
-            ids=side.ids[:, :length],
-            mask=side.mask[:, :length],
-            types=side.types[:, :length],
-            positions=side.positions[:, :length],
-        )
+        cut = {name: getattr(side, name)[:, :length] for name in ("ids", "mask", "types", "positions")}
+        side = replace(side, **cut)
     side = side.padded_to(length)
     return replace(side, ids=side.ids.masked_fill(side.mask == 0, pad))
 

@@ -12,7 +12,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
+from registry.encoders.export import drafted, write_own, write_weights
 from registry.errors import CseError
 from registry.resources import catalog
 from registry.tokens import Encoded, Tokens
@@ -145,13 +145,9 @@ class Adjusted(Encoder):
 
     def write(self, draft: Path) -> None:
         """Write settings, weights and model card of the adjustment."""
-        from safetensors.torch import save_file
-
-        settings = {"schema_version": OWN_FORMAT, "format": self.method, "settings": self.settings(), "note": self.note}
-        write_json(draft / SETTINGS, settings)
-        weights = {name: value.detach().cpu().contiguous() for name, value in self.tensors().items()}
-        save_file(weights, draft / ADJUSTMENT, metadata={"format": "pt"})
-        (draft / "README.md").write_text(_CARD.format(method=self.method, note=self.note), encoding="utf-8")
+        about = f"The encoder in `base`, adjusted by {self.method}. {self.note}"
+        write_own(draft, {"format": self.method, "settings": self.settings(), "note": self.note}, about)
+        write_weights(draft / ADJUSTMENT, self.tensors())
 
     @property
     def note(self) -> str:
@@ -193,18 +189,6 @@ class Adjusted(Encoder):
     def settings(self) -> dict[str, Any]:
         """Return the parameters that an encoder needs before `restore`."""
         return {}
-
-
-_CARD = """---
-tags: [cse]
----
-# Sentence encoder, adjusted by {method}
-
-{note}
-
-Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`. The subdirectory
-`base` contains the encoder before the adjustment.
-"""
 
 
 @dataclass(frozen=True)

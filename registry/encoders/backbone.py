@@ -162,15 +162,14 @@ def freeze(model: nn.Module, prefixes: list[str]) -> None:
 @torch.no_grad()
 def _halves_agree(model: Any) -> bool:
     """Return whether embedding layer and blocks, called separately, give the states of the model for two sentences."""
-    ids = torch.arange(2, 12).remainder(model.config.vocab_size).view(2, 5)
-    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
-    tokens = Tokens(ids, mask, torch.zeros_like(ids), torch.arange(5).expand(2, 5))
-    real = mask.bool()
+    tokens = whole.example(model, padded=False)
+    tokens.mask[1, 3:] = 0
+    real = tokens.mask.bool()
     training = model.training
     model.eval()
     try:
-        expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        vectors, rows = embed_layer(model, tokens), Rows(mask)
+        expected = model(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
+        vectors, rows = embed_layer(model, tokens), Rows(tokens.mask)
         split = run_blocks(model, vectors, rows, all_states=False)[0]
         first = first_states(model, vectors, rows)
     except (TypeError, AttributeError, ValueError, RuntimeError):

@@ -95,7 +95,7 @@ class CompiledBlocks:
     def _try(self, function: Pass, vectors: Tensor, attended: Tensor) -> None:
         weights = [weight for weight in self._model.parameters() if weight.requires_grad]
         # Gradient caching counts saved tensors. Those of a test pass must not count.
-        hidden = torch.autograd.graph.saved_tensors_hooks(_same, _same)
+        hidden = torch.autograd.graph.saved_tensors_hooks(lambda values: values, lambda values: values)
         with kept_randomness(vectors.device), warnings.catch_warnings(), hidden:
             warnings.simplefilter("ignore")  # these settings are deliberate
             for _ in range(TRIALS if vectors.device.type == "cuda" else 1):
@@ -104,10 +104,6 @@ class CompiledBlocks:
                 if made.requires_grad:
                     inputs = [zeros, *weights] if zeros.requires_grad else weights
                     torch.autograd.grad(made.sum(), inputs, allow_unused=True)
-
-
-def _same(values: Tensor) -> Tensor:
-    return values
 
 
 def compiled(model: Any) -> CompiledBlocks | None:

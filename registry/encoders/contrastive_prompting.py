@@ -47,9 +47,6 @@ class PairedVocabulary(JoinedVocabulary):
         self.other = JoinedVocabulary(model, auxiliary)
         self._auxiliary = auxiliary
 
-    def __reduce__(self) -> tuple[type[HubVocabulary], tuple[Any, ...]]:
-        return type(self), (self.model, self.template, self._auxiliary, self.end_with)
-
     def with_template(self, template: str | None) -> HubVocabulary:
         """Return the tokenizer with another first template."""
         if template is None:

@@ -50,6 +50,8 @@ class ConvolutionalEncoder(TransformerEncoder):
         windows = [1, 3, 5]
     """
 
+    reads_all_tokens = True  # of the convolutions
+
     def __init__(
         self,
         windows: Annotated[list[Annotated[int, Field(ge=1, le=511)]], Field(min_length=1)] = [1, 3, 5],  # noqa: B006
@@ -68,10 +70,6 @@ class ConvolutionalEncoder(TransformerEncoder):
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
         self.convolutions = Convolutions(self.dim, windows, channels, activation)
         self.dim = self.convolutions.width
-
-    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
-        """Set the states that training uses. The convolutions always need all tokens."""
-        super().expect(hidden_read=True, mini_batch_size=mini_batch_size)
 
     def token_features(self, states: Sequence[Tensor], mask: Tensor) -> list[Tensor]:
         """Return the local features (B, L, D) of the last layer in a list."""

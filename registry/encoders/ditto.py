@@ -16,7 +16,6 @@ from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Tokens
-from registry.types import Encoder
 
 MeanPooling = Literal["mean", "last2", "first_last"]
 
@@ -55,6 +54,8 @@ class DittoEncoder(TransformerEncoder):
         head = 9
     """
 
+    has_attentions = False  # they are computed without the states of all layers
+
     def __init__(
         self,
         block: Annotated[int, Field(ge=0)] = 0,
@@ -82,10 +83,6 @@ class DittoEncoder(TransformerEncoder):
             )
         self.block, self.head = block, head
 
-    def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Raise an error, because attention weights are computed without the states of all layers."""
-        Encoder.keep_attentions(self, blocks)
-
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:  # noqa: ARG002
         """Return the (B, L, D) states of every layer."""
         return super().block_states(tokens, vectors, True, heads)
@@ -96,7 +93,8 @@ class DittoEncoder(TransformerEncoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the attention head."""
-        return replace(super().layout(max_length), diagonal={"block": self.block, "head": self.head})
+        made = super().layout(max_length)
+        return replace(made, own={**made.own, "format": "ditto", "block": self.block, "head": self.head})
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         attention = self.backbone.encoder.layer[self.block].attention.self

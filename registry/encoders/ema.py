@@ -123,8 +123,15 @@ class Ema(Encoder):
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
-        if not self._checked:
-            self._check_start()
+        # A copy that is made before the weights are loaded would stay random.
+        pairs = [] if self._checked or self.updates else own_parameters(self.target, self._of[0])
+        if not all(torch.equal(mine, theirs) for mine, theirs in pairs):
+            raise CseError(
+                "ema: the encoder in `of` changed after it was copied, before the first step",
+                "load the weights and attach the heads before you build `ema`",
+                code="encoders.copy_differs",
+            )
+        self._checked = True
         with self._gradient():
             return self.target.embed(tokens)
 
@@ -188,17 +195,6 @@ class Ema(Encoder):
 
     def _gradient(self) -> AbstractContextManager[object]:
         return torch.set_grad_enabled(torch.is_grad_enabled() and self.target_gradient == "embeddings")
-
-    def _check_start(self) -> None:
-        """Check before the first update that the copy equals `of`. A copy made before loading would stay random."""
-        pairs = own_parameters(self.target, self._of[0])
-        if not self.updates and not all(torch.equal(mine, theirs) for mine, theirs in pairs):
-            raise CseError(
-                "ema: the encoder in `of` changed after it was copied, before the first step",
-                "load the weights and attach the heads before you build `ema`",
-                code="encoders.copy_differs",
-            )
-        self._checked = True
 
 
 def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> Encoder:

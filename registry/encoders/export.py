@@ -41,19 +41,7 @@ PADDING_NOTE = (
 OWN_FORMAT = 2
 """Schema version of `cse.json` in a directory that only cse opens."""
 
-TEMPLATED = "template"
-"""Value of `format` for an encoder with a template around every sentence."""
-
-PREFIXED = "prefixed"
-"""Value of `format` for an encoder with learned keys and values. It can also have a template."""
-
 PREFIX = "prefix.safetensors"
-
-PADDED = "padded"
-"""Value of `format` for an encoder that averages a fixed number of positions. It can also have a template."""
-
-DITTO = "ditto"
-"""Value of `format` for an encoder that weights tokens by attention to themselves. It can also have a template."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +55,9 @@ class Layout:
         max_length: Maximum number of tokens, special tokens included.
         origin: Model before the training, for the model card.
         convolutions: Convolutions of the last layer's states before the pooling.
-        template: Encoder parameters for the template, endings and denoising. Only cse opens a model with a template,
-            because no sentence-transformers module adds text on both sides.
-        prefix: Learned keys and values of every block. Only cse opens a model with a prefix.
-        positions: Number of positions that the mean covers, padding included. Only cse opens such a model.
-        diagonal: `block` and `head` whose attention weights tokens. Only cse opens such a model.
+        own: Format and parameters of an encoder that sentence-transformers cannot express, such as a template. Only cse
+            opens the model.
+        prefix: Learned keys and values of every block.
     """
 
     pooling: str
@@ -80,28 +66,38 @@ class Layout:
     max_length: int
     origin: str
     convolutions: Convolutions | None = None
-    template: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[str, Any] = field(default_factory=dict)
     prefix: Tensor | None = None
-    positions: int | None = None
-    diagonal: Mapping[str, int] | None = None
-
-    @property
-    def own(self) -> bool:
-        """Whether only cse opens the model."""
-        return bool(self.template) or any(one is not None for one in (self.prefix, self.positions, self.diagonal))
 
 
 def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
     """Write model, tokenizer, pooling and model card."""
+    before = model.config.output_hidden_states
+    settings: dict[str, Any] = {
+        "pooling": layout.pooling,
+        "first_layer_index": layout.first_layer_index,
+        "max_length": layout.max_length,
+        "origin": layout.origin,
+    }
     with drafted(folder) as draft:
-        _write_transformer(model, tokenizer, layout, draft)
+        model.config.output_hidden_states = averaged(layout.pooling) is not None
+        try:
+            _save(model, tokenizer, layout.max_length, draft)
+        finally:
+            model.config.output_hidden_states = before
         if layout.own:
-            _write_own(layout, draft)
+            _write_own_transformer(draft, {**layout.own, **settings}, layout.dense)
+            if layout.prefix is not None:
+                write_weights(draft / PREFIX, {"prefix": layout.prefix})
             return
         _write_module_settings(model, layout.max_length, draft)
         modules = ["Transformer", *_write_modules(model, layout, draft)]
         write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(modules)])
-        _write_settings(layout, draft)
+        settings = {"schema_version": 1, **settings, "head": "dense" if layout.dense else "none"}
+        if layout.convolutions is not None:
+            settings["activation"] = layout.convolutions.activation
+        write_json(draft / SETTINGS, settings)
+        write_card(draft, settings, "" if layout.convolutions is None else PADDING_NOTE)
 
 
 TOKEN_POOLINGS = {
@@ -134,28 +130,37 @@ def export_whole(
     """
     with drafted(folder) as draft:
         _save(model, tokenizer, settings["max_length"], draft)
-        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
-        first = 1 if pooling is None else 2
-        for number, (weight, bias, activation) in enumerate(dense, start=first):
-            _write_dense(weight, bias, activation, draft / f"{number}_Dense")
         if pooling is None:
-            (draft / "README.md").write_text(_OWN_CARD.format(**settings), encoding="utf-8")
+            _write_own_transformer(draft, settings, dense)
             return
+        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
         _write_module_settings(model, settings["max_length"], draft)
         kinds = ["Transformer", "Pooling", *["Dense"] * len(dense)]
-        write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(kinds)])
+        modules = [_module(index, kind) for index, kind in enumerate(kinds)]
+        write_json(draft / MODULES, modules)
         _write_pooling(TOKEN_POOLINGS[pooling], int(model.config.hidden_size), draft / "1_Pooling")
+        for module, layer in zip(modules[2:], dense, strict=True):
+            _write_dense(*layer, draft / module["path"])
         write_card(draft, {**settings, "pooling": pooling, "head": "dense" if dense else "none"})
 
 
 @contextmanager
 def drafted(folder: Path) -> Iterator[Path]:
-    """Yield a draft directory, and move its files to `folder` after the block ends without an error."""
+    """Yield a draft directory, and move its files to `folder` after the block ends without an error.
+
+    They replace the files and subdirectories of an earlier export.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         yield draft
-        _publish(draft, folder)
+        draft.chmod(0o755)
+        folder.mkdir(exist_ok=True)
+        for child in draft.iterdir():
+            target = folder / child.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(child, target)  # noqa: PTH105 - the rename that replaces
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -184,15 +189,6 @@ def _module(index: int, kind: str) -> dict[str, Any]:
     return {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{of}"}
 
 
-def _write_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
-    before = model.config.output_hidden_states
-    model.config.output_hidden_states = averaged(layout.pooling) is not None
-    try:
-        _save(model, tokenizer, layout.max_length, folder)
-    finally:
-        model.config.output_hidden_states = before
-
-
 def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
     """Write model and tokenizer, with a padding token if the tokenizer has none."""
     quiet_transformers()
@@ -215,45 +211,44 @@ def _write_module_settings(model: Any, max_length: int, folder: Path) -> None:
     write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
 
 
-def _write_own(layout: Layout, folder: Path) -> None:
-    """Write dense layers, prefix and settings for `registry.encoders.saved`."""
-    from safetensors.torch import save_file
+def write_own(folder: Path, settings: Mapping[str, Any], about: str) -> None:
+    """Write settings and model card of a directory that only cse opens."""
+    write_json(folder / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
+    (folder / "README.md").write_text(_OWN_CARD.format(about=about), encoding="utf-8")
 
-    for number, (weight, bias, activation) in enumerate(layout.dense, start=1):
-        _write_dense(weight, bias, activation, folder / f"{number}_Dense")
-    settings = {
-        "schema_version": OWN_FORMAT,
-        "format": TEMPLATED if layout.prefix is None else PREFIXED,
-        **({} if layout.positions is None else {"format": PADDED, "positions": layout.positions}),
-        **({} if layout.diagonal is None else {"format": DITTO, **layout.diagonal}),
-        "pooling": layout.pooling,
-        "first_layer_index": layout.first_layer_index,
-        **layout.template,
-        "max_length": layout.max_length,
-        "origin": layout.origin,
-    }
-    write_json(folder / SETTINGS, settings)
-    if layout.prefix is not None:
-        save_file({"prefix": layout.prefix.detach().cpu().contiguous()}, folder / PREFIX)
-    before = _TEMPLATE_NOTE.format(**settings) if layout.template else ""
-    before += _ENDING_NOTE.format(**settings) if "end_with" in layout.template else ""
-    after = "" if layout.prefix is None else _PREFIX_NOTE
-    after += "" if layout.positions is None else _POSITIONS_NOTE.format(**settings)
-    after += "" if layout.diagonal is None else _DIAGONAL_NOTE.format(**settings)
-    (folder / "README.md").write_text(_CHANGED_CARD.format(before=before, after=after, **settings), encoding="utf-8")
+
+def _write_own_transformer(
+    folder: Path, settings: Mapping[str, Any], dense: Sequence[tuple[Tensor, Tensor, str]]
+) -> None:
+    about = "".join(f"- {key} = {value}\n" for key, value in settings.items())
+    write_own(folder, settings, f"Trained by cse. {_IGNORED}:\n\n{about}")
+    for number, layer in enumerate(dense, start=1):
+        _write_dense(*layer, folder / f"{number}_Dense")
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
     """Write the modules after the transformer and return their kinds in order."""
     width = int(model.config.hidden_size)
     kinds = []
+    config: dict[str, Any]
     if pair := averaged(layout.pooling, layout.first_layer_index):
         kinds.append("WeightedLayerPooling")
-        _write_layer_mean(int(model.config.num_hidden_layers), width, pair, folder / f"{len(kinds)}_{kinds[-1]}")
+        layers = int(model.config.num_hidden_layers)
+        places = [place % (layers + 1) for place in pair]
+        start = min(places)
+        weights = [float(places.count(place)) for place in range(start, layers + 1)]
+        config = {"word_embedding_dimension": width, "layer_start": start, "num_hidden_layers": layers}
+        _write_module(folder / f"{len(kinds)}_{kinds[-1]}", config, {"layer_weights": tensor(weights)})
     if layout.convolutions is not None:
         kinds.append(CNN)
-        _write_convolutions(layout.convolutions, folder / f"{len(kinds)}_{CNN}")
-        width = layout.convolutions.width
+        made = layout.convolutions
+        config = {
+            "in_word_embedding_dimension": made.states,
+            "out_channels": made.channels,
+            "kernel_sizes": list(made.windows),
+        }
+        _write_module(folder / f"{len(kinds)}_{CNN}", config, made.state_dict(), CNN_CONFIG)
+        width = made.width
         if layout.convolutions.activation == "relu":
             kinds.append(RELU)
             about = {"module_input_name": "token_embeddings"}
@@ -264,26 +259,6 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
         kinds.append("Dense")
         _write_dense(weight, bias, activation, folder / f"{len(kinds)}_Dense")
     return kinds
-
-
-def _write_layer_mean(layers: int, width: int, pair: tuple[int, int], folder: Path) -> None:
-    places = [place % (layers + 1) for place in pair]
-    start = min(places)
-    weights = [0.0] * (layers + 1 - start)
-    for place in places:
-        weights[place - start] += 1
-    config = {"word_embedding_dimension": width, "layer_start": start, "num_hidden_layers": layers}
-    _write_module(folder, config, {"layer_weights": tensor(weights)})
-
-
-def _write_convolutions(convolutions: Convolutions, folder: Path) -> None:
-    config = {
-        "in_word_embedding_dimension": convolutions.states,
-        "out_channels": convolutions.channels,
-        "kernel_sizes": list(convolutions.windows),
-    }
-    weights = {key: value.detach().cpu().contiguous() for key, value in convolutions.state_dict().items()}
-    _write_module(folder, config, weights, CNN_CONFIG)
 
 
 def _write_pooling(mode: str, width: int, folder: Path) -> None:
@@ -304,32 +279,24 @@ def _write_dense(
         "activation_function": f"torch.nn.modules.{home}.{activation}",
         **more,
     }
-    values = {"linear.weight": weight, "linear.bias": bias}
-    _write_module(folder, config, {key: value.detach().cpu().contiguous() for key, value in values.items()})
+    _write_module(folder, config, {"linear.weight": weight, "linear.bias": bias})
 
 
-def _write_module(folder: Path, config: dict[str, Any], weights: dict[str, Tensor], name: str = "config.json") -> None:
-    from safetensors.torch import save_file
-
+def _write_module(
+    folder: Path, config: dict[str, Any], weights: Mapping[str, Tensor], name: str = "config.json"
+) -> None:
     folder.mkdir()
     write_json(folder / name, config)
     if weights:
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+        write_weights(folder / "model.safetensors", weights)
 
 
-def _write_settings(layout: Layout, folder: Path) -> None:
-    settings: dict[str, Any] = {
-        "schema_version": 1,
-        "pooling": layout.pooling,
-        "first_layer_index": layout.first_layer_index,
-        "head": "dense" if layout.dense else "none",
-        "max_length": layout.max_length,
-        "origin": layout.origin,
-    }
-    if layout.convolutions is not None:
-        settings["activation"] = layout.convolutions.activation
-    write_json(folder / SETTINGS, settings)
-    write_card(folder, settings, "" if layout.convolutions is None else PADDING_NOTE)
+def write_weights(file: Path, weights: Mapping[str, Tensor]) -> None:
+    """Write tensors to a file of safetensors."""
+    from safetensors.torch import save_file
+
+    copied = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
+    save_file(copied, file, metadata={"format": "pt"})
 
 
 def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> None:
@@ -341,17 +308,6 @@ def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> Non
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON."""
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-
-
-def _publish(draft: Path, folder: Path) -> None:
-    """Move the draft's files to `folder`, and replace the subdirectories of an earlier export."""
-    draft.chmod(0o755)
-    folder.mkdir(exist_ok=True)
-    for child in draft.iterdir():
-        target = folder / child.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(child, target)  # noqa: PTH105 - the rename that replaces
 
 
 _CARD = """---
@@ -378,28 +334,9 @@ tags: [cse]
 ---
 # Sentence encoder
 
-Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. Only cse computes its embeddings, with the
-settings in `cse.json`: `cse evaluate DIRECTORY`. transformers loads the weights, without the attention setting.
+{about}
+
+Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`.
 """
 
-_CHANGED_CARD = """---
-tags: [cse]
----
-# Sentence encoder
-
-Trained by [cse](https://pypi.org/project/cse-registry/) from `{origin}`. {before}{after}Pooling `{pooling}`, at most
-{max_length} tokens. Compare its embeddings by cosine.
-
-`cse evaluate DIRECTORY` scores it. The directory is a transformers model. sentence-transformers ignores these settings
-and would give other embeddings.
-"""
-
-_TEMPLATE_NOTE = "Each sentence is put into the template `{template}`, which does not count toward lengths.\n"
-
-_ENDING_NOTE = "Before that, the rule `end_with = {end_with}` adds a full stop to a sentence without a final one.\n"
-
-_PREFIX_NOTE = "Each attention has learned keys and values before those of the sentence, from `prefix.safetensors`.\n"
-
-_DIAGONAL_NOTE = "Tokens are weighted by their attention to themselves in block {block}, head {head}.\n"
-
-_POSITIONS_NOTE = "The mean covers {positions} positions, real tokens and padding.\n"
+_IGNORED = "transformers loads the model, but ignores these settings and would give other embeddings"

@@ -57,10 +57,10 @@ SINGLE_RATE = "dropout_rate"
 """Names of dropout rates in configurations. T5 has a single one for everything."""
 
 
-def unsupported(model: Any, what: str, action: str) -> CseError:
+def unsupported(model: Any, what: str, action: str, why: str = "") -> CseError:
     """Return the error for a parameter that an architecture does not support."""
     return CseError(
-        f"{what} does not work with the architecture '{type(model).__name__}'",
+        f"{what} does not work with the architecture '{type(model).__name__}'{why and f': {why}'}",
         action,
         code="encoders.unsupported_architecture",
     )
@@ -127,7 +127,7 @@ def attentions(model: Any) -> list[nn.Module]:
         CseError: If they are unknown.
     """
     parts = PARTS.get(model.config.model_type)
-    if parts is None or not model.is_backend_compatible() or not _have(model, parts.attention):
+    if parts is None or not (model.is_backend_compatible() and parts.attention in _parts_of_block(model)):
         raise unsupported(model, "a loss on attention weights", "set model to a BERT, ModernBERT or Llama checkpoint")
     return [block.get_submodule(parts.attention) for block in blocks(model)]
 
@@ -148,13 +148,13 @@ def head_outputs(
         CseError: If they are unknown.
     """
     parts = PARTS.get(model.config.model_type)
-    if parts is None or not _have(model, parts.output):
+    if parts is None or parts.output not in _parts_of_block(model):
         raise unsupported(model, what, action)
     return [block.get_submodule(parts.output) for block in blocks(model)]
 
 
-def _have(model: Any, path: str) -> bool:
-    return path in dict(blocks(model)[0].named_modules())
+def _parts_of_block(model: Any) -> set[str]:
+    return {path for path, _ in blocks(model)[0].named_modules()}
 
 
 def rates(model_config: Any, dropout: float, scope: str) -> dict[str, float]:

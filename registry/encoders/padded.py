@@ -19,7 +19,6 @@ from registry.encoders.packing import Rows
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Encoded, Tokens
-from registry.types import Encoder
 
 
 @ENCODERS.register("padded")
@@ -48,6 +47,9 @@ class PaddedEncoder(TransformerEncoder):
         positions = 50
     """
 
+    reads_all_tokens = True  # of the mean
+    has_attentions = False  # rows have more positions than the view has tokens
+
     def __init__(
         self,
         positions: Annotated[int, Field(ge=1, le=65_536)] = 64,
@@ -68,14 +70,6 @@ class PaddedEncoder(TransformerEncoder):
             )
         self.max_length = min(self.max_length or 0, most)
 
-    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
-        """Set the states that training uses. The mean always needs all tokens."""
-        super().expect(hidden_read=True, mini_batch_size=mini_batch_size)
-
-    def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Raise an error, because the rows have more positions than the view has tokens."""
-        Encoder.keep_attentions(self, blocks)
-
     def encode(self, tokens: Tokens, embeddings: Tensor) -> Encoded:
         """Apply dropout, blocks, pooling and training heads."""
         made = super().encode(tokens, embeddings)
@@ -92,7 +86,8 @@ class PaddedEncoder(TransformerEncoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the number of positions."""
-        return replace(super().layout(max_length), positions=self.eval_positions)
+        made = super().layout(max_length)
+        return replace(made, own={**made.own, "format": "padded", "positions": self.eval_positions})
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:  # noqa: ARG002
         return states[-1].mean(dim=1)

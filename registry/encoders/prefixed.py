@@ -19,7 +19,7 @@ from registry.encoders.packing import Rows
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Tokens
-from registry.types import Encoder, Tune
+from registry.types import Tune
 
 
 @ENCODERS.register("prefixed")
@@ -56,6 +56,9 @@ class PrefixedEncoder(TransformerEncoder):
         freeze = ["embeddings", "encoder"]
     """
 
+    reads_all_tokens = True  # of the prefix
+    has_attentions = False  # the weights of a token include those of the prefix
+
     def __init__(
         self,
         length: Annotated[int, Field(ge=1), Tune(2, 32, log=True)] = 16,
@@ -84,14 +87,6 @@ class PrefixedEncoder(TransformerEncoder):
                 made.register_forward_hook(partial(self._in_front, number, place))
         self.train()
 
-    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:  # noqa: ARG002 - the hook's form
-        """Set the states that training uses. The prefix always needs all tokens."""
-        super().expect(hidden_read=True, mini_batch_size=mini_batch_size)
-
-    def keep_attentions(self, blocks: Sequence[int]) -> None:
-        """Raise an error, because the weights of a token include those of the prefix."""
-        Encoder.keep_attentions(self, blocks)
-
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout, at positions after those of the prefix."""
         return super().embed(self._moved(tokens))
@@ -111,7 +106,8 @@ class PrefixedEncoder(TransformerEncoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, prefix included."""
-        return replace(super().layout(max_length), prefix=self.prefix)
+        made = super().layout(max_length)
+        return replace(made, own={**made.own, "format": "prefixed"}, prefix=self.prefix)
 
     def _in_front(self, number: int, place: int, _: nn.Module, __: Any, made: Tensor) -> Tensor:
         """Return keys or values (B, P + L, D) with the prefix in the first P positions."""

@@ -18,28 +18,13 @@ from registry import ENCODERS
 from registry.encoders import whole
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
-from registry.encoders.ditto import DittoEncoder, MeanPooling
-from registry.encoders.export import (
-    CNN,
-    CNN_CONFIG,
-    DITTO,
-    MODULES,
-    OWN_FORMAT,
-    PADDED,
-    PREFIX,
-    PREFIXED,
-    SETTINGS,
-    TEMPLATED,
-    TOKEN_POOLINGS,
-)
+from registry.encoders.ditto import MeanPooling
+from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
 from registry.encoders.library import open_with_library
-from registry.encoders.padded import PaddedEncoder
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
-from registry.encoders.static import STATIC, StaticAverage
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.two import PARTS, TwoEncoders
-from registry.encoders.word_vectors import VECTORS, WORDS, WordAverage
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
 from registry.prompts import Prompts
@@ -47,6 +32,12 @@ from registry.resources.models import load_skeleton, load_tokenizer, locate
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
+_POOLINGS: dict[str, tuple[str, ...]] = {"padded": ("mean",), "ditto": get_args(MeanPooling)}
+"""Encoder → its poolings. With another one, the model is opened without what is special about the encoder."""
+_ENCODERS = {"template": "transformer", "word_average": "word_vectors"}
+"""Format → encoder, if their names differ."""
+_LAYOUT = ("pooling", "first_layer_index", "template", "end_with", "denoise", "positions", "block", "head")
+"""Keys of an export that are parameters of its encoder."""
 
 
 @dataclass(frozen=True)
@@ -116,17 +107,14 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
 
 
 def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
-    settings = _json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
-    if settings.get("format") in {entry.name for entry in ENCODERS if issubclass(entry.cls, TwoEncoders)}:
-        opened = [open_encoder(str(folder / name), pooling, template) for name in PARTS]
-        parts = {name: encoder for name, (encoder, _) in zip(PARTS, opened, strict=True)}
-        values = {**settings["settings"], **{name: name for name in PARTS}}
-        return ENCODERS[settings["format"]].build(values, parts).eval(), min(limit for _, limit in opened)
-    if _opens_itself(settings):
-        return _open_registered(folder, settings, pooling, template)
+    exported = (folder / SETTINGS).is_file()
+    settings = _json(folder / SETTINGS) if exported else {}
     if settings.get("format") is not None:
         return _open_own(folder, settings, pooling, template)
-    saved = _read(model)
+    if exported:
+        saved = _read_export(folder, settings)
+    else:
+        saved = _read_modules(folder) if (folder / MODULES).is_file() else _Saved(model)
     chosen = pooling or saved.pooling
     given: dict[str, Any] = {
         "model": str(saved.transformer),
@@ -143,111 +131,64 @@ def _open(model: str, folder: Path, pooling: str | None, template: str | None) -
 
 
 def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
-    """Open an export in a format that only cse reads."""
-    adjusted = {entry.name for entry in ENCODERS if issubclass(entry.cls, Adjusted)}
-    whole = {cls.saved_as for entry in ENCODERS if issubclass(cls := entry.cls, TransformerEncoder)}
-    known = {"word_average", *whole, STATIC, TEMPLATED, PREFIXED, PADDED, DITTO, *adjusted}
-    if settings.get("schema_version") != OWN_FORMAT or settings["format"] not in known:
+    """Open an export in a format that only cse reads. Most formats are names of encoders."""
+    name = str(settings["format"])
+    name = _ENCODERS.get(name, name)
+    if settings.get("schema_version") != OWN_FORMAT or name not in ENCODERS:
         form = f"{settings['format']!r}, schema_version {settings.get('schema_version')}"
         raise CseError(
             f"{folder / SETTINGS}: this version of cse does not read format {form}",
             "use the version of cse that wrote the directory, or load its encoder with --plugin FILE",
             code="encoders.unknown_format",
         )
-    if settings["format"] in whole:
-        given = {"pooling": pooling, "template": template, "model": str(folder)}
-        values = {key: one for key, one in given.items() if one is not None}
-        dense = sorted(folder.glob("*_Dense"))
-        opened = ENCODERS[settings["format"]].build({**settings["settings"], **values, "head_at_eval": bool(dense)})
-        opened.attach({layer.name: _fixed(layer) for layer in dense})
-        return opened.eval(), int(settings["max_length"])
-    if settings["format"] in ("word_average", STATIC):
-        return _open_average(folder, settings, pooling, template)
-    if settings["format"] in (TEMPLATED, PREFIXED, PADDED, DITTO):
-        return _open_templated(folder, settings, pooling, template)
-    base, limit = open_encoder(str(folder / BASE), pooling, template)
-    values = {**settings["settings"], "of": BASE, "fit_on": TARGET}
-    encoder = ENCODERS[settings["format"]].build(values, {BASE: base})
-    assert isinstance(encoder, Adjusted)
-    if weights := _tensors(folder / ADJUSTMENT):
-        encoder.restore(weights)
-    encoder.fits = "never"
-    return encoder.eval(), limit
-
-
-def _opens_itself(settings: dict[str, Any]) -> bool:
-    """Return whether the format is the name of an encoder that overrides `open`."""
-    name = str(settings.get("format"))
-    if settings.get("schema_version") != OWN_FORMAT or name not in ENCODERS:
-        return False
-    opens: Any = ENCODERS[name].cls.open
+    entry = ENCODERS[name]
+    opens: Any = entry.cls.open
     base: Any = Encoder.open
-    return opens.__func__ is not base.__func__
-
-
-def _open_registered(
-    folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
-) -> tuple[Encoder, int]:
-    """Open an encoder that saves itself. Its format is its registered name."""
+    if opens.__func__ is base.__func__:
+        if issubclass(entry.cls, TransformerEncoder):
+            return _open_transformer(name, folder, settings, pooling, template)
+        if issubclass(entry.cls, TwoEncoders):
+            opened = [open_encoder(str(folder / part), pooling, template) for part in PARTS]
+            parts = {part: encoder for part, (encoder, _) in zip(PARTS, opened, strict=True)}
+            named = {**settings["settings"], **{part: part for part in PARTS}}
+            return entry.build(named, parts).eval(), min(limit for _, limit in opened)
+        if issubclass(entry.cls, Adjusted):
+            of, limit = open_encoder(str(folder / BASE), pooling, template)
+            adjusted = entry.build({**settings["settings"], "of": BASE, "fit_on": TARGET}, {BASE: of})
+            assert isinstance(adjusted, Adjusted)
+            if weights := _tensors(folder / ADJUSTMENT):
+                adjusted.restore(weights)
+            adjusted.fits = "never"
+            return adjusted.eval(), limit
     given = {key: value for key, value in (("pooling", pooling), ("template", template)) if value is not None}
-    if missing := sorted(given.keys() - settings["settings"].keys()):
+    values = settings.get("settings", settings)
+    if missing := sorted(given.keys() - values.keys()):
         raise CseError(
-            f"encoder '{settings['format']}' in {folder} has no {missing[0]}",
+            f"encoder '{name}' in {folder} has no {missing[0]}",
             f"remove --{missing[0]}",
             code="encoders.unsupported_setting",
         )
-    opened = ENCODERS[settings["format"]].cls.open(folder, {**settings["settings"], **given})
-    return opened.eval(), int(settings["max_length"])
+    return entry.cls.open(folder, {**values, **given}).eval(), int(settings["max_length"])
 
 
-def _open_average(
-    folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
+def _open_transformer(
+    name: str, folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
 ) -> tuple[Encoder, int]:
-    """Open an average of the vectors of words or tokens.
-
-    Raises:
-        CseError: If a pooling or a template is given.
-    """
-    if pooling is not None:
-        raise CseError(
-            f"{folder} averages vectors of words and has no pooling", "remove --pooling", code="encoders.no_pooling"
-        )
-    if template is not None:
-        raise CseError(
-            f"{folder} averages vectors of words and does not support a template",
-            "remove --template",
-            code="encoders.unsupported_template",
-        )
-    if settings["format"] == STATIC:
-        return StaticAverage.read(folder).eval(), int(settings["max_length"])
-    words = _json(folder / WORDS)
-    average = WordAverage(words, _tensors(folder / VECTORS)["table"], settings["lower"], frozen=True)
-    return average.eval(), int(settings["max_length"])
-
-
-def _open_templated(
-    folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
-) -> tuple[Encoder, int]:
-    """Open an encoder with a template, a prefix, or padding or weights in its mean."""
+    """Open a transformers model whose settings sentence-transformers does not have."""
+    values = settings.get("settings") or {key: settings[key] for key in _LAYOUT if key in settings}
+    given = {"model": str(folder), "pooling": pooling, "template": template}
+    values = {**values, **{key: one for key, one in given.items() if one is not None}}
+    values["denoise_at_eval"] = "denoise" in values
+    if values["pooling"] not in _POOLINGS.get(name, POOLINGS):
+        name = "transformer"
+        values = {key: one for key, one in values.items() if key not in ("positions", "block", "head")}
+    if name == "prefixed":
+        prefix = _tensors(folder / PREFIX)["prefix"]
+        values["length"] = prefix.shape[2]
     dense = sorted(folder.glob("*_Dense"))
-    given: dict[str, Any] = {
-        **{key: settings[key] for key in ("first_layer_index", "denoise", "end_with") if key in settings},
-        "template": template or settings.get("template"),
-        "pooling": pooling or settings["pooling"],
-        "head_at_eval": bool(dense),
-        "denoise_at_eval": "denoise" in settings,
-    }
-    if settings["format"] == PREFIXED:
-        weights = _tensors(folder / PREFIX)["prefix"]
-        prefixed = PrefixedEncoder(length=weights.shape[2], model=str(folder), **given)
-        prefixed.prefix.data.copy_(weights)
-        encoder: TransformerEncoder = prefixed
-    elif settings["format"] == PADDED and given["pooling"] == "mean":
-        encoder = PaddedEncoder(settings["positions"], model=str(folder), **given)
-    elif settings["format"] == DITTO and given["pooling"] in get_args(MeanPooling):
-        encoder = DittoEncoder(settings["block"], settings["head"], model=str(folder), **given)
-    else:
-        encoder = TransformerEncoder(str(folder), **given)
+    encoder = ENCODERS[name].build({**values, "head_at_eval": bool(dense)})
+    if isinstance(encoder, PrefixedEncoder):
+        encoder.prefix.data.copy_(prefix)
     encoder.attach({layer.name: _fixed(layer) for layer in dense})
     return encoder.eval(), int(settings["max_length"])
 
@@ -273,17 +214,7 @@ def _convolutional(saved: _Saved, given: dict[str, Any]) -> ConvolutionalEncoder
     return encoder
 
 
-def _read(model: str) -> _Saved:
-    folder = locate(model)
-    if (folder / SETTINGS).is_file():
-        return _read_export(folder)
-    if (folder / MODULES).is_file():
-        return _read_modules(folder)
-    return _Saved(model)
-
-
-def _read_export(folder: Path) -> _Saved:
-    settings = _json(folder / SETTINGS)
+def _read_export(folder: Path, settings: dict[str, Any]) -> _Saved:
     if settings.get("schema_version") != 1:
         raise CseError(
             f"{folder / SETTINGS}: this version of cse reads schema_version 1, not {settings.get('schema_version')}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +20,6 @@ from registry.errors import CseError
 from registry.tokens import Pieces
 from registry.types import ModelName
 from registry.vocabulary import BareVocabulary
-
-STATIC = "static"
-"""Registered name, also the `format` of an export."""
 
 WEIGHTS = "model.safetensors"
 
@@ -54,12 +52,17 @@ class StaticAverage(TokenAverage):
             finally:
                 tokenizer.backend_tokenizer.no_truncation()
             write_json(draft / MODULES, [{"idx": 0, "name": "0", "path": "", "type": _MODULE}])
-            settings = {"schema_version": OWN_FORMAT, "format": STATIC, "origin": self.model, "max_length": max_length}
+            settings = {
+                "schema_version": OWN_FORMAT,
+                "format": "static",
+                "origin": self.model,
+                "max_length": max_length,
+            }
             write_json(draft / SETTINGS, settings)
             (draft / "README.md").write_text(_CARD.format(**settings), encoding="utf-8")
 
-    @staticmethod
-    def read(folder: Path) -> StaticAverage:
+    @classmethod
+    def open(cls, folder: Path, settings: Mapping[str, Any]) -> StaticAverage:  # noqa: ARG003 - the hook's form
         """Return the encoder that `export` wrote to a directory."""
         from safetensors.torch import load_file
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -13,27 +14,19 @@ from torch import Tensor, nn
 
 from registry import ENCODERS, returned
 from registry.encoders import backbone as halves
-from registry.encoders import families, lora, templates, whole
+from registry.encoders import families, lora, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
 from registry.encoders.export import TOKEN_POOLINGS, Layout, export_encoder, export_whole
 from registry.encoders.families import is_split
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import (
-    Pooling,
-    averaged,
-    last_copies,
-    mask_places,
-    needs_all_states,
-    pool,
-    reads_mask,
-)
+from registry.encoders.pooling import Pooling, averaged, last_copies, mask_places, needs_all_states, pool, reads_mask
 from registry.errors import CseError
 from registry.poolings import BUILT_IN, POOLINGS, PoolingName
 from registry.resources.models import WeightType
-from registry.tokens import Encoded, Tokens
+from registry.tokens import Encoded, Pieces, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
-from registry.vocabulary import Ending, HubVocabulary
+from registry.vocabulary import MASK, Ending, HubVocabulary, JoinedVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
 Rank = Annotated[int, Field(ge=1), Tune(4, 64, log=True)]
@@ -132,7 +125,11 @@ class TransformerEncoder(Encoder):
         dropout = 0.1
     """
 
-    saved_as: str = "transformer"
+    saved_as: ClassVar[str] = "transformer"
+    reads_all_tokens: ClassVar[bool] = False
+    """Whether training needs the states of all tokens, even if no loss reads them."""
+    has_attentions: ClassVar[bool] = True
+    """Whether `Encoded.attentions` can contain the attention weights of a view."""
     hidden_read: bool = True
     mini_batch_size: int | None = None
     attentions_read: Sequence[int] = ()
@@ -179,8 +176,10 @@ class TransformerEncoder(Encoder):
         self.attend_padding, self.checkpointing = bool(attend_padding), bool(checkpointing)
         self.adapter = lora.configured(lora_rank, lora_alpha, lora_dropout)
         _check_settings(self, self.adapter is not None, dtype, drophead)
-        ending = (end_with, bool(end_in_training))
-        self.vocabularies = templates.vocabularies(model, self.templates, ending, self.template_joined)
+        if template_joined:
+            self.vocabularies: list[HubVocabulary] = [JoinedVocabulary(model, str(t), end_with) for t in self.templates]
+        else:
+            self.vocabularies = [HubVocabulary(model, t, end_with, bool(end_in_training)) for t in self.templates]
         self.vocabulary: HubVocabulary = self.vocabularies[0]
         loaded = halves.load(model, random_weights, dtype or "fp32", dropout, dropout_scope)
         self.backbone, self.dropout = loaded
@@ -192,7 +191,14 @@ class TransformerEncoder(Encoder):
         if drophead is not None:
             count = len(families.head_outputs(self.backbone))
             self.drophead = HeadDropout(drophead, count, int(self.backbone.config.num_attention_heads))
-        self._choose_trained(freeze)
+        if self.adapter is not None:
+            lora.add_low_rank(self.backbone, self.adapter)
+        if self.checkpointing:
+            # transformers 5.24 has a new name for it (docs/adr/0011-checkpointing-of-activations.md).
+            old = self.backbone.gradient_checkpointing_enable
+            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
+        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
+        self.heads_frozen = "heads" in freeze
         limit = halves.longest(self.backbone)
         self.max_length = None if limit is None else min(each.longest(limit) for each in self.vocabularies)
         self.dim, self.width = halves.widths(self.backbone, augment_at, layer)
@@ -203,17 +209,6 @@ class TransformerEncoder(Encoder):
     def compiles(self) -> bool:
         """Whether `train.compile` compiles the blocks. Others run inside the model's own forward."""
         return is_split(self.backbone)
-
-    def _choose_trained(self, freeze: Sequence[str]) -> None:
-        """Add low-rank matrices, checkpoint the activations, and freeze parts."""
-        if self.adapter is not None:
-            lora.add_low_rank(self.backbone, self.adapter)
-        if self.checkpointing:
-            # transformers 5.24 has a new name for it (docs/adr/0011-checkpointing-of-activations.md).
-            old = self.backbone.gradient_checkpointing_enable
-            getattr(self.backbone, "activation_checkpointing_enable", old)({"use_reentrant": False})
-        halves.freeze(self.backbone, [part for part in freeze if part != "heads"])
-        self.heads_frozen = "heads" in freeze
 
     def attach(self, heads: Mapping[str, Head]) -> None:
         """Add training heads after the pooling, in order.
@@ -239,7 +234,7 @@ class TransformerEncoder(Encoder):
 
     def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
         """Set the states that training uses, and the number of rows per mini-batch."""
-        self.hidden_read, self.mini_batch_size = hidden_read, mini_batch_size
+        self.hidden_read, self.mini_batch_size = hidden_read or self.reads_all_tokens, mini_batch_size
 
     def keep_attentions(self, blocks: Sequence[int]) -> None:
         """Select the blocks whose attention weights `encode` returns. This prevents packed rows and compiled blocks.
@@ -247,6 +242,8 @@ class TransformerEncoder(Encoder):
         Raises:
             CseError: If the weights of this architecture are unknown, or a block does not exist.
         """
+        if not self.has_attentions:
+            super().keep_attentions(blocks)
         if self.checkpointing:
             raise CseError(
                 "checkpointing = true does not work with a loss on attention weights",
@@ -293,7 +290,7 @@ class TransformerEncoder(Encoder):
             CseError: If the encoder has several templates.
         """
         if len(self.templates) > 1:
-            raise templates.several(
+            raise several_templates(
                 len(self.templates), "training cannot average the embeddings of", "set template to one string"
             )
         tokens = self._filled(tokens)
@@ -301,6 +298,8 @@ class TransformerEncoder(Encoder):
         seen = replace(tokens, mask=torch.ones_like(tokens.mask)) if self.attend_padding else tokens
         heads = None if self.drophead is None else self.drophead.draw(tokens.rows, dropped.device)
         every = self.layers_read or self._needs_all_states(self.pooling)
+        plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
+        reads_first = self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
         attentions: dict[int, Tensor] = {}
         if self.attentions_read:
             read = self.attentions_read
@@ -308,7 +307,7 @@ class TransformerEncoder(Encoder):
                 self.backbone, dropped, self._rows(seen), every, read, self.mini_batch_size, heads
             )
             states = states if self.layer is None else [states[self.layer]]
-        elif self._reads_first():
+        elif reads_first:
             states = [first_states(self.backbone, dropped, self._rows(seen), self.mini_batch_size, heads).unsqueeze(1)]
         else:
             states = self.block_states(seen, dropped, every, heads)
@@ -335,7 +334,7 @@ class TransformerEncoder(Encoder):
             CseError: If the encoder has several templates and `embeddings` is given.
         """
         if embeddings is not None and len(self.templates) > 1:
-            raise templates.several(
+            raise several_templates(
                 len(self.templates),
                 "a view has word embeddings of one template, but the encoder has",
                 "evaluate without a view, or set template to one string",
@@ -345,7 +344,7 @@ class TransformerEncoder(Encoder):
         try:
             with torch.no_grad():
                 first = self._represent(tokens, embeddings)
-                others = [self._represent(each, None) for each in templates.in_others(tokens, self.vocabularies[1:])]
+                others = [self._represent(each, None) for each in in_other_templates(tokens, self.vocabularies[1:])]
                 return torch.stack([first, *others]).mean(dim=0) if others else first
         finally:
             self.train(training)
@@ -353,7 +352,10 @@ class TransformerEncoder(Encoder):
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory for transformers, and for sentence-transformers if it can give the same embeddings."""
         model = self.backbone if self.adapter is None else lora.merged(self.backbone)
-        if self._exports_layout():
+        others = (self.layer, self.prepend, self.template_joined or None)
+        one = len(self.templates) == 1 and all(value is None for value in others)
+        described = self.eval_pooling in BUILT_IN and self.eval_pooling not in ("last", "weighted_mean", "text")
+        if is_split(self.backbone) and one and described:  # a model of BERT's family with one of its poolings
             export_encoder(model, self.vocabulary.tokenizer, self.layout(max_length), folder)
         else:
             length = max_length if self.max_length is None else min(max_length, self.max_length)
@@ -364,13 +366,6 @@ class TransformerEncoder(Encoder):
             export_whole(model, self.vocabulary.tokenizer, pooling, {**settings, "origin": self.model}, folder, dense)
         if self.adapter is not None:
             lora.save(self.backbone, self.adapter, self.model, folder)
-
-    def _exports_layout(self) -> bool:
-        """Return whether `Layout` describes this encoder: a model of BERT's family with one of its poolings."""
-        others = (self.layer, self.prepend, self.template_joined or None)
-        one = len(self.templates) == 1 and all(value is None for value in others)
-        described = self.eval_pooling in BUILT_IN and self.eval_pooling not in ("last", "weighted_mean", "text")
-        return is_split(self.backbone) and one and described
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters with which an export that has no `Layout` gives the same embeddings."""
@@ -394,21 +389,17 @@ class TransformerEncoder(Encoder):
 
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export."""
+        denoised = self.denoise if self.denoise_at_eval else None
+        template = {"template": self.vocabulary.template, "end_with": self.vocabulary.end_with, "denoise": denoised}
+        given = {key: value for key, value in template.items() if value is not None}
         return Layout(
             pooling=self.eval_pooling,
             first_layer_index=self.first_layer_index,
             dense=self._dense(),
             max_length=max_length if self.max_length is None else min(max_length, self.max_length),
             origin=self.model,
-            template=self.template_settings(),
+            own={"format": "template", **given} if given else {},
         )
-
-    def template_settings(self) -> dict[str, str]:
-        """Return the parameters for the template in an export, empty without a template."""
-        template = self.vocabulary.template
-        denoised = self.denoise if self.denoise_at_eval else None
-        values = {"template": template, "end_with": self.vocabulary.end_with, "denoise": denoised}
-        return {key: value for key, value in values.items() if value is not None}
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states after the blocks, of the selected layer or of every layer."""
@@ -435,11 +426,6 @@ class TransformerEncoder(Encoder):
     def _filled(self, tokens: Tokens) -> Tokens:
         """Return the tokens with at least one in each row. BERT's family always has special tokens."""
         return tokens if is_split(self.backbone) else whole.never_empty(tokens)
-
-    def _reads_first(self) -> bool:
-        """Return whether training reads only the last states of first tokens."""
-        plain = self.layer is None and self.prepend is None and not self.checkpointing and not self.layers_read
-        return self.pooling == "cls" and not self.hidden_read and is_split(self.backbone) and plain
 
     def _needs_all_states(self, pooling: str) -> bool:
         every = needs_all_states(pooling) if pooling in BUILT_IN else POOLINGS[pooling].layers != (-1,)
@@ -468,16 +454,22 @@ class TransformerEncoder(Encoder):
         return found
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
-        """Return the (B, D) embeddings of each row's template without its sentence."""
-
-        def embed(rows: Tokens) -> Tensor:
-            vectors = self.dropout(self.layer_vectors(rows, None))
-            states = self.block_states(rows, vectors, self._needs_all_states(self.pooling))
-            return self._pooled(self.pooling, self.token_features(states, rows.mask), rows)
-
-        attends, counts_real = self.denoise == "padding", whole.position_offset(self.backbone) > 0
+        """Return the (B, D) embeddings of each row's template without its sentence. Equal rows are encoded once."""
+        assert tokens.text is not None
+        text, attends, padding = tokens.text == 1, self.denoise == "padding", self.vocabulary.padding
+        mask = tokens.mask if attends else tokens.mask.masked_fill(text, 0)
+        ids = tokens.ids.masked_fill(text, padding)
+        rows, places = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
+        ids, mask = rows[:, : tokens.length], rows[:, tokens.length :]
+        order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
+        if attends and whole.position_offset(self.backbone) > 0:  # RoBERTa counts positions without padding tokens
+            real = ids != padding
+            order = real.cumsum(dim=1) * real - 1
+        alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.denoise_gradient is not False):
-            return templates.alone(tokens, self.vocabulary.padding, attends, counts_real, embed)
+            vectors = self.dropout(self.layer_vectors(alone, None))
+            states = self.block_states(alone, vectors, self._needs_all_states(self.pooling))
+            return self._pooled(self.pooling, self.token_features(states, alone.mask), alone)[places]
 
     def layer_vectors(self, tokens: Tokens, embeddings: Tensor | None) -> Tensor:
         """Return the (B, L, W) output of the embedding layer, from `embeddings` instead of `embed` if given."""
@@ -499,20 +491,9 @@ class TransformerEncoder(Encoder):
 def _check_settings(
     encoder: TransformerEncoder, adapted: bool, dtype: WeightType | None, drophead: float | None
 ) -> None:
-    """Check parameters that depend only on each other.
-
-    Args:
-        encoder: Encoder, before its model is loaded.
-        adapted: Whether low-rank matrices are trained.
-        dtype: Type of the weights.
-        drophead: Rate of dropped attention heads.
-
-    Raises:
-        CseError: If they do not fit.
-    """
+    """Check parameters that depend only on each other, before the model is loaded."""
     poolings = (encoder.pooling, encoder.eval_pooling)
-    denoise = (encoder.denoise is not None, encoder.denoise_at_eval)
-    templates.check(encoder.templates, poolings, encoder.template_joined, denoise)
+    _check_templates(encoder, poolings)
     if encoder.checkpointing and (drophead is not None or encoder.prepend is not None):
         raise CseError(
             "checkpointing = true does not work with drophead or prepend, which the second computation would skip",
@@ -540,11 +521,7 @@ def _check_settings(
 
 
 def _check_architecture(encoder: TransformerEncoder) -> None:
-    """Check parameters that only some models support.
-
-    Raises:
-        CseError: If the encoder's model does not support one of them.
-    """
+    """Check parameters that only some models support."""
     count = int(encoder.backbone.config.num_hidden_layers)
     if encoder.layer is not None and encoder.layer > count:
         raise CseError(
@@ -567,3 +544,59 @@ def _check_architecture(encoder: TransformerEncoder) -> None:
             'set pooling = "last" or "mean", or attention = "bidirectional"',
             code="encoders.blind_pooling",
         )
+
+
+_EXAMPLE = "set template, for example 'This sentence : \"{text}\" means {mask}.'"
+
+
+def _check_templates(encoder: TransformerEncoder, poolings: Sequence[str]) -> None:
+    """Check that the templates fit the poolings, the tokenization and the denoising."""
+    templates, joined = encoder.templates, encoder.template_joined
+    denoise = (encoder.denoise is not None, encoder.denoise_at_eval)
+    masked = [each for each in poolings if reads_mask(each)]
+    if masked and any(MASK not in (each or "") for each in templates):
+        raise CseError(
+            f'pooling "{masked[0]}" requires a template with {{mask}}', _EXAMPLE, code="encoders.no_template"
+        )
+    if None in templates and any(denoise):
+        raise CseError("denoise and denoise_at_eval require a template", _EXAMPLE, code="encoders.no_template")
+    if denoise == (False, True):
+        raise CseError(
+            "denoise_at_eval = true requires denoise", 'set denoise = "positions"', code="encoders.no_denoise"
+        )
+    reads_text = "text" in poolings
+    if joined and (reads_text or None in templates or len(templates) > 1 or denoise[0]):
+        raise CseError(
+            'template_joined = true requires exactly one template, no denoise, and a pooling other than "text"',
+            "remove template_joined, or set template to one string and pooling = 'last'",
+            code="encoders.joined_template",
+        )
+    if denoise[0] and len(templates) > 1:
+        raise CseError("denoise requires a single template", "set template to one string", code="encoders.no_denoise")
+    if reads_text and None in templates:
+        raise CseError(
+            'pooling "text" requires a template, and template is not set',
+            "set template = 'This sentence : \"{text}\" means'",
+            code="encoders.no_template",
+        )
+    if reads_text and any(re.search(r"\{text\}\s*\{text\}", each or "") for each in templates):
+        raise CseError(
+            'pooling "text" cannot separate two copies of a sentence: template has "{text}" next to "{text}"',
+            "add other text between the two {text}",
+            code="encoders.ambiguous_template",
+        )
+
+
+def several_templates(count: int, what: str, action: str) -> CseError:
+    """Return the error for several templates where only one is possible."""
+    return CseError(f"{what} {count} templates", action, code="encoders.several_templates")
+
+
+def in_other_templates(tokens: Tokens, others: Sequence[HubVocabulary]) -> list[Tokens]:
+    """Return the sentences of the rows in each of the other templates."""
+    if not others:
+        return []
+    assert tokens.text is not None
+    places = (last_copies(tokens) * tokens.text).bool()
+    sentences = [Pieces(tuple(ids[at].tolist())) for ids, at in zip(tokens.ids, places, strict=True)]
+    return [each.assemble(sentences).to(tokens.ids.device) for each in others]

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
+from registry.encoders.export import drafted, write_own
 from registry.errors import CseError
-from registry.tokens import Encoded, Tokens, Vocabulary
+from registry.tokens import Encoded, Tokens
 from registry.types import Encoder
 from registry.vocabulary import BareVocabulary, HubVocabulary
 
@@ -42,7 +42,12 @@ class TwoEncoders(Encoder):
         super().__init__()
         bare = [isinstance(one.vocabulary, BareVocabulary) for one in (first, second)]
         self._leaves_out = [mine and not all(bare) for mine in bare]
-        mine, theirs = (_bare(one.vocabulary) if any(bare) else one.vocabulary for one in (first, second))
+        mine, theirs = first.vocabulary, second.vocabulary
+        if any(bare):
+            mine, theirs = (
+                BareVocabulary(each.model) if type(each) is HubVocabulary and each.template is None else each
+                for each in (mine, theirs)
+            )
         if mine.fingerprint != theirs.fingerprint:
             raise CseError(
                 f"{self.method}: the two encoders have different vocabularies: {mine.fingerprint} and "
@@ -81,9 +86,8 @@ class TwoEncoders(Encoder):
         with drafted(folder) as draft:
             for name, part in zip(PARTS, (self.first, self.second), strict=True):
                 part.export(draft / name, max_length)
-            settings = {"schema_version": OWN_FORMAT, "format": self.method, "settings": self.settings()}
-            write_json(draft / SETTINGS, settings)
-            (draft / "README.md").write_text(_CARD.format(method=self.method), encoding="utf-8")
+            about = f"Embeddings of the encoders in `first` and `second`, joined by {self.method}."
+            write_own(draft, {"format": self.method, "settings": self.settings()}, about)
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters except the two encoders."""
@@ -94,25 +98,8 @@ class TwoEncoders(Encoder):
         width = self.first.width
         given = (None, None) if embeddings is None else (embeddings[..., :width], embeddings[..., width:])
         for part, leaves_out, vectors in zip((self.first, self.second), self._leaves_out, given, strict=True):
-            yield part, self._inside(tokens) if leaves_out else tokens, vectors
-
-    def _inside(self, tokens: Tokens) -> Tokens:
-        assert isinstance(self.vocabulary, HubVocabulary)
-        return self.vocabulary.inside(tokens)
-
-
-def _bare(vocabulary: Vocabulary) -> Vocabulary:
-    """Return the tokenizer without special tokens, or the tokenizer itself if it has a template."""
-    if type(vocabulary) is HubVocabulary and vocabulary.template is None:
-        return BareVocabulary(vocabulary.model)
-    return vocabulary
-
-
-_CARD = """---
-tags: [cse]
----
-# Sentence encoder, {method}
-
-It joins the embeddings of the encoders in `first` and `second`. Only
-[cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`.
-"""
+            own = tokens
+            if leaves_out:
+                assert isinstance(self.vocabulary, HubVocabulary)
+                own = self.vocabulary.inside(tokens)
+            yield part, own, vectors

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from registry.encoders import packing
+from registry.encoders import families, packing
 from registry.encoders.families import blocks, embedded, embedding_layer, is_split
 from registry.encoders.packing import Pack, Prepended, Rows
 from registry.encoders.pooling import last_places
@@ -23,6 +23,7 @@ from registry.tokens import Tokens
 
 Attention = Literal["causal", "bidirectional"]
 
+_HERE, _OTHERS = 'the encoder "transformer"', "use a model such as BERT, ModernBERT, Llama or Qwen3"
 _PACKS = "cse_packs"
 """Attribute of a model whose states are the same in a packed batch."""
 
@@ -216,9 +217,10 @@ def verify(model: Any) -> None:
         found = run(model, tokens)
         expected = model(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
     except (TypeError, AttributeError, ValueError, RuntimeError, NotImplementedError) as error:
-        raise _unsupported(model, f"it does not run on token vectors ({error})") from error
+        raise families.unsupported(model, _HERE, _OTHERS, f"it does not run on token vectors ({error})") from error
     if not _same(found, expected, tokens):
-        raise _unsupported(model, "its output for token vectors and positions differs from that for token IDs")
+        why = "its output for token vectors and positions differs from that for token IDs"
+        raise families.unsupported(model, _HERE, _OTHERS, why)
     try:
         agrees = model.is_backend_compatible() and _same(run(model, tokens, packed=True), expected, tokens)
     except Exception:  # an attention with other parameters, such as a position bias, runs padded
@@ -234,11 +236,3 @@ def packs(model: Any) -> bool:
 def _same(found: Tensor, expected: Tensor, tokens: Tokens) -> bool:
     real = tokens.mask.bool()
     return found.shape == expected.shape and torch.allclose(found[real], expected[real], rtol=1e-3, atol=1e-4)
-
-
-def _unsupported(model: Any, why: str) -> CseError:
-    return CseError(
-        f"the encoder \"transformer\" does not support the architecture '{type(model).__name__}': {why}",
-        "use a model such as BERT, ModernBERT, Llama or Qwen3",
-        code="encoders.unsupported_architecture",
-    )

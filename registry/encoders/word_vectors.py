@@ -7,11 +7,11 @@ import json
 import re
 import warnings
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.averages import Adjustment, TokenAverage, adjusted, inverse_frequency, read_counts, zipf
-from registry.encoders.export import OWN_FORMAT, SETTINGS, drafted, write_json
+from registry.encoders.export import drafted, write_own
 from registry.errors import CseError
 from registry.resources.catalog.find import require_own_file
 from registry.resources.catalog.readers import lines
@@ -52,21 +52,19 @@ class WordAverage(TokenAverage):
         """Write words and vectors in a format that only cse reads. sentence-transformers splits words differently."""
         from safetensors.torch import save_file
 
-        settings = {"schema_version": OWN_FORMAT, "format": "word_average"}
+        settings = {"format": "word_average", "lower": self.vocabulary.lower, "max_length": max_length}
         with drafted(folder) as draft:
-            write_json(draft / SETTINGS, {**settings, "lower": self.vocabulary.lower, "max_length": max_length})
+            write_own(draft, settings, "Averages of word vectors.")
             (draft / WORDS).write_text(json.dumps(self.vocabulary.words, ensure_ascii=False), encoding="utf-8")
             save_file({"table": self.table.detach().cpu().contiguous()}, draft / VECTORS)
-            (draft / "README.md").write_text(_CARD, encoding="utf-8")
 
+    @classmethod
+    def open(cls, folder: Path, settings: Mapping[str, Any]) -> WordAverage:
+        """Return the encoder that `export` wrote to a directory."""
+        from safetensors.torch import load_file
 
-_CARD = """---
-tags: [cse]
----
-# Averages of word vectors
-
-Only [cse](https://pypi.org/project/cse-registry/) opens this directory: `cse evaluate DIRECTORY`.
-"""
+        words = json.loads((folder / WORDS).read_text(encoding="utf-8"))
+        return WordAverage(words, load_file(folder / VECTORS)["table"], settings["lower"], frozen=True)
 
 
 @ENCODERS.register("word_vectors")

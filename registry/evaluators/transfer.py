@@ -10,8 +10,7 @@ from pydantic import Field
 
 from registry import EVALUATORS
 from registry.errors import CseError
-from registry.evaluators.classifiers import EarlyStopped, Logistic
-from registry.evaluators.protocol import Classifier, LinearProbe, read_labeled
+from registry.evaluators.classifiers import Classifier, EarlyStopped, LinearProbe, Logistic, read_labeled
 from registry.resources import catalog
 from registry.types import Encode, Evaluator, Resource
 

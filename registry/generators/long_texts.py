@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from registry import GENERATORS
-from registry.resources.model_files import settings_sha256
-from registry.resources.models import load_tokenizer, locate
+from registry.resources.models import load_tokenizer, locate, settings_sha256
 from registry.types import ColumnGenerator, ModelName
 
 

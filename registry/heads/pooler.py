@@ -105,18 +105,14 @@ def _read(directory: Path) -> tuple[Tensor, Tensor] | None:
     for file in files:
         with safe_open(file, framework="pt") as opened:
             if (name := _weight_name(opened.keys())) is not None:
-                return opened.get_tensor(name).float(), opened.get_tensor(_bias_name(name)).float()
+                return opened.get_tensor(name).float(), opened.get_tensor(name.removesuffix("weight") + "bias").float()
     for file in () if files else sorted(directory.glob("pytorch_model*.bin")):
         content = torch.load(file, map_location="cpu", weights_only=True)
         if (name := _weight_name(content)) is not None:
-            return content[name].float(), content[_bias_name(name)].float()
+            return content[name].float(), content[name.removesuffix("weight") + "bias"].float()
     return None
 
 
 def _weight_name(names: Iterable[str]) -> str | None:
     endings = tuple(f".{ending}" for ending in _ENDINGS)
     return next((name for name in names if f".{name}".endswith(endings)), None)
-
-
-def _bias_name(weight: str) -> str:
-    return weight.removesuffix("weight") + "bias"

@@ -71,7 +71,8 @@ class AdaptiveLayers(LossWrapper):
         target = (self._vectors(inputs) / self.temperature).softmax(dim=-1).detach()
         for number, layer in enumerate(layers, 1):
             lower = {name: inputs[name] if name in self.steering else value for name, value in layer.items()}
-            loss = loss + self.lower_weight * self._weight(number) / len(layers) * self.of(**lower)
+            weight = {"uniform": 1.0, "linear": 1 / number, "log": 1 / (1 + math.log(number))}[self.layer_weighting]
+            loss = loss + self.lower_weight * weight / len(layers) * self.of(**lower)
             found = (self._vectors(lower) / self.temperature).log_softmax(dim=-1)
             divergence = F.kl_div(found, target, reduction="batchmean")
             loss = loss + self.alignment_weight * self.temperature * divergence
@@ -82,9 +83,3 @@ class AdaptiveLayers(LossWrapper):
         views = [value for name, value in inputs.items() if name not in self.steering]
         flat = [each for view in views for each in (view if isinstance(view, tuple) else (view,))]
         return torch.cat([each for each in flat if isinstance(each, Tensor) and each.dim() == 2])
-
-    def _weight(self, number: int) -> float:
-        """Return w_k of layer k."""
-        if self.layer_weighting == "uniform":
-            return 1.0
-        return 1 / number if self.layer_weighting == "linear" else 1 / (1 + math.log(number))

@@ -63,15 +63,11 @@ class InfoNCE(InBatchContrast):
     def logits(self, cosines: Tensor) -> Tensor:
         """Return s/τ, with the positives' angles enlarged."""
         if self.angular_margin is not None:
-            turned = _turned(cosines.diagonal(), math.radians(self.angular_margin))
+            margin, own = math.radians(self.angular_margin), cosines.diagonal()
+            squares = 1 - own.square()
+            apart = squares > torch.finfo(own.dtype).eps  # at θ = 0 the sine has no gradient, and is a constant
+            sines = torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0)
+            turned = own * math.cos(margin) - sines * math.sin(margin)
+            turned = torch.where(own > -math.cos(margin), turned, own + math.cos(margin) - 1)
             cosines = cosines.diagonal_scatter(turned)
         return cosines / self.temperature
-
-
-def _turned(cosines: Tensor, margin: float) -> Tensor:
-    """Return cos(θ + margin) of cos θ. At θ = 0, where the sine has no gradient, the sine is a constant."""
-    squares = 1 - cosines.square()
-    apart = squares > torch.finfo(cosines.dtype).eps
-    sines = torch.where(apart, torch.where(apart, squares, 1.0).sqrt(), 0.0)
-    turned = cosines * math.cos(margin) - sines * math.sin(margin)
-    return torch.where(cosines > -math.cos(margin), turned, cosines + math.cos(margin) - 1)

@@ -92,10 +92,6 @@ class SelfGuided(Loss):
         anchors, guides = all_devices(anchor.sentence), all_devices(projected)
         if self.objective == "nt_xent":
             return NTXent(self.temperature, "mean").forward(anchors, guides[:, 0], Negatives.none(anchors))
-        return self._of_layers(anchors, guides)
-
-    def _of_layers(self, anchors: Tensor, guides: Tensor) -> Tensor:
-        """Return the mean of ℓᵢₖ for anchors (N, D) and guides (N, K, D)."""
         logits = cosine_matrix(anchors, guides.flatten(0, 1)).view(len(anchors), *guides.shape[:2]) / self.temperature
         own = torch.eye(len(anchors), dtype=torch.bool, device=anchors.device)
         positive = logits.diagonal().T

@@ -95,8 +95,9 @@ class VirtualNeighbors(Loss):
     def _hardest(self, e: Tensor, clean: Tensor, near: Tensor) -> Tensor:
         """Return (N, D′) directions of length 1 in which each sentence's loss increases fastest."""
         rows = len(e) // world_size()
-        draw = torch.randn if self.start == "normal" else _in_cube
-        first = F.normalize(all_devices(draw(rows, e.shape[1], dtype=e.dtype, device=e.device)), dim=1)
+        draw = torch.randn if self.start == "normal" else torch.rand
+        start = draw(rows, e.shape[1], dtype=e.dtype, device=e.device)
+        first = F.normalize(all_devices(start if self.start == "normal" else start - 0.5), dim=1)
         with torch.enable_grad():
             first.requires_grad_()
             moved = self._projected(e + self.epsilon * first)
@@ -113,7 +114,3 @@ class VirtualNeighbors(Loss):
         logits += [cosine_matrix(rows, other).gather(1, near) for other in others]
         chosen = torch.cat(logits, dim=1) / self.temperature
         return F.cross_entropy(chosen, torch.zeros(len(chosen), dtype=torch.int64, device=chosen.device))
-
-
-def _in_cube(*shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.rand(*shape, dtype=dtype, device=device) - 0.5

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from registry.errors import UnknownNameError, suggestion
-from registry.papers.badges import Badge, badge_of
+from registry.papers.audits import Badge, badge_of
 from registry.papers.doubts import DoubtfulPoint, doubtful_points
 from registry.papers.measured import MeasuredRow, measured_rows
 from registry.papers.others import (

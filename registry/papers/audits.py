@@ -1,17 +1,24 @@
-"""Comparisons of methods with equations and code, from `registry/papers/audits/`. Does not import torch."""
+"""Comparisons of methods with equations and code, from `registry/papers/audits/`, and the badges of recipes.
+
+A badge contains the checks of a recipe, in one line or in several. `docs/fidelity.md` explains the words. This module
+does not import torch.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints
 
-from registry.papers.tables import PaperModel
+from registry.papers.measured import MeasuredRow, measured_rows
+from registry.papers.others import Reproduction, reproductions
+from registry.papers.tables import AVERAGE, PaperModel
 
 _FILES = Path(__file__).with_name("audits")
 Words = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
@@ -73,21 +80,6 @@ class Code(PaperModel):
     differences: tuple[Difference, ...] = ()
     recipes: tuple[str, ...] = ()
 
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        if self.compared != self.agree + len(self.differences):
-            raise ValueError(f"{self.compared} compared points, but {self.agree} agree, {len(self.differences)} differ")
-        if len(self.points) != self.agree:
-            raise ValueError(f"{self.agree} points agree, but {len(self.points)} have a name")
-        answers = Counter([*self.points, *self.without, *(one.point for one in self.differences)])
-        if twice := [point for point, times in answers.items() if times > 1]:
-            raise ValueError(f"points that appear twice: {twice}")
-        if unanswered := [point for point in SHARED if point not in answers]:
-            raise ValueError(f"shared points without an answer: {unanswered}")
-        if others := [point for point in self.without if point not in SHARED]:
-            raise ValueError(f"not shared points in `without`: {others}")
-        return self
-
     @property
     def url(self) -> str:
         """Address of the commit."""
@@ -138,40 +130,116 @@ class Audit(PaperModel):
     code: tuple[Code, ...] = ()
     checkpoint: tuple[Checkpoint, ...] = ()
 
-    @model_validator(mode="after")
-    def _known_recipes(self) -> Self:
-        named = {name for code in self.code for name in code.recipes} | {one.recipe for one in self.checkpoint}
-        if unknown := named - set(self.recipes):
-            raise ValueError(f"recipes that the method does not list: {sorted(unknown)}")
-        return self
-
-    def code_of(self, recipe: str) -> tuple[Code, ...]:
-        """Return the comparisons that cover a recipe of the method."""
-        return tuple(code for code in self.code if not code.recipes or recipe in code.recipes)
-
-
-def read_audit(file: Path) -> Audit:
-    """Return the content of one file.
-
-    Raises:
-        ValueError: If it is not valid. The numbers must add up, and unknown keys are errors.
-    """
-    with file.open("rb") as opened:
-        content: dict[str, Any] = tomllib.load(opened)
-    return Audit.model_validate({**content, "page": file.stem})
-
 
 @cache
 def audits() -> dict[str, Audit]:
     """Return page of a method → its comparisons, sorted by page."""
-    return {file.stem: read_audit(file) for file in sorted(_FILES.glob("*.toml"))}
+    contents = {file.stem: tomllib.loads(file.read_text(encoding="utf-8")) for file in sorted(_FILES.glob("*.toml"))}
+    return {page: Audit.model_validate({**content, "page": page}) for page, content in contents.items()}
 
 
-@cache
-def _by_recipe() -> dict[str, Audit]:
-    return {recipe: audit for audit in audits().values() for recipe in audit.recipes}
+@dataclass(frozen=True)
+class Badge:
+    """Checks of one recipe of the package. A fact without a check is empty.
+
+    Args:
+        recipe: Name of the recipe.
+        page: Page of the method in `docs/methods/`, or empty.
+        equations: Tests of values against formulas that the test writes out.
+        code: Comparisons with code, point by point.
+        checkpoints: Scores of the authors' checkpoints, computed with this project.
+        others: Published runs of the method by other groups, without this project. One for each source.
+        measured: Runs of this project, which belong to no reported number, or None.
+    """
+
+    recipe: str
+    page: str = ""
+    equations: tuple[str, ...] = ()
+    code: tuple[Code, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    others: tuple[Reproduction, ...] = ()
+    measured: MeasuredRow | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether any check was done."""
+        return bool(self.equations or self.code or self.checkpoints or self.others or self.measured)
+
+    @property
+    def line(self) -> str:
+        """Short form for lists, such as "equations, code 22/22 @23d5ebe". Empty without checks."""
+        words = [
+            "equations" if self.equations else "",
+            *(
+                f"{'' if one.authors else 'other '}code {one.agree}/{one.compared} @{one.commit[:7]}"
+                for one in self.code
+            ),
+            "checkpoint" if self.checkpoints else "",
+            f"{_counted(sum(one.n for one in self.others), 'run')} by others" if self.others else "",
+            f"{_counted(len(self.measured.seeds), 'seed')} here" if self.measured else "",
+        ]
+        return ", ".join(filter(None, words))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """One line for each check, and a last one that names the facts without a check."""
+        return tuple(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        if self.equations:
+            yield f"equations: {_counted(len(self.equations), 'test')} with the formula written out"
+        for one in self.code:
+            whose = "the authors' code" if one.authors else "code of others"
+            agreement = f"{one.agree} of {_counted(one.compared, 'point')} agree"
+            yield f"code: {one.repository} @{one.commit[:7]} ({whose}), {agreement}, read {one.read} by {one.by}"
+            if one.differences:
+                points = f"{', '.join(one.documented)} in docs/methods" if one.documented else "registry/papers/audits"
+                suffix = "md" if one.documented else "toml"
+                yield f"differences: {len(one.differences)}, see {points}/{self.page}.{suffix}"
+        for checkpoint in self.checkpoints:
+            scores = ", ".join(f"{name} {score:.2f}" for name, score in checkpoint.scores.items())
+            yield f"checkpoint: {checkpoint.model}, {scores} ({checkpoint.date}, {checkpoint.machine})"
+        if self.others:
+            run = max(self.others, key=lambda one: one.n)
+            score = "" if run.score == AVERAGE else f"{run.score} "
+            span = f"{run.mean:.2f}" if run.n == 1 else f"{run.mean:.2f} ({run.low:.2f} to {run.high:.2f})"
+            yield f"{_counted(run.n, 'run')} by others, not with cse: {score}{span}, {run.source}"
+            if more := sum(one.n for one in self.others) - run.n:
+                yield f"{_counted(more, 'more run')} by others: see docs/reference/papers.md"
+        if self.measured:
+            seeds = _counted(len(self.measured.seeds), "seed")
+            yield f"measured with cse: {seeds} on {self.measured.date}, for a recipe that no paper reports"
+        facts = {"equations": self.equations, "code": self.code, "authors' checkpoint": self.checkpoints}
+        missing = [name for name, done in facts.items() if not done]
+        yield f"not checked: {', '.join([*missing, 'reported number with cse'])}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the badge as JSON writes it."""
+        return {
+            "recipe": self.recipe,
+            "page": self.page or None,
+            "line": self.line,
+            "equations": list(self.equations),
+            "code": [one.model_dump(mode="json") for one in self.code],
+            "checkpoints": [one.model_dump(mode="json") for one in self.checkpoints],
+            "runs_by_others": [one.model_dump(mode="json") for one in self.others],
+            "measured": None if self.measured is None else self.measured.model_dump(mode="json"),
+        }
 
 
-def audit_of(recipe: str) -> Audit | None:
-    """Return the comparisons of a recipe of the package, or None if no file names it."""
-    return _by_recipe().get(recipe)
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def badge_of(recipe: str) -> Badge:
+    """Return the badge of a recipe of the package. It is empty for a recipe that only extends a checked one."""
+    found: dict[str, Reproduction] = {}
+    for run in reproductions():
+        if run.recipe == recipe and (run.source not in found or run.score == AVERAGE):
+            found[run.source] = run
+    others, measured = tuple(found.values()), measured_rows().get(recipe)
+    audit = next((one for one in audits().values() if recipe in one.recipes), None)
+    if audit is None:
+        return Badge(recipe, others=others, measured=measured)
+    code = tuple(one for one in audit.code if not one.recipes or recipe in one.recipes)
+    scored = tuple(one for one in audit.checkpoint if one.recipe == recipe)
+    return Badge(recipe, audit.page, audit.equations, code, scored, others, measured)

@@ -160,24 +160,16 @@ def _rows(path: Path) -> tuple[FieldRow, ...]:
 
 
 def _row(line: dict[str, str]) -> FieldRow:
-    names = ("encoder", "method", "recipe", "score", "not_reproduced_because", "note", "source")
-    encoder, method, recipe, score, not_reproduced_because, note, source = (line.pop(name, "") or "" for name in names)
-    which = line.pop("list", COMMUNITY)
+    names = ("encoder", "method", "recipe", "score", "not_reproduced_because", "note", "source", "list")
+    given = {name: value for name in names if (value := line.pop(name, ""))}
     avg, _, spread = line.pop("avg").partition("±")
     scores = {name: cell.partition("±") for name, cell in line.items() if cell != "-"}
     cells = {name: float(value) for name, (value, _, _) in scores.items()}
     spreads = {name: float(std) for name, (_, sign, std) in scores.items() if sign}
     return FieldRow(
-        encoder=encoder,
-        method=method,
+        **given,
         cells=cells,
         spreads=spreads | ({"avg": float(spread)} if spread else {}),
         avg=float(avg),
         avg_recomputed=round(sum(cells.values()) / len(cells), 2) if cells else float(avg),
-        recipe=recipe,
-        score=score or "spearman",
-        not_reproduced_because=not_reproduced_because,
-        note=note,
-        list=which,
-        source=source,
     )

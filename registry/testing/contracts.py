@@ -81,8 +81,14 @@ def check_augmenter(entry: Entry[Augmenter], materials: Materials) -> None:
     first, second = (_perturbed(entry, materials) for _ in range(2))
     require(entry, first[0] == second[0], "changes text the same way for the same random state")
     require(entry, len(first[0]) == len(SENTENCES), "keeps one sample per row")
-    for _, embedded in (first, second):
-        _check_augmented_shapes(entry, embedded)
+    for _, made in (first, second):
+        tokens, vectors = made.tokens, made.vectors
+        every = (tokens.ids, tokens.mask, tokens.types, tokens.positions, vectors[..., 0])
+        same = {tuple(each.shape) for each in every} == {(len(SENTENCES), tokens.length)}
+        require(entry, same, "keeps ids, mask, types, positions and embeddings at (B, L)")
+        require(entry, bool(tokens.mask.any(dim=1).all()), "keeps a token of every sentence")
+        single = vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all())
+        require(entry, single, "returns finite embeddings")
     require(entry, _same_vectors(first[1], second[1]), "changes embeddings the same way for the same random state")
     values = materials.identity.get(f"{entry.kind}/{entry.name}")
     if values is not None:
@@ -117,15 +123,6 @@ def _perturbed(
         return texts, augmenter.on_embeddings(step.embedded["anchor"], "anchor", step)
 
 
-def _check_augmented_shapes(entry: Entry[Augmenter], embedded: Embedded) -> None:
-    tokens, vectors = embedded.tokens, embedded.vectors
-    shape = (len(SENTENCES), tokens.length)
-    shapes = {tuple(t.shape) for t in (tokens.ids, tokens.mask, tokens.types, tokens.positions, vectors[..., 0])}
-    require(entry, shapes == {shape}, f"keeps ids, mask, types, positions and embeddings at (B, L), not {shapes}")
-    require(entry, bool(tokens.mask.any(dim=1).all()), "keeps a token of every sentence")
-    require(entry, vectors.dtype == torch.float32 and bool(torch.isfinite(vectors).all()), "returns finite embeddings")
-
-
 def _same_vectors(left: Embedded, right: Embedded) -> bool:
     """Return whether two results are equal, except at padding."""
     if not torch.equal(left.tokens.mask, right.tokens.mask):
@@ -140,10 +137,23 @@ def check_encoder(entry: Entry[Encoder], materials: Materials) -> None:
     encoder: Encoder = materials.build(entry)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(SENTENCES, MAX_LENGTH))
     if encoder.fits != "never":
-        _check_fit(entry, encoder)
+        vocabulary, before = encoder.vocabulary, torch.get_rng_state()
+        encode = PlainEncode(
+            lambda sentences: encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
+        )
+        encoder.fit(encode, SENTENCES)
+        fitted = encode(SENTENCES)
+        require(entry, bool(fitted.isfinite().all()), "returns finite embeddings after `fit`")
+        encoder.fit(encode, SENTENCES)
+        require(entry, torch.equal(fitted, encode(SENTENCES)), "is fitted deterministically")
+        require(entry, torch.equal(before, torch.get_rng_state()), "does not change the random state of training")
     else:
         _check_encoded_shapes(entry, encoder, tokens)
-    _check_evaluation(entry, encoder, tokens)
+    encoder.train()
+    first, second = (encoder.encode_for_eval(tokens) for _ in range(2))
+    require(entry, torch.equal(first, second), "has no dropout in `encode_for_eval`, also in training mode")
+    require(entry, encoder.training, "is in training mode after `encode_for_eval`")
+    require(entry, not first.requires_grad and len(first) == tokens.rows, "returns (B, …) without gradient")
     _check_rows(entry, encoder, tokens)
 
 
@@ -164,19 +174,6 @@ def _check_rows(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None
         require(entry, torch.allclose(plain, reversed_, atol=near), f"returns the same `{name}` in any order of rows")
 
 
-def _check_fit(entry: Entry[Encoder], encoder: Encoder) -> None:
-    vocabulary, before = encoder.vocabulary, torch.get_rng_state()
-    encode = PlainEncode(
-        lambda sentences: encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(sentences, MAX_LENGTH)))
-    )
-    encoder.fit(encode, SENTENCES)
-    first = encode(SENTENCES)
-    require(entry, bool(first.isfinite().all()), "returns finite embeddings after `fit`")
-    encoder.fit(encode, SENTENCES)
-    require(entry, torch.equal(first, encode(SENTENCES)), "is fitted deterministically")
-    require(entry, torch.equal(before, torch.get_rng_state()), "does not change the random state of training")
-
-
 def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
     vectors = encoder.embed(tokens)
     require(entry, vectors.shape == (*tokens.ids.shape, encoder.width), "embed returns (B, L, width)")
@@ -190,18 +187,6 @@ def _check_encoded_shapes(entry: Entry[Encoder], encoder: Encoder, tokens: Token
         value = (encoded.sentence @ torch.linspace(-1, 1, encoder.dim)).square().sum()
         gradients = torch.autograd.grad(value, trained, allow_unused=True) if value.requires_grad else ()
         require(entry, any(g is not None and bool(g.any()) for g in gradients), "has a gradient of its weights")
-
-
-def _check_evaluation(entry: Entry[Encoder], encoder: Encoder, tokens: Tokens) -> None:
-    encoder.train()
-    first, second = (encoder.encode_for_eval(tokens) for _ in range(2))
-    require(entry, torch.equal(first, second), "has no dropout in `encode_for_eval`, also in training mode")
-    require(entry, encoder.training, "is in training mode after `encode_for_eval`")
-    require(
-        entry,
-        not first.requires_grad and len(first) == tokens.rows,
-        "returns (B, …) without gradient",
-    )
 
 
 def check_head(entry: Entry[Head], materials: Materials) -> None:
@@ -218,10 +203,6 @@ def check_head(entry: Entry[Head], materials: Materials) -> None:
         found = torch.autograd.grad((made @ torch.linspace(-1, 1, out)).square().sum(), [pooled, *trained])
         require(entry, all(bool(g.isfinite().all()) and bool(g.any()) for g in found[:1]), "has an input gradient")
         require(entry, all(bool(g.isfinite().all()) for g in found), "has finite gradients")
-    _check_head_evaluation(entry, head, width)
-
-
-def _check_head_evaluation(entry: Entry[Head], head: Head, width: int) -> None:
     head.eval()
     pooled = draw(2, ROWS, width)
     require(entry, torch.equal(head(pooled, ()), head(pooled, ())), "is deterministic in eval mode")
@@ -369,15 +350,18 @@ def check_queue(entry: Entry[Queue], materials: Materials) -> None:
         copied = before.vectors.clone()
         for each in (queue, twin):
             each.after_step(_queue_step(step, size))
-        require(
-            entry,
-            torch.equal(before.vectors, copied),
-            "does not change entries that it returned",
-        )
+        require(entry, torch.equal(before.vectors, copied), "does not change entries that it returned")
         _check_served(entry, queue.negatives(), short)
         require(entry, len(queue.negatives().vectors) > 0, "returns its entries before it is full")
     require(entry, _same_entries(queue, twin), "does not depend on the global random state")
-    _check_checkpoint(entry, queue, _bound(entry, materials, 2, short))
+    fresh = _bound(entry, materials, 2, short)
+    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
+    # A queue without `length` keeps no entries between steps.
+    require(entry, queue.length is None or _same_entries(queue, fresh), "has its entries in state_dict")
+    for each in (queue, fresh):
+        each.observe(_queue_step(50, 2))
+        each.after_step(_queue_step(50, 2))
+    require(entry, _same_entries(queue, fresh), "continues from a checkpoint without a difference")
 
 
 def _bound(entry: Entry[Queue], materials: Materials, seed: int, values: dict[str, Any]) -> Queue:
@@ -398,16 +382,6 @@ def _check_served(entry: Entry[Queue], held: Negatives, values: dict[str, Any]) 
     weights = held.log_weights
     valid = bool(torch.isfinite(held.vectors).all()) and not bool((weights.isnan() | (weights == torch.inf)).any())
     require(entry, valid, "returns finite vectors, and log-weights that are finite or −inf")
-
-
-def _check_checkpoint(entry: Entry[Queue], queue: Queue, fresh: Queue) -> None:
-    """Check that a checkpoint contains the entries. A queue without `length` keeps none between steps."""
-    fresh.load_state_dict(copy.deepcopy(queue.state_dict()))
-    require(entry, queue.length is None or _same_entries(queue, fresh), "has its entries in state_dict")
-    for each in (queue, fresh):
-        each.observe(_queue_step(50, 2))
-        each.after_step(_queue_step(50, 2))
-    require(entry, _same_entries(queue, fresh), "continues from a checkpoint without a difference")
 
 
 def _queue_step(index: int, rows: int) -> OneStep:
@@ -453,31 +427,27 @@ def _sum_of_words(sentences: Sequence[str]) -> Tensor:
 def check_generator(entry: Entry[Generator], materials: Materials) -> None:
     """Check the first rows of each split, or the cells of a column."""
     if issubclass(entry.cls, ColumnGenerator):
-        _check_column(entry, materials)
+        generator = materials.build(entry)
+        assert isinstance(generator, ColumnGenerator)
+        cells = ["the cat sleeps", "a man sees the red house", "two dogs run", "the cat sleeps"]
+        made = generator.make(cells)
+        alike = len(made) == len(cells) and made[0] == made[3]
+        require(entry, alike, "makes one cell for each cell, equal for equal cells")
+        require(entry, all(isinstance(c, str) and "\n" not in c for c in made), "makes one-line cells")
+        require(entry, generator.make(cells[::-1]) == made[::-1], "makes the same cells in any order")
+        again = materials.build(entry).identity()
+        require(entry, generator.identity() == again, "has the same identity when built again")
         return
     require(entry, issubclass(entry.cls, RowGenerator), "extends RowGenerator or ColumnGenerator")
     for split in ("train", "dev", "test"):
-        made: list[RowGenerator] = [materials.build(entry) for _ in range(2)]
-        first, second = (list(islice(generator.rows(split), MANY)) for generator in made)
+        built: list[RowGenerator] = [materials.build(entry) for _ in range(2)]
+        first, second = (list(islice(each.rows(split), MANY)) for each in built)
         require(entry, bool(first) and first == second, f"returns the same rows of '{split}' in each call")
         columns = {frozenset(row) for row in first}
         require(entry, len(columns) == 1, f"returns the same columns for all rows of '{split}'")
         require(entry, "text" in first[0] or set(first[0]) >= PAIR, f"returns texts or scored pairs in '{split}'")
         cells = [cell for row in first for cell in row.values()]
         require(entry, all(isinstance(c, str) and "\n" not in c for c in cells), f"returns one-line cells in '{split}'")
-
-
-def _check_column(entry: Entry[Generator], materials: Materials) -> None:
-    generator = materials.build(entry)
-    assert isinstance(generator, ColumnGenerator)
-    cells = ["the cat sleeps", "a man sees the red house", "two dogs run", "the cat sleeps"]
-    made = generator.make(cells)
-    require(
-        entry, len(made) == len(cells) and made[0] == made[3], "makes one cell for each cell, equal for equal cells"
-    )
-    require(entry, all(isinstance(c, str) and "\n" not in c for c in made), "makes one-line cells")
-    require(entry, generator.make(cells[::-1]) == made[::-1], "makes the same cells in any order")
-    require(entry, generator.identity() == materials.build(entry).identity(), "has the same identity when built again")
 
 
 def check_optimizer(entry: Entry[Optimizer], materials: Materials) -> None:

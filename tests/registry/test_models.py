@@ -11,9 +11,10 @@ from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 
 from registry.resources import hub
-from registry.resources.model_files import complete, digest, needed_files, weights_sha256
 from registry.resources.models import (
     PRETRAINED,
+    complete,
+    digest,
     find,
     known,
     known_models,
@@ -23,6 +24,8 @@ from registry.resources.models import (
     local_names,
     locate,
     model_state,
+    needed_files,
+    weights_sha256,
 )
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
@@ -52,6 +55,8 @@ def test_a_name_under_cse_models_comes_before_the_shipped_one(tmp_path, monkeypa
     monkeypatch.setenv("CSE_MODELS", str(tmp_path))
     assert locate("mini_en") == tmp_path / "mini_en"
     assert "mini_en" in local_names()
+    tiny_bert(tmp_path, name="bert-base-uncased")
+    assert locate("google-bert/bert-base-uncased") == locate("bert-base-uncased") == tmp_path / "bert-base-uncased"
 
 
 def test_a_directory_without_a_model_is_not_a_model(tmp_path, monkeypatch):
@@ -292,12 +297,6 @@ def test_the_table_of_models_is_sound():
         assert about.revision is None or re.fullmatch("[0-9a-f]{40}", about.revision)
         assert about.revision or about.note, about.id
         assert about.tokenizer is None or about.tokenizer in known_models()
-
-
-def test_a_name_under_cse_models_may_be_any_spelling(tmp_path, monkeypatch):
-    tiny_bert(tmp_path, name="bert-base-uncased")
-    monkeypatch.setenv("CSE_MODELS", str(tmp_path))
-    assert locate("google-bert/bert-base-uncased") == locate("bert-base-uncased") == tmp_path / "bert-base-uncased"
 
 
 def test_what_is_not_here_has_a_size_and_a_license(offline, tmp_path, monkeypatch):

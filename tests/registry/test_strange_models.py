@@ -9,8 +9,7 @@ import pytest
 
 from registry.encoders.saved import open_encoder
 from registry.errors import CseError
-from registry.resources.model_files import complete
-from registry.resources.models import load_tokenizer
+from registry.resources.models import complete, load_tokenizer
 from tests.registry.strange_models import STRANGE, TRACE, whole
 
 HARMLESS = {"quantized by nobody", "attention by nobody", "dtype of a number", "tokenizer of an unknown class"}

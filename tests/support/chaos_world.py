@@ -17,7 +17,7 @@ from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import MODEL
 from cse_cli.tuning.study import load_study, settled
-from registry.resources.model_files import sha256_of
+from registry.resources.models import sha256_of
 from tests.cse_cli.recipe.tiny_study import grid
 from tests.support.forked import Forked
 from tests.support.shrunken import recipe, small

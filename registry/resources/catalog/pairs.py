@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,7 +122,10 @@ class PairFile:
     def _read(self) -> tuple[list[Pair], dict[str, str]]:
         """Return the pairs, and subset → place of its first row."""
         columns = [column for column in (self.first, self.second, self.score, self.subset) if column is not None]
-        _require_different(columns)
+        for one, other in combinations(columns, 2):
+            if one.name == other.name:
+                both = f"{one.parameter} and {other.parameter} both name the column '{one.name}'"
+                raise CseError(both, "use a different column for each", code="data.same_column")
         if self.file.startswith(HUB):
             from registry.resources.catalog.hub_sets import open_hub_set
 
@@ -166,15 +170,6 @@ def _own_file(file: str) -> Table:
     names = [each.name for place in near if is_dir(place) for each in place.iterdir() if each.is_file()]
     action = "set `file` to an existing path, absolute or relative to the current directory or to $CSE_DATA"
     return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
-
-
-def _require_different(columns: Sequence[Column]) -> None:
-    """Raise `CseError` if two parameters name the same column."""
-    for place, column in enumerate(columns):
-        for other in columns[:place]:
-            if column.name == other.name:
-                both = f"{other.parameter} and {column.parameter} both name the column '{column.name}'"
-                raise CseError(both, "use a different column for each", code="data.same_column")
 
 
 def _require_ranks(where: str, scores: Sequence[float]) -> None:

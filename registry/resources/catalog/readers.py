@@ -100,7 +100,10 @@ class File:
         fixed = {**{ours: "" for ours, name in theirs.items() if not name}, **self.constants}
         inside = [Column(c.parameter, theirs.get(c.name, c.name)) for c in columns if c.name not in fixed]
         rows = islice(_READERS[self.format](self, inside), self.limit)
-        return rows if len(inside) == len(columns) else _filled(rows, columns, fixed)
+        if len(inside) == len(columns):
+            return rows
+        found = ((number, iter(row)) for number, row in rows)
+        return ((n, tuple(fixed[c.name] if c.name in fixed else next(row) for c in columns)) for n, row in found)
 
     def header(self) -> tuple[str, ...]:
         """Return the column names of a `.tsv` or `.csv`, or `text` for a `.txt`.
@@ -407,12 +410,6 @@ def member_of(archive: Path, ending: str) -> str | None:
 def _members(archive: Path, _modified: int) -> list[str]:
     with tarfile.open(archive) as tar:
         return [member.name for member in tar if member.isfile()]
-
-
-def _filled(rows: Numbered, columns: Sequence[Column], fixed: Mapping[str, str]) -> Numbered:
-    for number, row in rows:
-        cells = iter(row)
-        yield number, tuple(fixed[column.name] if column.name in fixed else next(cells) for column in columns)
 
 
 def _text(file: File, columns: Sequence[Column]) -> Numbered:

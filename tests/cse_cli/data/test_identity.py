@@ -20,8 +20,8 @@ from cse_cli.recipe.schema import Data
 from cse_cli.training.build import resolve
 from registry import LOSSES
 from registry.errors import CseError
-from registry.resources import hub, model_files
-from registry.resources.model_files import settings_sha256, sha256_of
+from registry.resources import hub, models
+from registry.resources.models import settings_sha256, sha256_of
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert, word_vectors
 
@@ -270,7 +270,7 @@ def reads(monkeypatch):
     """Forget what this process knows; return the files that are read."""
     seen: list[str] = []
     real = hashlib.file_digest
-    model_files._content_sha256.cache_clear()
+    models._content_sha256.cache_clear()
     monkeypatch.setattr(
         hashlib, "file_digest", lambda file, name: seen.append(Path(file.name).name) or real(file, name)
     )

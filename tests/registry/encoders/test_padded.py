@@ -82,7 +82,7 @@ def test_an_export_comes_back_and_only_here(encoder, tmp_path):
     tokens = tokens_of(encoder)
     torch.testing.assert_close(again.encode_for_eval(tokens), encoder.encode_for_eval(tokens), rtol=0, atol=0)
     assert not (tmp_path / "model" / "modules.json").exists()
-    assert "20 positions" in (tmp_path / "model" / "README.md").read_text()
+    assert "positions = 20" in (tmp_path / "model" / "README.md").read_text()
     assert type(open_encoder(str(tmp_path / "model"), "cls")[0]) is TransformerEncoder
 
 

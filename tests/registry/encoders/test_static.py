@@ -100,7 +100,7 @@ def test_what_a_table_lacks_is_refused(model, tmp_path):
     with refuses("vocabulary.unsupported_template"):
         made.vocabulary.with_template("It is {text}.")
     made.export(tmp_path / "static", max_length=8)
-    with refuses("encoders.no_pooling", "static"):
+    with refuses("encoders.unsupported_setting", "static"):
         open_encoder(str(tmp_path / "static"), pooling="cls")
     assert made.vocabulary.fingerprint != open_encoder(model)[0].vocabulary.fingerprint
 

@@ -1,11 +1,10 @@
 import pytest
 import torch
 
-from registry.encoders.saved import open_encoder
 from registry.encoders.summed import SummedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from tests.support.errors import refuses
-from tests.support.tiny import sentences, tiny_bert, tiny_roberta
+from tests.support.tiny import sentences, tiny_bert
 
 
 @pytest.fixture
@@ -26,20 +25,6 @@ def test_it_is_the_sum_of_both(parts):
     encoded = both.encode(tokens, both.embed(tokens))
     torch.testing.assert_close(encoded.sentence, expected)
     assert (both.dim, both.width) == (encoded.sentence.shape[1], 2 * parts[0].width)
-
-
-def test_an_export_opens_again(parts, tmp_path):
-    both = SummedEncoder(*parts)
-    both.export(tmp_path / "model", 24)
-    opened, limit = open_encoder(str(tmp_path / "model"))
-    tokens = both.vocabulary.pad(both.vocabulary.ids(sentences(4), 16))
-    torch.testing.assert_close(opened.encode_for_eval(tokens), both.encode_for_eval(tokens))
-    assert limit == 24
-
-
-def test_encoders_of_different_kinds_are_refused(parts, tmp_path):
-    with refuses("encoders.cannot_be_joined", "vocabularies"):
-        SummedEncoder(parts[0], TransformerEncoder(str(tiny_roberta(tmp_path))))
 
 
 def test_embeddings_of_different_widths_are_refused(parts, tmp_path):

@@ -133,20 +133,9 @@ def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     assert torch.equal(Encoding(again)(texts), Encoding(encoder)(texts))
     assert {child.name for child in folder.iterdir()} == {"README.md", "cse.json", "vectors.safetensors", "words.json"}
     assert json.loads((folder / "words.json").read_text())[4] == "new york"
-    with refuses("encoders.no_pooling", "--pooling"):
-        open_encoder(str(folder), "mean")
-    with refuses("encoders.unsupported_template", "--template"):
-        open_encoder(str(folder), template="a {text}")
-
-
-def test_whitening_of_word_vectors_is_saved_in_our_own_form(tmp_path):
-    words = build(word_vectors(tmp_path / "v.txt"))
-    encoder = ENCODERS["whitening"].build({"fit_on": "target", "k": 4}, {"online": words})
-    encoder.fit(Encoding(encoder), sentences(40))
-    encoder.export(tmp_path / "model", 50)
-    again, length = open_encoder(str(tmp_path / "model"))
-    assert length == 50
-    assert torch.equal(Encoding(again)(sentences(9)), Encoding(encoder)(sentences(9)))
+    for given in ("pooling", "template"):
+        with refuses("encoders.unsupported_setting", f"has no {given}", f"--{given}"):
+            open_encoder(str(folder), **{given: "mean"})
 
 
 def table(tmp_path, words=("the", "cat", "."), rows=((1, 2), (3, 4), (0.5, -0.5))):

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from registry import EVALUATORS
+from registry.evaluators.classifiers import read_labeled
 from registry.evaluators.pairs import evenly_spaced
-from registry.evaluators.protocol import read_labeled
 from registry.evaluators.retrieval_at_k import RetrievalAtK
 from registry.evaluators.sts import Sts
 from registry.evaluators.sts_average import StsAverage

@@ -11,8 +11,17 @@ from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
 from registry.evaluators import classifiers
-from registry.evaluators.classifiers import EarlyStopped, LockstepAdam, Logistic, Problem, first_weights
-from registry.evaluators.protocol import Fit, Labeled, LinearProbe, stratified
+from registry.evaluators.classifiers import (
+    EarlyStopped,
+    Fit,
+    Labeled,
+    LinearProbe,
+    LockstepAdam,
+    Logistic,
+    Problem,
+    first_weights,
+    stratified,
+)
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 SEED = 1111

@@ -4,7 +4,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from registry.evaluators.protocol import read_labeled
+from registry.evaluators.classifiers import read_labeled
 from registry.evaluators.transfer import Transfer
 from registry.resources import catalog
 from tests.support import labeled

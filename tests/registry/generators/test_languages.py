@@ -2,7 +2,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from registry.generators.languages import LANGUAGES, Instruction, find_language, make_instruction
+from registry.generators.translate import LANGUAGES, Instruction, find_language, make_instruction
 from tests.support.errors import refuses
 
 
