@@ -62,13 +62,3 @@ def test_the_same_text_in_another_folder_is_the_same():
 )
 def test_texts(key, value, text):
     assert short_setting(key, value) == text
-
-
-def test_components_that_only_one_recipe_has():
-    recipes = [load(name).recipe.resolved() for name in ("mini/simcse_en", "mini/ifcl_en")]
-    shown = {c.key: [short_setting(c.key, value) for value in c.values] for c in recipe_changes(recipes)}
-    assert shown["losses.info_nce"] == ["info_nce", "—"]
-    assert shown["losses.identical"] == ["—", "info_nce (views = (positive = identical))"]
-    assert shown["views.positive"] == ["default", "—"]
-    assert shown["views.fraternal"] == ["—", "(augment = fuse_embeddings (model = mini_de))"]
-    assert shown["queue"] == ["—", "hippocampus (view = anchor)"]

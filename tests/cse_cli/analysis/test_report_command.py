@@ -147,17 +147,6 @@ def test_beside_another_recipe(capsys):
     assert "| queue | — |" in section
 
 
-@pytest.mark.exhaustive
-def test_beside_a_run_is_beside_its_recipe(capsys):
-    for seed in range(2):
-        other = record(A, seed)
-        own = record(B, seed)
-    page = report(capsys, own, "--baseline", other, "--output", "one.md")
-    assert f"- A: {A}, 2 runs, seeds 0, 1" in page
-    page = report(capsys, own, "--baseline", f"{A}@1", "--output", "two.md")
-    assert f"- A: {A}@1, 1 run, seed 1" in page
-
-
 def test_nothing_is_overwritten_without_force(capsys, folder):
     run_id = record(A, 0)
     (folder / "mine.md").write_text("mine")

@@ -14,7 +14,7 @@ from cse_cli.jobs.study import StudyOutcome, plan_study, print_outcomes
 from cse_cli.recipe.load import load
 from cse_cli.training.train_step import StepOutput, TrainStep
 from tests.cse_cli.recipe.tiny_study import grid, runs, times
-from tests.support.command import cse, refused
+from tests.support.command import refused
 from tests.support.shrunken import Small, recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
@@ -53,36 +53,6 @@ def test_cells_and_seeds(folder, run):
     about = one["cells"][0]["scores"]["dev.spearman"]
     assert (about["n"], about["mean"]) == (2, pytest.approx(sum(scores) / 2))
     assert about["std"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
-
-
-@pytest.mark.exhaustive
-def test_what_is_finished_is_not_done_again(folder, run):
-    run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
-    (first,) = times()
-    code, out, err = run(grid(folder), "--json")
-    assert code == 0
-    assert "3 runs: 1 finished, 2 to run" in err
-    (one,) = studies(out)
-    assert (one["ran"], one["finished_before"]) == (2, 1)
-    assert first in times()
-
-    code, out, err = run("tiny.toml", "--seeds", "2", "--json")
-    (one,) = studies(out)
-    assert "3 cells × 2 seeds = 6 runs: 3 finished, 3 to run" in err
-    assert (code, one["ran"]) == (0, 3)
-
-    code, out, err = run("tiny.toml", "--seeds", "2")
-    assert "6 runs: 6 finished, 0 to run" in err
-    assert "run 1 of" not in err
-    assert code == 0
-    assert set(times().values()) == {1}
-    assert len(times()) == 6
-    lines = [line.split() for line in out.split("\n")]
-    assert next(line[:2] for line in lines if "temperature=0.05" in str(line)) == [
-        "losses.info_nce.temperature=0.05",
-        "2",
-    ]
-    assert "Tiny [red]one" in out
 
 
 @pytest.mark.exhaustive
@@ -201,30 +171,15 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
         (["tiny.toml", "--resume", "3f"], "jobs.option_of_single_runs"),
         (["tiny.toml", "--processes", "2"], "jobs.option_of_single_runs"),
         (["tiny.toml", "--seeds", "0"], "jobs.invalid_seeds"),
+        (["tiny.toml", "--set", "train.stesp=1"], "recipe.unknown_key"),
+        (["studies/ifcl_queue_length", "--set", "data.datset=1"], "recipe.unknown_key"),
+        (["studies/ifcl_queue_lenght"], "recipe.unknown_recipe"),
     ],
 )
 def test_refused_options(arguments, code, folder, home):
     grid(folder)
     error = refused("run", *arguments)
     assert (error.code, error.exit_code) == (code, 2)
-    assert not (home / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["tiny.toml", "--device", "tpu"], "tpu"),
-        (["tiny.toml", "--set", "train.stesp=1"], "--set train.stesp: unknown key 'stesp' of [train]. Did you mean"),
-        (["studies/ifcl_queue_lenght"], "'studies/ifcl_queue_lenght'. Did you mean 'studies/ifcl_queue_length'"),
-        (["studies/ifcl_queue_length", "--set", "data.datset=1"], "--set data.datset: unknown key"),
-    ],
-)
-def test_refused(arguments, says, folder, home, capsys):
-    grid(folder)
-    code, out, err = cse("run", *arguments, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert says in err
-    assert "Traceback" not in err
     assert not (home / "runs").exists()
 
 

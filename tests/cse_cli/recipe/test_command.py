@@ -135,13 +135,6 @@ def test_show_suggests(name, near, capsys):
     assert f"'{near}'" in err
 
 
-@pytest.mark.exhaustive
-def test_check_everything(capsys):
-    code, out, err = cse("check", capsys=capsys)
-    assert (code, err) == (0, "")
-    assert out == f"{COUNT} recipes and {STUDIES} studies checked: all valid\n"
-
-
 def test_check_folder_with_a_mistake(tmp_path, monkeypatch, home, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from cse_cli.recipe.files import all_recipes, find, name_of, roots
-from tests.support.errors import refuses
 
 SHIPPED = Path(__file__).resolve().parents[3] / "recipes"
 
@@ -26,11 +25,6 @@ def test_a_path_needs_its_suffix_or_a_file_beside(folder):
     (folder / "here.toml").write_text("")
     assert find("here") == Path("here.toml")
     assert find("./here") == Path("here.toml")
-
-
-def test_unknown_name_is_suggested(folder):
-    with refuses("recipe.unknown_recipe", "'ifcl_em'", "Did you mean 'ifcl_en'"):
-        find("ifcl_em")
 
 
 def test_name_of(folder):

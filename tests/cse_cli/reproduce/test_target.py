@@ -8,7 +8,6 @@ from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from cse_cli.reproduce.target import find_target
 from registry import papers
-from registry.papers import Row
 from tests.support.errors import refuses
 from tests.support.records import result
 
@@ -116,8 +115,3 @@ def test_every_recipe_with_a_paper_has_a_number_or_a_reason():
                 else:
                     assert set(found.evaluators) <= found.loaded.recipe.evaluators.keys()
     assert codes <= {"reproduce.study", "reproduce.no_recipe", "reproduce.not_comparable"}
-
-
-def test_a_row_states_the_runs_behind_its_numbers():
-    row = Row(cells="1.0 2.0", recipe="simcse_en")
-    assert (row.runs, row.best) == (1, False)

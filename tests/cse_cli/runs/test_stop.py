@@ -6,17 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.events import RunInfo, SilentObserver
-from cse_cli.recipe.load import load
-from cse_cli.runs import log, stop
-from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import folder_of
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
-from registry.errors import StopRequested
+from cse_cli.runs import stop
 from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
-from tests.support.shrunken import Small, recipe
 
 
 def stops(home: Path) -> set[str]:
@@ -102,43 +94,3 @@ def test_following_ends_with_ctrl_c(runs: Runs, monkeypatch: pytest.MonkeyPatch)
 
 
 # --- a real run -------------------------------------------------------------------------------------------------------
-
-
-class Stopper(SilentObserver):
-    """Requests its run to stop at a step."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.run_id = ""
-
-    def started(self, run: RunInfo) -> None:
-        self.run_id = run.run_id
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        if step == self.at:
-            (folder_of(self.run_id) / "stop").touch()
-
-
-@pytest.mark.exhaustive
-def test_a_stopped_run_resumes_as_if_it_had_not_stopped(
-    parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CSE_MIRRORS", "none")
-    monkeypatch.setattr(log, "LOOK_EVERY", 0.0)
-    loaded = load(str(recipe(tmp_path, parts, steps=40, evaluate_every=0, checkpoint_every=10)))
-    stopper = Stopper(at=20)
-    with pytest.raises(StopRequested) as caught:
-        execute(Job(loaded, 3, "cpu"), stopper)
-    assert stopper.run_id[:8] in str(caught.value.next_action)
-    assert [(run.run_id, run.state) for run in all_runs()] == [(stopper.run_id, "STOPPED")]
-
-    broken = execute(Job(loaded, 3, "cpu", stopper.run_id), SilentObserver())
-    whole = execute(Job(loaded, 3, "cpu", again=True), SilentObserver())
-    assert (broken.run_id, broken.last_state) == (stopper.run_id, whole.last_state)
-    assert whole.run_id != stopper.run_id
-    assert broken.scores == whole.scores
-    printed = (folder_of(stopper.run_id) / "log.txt").read_text(encoding="utf-8")
-    assert "resuming after step" in printed
-    assert printed.rstrip().endswith("finished")
-    left = {path.name for path in folder_of(stopper.run_id).iterdir()}
-    assert {"stop", "checkpoint.pt"}.isdisjoint(left)

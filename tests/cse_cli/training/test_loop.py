@@ -25,7 +25,7 @@ from cse_cli.training.train_step import StepOutput
 from cse_cli.training.trainer import Trainer
 from registry import LOSSES, QUEUES
 from registry.distributed import rank, world_size
-from registry.errors import CseError, RunFailedError
+from registry.errors import RunFailedError
 from registry.types import Encode, Evaluator
 from tests.support.fakes import FakeEncoder, WordVocabulary
 from tests.support.processes import on_ranks
@@ -321,14 +321,6 @@ def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: P
     assert logs[0][1, "train/loss"] == pytest.approx(logs[1][1, "train/loss"], abs=0.05)
 
 
-def test_a_checkpoint_of_another_method_is_refused(text: str, tmp_path: Path) -> None:
-    trainer(tmp_path / "run", prepared(text, steps=5)).run()
-    other = prepared(text, steps=5)
-    other.experiment.method.queue = None
-    with pytest.raises(CseError, match="belongs to another method"):
-        trainer(tmp_path / "run", other).restore()
-
-
 def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> None:
     """A queue of 20 behind an encoder without momentum, 8 sentences a step."""
     log = Recorded()
@@ -341,13 +333,3 @@ def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> N
     again.run()
     assert not any(name in first.measures for _, name in again.record.points)  # type: ignore[attr-defined]
     assert again.measures == first.measures
-
-
-def test_without_a_queue_nothing_is_measured(text: str, tmp_path: Path) -> None:
-    job = prepared(text)
-    job.experiment.method.queue = None
-    log = Recorded()
-    bare = trainer(tmp_path / "run", job, log)
-    bare.run()
-    assert bare.measures == {}
-    assert not any(name.startswith("queue/") for _, name in log.points)
