@@ -420,3 +420,44 @@ def test_the_commands_about_pairs_run(tmp_path, monkeypatch, capsys):
     mined = [json.loads(line) for line in text(tmp_path / "hard.jsonl").splitlines()]
     assert len(mined) > 100
     assert mined[0].keys() == {"anchor", "positive", "negative"}
+
+
+# Notebooks.
+
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def printed_by(name: str, capsys: pytest.CaptureFixture[str], before: str = "", after: str = "") -> list[str]:
+    """Return the output of each code cell after the installation. `after` replaces `before` in the code."""
+    installation, *cells = json.loads((DOCS / "reference" / name).read_text())["cells"]
+    assert installation["source"] == ["%pip install -q cse-registry"]
+    names: dict[str, object] = {}
+    printed = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]).replace(before, after), names)
+            printed.append(capsys.readouterr().out)
+    return printed
+
+
+@pytest.mark.docs
+def test_every_cell_of_the_page_about_python_runs_and_prints(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    trained, cosines, scored, table = printed_by("python.ipynb", capsys)
+    assert trained.splitlines()[0].startswith("SimCSE")
+    assert "test.spearman" in trained
+    assert [line.split()[number].strip("[]") for number, line in enumerate(cosines.splitlines())] == ["1.", "1.", "1."]
+    assert "mini_en" in scored
+    assert "measured" in table
+
+
+@pytest.mark.docs
+def test_every_cell_of_the_first_run_runs_and_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    setting = '"train.precision": "fp32"'
+    scores, ranking = printed_by("first_run.ipynb", capsys, setting, f'{setting}, "train.steps": 2')
+    assert scores.splitlines()[1].split()[::2] == ["65.64", "52.73"]
+    assert len(ranking.splitlines()) == 4
+    assert ranking.splitlines()[0].endswith("It will rain tomorrow.")

@@ -11,6 +11,7 @@ import pytest
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
+from tests.support.command import cse
 
 LONG = "/home/somebody/models/sentence-transformers/all-MiniLM-L6-v2-from-last-year"
 
@@ -112,3 +113,15 @@ def test_a_pipe_gets_whole_names(printed):
 def test_names_are_no_markup(printed):
     asked = parse_tasks("stsb")
     assert "runs/[bold]x" in printed(scored(asked, "runs/[bold]x"), asked)
+
+
+def test_help_of_evaluate(capsys, monkeypatch, snapshot):
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = cse("evaluate", "--help", capsys=capsys)
+    assert out == snapshot
+
+
+def test_table_of_scores(capsys, snapshot):
+    asked = parse_tasks("stsb,sickr,mr", ["stsb.bootstrap=9"])
+    print_scores(scored(asked, "a", "b"), asked)
+    assert capsys.readouterr().out == snapshot
