@@ -193,17 +193,9 @@ def test_a_recorded_plan_is_one_t_test(capsys):
     assert refused("compare", A, B, "--planned", "2").code == "compare.wrong_plan"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "changes"),
-    [
-        (None, None, {}),
-        (plan(0, 1, 2), None, {}),
-        (plan(0, 1), plan(0, 1), {}),  # seed 2 was added
-        (plan(0, 1, 2), plan(0, 1, 2), {"started": MADE - timedelta(seconds=1)}),
-    ],
-)
-def test_without_a_plan_the_test_holds_at_any_number(capsys, first, second, changes):
-    planned(first, second, **changes)
+@pytest.mark.parametrize(("first", "second"), [(None, None), (plan(0, 1, 2), None)])
+def test_without_a_plan_the_test_holds_at_any_number(capsys, first, second):
+    planned(first, second)
     (comparison,) = document(capsys, A, B, "--metric", "avg")["comparisons"]
     over = comparison["metrics"][0]["over_seeds"]
     assert (comparison["mode"], over["p_adjusted"]) == ("anytime", over["p_anytime"])
@@ -222,14 +214,6 @@ def test_the_test_waits_for_the_planned_seeds(capsys):
     assert "3 of 5 planned seeds are finished; the test waits for the others" in comparison["headline"]
     assert any(f"`cse run {B} --seeds 0,1,2,3,7`" in note for note in found["notes"])
     assert refused("compare", A, B, "--planned", "3").code == "compare.wrong_plan"
-
-
-def test_one_incomplete_method_makes_the_comparison_wait(capsys):
-    planned(plan(0, 1, 2), plan(0, 1, 2, 3, 4))
-    found = document(capsys, A, B)
-    assert [side["mode"] for side in found["sides"]] == ["planned", "incomplete"]
-    assert found["comparisons"][0]["mode"] == "incomplete"
-    assert any(note.startswith("B: 3 of 5") and f"`cse run {B} --seeds 5`" in note for note in found["notes"])
 
 
 def test_a_plan_given_at_analysis_time_is_called_assumed(capsys):
@@ -254,7 +238,7 @@ def test_seeds_of_other_experiments_are_named(capsys):
     assert found["comparisons"][0]["seeds"] == [3]
 
 
-@pytest.mark.parametrize("gap", [0.2, 0.45, 0.6, 1.0])
+@pytest.mark.parametrize("gap", [0.2, 0.6])
 @pytest.mark.parametrize("mode", [(), ("--planned", "6")])
 def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mode):
     spread = (0.5, -0.3, 0.1, -0.4, 0.2, -0.1)

@@ -77,12 +77,9 @@ def test_a_name_tags_and_a_group(file, run, monkeypatch):
     assert (about.name, about.group) == ("baseline", "thesis/one")
     assert about.tags == {"for": "the paper", "draft": "2"}
 
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME")
-    _, out, _ = run(file, "--name", "two", "--seeds", "2", "--set", "train.steps=2", "--json")
-    recorded = [read_run(str(one.run_id)).about for one in results(out)]
-    assert [about.name for about in recorded] == ["two: small seed 0", "two: small seed 1"]
-    assert {about.group for about in recorded} == {"small"}
-    assert [about.changes for about in recorded] == [("train.steps=2",)] * 2
+    jobs = RunRequest([file], overrides=["train.steps=2"], seeds="2", name="two").jobs()
+    assert [job.run_name for job in jobs] == ["two: small seed 0", "two: small seed 1"]
+    assert [job.loaded.changes for job in jobs] == [("train.steps=2",)] * 2
 
 
 # What is printed.
@@ -245,8 +242,7 @@ def test_the_same_command_resumes_too(stopped, file, run):
     assert states() == ["FINISHED"]
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypatch):
+def test_a_run_goes_on_in_the_precision_of_its_start(file, run, monkeypatch):
     """As a run of an older version, which could select bf16 on a CPU."""
     with monkeypatch.context() as patched:
         patched.setattr("cse_cli.training.run.choose", lambda *_: Compute(torch.device("cpu"), "bf16"))
@@ -257,7 +253,7 @@ def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypat
     begun = only_run()
     assert begun.about.precision == "bf16"
     assert json.loads((begun.about.path / "environment.json").read_text())["precision"] == "bf16"
-    code, out, err = run(*(["--resume", begun.about.short] if named else [file]), "--json")
+    code, out, err = run(file, "--json")
     (result,) = results(out)
     assert (code, result.run_id, result.precision) == (0, begun.run_id, "bf16")
     assert "· bf16\n" in err

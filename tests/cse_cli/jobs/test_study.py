@@ -12,8 +12,8 @@ from cse_cli.core.results import Result
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, plan_study, print_outcomes
 from cse_cli.recipe.load import load
-from cse_cli.training.train_step import StepOutput, TrainStep
-from tests.cse_cli.recipe.tiny_study import grid, runs, times
+from cse_cli.training.train_step import TrainStep
+from tests.cse_cli.recipe.tiny_study import grid, runs
 from tests.support.command import refused
 from tests.support.shrunken import Small, recipe
 
@@ -118,35 +118,6 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run):
     assert "2 runs: 1 finished, 1 failed, 0 missing; to retry, run the same command again" in err
     assert "failed: no number · seed 0: " in err
     assert "Traceback" not in err
-
-
-@pytest.mark.exhaustive
-def test_an_unfinished_run_is_taken_up(folder, run, monkeypatch):
-    recipe_file = folder / "small.toml"
-    recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))
-    grid(folder, "[0.05, 0.1]")
-    take = TrainStep.take
-    taken = []
-
-    def interrupted(stepper: TrainStep, *arguments: Any) -> StepOutput:
-        if len(taken) == 3:
-            raise KeyboardInterrupt
-        taken.append(1)
-        return take(stepper, *arguments)
-
-    monkeypatch.setattr(TrainStep, "take", interrupted)
-    code, out, err = run("tiny.toml")
-    assert (code, out) == (130, "")
-    assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
-    assert "To run the rest: cse run tiny.toml" in err.rstrip().split("\n")[-1]
-    assert [one[2] for one in runs()] == ["STOPPED"]
-
-    monkeypatch.setattr(TrainStep, "take", take)
-    code, out, err = run("tiny.toml", "--json")
-    assert code == 0
-    assert "resuming after step 2" in err
-    assert [one[2] for one in runs()] == ["FINISHED", "FINISHED"]
-    assert set(times().values()) == {1}
 
 
 @pytest.mark.exhaustive

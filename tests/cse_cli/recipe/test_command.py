@@ -41,17 +41,6 @@ def test_levels_are_told_by_what_is_overridden():
     assert levels(Augmenter) == []
 
 
-def test_show_component(capsys):
-    code, out, _ = cse("show", "info_nce", capsys=capsys)
-    assert code == 0
-    assert "registry/losses/info_nce.py:" in out
-    assert "Source: SimCSE" in out
-    assert "negatives ← the queue" in out
-    assert "hard (optional)" in out
-    line = next(line for line in out.split("\n") if line.startswith("temperature"))
-    assert line.split() == ["temperature", "number", "0.05", ">", "0", "0.01", "…", "0.5,", "log"]
-
-
 def test_show_component_as_json(capsys):
     _, out, _ = cse("show", "losses/info_nce", "--json", capsys=capsys)
     (about,) = document(out)["components"]
