@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 
 import matplotlib as mpl
 import pytest
-from matplotlib.image import imread
 
 from cse_cli.analysis.run_figures import FinishedRun, draw_run, run_figures
 from cse_cli.core.plotting import figure_style
@@ -234,15 +232,6 @@ def test_titles_are_taken_literally():
 
 
 # What is written.
-
-
-@pytest.mark.exhaustive
-def test_vector_and_png_at_column_width(tmp_path):
-    files = draw_run(with_plane(), SERIES, tmp_path, DATA)
-    assert sorted(file.suffix for file in files) == [".png"] * 5 + [".svg"] * 5
-    assert all(file.parent == tmp_path and file.is_file() for file in files)
-    assert imread(tmp_path / "training_curve.png").shape[1] == 990  # 3.3 inches at 300 dots
-    assert re.search(r'width="237.6pt"', (tmp_path / "training_curve.svg").read_text(encoding="utf-8"))
 
 
 @pytest.mark.exhaustive

@@ -127,14 +127,6 @@ def with_plug_in(folder: Path, file: str, plugged: Callable[[str], None]) -> Non
     plugged(LOSS)
 
 
-def test_an_edited_comment_is_the_same_experiment(with_plug_in, file, plugged, run):
-    run(file)
-    plugged(LOSS.replace("# unit sphere", "# on the sphere").replace("Spread the", "Spread all"))
-    code, _, err = run(file)
-    assert code == 0
-    assert f"run {only_run().about.short}" in err
-
-
 def test_accept_changed_shows_what_other_code_made(with_plug_in, folder, file, plugged, run):
     run(file)
     plugged(LOSS.replace("2.0", "3.0"))

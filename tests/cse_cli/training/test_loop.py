@@ -357,9 +357,7 @@ def as_on_a_gpu(one: Trainer, bad: int, monkeypatch: pytest.MonkeyPatch) -> list
 
 
 def test_nothing_is_written_after_a_loss_that_is_no_number(
-    text: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = trainer(tmp_path / "run", prepared(text, evaluate_every=0, checkpoint_every=5))
     looked = as_on_a_gpu(one, bad=3, monkeypatch=monkeypatch)
@@ -372,9 +370,7 @@ def test_nothing_is_written_after_a_loss_that_is_no_number(
 
 
 def test_a_record_looks_at_all_losses_since_the_last(
-    text: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = trainer(tmp_path / "run", prepared(text, evaluate_every=0))
     looked = as_on_a_gpu(one, bad=7, monkeypatch=monkeypatch)
