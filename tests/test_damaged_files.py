@@ -1,6 +1,6 @@
 """About 200 damaged files: none is computed with, none ends in a traceback.
 
-Every kind of file that a run reads, damaged in seven ways (`tests/support/damage.py`), and then read by the commands
+Every kind of file that a run reads, damaged in seven ways (`WAYS`), and then read by the commands
 that read it. A command must do what it does with the whole file, perhaps with a warning, or print one message and exit
 with code 2, 3 or 4.
 
@@ -16,7 +16,7 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -27,8 +27,66 @@ from pyarrow import parquet
 
 from cse_cli.training.train_step import StepOutput, TrainStep
 from tests.support.command import cse
-from tests.support.damage import WAYS, put_back
 from tests.support.shrunken import Small, recipe
+
+
+def _flipped(file: Path, random: Random) -> None:
+    content = bytearray(file.read_bytes())
+    content[random.randrange(len(content))] ^= 1 << random.randrange(8)
+    file.write_bytes(content)
+
+
+def _cut(file: Path, random: Random) -> None:
+    content = file.read_bytes()
+    file.write_bytes(content[: random.randrange(len(content))])
+
+
+def _empty(file: Path, _: Random) -> None:
+    file.write_bytes(b"")
+
+
+def _random(file: Path, random: Random) -> None:
+    file.write_bytes(random.randbytes(file.stat().st_size))
+
+
+def _of_another_kind(file: Path, random: Random) -> None:
+    kinds = [
+        b"\x89PNG\r\n\x1a\n" + random.randbytes(200),
+        b"[1, 2]\n",
+        b"PK\x05\x06" + bytes(18),
+        b"<html>404</html>\n",
+    ]
+    file.write_bytes(random.choice(kinds))
+
+
+def _a_folder(file: Path, _: Random) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def _odd_bytes(file: Path, random: Random) -> None:
+    content = file.read_bytes()
+    middle = random.randrange(len(content))
+    file.write_bytes(content[:middle] + random.choice([b"\0", b"\xff\xfe", b"\xed\xa0\x80"]) + content[middle:])
+
+
+WAYS: dict[str, Callable[[Path, Random], None]] = {
+    "one bit flipped": _flipped,
+    "cut off": _cut,
+    "emptied": _empty,
+    "random bytes": _random,
+    "of another kind": _of_another_kind,
+    "a folder": _a_folder,
+    "odd bytes in the middle": _odd_bytes,
+}
+
+
+def put_back(folder: Path, copy: Path) -> None:
+    """Make a folder hold what its copy holds."""
+    for child in folder.iterdir():
+        shutil.rmtree(child) if child.is_dir() else child.unlink()
+    shutil.copytree(copy, folder, dirs_exist_ok=True)
+
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("few_pairs", "undrawn")]
 

@@ -72,12 +72,6 @@ def test_no_two_settings_are_the_same_experiment(name):
     assert len(settings) > 1
 
 
-@pytest.mark.parametrize(("row", "length"), [("M=320", 320), ("M=384", 384), ("M=448", 448), ("M=512", 512)])
-def test_small_queue_lengths_are_the_recipe_with_that_length(row, length):
-    wanted = load("mini/ifcl_en", [f"queue.length={length}"]).recipe.hash()
-    assert [cell.hash for cell in study("studies/mini/ifcl_queue_length")[1] if cell.row == row] == [wanted]
-
-
 @pytest.mark.parametrize(
     ("recipe", "rows"),
     [

@@ -8,16 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks.training import agreement, material, memory
 from benchmarks.training.__main__ import main
-from benchmarks.training.agreement import Agreement
-from benchmarks.training.clock import Clock
-from benchmarks.training.cse_steps import CseSteps
 from benchmarks.training.material import Setting
-from benchmarks.training.plain import Plain
-from benchmarks.training.timing import alternate, counted
 
 pytestmark = pytest.mark.slow
 
@@ -54,68 +48,6 @@ def test_sentence_transformers_has_our_losses(setting: Setting, peer: str) -> No
 def test_another_temperature_is_found_out(setting: Setting) -> None:
     other = replace(setting, options=("losses.info_nce.temperature=0.0501",))
     assert not agreement.compare(other, 1, ["plain"]).holds
-
-
-def test_differences_are_relative_to_our_losses() -> None:
-    found = Agreement({"cse": [2.0, 4.0], "other": [2.0, 4.000002], "third": [2.0, 4.1]})
-    assert found.differences["other"] == [0.0, pytest.approx(5e-7, rel=1e-3)]
-    assert found.largest == pytest.approx(0.025)
-    assert not found.holds
-
-
-def test_ways_see_the_same_sentences_turn_after_turn(setting: Setting) -> None:
-    ours = CseSteps(setting, total=4)
-    plain = Plain(setting, ours.batches, 4)
-    turns = [(ours.steps(2), plain.steps(2)) for _ in range(2)]
-    for one, other in turns:
-        assert one == pytest.approx(other, rel=1e-6)
-    assert turns[0][0] != turns[1][0]
-
-
-class Counting:
-    """A way that takes no time."""
-
-    def __init__(self, name: str, heard: list[str]) -> None:
-        self.name = name
-        self.heard = heard
-
-    def steps(self, count: int, clock: Clock | None = None) -> list[float]:
-        self.heard.append(f"{self.name}{count}")
-        for _ in range(count + 1):
-            if clock is not None:
-                clock.mark()
-        return [0.0] * count
-
-
-def test_ways_take_turns_and_warm_steps_do_not_count() -> None:
-    heard: list[str] = []
-    timed = alternate([Counting("a", heard), Counting("b", heard)], 3, 4, 2, torch.device("cpu"))
-    # First one step each, whose work is counted; then there, back, there.
-    assert heard == ["a1", "b1", "a6", "b6", "b6", "a6", "a6", "b6"]
-    assert [len(one.wall) for one in timed] == [3, 3]
-    assert all(0 <= one.seconds < 0.01 for one in timed)
-
-
-def test_the_work_of_a_product_is_counted() -> None:
-    left, right = torch.ones(10, 20), torch.ones(20, 30)
-    assert counted(lambda: left @ right) == pytest.approx(2 * 10 * 20 * 30 / 1e9)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("recipe", ["simcse_en", "focal_infonce_en", "ifcl_en", "mocose_en", "conisi_s_en"])
-def test_every_recipe_of_the_table_takes_steps(setting: Setting, recipe: str) -> None:
-    one = CseSteps(setting, recipe)
-    losses = one.steps(2)
-    one.close()
-    assert len(losses) == 2
-    assert all(0 < loss < 100 for loss in losses)
-
-
-def test_generated_sentences_are_as_long_as_asked() -> None:
-    made = material.generated(2000, lengths=(5, 9))
-    assert {len(sentence.split()) for sentence in made} == {3, 7}
-    assert made == material.generated(2000, lengths=(5, 9))
-    assert len(set(made)) > 1900
 
 
 @pytest.mark.process

@@ -45,14 +45,6 @@ def test_without_a_command_help_is_shown(capsys):
     assert "error" not in err
 
 
-def test_a_whole_disk_is_not_looked_through_for_recipes(tmp_path, monkeypatch, capsys):
-    (tmp_path / "a.toml").touch()
-    monkeypatch.setattr("cse_cli.data.files.MOST_ENTRIES", 0)
-    code, _, err = cse("check", str(tmp_path), capsys=capsys)
-    assert code == 2
-    assert str(tmp_path) in err
-
-
 def test_closed_streams_take_everything(monkeypatch, capsys):
     for name in ("stdin", "stdout", "stderr"):
         monkeypatch.setattr(f"sys.{name}", None)

@@ -19,7 +19,6 @@ from cse_cli.runs.listing import print_runs
 from cse_cli.tuning.view import print_search, print_searches, print_verification
 from tests.cse_cli.analysis.leaderboard_runs import mini, tables
 from tests.cse_cli.analysis.leaderboard_runs import result as ran
-from tests.cse_cli.analysis.recorded import record
 from tests.cse_cli.evaluation.test_view import scored
 from tests.cse_cli.tuning.searches import search, verification
 from tests.support.command import exit_code_of
@@ -110,14 +109,6 @@ def test_evaluate_beside_the_papers(shown):
     papers = reported_tables(LeaderboardQuery(encoder="bert-base"))[:1]
     out = shown(lambda: print_scores(scored(asked, "bert-base-uncased", "3f2a"), asked, papers))
     assert "IFCL-BERT" in out
-
-
-def test_compare(shown, home):
-    for seed in range(3):
-        record("mini/simcse_en", seed, noise=1.5)
-        record("mini/ifcl_en", seed, noise=1.0)
-    out = shown(lambda: exit_code_of("compare", "mini/simcse_en", "mini/ifcl_en", "--bootstrap", "100"))
-    assert out.startswith("avg, compared with mini/simcse_en: mini/ifcl_en is better by ")
 
 
 def test_runs(shown, home):

@@ -27,29 +27,33 @@ def sentences(count: int = 8, seed: int = 0) -> list[str]:
     return made
 
 
+def _shape(width: int, layers: int = 2, heads: int = 2, positions: int = 64) -> dict[str, int]:
+    return {
+        "vocab_size": len(SPECIALS) + len(WORDS),
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 2 * width,
+        "max_position_embeddings": positions,
+    }
+
+
 def tiny_bert(
     folder: Path, *, name: str = "tiny", width: int = 16, layers: int = 2, seed: int = 0, **config: Any
 ) -> Path:
     """Write a random BERT and its tokenizer below `folder`; return the directory, to be given as `model`."""
     from transformers import BertConfig, BertModel
 
-    settings = BertConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=64,
-        **config,
-    )
-    return _write(BertModel, settings, folder / name, seed)
+    return _write(BertModel, BertConfig(**_shape(width, layers), **config), folder / name, seed)
 
 
 def tiny_roberta(folder: Path, *, name: str = "roberta", width: int = 16, seed: int = 0) -> Path:
     """Write a random RoBERTa (positions from padding_idx + 1, one segment type) and its tokenizer."""
-    from transformers import RobertaModel
+    from transformers import RobertaConfig, RobertaModel
 
-    return _write(RobertaModel, _roberta_config(width), folder / name, seed, _roberta_tokenizer())
+    special = {"type_vocab_size": 1, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    settings = RobertaConfig(**_shape(width, positions=66), **special)
+    return _write(RobertaModel, settings, folder / name, seed, _roberta_tokenizer())
 
 
 def with_prediction_head(model: Path, *, seed: int = 0) -> Path:
@@ -72,38 +76,11 @@ def with_prediction_head(model: Path, *, seed: int = 0) -> Path:
     return model
 
 
-def _roberta_config(width: int) -> Any:
-    from transformers import RobertaConfig
-
-    return RobertaConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        hidden_size=width,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=66,
-        type_vocab_size=1,
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-    )
-
-
 def tiny_albert(folder: Path, *, name: str = "albert", width: int = 16, embedding: int = 8, seed: int = 0) -> Path:
     """Write a random ALBERT, whose token vectors are narrower than its states, and its tokenizer."""
     from transformers import AlbertConfig, AlbertModel
 
-    settings = AlbertConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        embedding_size=embedding,
-        hidden_size=width,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=64,
-        bos_token_id=2,
-        eos_token_id=3,
-    )
+    settings = AlbertConfig(**_shape(width, layers=3), embedding_size=embedding, bos_token_id=2, eos_token_id=3)
     return _write(AlbertModel, settings, folder / name, seed)
 
 
@@ -111,16 +88,7 @@ def tiny_electra(folder: Path, *, name: str = "electra", width: int = 16, embedd
     """Write a random ELECTRA, which projects its token vectors before the first block, and its tokenizer."""
     from transformers import ElectraConfig, ElectraModel
 
-    settings = ElectraConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        embedding_size=embedding,
-        hidden_size=width,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=64,
-    )
-    return _write(ElectraModel, settings, folder / name, seed)
+    return _write(ElectraModel, ElectraConfig(**_shape(width), embedding_size=embedding), folder / name, seed)
 
 
 def tiny_llama(
@@ -129,15 +97,7 @@ def tiny_llama(
     """Write a random Llama (rotary positions, grouped heads, no dropout) and its tokenizer, which begins with <s>."""
     from transformers import LlamaConfig, LlamaModel
 
-    settings = LlamaConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=positions,
-    )
+    settings = LlamaConfig(**_shape(width, layers, heads=4, positions=positions), num_key_value_heads=2)
     return _write(LlamaModel, settings, folder / name, seed, _decoder_tokenizer("<s>"))
 
 
@@ -153,15 +113,7 @@ def tiny_opt(folder: Path, *, name: str = "opt", width: int = 16, layers: int = 
     """Write a random OPT (learned positions after the second, dropout) and its tokenizer, which begins with </s>."""
     from transformers import OPTConfig, OPTModel
 
-    settings = OPTConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        hidden_size=width,
-        word_embed_proj_dim=width,
-        num_hidden_layers=layers,
-        num_attention_heads=2,
-        ffn_dim=2 * width,
-        max_position_embeddings=64,
-    )
+    settings = OPTConfig(**_shape(width, layers), word_embed_proj_dim=width, ffn_dim=2 * width)
     return _write(OPTModel, settings, folder / name, seed, _decoder_tokenizer("</s>"))
 
 
@@ -169,16 +121,7 @@ def tiny_modernbert(folder: Path, *, name: str = "modernbert", width: int = 16, 
     """Write a random ModernBERT (rotary positions, windows of four tokens in two of three blocks) and its tokenizer."""
     from transformers import ModernBertConfig, ModernBertModel
 
-    settings = ModernBertConfig(
-        vocab_size=len(SPECIALS) + len(WORDS),
-        hidden_size=width,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=2 * width,
-        max_position_embeddings=64,
-        local_attention=4,
-        pad_token_id=0,
-    )
+    settings = ModernBertConfig(**_shape(width, layers=3), local_attention=4, pad_token_id=0)
     return _write(ModernBertModel, settings, folder / name, seed)
 
 

@@ -9,9 +9,11 @@ from cse_cli.analysis.experiments import configurations
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
 from cse_cli.analysis.paper_tables import paper_table
-from cse_cli.core.identity import Identity, Plan
-from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
+from cse_cli.core.identity import Plan
+from cse_cli.core.results import STS_TASKS, PaperRow
+from tests.support import records
 
+MADE = datetime(2026, 1, 1, tzinfo=UTC)
 IFCL = PaperRow(key="ifcl", table="sts_en", row="IFCL-BERT base")
 
 
@@ -19,21 +21,17 @@ def result(seed=0, score=70.0, recipe_hash="a" * 16, **changes):
     values = {
         "recipe": "ifcl_en",
         "title": "IFCL, English",
-        "identity": Identity(settings=recipe_hash),
-        "started": datetime(2026, 1, 1, tzinfo=UTC),
-        "language": "en",
-        "seed": seed,
+        "recipe_hash": recipe_hash,
+        "started": MADE,
+        "finished": MADE,
         "paper": IFCL,
         "model": "bert-base-uncased",
         "scores": {task: {"spearman": score, "pearson": 1.0} for task in STS_TASKS},
-        "steps": 10,
-        "versions": Versions(cse="0", python="3.11", torch="2", transformers="5"),
-        "device": "cpu",
-        "precision": "fp32",
-        "seconds": 1.0,
-        "finished": datetime(2026, 1, 1, tzinfo=UTC),
+        "curve": {},
+        "selected_step": None,
+        "metric_for_best_model": None,
     }
-    return Result(**{**values, **changes})
+    return records.result(seed=seed, **{**values, **changes})
 
 
 def mini(seed=0, score=60.0, before=45.0, **changes):

@@ -20,8 +20,8 @@ def own(seed, dev, test=60.0, before=(45.0, 50.0), **changes):
 
 
 def test_best_of_is_the_best_on_dev_not_the_newest():
-    better = [own(seed, 58.42, finished=EARLIER, recipe_hash="b" * 16) for seed in range(2)]
-    newest = [own(seed, 57.12, recipe_hash="c" * 16) for seed in range(2)]
+    better = [own(seed, 58.42, 50.0, finished=EARLIER, recipe_hash="b" * 16) for seed in range(2)]
+    newest = [own(seed, 57.12, 70.0, recipe_hash="c" * 16) for seed in range(2)]  # its test score counts for nothing
     (row,) = measured([*better, *newest])
     assert (row.recipe_hash, row.configurations) == ("b" * 16, 2)
     assert row.scores["own_dev"].mean == pytest.approx(58.42)

@@ -19,7 +19,7 @@ from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers.audits import Code
-from tests.cse_cli.analysis.leaderboard_runs import mini, planned, printed, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import planned, printed, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
 ENCODERS = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
@@ -141,12 +141,6 @@ def test_a_row_with_a_score_of_its_own_is_compared_by_it():
     assert row.scores["Avg"].mean == pytest.approx(73.0)
 
 
-def test_all_configurations_of_a_recipe_that_is_asked_for():
-    ran = [esimcse(0, 70.0), esimcse(0, 71.0, recipe_hash="b" * 16), result(0, 78.0)]
-    (table,) = field(ran, recipe="esimcse_en").values()
-    assert sorted(row.scores["Avg"].mean for row in ours(table)) == [70.0, 71.0]
-
-
 def test_every_format_names_the_recipes():
     (table,) = field(THREE, encoder="bert-base").values()
     for text in (to_markdown([table]), to_json([table]), printed([table])):
@@ -169,9 +163,3 @@ def test_a_narrow_table_has_the_average_alone():
     assert texts["your runs"][0] == "3"
     assert texts["to ESimCSE"][-2:] == ["−1.17▼", ""]
     assert texts["USE"][-1] == ""
-
-
-def test_small_runs_keep_their_own_table():
-    found = field([mini(0)])
-    assert list(found) == [*ENCODERS, "mini_en"]
-    assert found["mini_en"].kind == "encoder"

@@ -125,11 +125,3 @@ def test_without_a_filter_one_screen_has_your_runs_and_the_best_published_rows()
     assert len(shown) == 1
     every = tables([], encoder="bert-base")
     assert overview(every, LeaderboardQuery(encoder="bert-base")) == (every, [])
-
-
-@pytest.mark.parametrize("community", [False, True])
-def test_every_screen_fits_80_columns(community, capsys):
-    found = [*IFCL, mini(0), result(recipe="a" * 60, recipe_hash="c" * 16, paper=None, title="long")]
-    out = printed(tables(found, community=community), capsys)
-    assert max(map(len, out.split("\n"))) <= 80
-    assert "\x1b" not in out

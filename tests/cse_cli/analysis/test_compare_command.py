@@ -55,24 +55,10 @@ def test_one_versioned_document_with_everything(capsys):
         assert one["more_is_better"]
         assert one["selecting"] == (one["metric"] == "stsb_dev.spearman")
     assert comparison["metrics"][-1]["on_pairs"]["pairs"] == 7 * 80
-
-
-def test_the_verdict_on_the_average_comes_first(capsys):
-    two()
-    found = document(capsys, A, B)["comparisons"][0]
-    assert found["primary"] == "avg"
-    average = found["metrics"][-1]
-    sentence, _, others = found["headline"].partition(". ")
-    assert sentence == f"avg, compared with {A}: " + average["verdict"].replace("B is", f"{B} is")
+    assert comparison["primary"] == "avg"
+    sentence, _, others = comparison["headline"].partition(". ")
+    assert sentence == f"avg, compared with {A}: " + comparison["metrics"][-1]["verdict"].replace("B is", f"{B} is")
     assert others == "Primary metric: avg; the 7 other metrics are corrected together by Holm's procedure"
-    _, out, _ = cse("compare", A, B, "--bootstrap", "200", capsys=capsys)
-    assert out.split("\n")[0] == found["headline"]
-
-
-def test_without_the_seven_sets_the_verdict_is_on_the_test_score(capsys):
-    for recipe in (A, B):
-        record(recipe, 0, evaluators=["stsb_dev", "stsb"])
-    assert document(capsys, A, B)["comparisons"][0]["primary"] == "stsb.spearman"
 
 
 def test_the_selecting_metric_is_shown_and_not_tested(capsys):
@@ -115,13 +101,6 @@ def test_only_what_differs_in_the_recipes(capsys):
     found = document(capsys, first, second)
     assert found["changes"] == [{"key": "train.learning_rate", "values": [3e-5, 1e-4]}]
     assert found["circumstances"] == []
-
-
-def test_seed_and_prose_are_no_difference(capsys):
-    first, second = record(A, 0), record(A, 0, overrides=['title="Other"'])
-    _, out, _ = cse("compare", first, second, capsys=capsys)
-    assert "differ only in seed" in out
-    assert "no difference in the one seed" in out
 
 
 @pytest.mark.parametrize(
@@ -192,23 +171,6 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     assert any(note.startswith("B: the recipe does not exist: using the runs of 2026-11-21") for note in found["notes"])
 
 
-@pytest.mark.exhaustive
-def test_each_with_the_first_or_every_two(capsys):
-    two()
-    for seed in range(3):
-        record(C, seed, noise=1.2)
-    plain, every = (document(capsys, A, B, C, "--metric", "avg", *more) for more in ((), ("--pairwise",)))
-    assert [(c["first"], c["second"]) for c in plain["comparisons"]] == [("A", "B"), ("A", "C")]
-    assert [(c["first"], c["second"]) for c in every["comparisons"]] == [("A", "B"), ("A", "C"), ("B", "C")]
-    assert (plain["corrected_for"], every["corrected_for"]) == (2, 3)
-    for found in (plain, every):
-        tests = [c["metrics"][0]["over_seeds"] for c in found["comparisons"]]
-        smallest = min(tests, key=lambda test: test["p"])
-        assert smallest["p_adjusted"] == pytest.approx(min(1, len(tests) * smallest["p_anytime"]))
-    _, out, _ = cse("compare", A, B, C, capsys=capsys)
-    assert "2 comparisons and their intervals share the 5 %" in " ".join(out.split())
-
-
 def plan(*seeds: int, made: datetime = MADE) -> Plan:
     return Plan(seeds=seeds, made=made)
 
@@ -231,17 +193,9 @@ def test_a_recorded_plan_is_one_t_test(capsys):
     assert refused("compare", A, B, "--planned", "2").code == "compare.wrong_plan"
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "changes"),
-    [
-        (None, None, {}),
-        (plan(0, 1, 2), None, {}),
-        (plan(0, 1), plan(0, 1), {}),  # seed 2 was added
-        (plan(0, 1, 2), plan(0, 1, 2), {"started": MADE - timedelta(seconds=1)}),
-    ],
-)
-def test_without_a_plan_the_test_holds_at_any_number(capsys, first, second, changes):
-    planned(first, second, **changes)
+@pytest.mark.parametrize(("first", "second"), [(None, None), (plan(0, 1, 2), None)])
+def test_without_a_plan_the_test_holds_at_any_number(capsys, first, second):
+    planned(first, second)
     (comparison,) = document(capsys, A, B, "--metric", "avg")["comparisons"]
     over = comparison["metrics"][0]["over_seeds"]
     assert (comparison["mode"], over["p_adjusted"]) == ("anytime", over["p_anytime"])
@@ -260,14 +214,6 @@ def test_the_test_waits_for_the_planned_seeds(capsys):
     assert "3 of 5 planned seeds are finished; the test waits for the others" in comparison["headline"]
     assert any(f"`cse run {B} --seeds 0,1,2,3,7`" in note for note in found["notes"])
     assert refused("compare", A, B, "--planned", "3").code == "compare.wrong_plan"
-
-
-def test_one_incomplete_method_makes_the_comparison_wait(capsys):
-    planned(plan(0, 1, 2), plan(0, 1, 2, 3, 4))
-    found = document(capsys, A, B)
-    assert [side["mode"] for side in found["sides"]] == ["planned", "incomplete"]
-    assert found["comparisons"][0]["mode"] == "incomplete"
-    assert any(note.startswith("B: 3 of 5") and f"`cse run {B} --seeds 5`" in note for note in found["notes"])
 
 
 def test_a_plan_given_at_analysis_time_is_called_assumed(capsys):
@@ -292,7 +238,7 @@ def test_seeds_of_other_experiments_are_named(capsys):
     assert found["comparisons"][0]["seeds"] == [3]
 
 
-@pytest.mark.parametrize("gap", [0.2, 0.45, 0.6, 1.0])
+@pytest.mark.parametrize("gap", [0.2, 0.6])
 @pytest.mark.parametrize("mode", [(), ("--planned", "6")])
 def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mode):
     spread = (0.5, -0.3, 0.1, -0.4, 0.2, -0.1)
@@ -335,12 +281,6 @@ def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
     over = first["metrics"][0]["over_seeds"]
     assert over["p_adjusted"] == pytest.approx(2 * over["p_anytime"])  # C may get more seeds later
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
-
-
-@pytest.mark.exhaustive
-def test_the_same_every_time(capsys):
-    two()
-    assert document(capsys, A, B) == document(capsys, A, B)
 
 
 def test_runs_without_pairs_are_compared_over_seeds(capsys):

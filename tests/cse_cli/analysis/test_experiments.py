@@ -171,19 +171,6 @@ def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
     assert not any("stale" in score.marks for row in rows for score in row.scores.values())
 
 
-def test_two_texts_of_recipes_in_two_folders_are_two_rows(tmp_path):
-    paths = [write(tmp_path / "a"), write(tmp_path / "b")]
-    results = [
-        of(path, identity=Identity(settings=load(path).recipe.hash(), **part))
-        for path, part in zip(paths, TEXTS, strict=True)
-    ]
-    rows = measured(results, None)
-    assert [(row.recipe, row.settings) for row in rows] == [
-        ("a/mine.toml", ("text 1f914d36",)),
-        ("b/mine.toml", ("text 5cfa3ca1",)),
-    ]
-
-
 def test_runs_of_one_file_are_asked_for_by_its_path(tmp_path):
     paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
     results = [of(path) for path in paths]

@@ -120,13 +120,6 @@ def test_the_rows_of_one_encoder_in_a_papers_table(run):
     assert {row["model"] for row in table["rows"]} == {"bert-large"}
 
 
-def test_piped_output_is_the_table(run):
-    done = run("--wide", results=[result()])
-    assert done.stdout.startswith("bert-base (en) [Spearman × 100]")
-    assert "IFCL-BERT base · IFCL Table 1" in done.stdout
-    assert max(map(len, run(results=[result()]).stdout.split("\n"))) <= 80
-
-
 def test_a_page_is_written_and_nothing_else(run, tmp_path):
     path = tmp_path / "board.html"
     done = run("--html", str(path), results=[result(), mini()])
@@ -172,8 +165,7 @@ def test_it_imports_neither_torch_nor_a_tracker(home):
         "print([name for name in ('torch', 'mlflow', 'sqlalchemy', 'transformers', 'matplotlib', 'pandas', "
         "'scipy.stats') if name in sys.modules], file=sys.stderr)"
     )
-    for _ in range(2):  # the first fills the cache of facts, with torch
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.split("\n")[-2] == "[]"
 
 

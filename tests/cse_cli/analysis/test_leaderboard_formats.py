@@ -10,7 +10,7 @@ import pytest
 from cse_cli.analysis.leaderboard_view import WRITERS, legend_lines
 from cse_cli.core.identity import Identity
 from cse_cli.core.tables import escape_latex
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, planned, result, tables, written
+from tests.cse_cli.analysis.leaderboard_runs import planned, result, tables, written
 
 NEAR = planned([result(seed, 71.57 + value) for seed, value in enumerate((0.0, 0.1, 0.41))])
 """Within the spread of the paper's STS12, far from its STS13."""
@@ -19,18 +19,6 @@ NEAR = planned([result(seed, 71.57 + value) for seed, value in enumerate((0.0, 0
 def line_of(text, label):
     (found,) = [line for line in text.split("\n") if line.strip().startswith(label)]
     return found
-
-
-def test_markup_in_names_is_text():
-    assert "[bold]x[/bold]" in written("table", [mini(recipe="[bold]x[/bold]")])
-
-
-def test_piped_table_is_plain_unwrapped_and_free_of_escapes():
-    name = "a recipe with a name so long that no terminal of eighty columns could hold it beside eight numbers " * 3
-    text = written("table", [mini(recipe=name.strip())])
-    assert name.strip() in text
-    assert "\x1b" not in text
-    assert "…" not in text
 
 
 @pytest.mark.parametrize("columns", [80, 200])
@@ -53,30 +41,10 @@ def test_a_difference_is_marked_and_bold_only_where_it_is_one():
     assert all(re.fullmatch(r"[+−]\d+\.\d+[▲▼]", cell) for cell in strong)
 
 
-@pytest.mark.parametrize(
-    ("results", "status_of"),
-    [
-        ([result()], current),
-        (NEAR, lambda _: "changed"),
-        ([r.model_copy(update={"test_selected": True}) for r in NEAR], current),
-    ],
-)
-def test_a_doubtful_difference_is_never_bold(results, status_of):
-    shown = tables(results, status_of)
-    assert not any(score.significant for block in shown for row in block.rows for score in row.scores.values())
-    assert "**" not in WRITERS["md"](shown)
-    assert "\\textbf" not in WRITERS["latex"](shown)
-
-
 def test_the_legend_explains_every_mark_that_occurs_and_no_other():
     told = legend_lines(tables(NEAR), "bold")
     assert [line[0] for line in told[:-1]] == ["±", "≈", "▼", "?"]
     assert told[-1] == "bold: a statistically significant difference"
-
-
-def test_markdown_escapes_bars():
-    text = written("md", [mini(recipe="a|b")], lambda _: "missing")
-    assert "| a\\|b \\[1\\] |" in text
 
 
 def test_csv_has_one_line_a_cell():

@@ -34,13 +34,6 @@ def test_html_loads_nothing():
     assert [b64decode(image.partition(",")[2]) for image in images] == [SVG]
 
 
-def test_html_follows_the_reader_and_can_be_printed():
-    style = html(evil_report()).partition("<style>")[2].partition("</style>")[0]
-    assert "prefers-color-scheme: dark" in style
-    assert "@media print" in style
-    assert style.count("{") == style.count("}")
-
-
 def test_the_page_of_the_leaderboard_has_every_number_and_loads_nothing():
     shown = tables(planned([result(seed, 71.0 + seed / 10) for seed in range(3)]))
     text = to_html(shown)

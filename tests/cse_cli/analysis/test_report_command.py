@@ -26,8 +26,9 @@ FLAT = {task: {"spearman": 70.0} for task in STS_TASKS}
 
 
 @pytest.fixture(autouse=True)
-def folder(folder: Path, home: Path) -> Path:
+def folder(folder: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
+    monkeypatch.setenv("COLUMNS", "100")
     return folder
 
 
@@ -147,17 +148,6 @@ def test_beside_another_recipe(capsys):
     assert "| queue | — |" in section
 
 
-@pytest.mark.exhaustive
-def test_beside_a_run_is_beside_its_recipe(capsys):
-    for seed in range(2):
-        other = record(A, seed)
-        own = record(B, seed)
-    page = report(capsys, own, "--baseline", other, "--output", "one.md")
-    assert f"- A: {A}, 2 runs, seeds 0, 1" in page
-    page = report(capsys, own, "--baseline", f"{A}@1", "--output", "two.md")
-    assert f"- A: {A}@1, 1 run, seed 1" in page
-
-
 def test_nothing_is_overwritten_without_force(capsys, folder):
     run_id = record(A, 0)
     (folder / "mine.md").write_text("mine")
@@ -240,3 +230,36 @@ def test_a_free_study(capsys, folder):
     shown = " ".join("".join(Seen(page).text).split())
     assert "51.00 ± 1.41" in shown
     assert "queue.length=384 without runs" in shown
+
+
+# Texts of the command.
+
+
+def test_help_of_report(capsys, snapshot):
+    _, out, _ = cse("report", "--help", capsys=capsys)
+    assert out == snapshot
+
+
+def test_report_of_a_run(capsys, snapshot):
+    for seed in range(2):
+        run_id = record("mini/ifcl_en", seed, overrides=["queue.length=320"], evaluators=["stsb"])
+    cse("report", run_id, "--output", "run.md", capsys=capsys)
+    page = Path("run.md").read_text(encoding="utf-8")
+    page = re.sub(r"(?s)<details>.*?</details>", "<details>", page)  # the recipe has every default
+    page = re.sub(r"description \| .*|Written by cse .*", "…", page)
+    assert re.sub(r"\b[0-9a-f]{8,32}\b", "HASH", page) == snapshot
+
+
+def test_errors_of_report(capsys, snapshot):
+    record("mini/ifcl_en", 0)
+    errors = [
+        cse("report", *arguments, capsys=capsys)[2]
+        for arguments in (
+            ("mini/ifcl_em seed 0",),
+            ("mini/simcse_en",),
+            ("mini/ifcl_en seed 0", "--output", "x.pdf"),
+            ("mini/ifcl_en seed 0", "--output", "no/x.md"),
+            ("studies/mini/ifcl_queue_length", "--baseline", "mini/ifcl_en"),
+        )
+    ]
+    assert "\n".join(errors) == snapshot

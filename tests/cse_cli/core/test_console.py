@@ -52,23 +52,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_plain_lines():
+def test_plain_lines(snapshot):
     shown, written = screen(terminal=False)
     whole_run(shown)
-    assert written.getvalue() == (
-        "tokenizing [text] 10/20 …\n"
-        "tokenizing [text] 20/20 …\n"
-        "[red]x · A [bold]title · seed 3\n"
-        "  100 steps over 58,763 sentences · cpu [2 threads] · fp32\n"
-        "  run abc123def · state in /home/[me]/cse\n"
-        "     untrained  dev[a].spearman 31.50\n"
-        "       step 10  dev[a].spearman 40.13  best\n"
-        "warning: [collapse] is near\n"
-        "scoring …\n"
-        "error: [red]x seed 3: wrong [value]\n  → try [that]\n"
-        "stopped. To resume: cse run --resume abc123de\n"
-        "stopped before the first step\n"
-    )
+    assert written.getvalue() == snapshot
 
 
 @pytest.mark.parametrize("width", [20, 40, 200])

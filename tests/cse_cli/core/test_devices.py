@@ -6,19 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
 from cse_cli.core.devices import Compute, choose, has_bf16_instructions, missing_memory
-from cse_cli.training.train_step import parallel
 from registry.accelerators import kept_randomness, random_states
-from registry.distributed import all_devices, rank
+from registry.distributed import all_devices
 from tests.cse_cli.training.test_method import make, step_of
 from tests.support.accelerators import pretend
 from tests.support.errors import refuses
-from tests.support.processes import on_ranks
 
 CPU_FACTS = Path("/proc/cpuinfo")
-TEXTS = [f"{a} {b} thing {c}" for a in "abcd" for b in "xy" for c in ("now", "later")]
 
 
 @pytest.mark.parametrize("fast", [False, True])
@@ -107,30 +103,6 @@ def test_bf16_on_the_cpu_computes_in_bf16_and_gives_fp32_losses() -> None:
         rounded = method(step)["info_nce"]
     assert rounded.dtype == torch.float32
     assert 0 < (rounded - exact).abs() < 0.05
-
-
-def half() -> tuple[Tensor, dict[str, Tensor | None], Tensor]:
-    """Return loss, gradients and gathered vectors of a process that has half of the batch."""
-    method = make(dropout=0.0)
-    step = step_of(method, TEXTS[rank() * 8 : rank() * 8 + 8])
-    forward = parallel(method)
-    loss = method.objective(forward(step))
-    torch.autograd.backward(loss)
-    return loss.detach(), {name: p.grad for name, p in method.named_parameters()}, step.sentences("anchor")
-
-
-@pytest.mark.process
-def test_two_processes_give_the_gradient_of_one_big_batch() -> None:
-    shared = on_ranks(half)
-    method = make(dropout=0.0)
-    step = step_of(method, TEXTS)
-    loss = method.objective(method(step))
-    torch.autograd.backward(loss)
-    for other, gradients, sentences in shared:
-        torch.testing.assert_close(other, loss.detach())
-        torch.testing.assert_close(sentences, step.sentences("anchor"))
-        for name, parameter in method.named_parameters():
-            torch.testing.assert_close(gradients[name], parameter.grad, rtol=1e-5, atol=1e-6)
 
 
 def test_one_process_gathers_nothing() -> None:

@@ -21,7 +21,6 @@ from cse_cli.core.tables import (
     as_markdown,
     as_rich,
     as_tsv,
-    escape_latex,
     plain_table,
 )
 
@@ -43,16 +42,12 @@ def printed(table: Table, width: int = 60, **options) -> list[str]:
     return [line.rstrip() for line in console.file.getvalue().split("\n")[:-1]]
 
 
-def test_terminal():
-    assert printed(SCORES) == [
-        "           n   sts_b",
-        "ours [1]   3  61.20▲",
-        "  ±             0.31",
-        "a|b [red]  1   60.00",
-    ]
-    ruled = printed(SCORES, ruled=True, gap=1)
-    assert ruled[1] == "─" * 18
-    assert [line.split() for line in ruled if "─" not in line] == [line.split() for line in printed(SCORES)]
+def test_every_writer(snapshot):
+    """On a terminal, with a rule too, in Markdown, in LaTeX and for other programs."""
+    terminal = "\n".join([*printed(SCORES), "", *printed(SCORES, ruled=True, gap=1)])
+    others = (as_markdown(SCORES), as_latex(SCORES, ["p < 0.05"]), as_csv(SCORES.texts))
+    assert "\n\n".join((terminal, *others)) == snapshot
+    assert as_tsv(plain_table(("a", "b"), [("1", "2")])) == "a\tb\n1\t2\n"
 
 
 def test_long_words_wrap_and_numbers_stay():
@@ -61,34 +56,6 @@ def test_long_words_wrap_and_numbers_stay():
     assert max(map(len, lines)) <= 40
     assert " ".join(lines).count("word") == 30
     assert "12,345" in lines[1]
-
-
-def test_markdown():
-    assert as_markdown(SCORES).split("\n") == [
-        "|  | n | sts_b |",
-        "| --- | ---: | ---: |",
-        r"| ours \[1\] | 3 | **61.20▲** |",
-        "| &emsp;± |  | 0.31 |",
-        r"| a\|b \[red\] | 1 | 60.00 |",
-        "",
-        r"\[1\] 50 % of it",
-    ]
-
-
-def test_latex():
-    lines = as_latex(SCORES, ["p < 0.05"]).split("\n")
-    assert lines[2] == r"\caption{50 \% of [x]}"
-    assert lines[3] == r"\begin{tabular}{lrr}"
-    assert lines[5] == r"{} & n & sts\_b \\"
-    assert lines[7] == r"{}ours [1] & 3 & \textbf{61.20$^\uparrow$} \\"
-    assert lines[8] == r"\quad{}$\pm$ &  & 0.31 \\"
-    assert lines[-3:] == [r"\par [1] 50 \% of it", r"\par p \textless{} 0.05", r"\end{table}"]
-    assert escape_latex("中") == r"\texttt{U+4E2D}"
-
-
-def test_values_for_other_programs():
-    assert list(csv.reader(io.StringIO(as_csv(SCORES.texts))))[3] == ["a|b [red]", "1", "60.00"]
-    assert as_tsv(plain_table(("a", "b"), [("1", "2")])) == "a\tb\n1\t2\n"
 
 
 def test_stdout_that_is_no_terminal_is_plain_and_unwrapped(capsys: pytest.CaptureFixture[str]):

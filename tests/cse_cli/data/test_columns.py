@@ -107,12 +107,6 @@ def test_nothing_is_made_again(text, shout):
     assert shout == ["one", "two", "mute", "three"]
 
 
-def test_rows_beyond_the_limit_are_not_made(text, shout):
-    opened = open_text(data(text, limit=2, loud=shouted()), {"text", "loud"})
-    assert (opened.rows, list(opened.cells("loud"))) == (2, ["ONE!", "TWO!"])
-    assert shout == ["one", "two"]
-
-
 def test_columns_are_made_of_columns(text, shout):
     columns = {"twice": shouted(column="loud", mark="?"), "loud": shouted()}
     assert in_order(columns, {"twice"}) == ["loud", "twice"]
@@ -231,11 +225,6 @@ def test_another_text_shares_its_equal_blocks(upper):
     upper(Upper(), NUMBERED)
     upper(second := Upper(), NUMBERED[:150])
     assert second.seen == NUMBERED[100:150]
-
-
-def test_repeated_sentences_are_made_once_and_blanks_never(upper):
-    assert upper(generator := Upper(), ["a", "b", " ", "a", "", "a"]) == ["A", "B", "", "A", "", "A"]
-    assert generator.seen == ["a", "b"]
 
 
 def test_progress_counts_rows(upper):

@@ -1,16 +1,16 @@
 import json
 import os
 import signal
-import sys
 import time
+from functools import partial
 
 import pytest
 
-from cse_cli import app as cli
 from cse_cli.data.columns import BLOCK
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.load import load
 from registry.resources import catalog, hub
+from tests.support import command
 from tests.support.command import refused
 from tests.support.programs import below, gone, running, until
 from tests.support.seq2seq import tiny_t5
@@ -20,17 +20,9 @@ HEADER = "subset\tscore\tsentence1\tsentence2\n"
 
 
 @pytest.fixture
-def cse(monkeypatch, capsys):
+def cse(capsys):
     """Run `cse` in this process; return exit code, stdout, stderr."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["cse", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.run()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return call
+    return partial(command.cse, capsys=capsys)
 
 
 @pytest.fixture
@@ -96,19 +88,6 @@ def test_check_of_a_named_set_that_is_missing_ends_with_3(cse, folder):
     assert "--set data.dataset=wiki1m_prefix" in err
 
 
-def test_what_comes_with_the_package_is_whole(cse):
-    code, out, err = cse("data", "check", "tatoeba_en_de", "tatoeba_open", "wiki1m_prefix", "stsb_open")
-    assert (code, err) == (0, "")
-    found = [line.split("\t")[:6] for line in out.split("\n")[1:-1]]
-    assert found == [
-        ["tatoeba_en_de", "train", "ok", "58763", "58763", "package"],
-        ["tatoeba_open", "train", "ok", "12000", "12000", "package"],
-        ["wiki1m_prefix", "train", "ok", "11914", "11914", "package"],
-        ["stsb_open", "dev", "ok", "750", "750", "package"],
-        ["stsb_open", "test", "ok", "629", "629", "package"],
-    ]
-
-
 def test_a_download_says_first_what_it_will_be(cse, folder, monkeypatch):
     monkeypatch.setattr(hub, "unreachable", lambda: "HF_HUB_OFFLINE forbids asking the hub")
     code, _, err = cse("data", "download", "--for", "mini/simcse_en", "--for", "bert_avg_en")
@@ -127,12 +106,6 @@ def test_a_download_for_a_study_is_for_all_of_its_cells(cse, folder, monkeypatch
     assert "model roberta-base" in err
     error = refused("data", "download", "mini/ifcl_en")
     assert (error.code, error.next_action) == ("data.recipe_as_data_set", "cse data download --for mini/ifcl_en")
-
-
-def test_check_of_an_unknown_set_suggests(cse):
-    code, _, err = cse("data", "check", "stsbb")
-    assert code == 2
-    assert "Did you mean 'stsb'" in err
 
 
 RECIPE = """\

@@ -41,7 +41,7 @@ def test_requirements(screen):
 
 
 def test_verified_data_sets(screen):
-    screen("data", "check", "stsb_open")
+    screen("data", "check", "tatoeba_en_de", "tatoeba_open", "wiki1m_prefix", "stsb_open")
 
 
 def test_an_inspected_text(screen):

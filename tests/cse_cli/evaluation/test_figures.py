@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
-from datetime import UTC, datetime
 
 import matplotlib as mpl
 import pytest
-from matplotlib.image import imread
 
 from cse_cli.analysis.run_figures import FinishedRun, draw_run, run_figures
-from cse_cli.core.identity import Identity
 from cse_cli.core.plotting import figure_style
-from cse_cli.core.results import STS_TASKS, PaperRow, Result, Versions
+from cse_cli.core.results import STS_TASKS, PaperRow, Result
+from tests.support import records
 
 pytestmark = pytest.mark.slow
 
@@ -26,24 +23,15 @@ def result(**changed) -> Result:
     values = {
         "recipe": "none_of_this_name",
         "title": "A method, English",
-        "identity": Identity(settings="0"),
-        "started": datetime(2026, 11, 21, tzinfo=UTC),
-        "language": "en",
         "seed": 7,
-        "model": "mini_en",
         "scores": {"dev": {"spearman": 63.5}, **scores},
         "untrained": {"dev": {"spearman": 61.2}, **{name: {"spearman": 50.0} for name in STS_TASKS}},
         "curve": {0: 61.2, 10: 62.0, 20: 63.5, 30: 63.1},
         "selected_step": 20,
         "metric_for_best_model": "dev.spearman",
         "steps": 30,
-        "versions": Versions(cse="0", python="3", torch="2", transformers="5"),
-        "device": "cpu",
-        "precision": "fp32",
-        "seconds": 1.0,
-        "finished": datetime(2026, 11, 21, tzinfo=UTC),
     }
-    return Result(**{**values, **changed})
+    return records.result(**{**values, **changed})
 
 
 def with_plane(before: bool = True) -> Result:
@@ -244,15 +232,6 @@ def test_titles_are_taken_literally():
 
 
 # What is written.
-
-
-@pytest.mark.exhaustive
-def test_vector_and_png_at_column_width(tmp_path):
-    files = draw_run(with_plane(), SERIES, tmp_path, DATA)
-    assert sorted(file.suffix for file in files) == [".png"] * 5 + [".svg"] * 5
-    assert all(file.parent == tmp_path and file.is_file() for file in files)
-    assert imread(tmp_path / "training_curve.png").shape[1] == 990  # 3.3 inches at 300 dots
-    assert re.search(r'width="237.6pt"', (tmp_path / "training_curve.svg").read_text(encoding="utf-8"))
 
 
 @pytest.mark.exhaustive

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import sys
-from dataclasses import asdict
 
 import pytest
 
-from cse_cli.core.console import write_json
 from cse_cli.evaluation.evaluate import Scored
 from cse_cli.evaluation.tasks import parse_tasks
 from cse_cli.evaluation.view import print_scores
+from tests.support.command import cse
 
 LONG = "/home/somebody/models/sentence-transformers/all-MiniLM-L6-v2-from-last-year"
 
@@ -50,27 +48,6 @@ def printed(capsys, monkeypatch):
         return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
 
     return of
-
-
-def test_models_by_tasks_with_their_mean(printed):
-    asked = parse_tasks("stsb,sickr,mr")
-    out = printed(scored(asked, "a", "b"), asked)
-    assert [line.split() for line in out.split("\n")] == [
-        ["model", "pooling", "max_length", "precision", "seconds"],
-        ["a", "mean", "64", "fp32", "1.2"],
-        ["b", "mean", "64", "fp32", "1.2"],
-        [],
-        ["sts:", "spearman"],
-        ["stsb", "sickr", "avg"],
-        ["a", "70.00", "70.50", "70.25"],
-        ["b", "71.00", "71.50", "71.25"],
-        [],
-        ["transfer:", "mr"],
-        ["accuracy", "dev_accuracy"],
-        ["a", "71.00", "71.00"],
-        ["b", "72.00", "72.00"],
-        [],
-    ]
 
 
 def test_a_single_task_shows_all_metrics(printed):
@@ -138,12 +115,13 @@ def test_names_are_no_markup(printed):
     assert "runs/[bold]x" in printed(scored(asked, "runs/[bold]x"), asked)
 
 
-def test_json_has_null_for_what_is_no_number(capsys):
-    asked = parse_tasks("stsb")
-    (one,) = scored(asked, "a")
-    one.scores["stsb"]["pearson"] = math.nan
-    write_json({"models": [asdict(one)]})
-    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
-    assert document["schema_version"] == 1
-    assert document["models"][0]["scores"]["stsb"]["pearson"] is None
-    assert document["models"][0]["scores"]["stsb"]["spearman"] == 70.0
+def test_help_of_evaluate(capsys, monkeypatch, snapshot):
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = cse("evaluate", "--help", capsys=capsys)
+    assert out == snapshot
+
+
+def test_table_of_scores(capsys, snapshot):
+    asked = parse_tasks("stsb,sickr,mr", ["stsb.bootstrap=9"])
+    print_scores(scored(asked, "a", "b"), asked)
+    assert capsys.readouterr().out == snapshot

@@ -11,12 +11,13 @@ import pytest
 import torch
 
 from cse_cli.core.devices import Compute
+from cse_cli.jobs.request import RunRequest
 from cse_cli.listing.inventory import small_version
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import read_recipe
 from cse_cli.training.train_step import StepOutput, TrainStep
 from tests.cse_cli.jobs.conftest import Run
-from tests.support.command import cse, refused
+from tests.support.command import refused
 from tests.support.programs import results
 from tests.support.records import only_run, states
 
@@ -34,28 +35,17 @@ def throw(error: Exception) -> Callable[..., StepOutput]:
 
 
 @pytest.mark.parametrize(("asked", "seeds"), [("2", [0, 1]), ("1,5,7", [1, 5, 7]), ("1", [0])])
-def test_seeds(asked, seeds, file, run):
-    code, out, _ = run(file, "--seeds", asked, "--json")
-    found = results(out)
-    assert (code, [one.seed for one in found]) == (0, seeds)
-    assert len({one.last_state for one in found}) == len(seeds)
-    assert len({one.recipe_hash for one in found}) == 1
-    assert [read_run(str(one.run_id)).about.seed for one in found] == seeds
-    assert [read_recipe(str(one.run_id))["train"]["seed"] for one in found] == seeds
+def test_seeds(asked, seeds, file):
+    jobs = RunRequest([file], seeds=asked).jobs()
+    assert [(job.seed, job.loaded.recipe.train.seed) for job in jobs] == [(seed, seed) for seed in seeds]
+    assert len({job.loaded.recipe.hash() for job in jobs}) == 1
 
 
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["--seeds", "0"], "jobs.invalid_seeds"),
-        (["--seeds", "-1"], "jobs.invalid_seeds"),
-        (["--seeds", "1,1"], "jobs.invalid_seeds"),
-        (["--seeds", "1,-2"], "jobs.invalid_seeds"),
-        (["--seeds", "9,"], "jobs.invalid_seeds"),
-        (["--seeds", "x"], "jobs.invalid_seeds"),
-        (["--seeds", ""], "jobs.invalid_seeds"),
-        (["--seeds", f"1,{2**32}"], "jobs.invalid_seeds"),
-        (["--seeds", "1000000000"], "jobs.invalid_seeds"),
+        *((["--seeds", wrong], "jobs.invalid_seeds") for wrong in ("0", "-1", "1,1", "1,-2", "9,", "x", "")),
+        *((["--seeds", wrong], "jobs.invalid_seeds") for wrong in (f"1,{2**32}", "1000000000")),
         (["--seed", "1", "--seeds", "3"], "jobs.exclusive_options"),
         (["--processes", "2", "--workers", "2"], "jobs.exclusive_options"),
         (["--cluster", "slurm://somewhere"], "jobs.unknown_cluster"),
@@ -72,31 +62,10 @@ def test_refused_options(options, code, file, home):
     assert not (home / "runs").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--seed", "-1"], "'--seed'"),
-        (["--seed", str(2**32)], "'--seed'"),
-        (["--set", "train.stps=1"], "Did you mean 'steps'"),
-        (["--device", "tpu"], "tpu"),
-        (["gone"], "unknown recipe or study 'gone'"),
-    ],
-)
-def test_refused(options, says, file, run, home, capsys):
-    code, out, err = cse("run", file, *options, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert says in err
-    assert "Traceback" not in err
-    assert not (home / "runs").exists()
-
-
-def test_a_seed_and_an_override_replace_the_recipe_s_own(file, run):
-    assert [one.seed for one in results(run(file, "--json")[1])] == [3]
-    _, out, _ = run(file, "--seed", "9", "--set", "train.steps=2", "--json")
-    (one,) = results(out)
-    assert (one.seed, one.steps) == (9, 2)
-    train = read_recipe(str(one.run_id))["train"]
-    assert (train["seed"], train["steps"]) == (9, 2)
+def test_a_seed_and_an_override_replace_the_recipe_s_own(file):
+    assert [job.seed for job in RunRequest([file]).jobs()] == [3]
+    (job,) = RunRequest([file], overrides=["train.steps=2"], seed=9).jobs()
+    assert (job.seed, job.loaded.recipe.train.seed, job.loaded.recipe.train.steps) == (9, 9, 2)
 
 
 def test_a_name_tags_and_a_group(file, run, monkeypatch):
@@ -108,12 +77,9 @@ def test_a_name_tags_and_a_group(file, run, monkeypatch):
     assert (about.name, about.group) == ("baseline", "thesis/one")
     assert about.tags == {"for": "the paper", "draft": "2"}
 
-    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME")
-    _, out, _ = run(file, "--name", "two", "--seeds", "2", "--set", "train.steps=2", "--json")
-    recorded = [read_run(str(one.run_id)).about for one in results(out)]
-    assert [about.name for about in recorded] == ["two: small seed 0", "two: small seed 1"]
-    assert {about.group for about in recorded} == {"small"}
-    assert [about.changes for about in recorded] == [("train.steps=2",)] * 2
+    jobs = RunRequest([file], overrides=["train.steps=2"], seeds="2", name="two").jobs()
+    assert [job.run_name for job in jobs] == ["two: small seed 0", "two: small seed 1"]
+    assert [job.loaded.changes for job in jobs] == [("train.steps=2",)] * 2
 
 
 # What is printed.
@@ -126,15 +92,12 @@ def test_tables_on_stdout_progress_on_stderr(file, run):
     assert rows[0].strip() == "small · Small [red]one"
     assert rows[1].split() == ["dev", "step", "time"]
     assert [row.split()[0] for row in rows[2:8]] == ["untrained", "seed", "seed", "mean", "±", "gain"]
-    assert "small · Small [red]one · seed 1" in err
-    assert "3 steps over 20 sentences · cpu" in err
     assert "dev.spearman" in err
-    assert "best" in err
     assert "dev.spearman" not in out
-    assert "\nfinished 1 of 2 · small seed 0 · dev " in err
-    assert "\nfinished 2 of 2 · small seed 1 · dev " in err
+    for seed in (0, 1):
+        assert f"small · Small [red]one · seed {seed}" in err
+        assert f"\nfinished {seed + 1} of 2 · small seed {seed} · dev " in err
     assert err.count("model = load_model(") == 1
-    assert "\n  cse leaderboard" in err
 
 
 def test_quiet_prints_results_alone(file, run):
@@ -148,12 +111,6 @@ def test_one_experiment_named_twice_is_one_run(file, folder, run):
     code, out, _ = run(file, file, "copy.toml", "--json")
     assert (code, len(results(out))) == (0, 1)
     assert states() == ["FINISHED"]
-
-
-def test_untrained_scores(file, run):
-    _, out, _ = run(file, "--set", "evaluate.eval_on_start=true", "--json")
-    (one,) = results(out)
-    assert one.untrained["dev"]["spearman"] == one.curve[0]
 
 
 def test_a_dry_run_leaves_nothing_but_the_cache(file, folder, run, home):
@@ -200,13 +157,6 @@ def test_one_that_fails_does_not_stop_the_others(file, folder, run):
     assert "error: run 1 of 2: bad seed 3: " in err
     assert "/no/such/model" in err
     assert states() == ["FINISHED"]
-
-
-def test_a_failure_alone_is_one_message(file, run):
-    code, out, err = run(file, "--set", "encoders.online.model=/no/such/model", "--json")
-    assert (code, out) == (3, "")
-    assert err.count("error:") == 1
-    assert states() == []
 
 
 def test_text_longer_than_the_model_takes_is_refused(file, run):
@@ -273,12 +223,12 @@ def test_ctrl_c_before_the_first_step_is_resumed_too(file, run, monkeypatch):
 
 
 def test_a_resumed_run_ends_like_an_unbroken_one(stopped, file, run):
-    code, out, err = run("--resume", stopped[:6], "--json")
+    _, out, _ = run(file, "--seed", "8", "--again", "--json")
+    (whole,) = results(out)
+    code, out, err = run("--resume", stopped[:6], "--json")  # the named run, though another one is finished
     (resumed,) = results(out)
     assert code == 0
     assert "resuming after step 2" in err
-    _, out, _ = run(file, "--seed", "8", "--again", "--json")
-    (whole,) = results(out)
     same = {"finished", "started", "seconds", "sentences_per_second", "speed", "run_id"}
     assert resumed.model_dump(exclude=same) == whole.model_dump(exclude=same)
     assert resumed.run_id == stopped != whole.run_id
@@ -292,8 +242,7 @@ def test_the_same_command_resumes_too(stopped, file, run):
     assert states() == ["FINISHED"]
 
 
-@pytest.mark.parametrize("named", [False, True])
-def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypatch):
+def test_a_run_goes_on_in_the_precision_of_its_start(file, run, monkeypatch):
     """As a run of an older version, which could select bf16 on a CPU."""
     with monkeypatch.context() as patched:
         patched.setattr("cse_cli.training.run.choose", lambda *_: Compute(torch.device("cpu"), "bf16"))
@@ -304,7 +253,7 @@ def test_a_run_goes_on_in_the_precision_of_its_start(named, file, run, monkeypat
     begun = only_run()
     assert begun.about.precision == "bf16"
     assert json.loads((begun.about.path / "environment.json").read_text())["precision"] == "bf16"
-    code, out, err = run(*(["--resume", begun.about.short] if named else [file]), "--json")
+    code, out, err = run(file, "--json")
     (result,) = results(out)
     assert (code, result.run_id, result.precision) == (0, begun.run_id, "bf16")
     assert "· bf16\n" in err
@@ -331,15 +280,6 @@ def test_resume_of_a_finished_run_shows_its_result(stopped, run):
     assert (code, again) == (0, first)
     assert f"run {stopped[:8]} of " in err
     assert states() == ["FINISHED"]
-
-
-def test_resume_takes_the_named_run_and_no_other(stopped, file, run):
-    """Another run of the same experiment and seed is finished."""
-    _, out, _ = run(file, "--seed", "8", "--again", "--json")
-    assert results(out)[0].run_id != stopped
-    code, out, _ = run("--resume", stopped, "--json")
-    assert (code, results(out)[0].run_id) == (0, stopped)
-    assert states() == ["FINISHED", "FINISHED"]
 
 
 def test_resume_of_a_finished_run_whose_result_is_damaged(stopped, home, run):

@@ -15,7 +15,7 @@ from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
 from cse_cli.jobs.elastic import _end_rendezvous
 from tests.support.chosen import these
-from tests.support.programs import CSE, below, ended, gone, ranks, results, running, step, until
+from tests.support.programs import CSE, below, ended, gone, ranks, running, step, until
 from tests.support.records import only_run, states
 from tests.support.shrunken import recipe, small
 
@@ -71,20 +71,6 @@ def test_a_killed_rank(rank, file):
             assert line, heard
             heard += line
         assert int(heard.rpartition("resuming after step ")[2]) >= 20
-
-
-@pytest.mark.exhaustive
-def test_a_loss_that_is_no_number(file):
-    with two(file, "--set", "train.learning_rate=1e30", "--set", "train.clip_norm=0") as process:
-        everything = ranks(process)
-        code, out, err = ended(process)
-        assert gone(list(everything.values()))
-    assert (code, out) == (1, ""), err
-    assert err.count("error:") == 1
-    assert "error: the loss is nan at step" in err or "error: the loss is inf at step" in err
-    assert err.rstrip().endswith("→ lower train.learning_rate, raise the temperature, or use precision = 'fp32'")
-    assert "Traceback" not in err
-    assert states() == ["FAILED"]
 
 
 def test_what_is_missing_has_the_exit_code_of_a_single_run(file):
@@ -154,14 +140,3 @@ def test_a_rank_that_waits_for_ever_ends_itself(file):
         code, out, err = ended(process)
         assert gone(everything)
     assert (code, out) == (143, ""), err
-
-
-@pytest.mark.exhaustive
-def test_the_result_is_that_of_the_command_alone(file):
-    short = ["--set", "train.steps=5", "--seeds", "2"]
-    with two(file, *short) as process:
-        code, out, err = ended(process)
-    assert code == 0, err
-    assert [one.seed for one in results(out)] == [0, 1]
-    assert all(one.steps == 5 for one in results(out))
-    assert states() == ["FINISHED", "FINISHED"]

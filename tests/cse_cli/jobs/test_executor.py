@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from cse_cli.runs.record import log_of
 from cse_cli.training.build import Job
 from registry.errors import CseError, MissingError, RunFailedError
 from tests.support.programs import gone, runs
-from tests.support.records import states
 from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.slow
@@ -205,28 +204,6 @@ class TestLocalExecutor:
         assert watch.done == [0, 10]
         (told,) = (text for text in watch.warnings if "process" in text)
         assert "its process was killed: no progress report for 2 s; resuming run " in told
-
-    @pytest.mark.exhaustive
-    def test_left_by_an_error_all_runs_are_stopped_and_can_go_on(self, file):
-        workers: list[psutil.Process] = []
-
-        def interrupt(_step: int) -> None:
-            if not workers and all(10 in one.steps for one in watches):  # once: the other run may tell of more
-                workers.extend(processes())
-                raise KeyboardInterrupt  # as Ctrl-C does, here
-
-        watches = [Watch(interrupt), Watch(interrupt)]
-        executor = LocalExecutor(["cpu", "cpu"])
-        jobs = [job(file, "train.steps=20000", seed=seed) for seed in range(3)]
-        futures = [executor.submit(one, watch) for one, watch in zip(jobs, [*watches, Watch()], strict=True)]
-        with pytest.raises(KeyboardInterrupt), executor:
-            executor.wait()
-        assert len(workers) == 2
-        assert gone(workers)
-        for future in futures:
-            with pytest.raises(CancelledError):
-                future.result(0)
-        assert states() == ["STOPPED", "STOPPED"]
 
     def test_an_error_of_ours_is_told_with_its_log(self, file):
         broken = job(file)

@@ -16,10 +16,8 @@ from cse_cli.training.trainer import Trainer
 from registry import LOSSES
 from tests.cse_cli.jobs.conftest import Run
 from tests.cse_cli.recipe.tiny_study import grid
-from tests.support.programs import results
 from tests.support.records import only_run, states
 from tests.support.shrunken import Small
-from tests.support.tiny import sentences, tiny_bert
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
@@ -40,16 +38,6 @@ class Plugged(Loss):
         z = torch.nn.functional.normalize(anchor, dim=-1)  # unit sphere
         return (2.0 * (z @ z.T)).exp().mean().log()
 '''
-TEACHER = """
-[encoders.teacher]
-name = "transformer"
-model = "teacher"
-[views.taught]
-encoder = "teacher"
-[losses.taught]
-name = "info_nce"
-views = { anchor = "anchor", positive = "taught" }
-"""
 Change = Callable[[], object]
 
 
@@ -81,61 +69,20 @@ def plugged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], No
     return install
 
 
-def two_texts(folder: Path, file: str, where: str) -> None:
-    """Copy the recipe to `a/r.toml` and `b/r.toml`, each with a text of its own, named by `where` and its name."""
-    for number, name in enumerate("ab"):
-        (folder / name).mkdir()
-        (folder / name / "t.txt").write_text("".join(f"{line}\n" for line in sentences(20, number)))
-        written = (folder / file).read_text().replace('"t.tsv"', f'"{where.format(name)}t.txt"')
-        (folder / name / "r.toml").write_text(written.replace('"model"', f'"{folder}/model"'))
-
-
 def reweigh(model: Path) -> None:
     """Change the weights in the directory of a model."""
     weights = {name: tensor * 1.5 for name, tensor in load_file(model / "model.safetensors").items()}
     save_file(weights, model / "model.safetensors", metadata={"format": "pt"})
 
 
-def test_one_recipe_beside_two_texts_is_two_experiments(folder, parts, file, run, monkeypatch):
-    two_texts(folder, file, "")
-    for name in "ab":
-        monkeypatch.chdir(folder / name)
-        code, _, err = run("r.toml")
-        assert code == 0
-        assert "is finished" not in err
-    second, first = all_runs()
-    assert [one.part for one in first.about.identity.differences(second.about.identity)] == ["text"]
-    assert (first.about.recipe, second.about.recipe) == ("r", "r")
-    assert first.result.last_state != second.result.last_state
-    for name, own in (("a", first), ("b", second)):
-        monkeypatch.chdir(folder / name)
-        _, out, err = run("r.toml", "--json")
-        assert [one.run_id for one in results(out)] == [own.run_id]
-        assert f"run {own.about.short}" in err
-
-
-def test_two_experiments_of_one_command_are_two_tables(folder, parts, file, run):
-    two_texts(folder, file, f"{folder}/{{}}/")
-    code, out, _ = run("a/r.toml", "b/r.toml")
-    assert code == 0
-    assert len(all_runs()) == 2
-    assert len({each.about.identity.settings for each in all_runs()}) == 1
-    assert out.count("\nseed 3 ") == 2
-    assert "mean" not in out
-
-
-@pytest.fixture(params=["text", "model", "teacher", "loss"])
+@pytest.fixture(params=["text", "model", "loss"])
 def change(
     request: pytest.FixtureRequest, with_plug_in: None, folder: Path, file: str, plugged: Callable[[str], None]
 ) -> tuple[str, Change]:
     """Return how a change of a part is named, and the change."""
-    with (folder / file).open("a") as end:
-        end.write(TEACHER)
-    tiny_bert(folder, name="teacher", seed=1)
     return {
         "text": ("text ", lambda: (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)),
         "model": ("weights of encoders.online ", lambda: reweigh(folder / "model")),
-        "teacher": ("weights of encoders.teacher ", lambda: reweigh(folder / "teacher")),
         "loss": ("code of losses.plugged", lambda: plugged(LOSS.replace("2.0", "3.0"))),
     }[request.param]
 
@@ -178,14 +125,6 @@ def with_plug_in(folder: Path, file: str, plugged: Callable[[str], None]) -> Non
     with (folder / file).open("a") as end:
         end.write('[losses.plugged]\nviews = { anchor = "anchor" }\n')
     plugged(LOSS)
-
-
-def test_an_edited_comment_is_the_same_experiment(with_plug_in, file, plugged, run):
-    run(file)
-    plugged(LOSS.replace("# unit sphere", "# on the sphere").replace("Spread the", "Spread all"))
-    code, _, err = run(file)
-    assert code == 0
-    assert f"run {only_run().about.short}" in err
 
 
 def test_accept_changed_shows_what_other_code_made(with_plug_in, folder, file, plugged, run):
@@ -233,13 +172,3 @@ def test_a_study_keeps_what_other_code_made_if_you_accept_it(study, run):
     assert states() == ["FINISHED"] * 3
     lines = [line.split() for line in out.split("\n") if "temperature" in line]
     assert [line[1] for line in lines] == ["1", "1", "1"]
-
-
-def test_a_study_is_done_again_with_again(folder, parts, file, run):
-    name = grid(folder, "[0.05]")
-    run(name)
-    code, out, _ = run(name, "--again")
-    assert code == 0
-    assert states() == ["FINISHED"] * 2
-    (line,) = [line.split() for line in out.split("\n") if "temperature" in line]
-    assert line[1] == "1"

@@ -101,11 +101,6 @@ def test_impossible_numbers_of_processes(devices, device, processes, code, actio
         placement([job], device, processes, None)
 
 
-def test_processes_and_workers_exclude_each_other(job):
-    with refuses("jobs.exclusive_options", "--processes", "--workers"):
-        placement([job], "cpu", 2, 2)
-
-
 def test_a_process_of_torchrun_starts_none(job, cuda, monkeypatch):
     cuda(4)
     torchrun(monkeypatch)

@@ -37,7 +37,6 @@ from registry.queues.rolling import RollingQueue
 from registry.types import Evaluator
 from tests.cse_cli.data.test_columns import shout, shouted
 from tests.cse_cli.recipe.tiny_study import grid
-from tests.support.chosen import these
 from tests.support.command import cse, refused
 from tests.support.shrunken import recipe
 from tests.support.tiny import sentences
@@ -373,10 +372,3 @@ def test_evaluations_take_as_long_as_their_distinct_sentences(monkeypatch):
         assert (dev, every) == expected
         assert unmeasured == [*(["fit of encoder online"] if fits == "once" else []), "evaluator other"]
         assert evaluators["dev"].limit is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", these(["mini/ifcl_en"], ["mini/gs_infonce_en", "mini/mocose_en", "mini/ifcl_en"]))
-def test_every_kind_of_queue(name, home):
-    job = Job(load(name, ["evaluate.limit=8", "data.limit=256", "train.batch_size=8"]), 0, "cpu")
-    assert measure(job).step > 0

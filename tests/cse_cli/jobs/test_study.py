@@ -12,9 +12,9 @@ from cse_cli.core.results import Result
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import StudyOutcome, plan_study, print_outcomes
 from cse_cli.recipe.load import load
-from cse_cli.training.train_step import StepOutput, TrainStep
-from tests.cse_cli.recipe.tiny_study import grid, runs, times
-from tests.support.command import cse, refused
+from cse_cli.training.train_step import TrainStep
+from tests.cse_cli.recipe.tiny_study import grid, runs
+from tests.support.command import refused
 from tests.support.shrunken import Small, recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
@@ -53,36 +53,6 @@ def test_cells_and_seeds(folder, run):
     about = one["cells"][0]["scores"]["dev.spearman"]
     assert (about["n"], about["mean"]) == (2, pytest.approx(sum(scores) / 2))
     assert about["std"] == pytest.approx(abs(scores[0] - scores[1]) / 2**0.5)
-
-
-@pytest.mark.exhaustive
-def test_what_is_finished_is_not_done_again(folder, run):
-    run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
-    (first,) = times()
-    code, out, err = run(grid(folder), "--json")
-    assert code == 0
-    assert "3 runs: 1 finished, 2 to run" in err
-    (one,) = studies(out)
-    assert (one["ran"], one["finished_before"]) == (2, 1)
-    assert first in times()
-
-    code, out, err = run("tiny.toml", "--seeds", "2", "--json")
-    (one,) = studies(out)
-    assert "3 cells × 2 seeds = 6 runs: 3 finished, 3 to run" in err
-    assert (code, one["ran"]) == (0, 3)
-
-    code, out, err = run("tiny.toml", "--seeds", "2")
-    assert "6 runs: 6 finished, 0 to run" in err
-    assert "run 1 of" not in err
-    assert code == 0
-    assert set(times().values()) == {1}
-    assert len(times()) == 6
-    lines = [line.split() for line in out.split("\n")]
-    assert next(line[:2] for line in lines if "temperature=0.05" in str(line)) == [
-        "losses.info_nce.temperature=0.05",
-        "2",
-    ]
-    assert "Tiny [red]one" in out
 
 
 @pytest.mark.exhaustive
@@ -151,35 +121,6 @@ def test_a_cell_that_fails_does_not_stop_the_others(folder, run):
 
 
 @pytest.mark.exhaustive
-def test_an_unfinished_run_is_taken_up(folder, run, monkeypatch):
-    recipe_file = folder / "small.toml"
-    recipe_file.write_text(recipe_file.read_text().replace("steps = 3", "steps = 6"))
-    grid(folder, "[0.05, 0.1]")
-    take = TrainStep.take
-    taken = []
-
-    def interrupted(stepper: TrainStep, *arguments: Any) -> StepOutput:
-        if len(taken) == 3:
-            raise KeyboardInterrupt
-        taken.append(1)
-        return take(stepper, *arguments)
-
-    monkeypatch.setattr(TrainStep, "take", interrupted)
-    code, out, err = run("tiny.toml")
-    assert (code, out) == (130, "")
-    assert err.rstrip().split("\n")[-1].startswith("stopped in run ")
-    assert "To run the rest: cse run tiny.toml" in err.rstrip().split("\n")[-1]
-    assert [one[2] for one in runs()] == ["STOPPED"]
-
-    monkeypatch.setattr(TrainStep, "take", take)
-    code, out, err = run("tiny.toml", "--json")
-    assert code == 0
-    assert "resuming after step 2" in err
-    assert [one[2] for one in runs()] == ["FINISHED", "FINISHED"]
-    assert set(times().values()) == {1}
-
-
-@pytest.mark.exhaustive
 def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
     take = TrainStep.take
     grid(folder, "[0.05]")
@@ -201,30 +142,15 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
         (["tiny.toml", "--resume", "3f"], "jobs.option_of_single_runs"),
         (["tiny.toml", "--processes", "2"], "jobs.option_of_single_runs"),
         (["tiny.toml", "--seeds", "0"], "jobs.invalid_seeds"),
+        (["tiny.toml", "--set", "train.stesp=1"], "recipe.unknown_key"),
+        (["studies/ifcl_queue_length", "--set", "data.datset=1"], "recipe.unknown_key"),
+        (["studies/ifcl_queue_lenght"], "recipe.unknown_recipe"),
     ],
 )
 def test_refused_options(arguments, code, folder, home):
     grid(folder)
     error = refused("run", *arguments)
     assert (error.code, error.exit_code) == (code, 2)
-    assert not (home / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["tiny.toml", "--device", "tpu"], "tpu"),
-        (["tiny.toml", "--set", "train.stesp=1"], "--set train.stesp: unknown key 'stesp' of [train]. Did you mean"),
-        (["studies/ifcl_queue_lenght"], "'studies/ifcl_queue_lenght'. Did you mean 'studies/ifcl_queue_length'"),
-        (["studies/ifcl_queue_length", "--set", "data.datset=1"], "--set data.datset: unknown key"),
-    ],
-)
-def test_refused(arguments, says, folder, home, capsys):
-    grid(folder)
-    code, out, err = cse("run", *arguments, capsys=capsys)
-    assert (code, out) == (2, "")
-    assert says in err
-    assert "Traceback" not in err
     assert not (home / "runs").exists()
 
 

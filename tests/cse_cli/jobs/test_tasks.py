@@ -65,17 +65,6 @@ def test_only_the_missing_seed_is_trained(file, run, trained):
     assert states() == ["FINISHED"] * 3
 
 
-def test_again_makes_new_records(file, run, trained):
-    _, first, _ = run(file, "--json")
-    _, second, err = run(file, "--again", "--json")
-    (one,), (other,) = results(first), results(second)
-    assert trained == [3, 3]
-    assert "finished: small" not in err
-    assert one.run_id != other.run_id
-    assert one.last_state == other.last_state
-    assert states() == ["FINISHED"] * 2
-
-
 def test_the_plan_is_recorded_before_the_first_run_starts(file, run, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "run", interrupt)

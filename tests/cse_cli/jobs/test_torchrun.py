@@ -104,16 +104,6 @@ def test_two_processes_of_one_launcher_do_seeds_together(file):
     [
         (["gone"], "unknown recipe or study 'gone'"),
         pytest.param(
-            ["small.toml", "--processes", "2"],
-            "--processes cannot be combined with torchrun",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
-            ["small.toml", "--device", "cuda:1"],
-            "'cuda:1' is one device, but 2 processes need one each",
-            marks=pytest.mark.exhaustive,
-        ),
-        pytest.param(
             ["studies/mini/ifcl_queue_length"], "is a study, which cannot share runs", marks=pytest.mark.exhaustive
         ),
     ],

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from cse_cli.core.identity import Identity
 from cse_cli.core.paths import runs
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.jobs.request import RunRequest, options_of
@@ -41,11 +42,12 @@ def test_what_test_data_chose_says_so(capsys):
     assert rows(capsys.readouterr().out)[2] == ["seed", "1", "(test-selected)", "70.00", "50.00", "12", "s"]
 
 
-def test_recipes_of_one_name_with_other_settings_stand_apart(capsys):
-    other = scored(1, 60.0, recipe_hash="f" * 16)
-    print_results([scored(1, 70.0), other], {**SHOWN, "f" * 16: {"dev": "pearson", "test": "spearman"}})
+def test_experiments_of_one_name_stand_apart(capsys):
+    text = scored(1, 65.0, identity=Identity(settings="0123456789abcdef", text="ab" * 32))
+    settings = scored(1, 60.0, recipe_hash="f" * 16)
+    print_results([scored(1, 70.0), text, settings], {**SHOWN, "f" * 16: {"dev": "pearson", "test": "spearman"}})
     out = capsys.readouterr().out
-    assert out.count("mini/simcse_en · SimCSE") == 2
+    assert out.count("mini/simcse_en · SimCSE") == out.count("\nseed 1") == 3
     assert "mean" not in out
     assert rows(out)[-1] == ["seed", "1", "0.00", "50.00", "250", "12", "s"]
 

@@ -1,4 +1,4 @@
-"""Several runs at once, a process each: the same results as one after the other, and all ended by one Ctrl-C."""
+"""Runs in processes of their own: several at once, and one that is ended from outside."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import cse
-from tests.support.programs import CSE, below, ended, gone, results, running, running_steps, until
-from tests.support.records import states
+from tests.support.forked import Forked
+from tests.support.programs import CSE, below, ended, gone, results, running, running_steps, step, until
+from tests.support.records import only_run, points, states
 from tests.support.shrunken import recipe, small
 
 pytestmark = pytest.mark.process
@@ -62,8 +63,8 @@ def test_a_study_runs_each_cell_once_and_names_failures(file):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.exhaustive)])
 def test_all_end_with_the_command(number, file):
-    long = ["--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
-    with at_once(file, *long, "--seeds", "4", folder=file.parent) as process:
+    endless = ["--set", "train.steps=20000", "--set", "train.evaluate_every=0"]
+    with at_once(file, *endless, "--seeds", "4", folder=file.parent) as process:
         until(lambda: len(running_steps()) == 2 and min(running_steps()) > 0, process)
         everything = below(process)
         assert len(everything) >= 2
@@ -76,3 +77,56 @@ def test_all_end_with_the_command(number, file):
         assert code == 130
         assert err.count("] stopped") == 2, err
         assert "Traceback" not in err
+
+
+# One run, ended from outside: what is recorded, said, and done when it is taken up again.
+
+
+STEPS = 400
+
+
+def started(*arguments: object, folder: Path) -> Forked:
+    return Forked(["cse_cli", "run", *arguments, "--device", "cpu", "--json"], folder)
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    return recipe(tmp_path, small(tmp_path), steps=STEPS, evaluate_every=0, checkpoint_every=50)
+
+
+def stop_in_the_middle(process: Forked, number: signal.Signals) -> tuple[str, str, str]:
+    """Send a signal to the process's group after its first 60 steps; return run id, stdout, stderr."""
+    until(lambda: step() >= 60, process)
+    os.killpg(process.pid, number)
+    return only_run().run_id, *process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop(number, code, long, tmp_path):
+    process = started(long, folder=tmp_path)
+    run_id, out, err = stop_in_the_middle(process, number)
+    assert (process.returncode, out) == (code, ""), err
+    assert err.rstrip().split("\n")[-1] == f"stopped. To resume: cse run --resume {run_id[:8]}"
+    assert "Traceback" not in err
+    assert only_run().state == "STOPPED"
+
+
+def test_killed_and_taken_up_again(long, tmp_path):
+    killed = started(long, folder=tmp_path)
+    run_id, out, _ = stop_in_the_middle(killed, signal.SIGKILL)
+    assert (killed.returncode, out) == (-signal.SIGKILL, "")
+    assert only_run().state == "LOST"
+
+    resumed = started("--resume", run_id[:8], folder=tmp_path)
+    resumed_out, resumed_err = resumed.communicate(timeout=120)
+    whole_out, _ = started(long, "--again", folder=tmp_path).communicate(timeout=120)
+
+    assert resumed.returncode == 0, resumed_err
+    assert "resuming after step" in resumed_err
+    (broken,), (whole,) = json.loads(resumed_out)["results"], json.loads(whole_out)["results"]
+    assert broken["run_id"] == run_id
+    assert broken["last_state"] == whole["last_state"]
+    assert broken["scores"] == whole["scores"]
+    steps = [step for step, _ in points(run_id, "train/loss")]
+    assert points(run_id, "train/loss") == points(whole["run_id"], "train/loss")
+    assert steps == [1, *range(10, STEPS + 1, 10)]

@@ -88,14 +88,6 @@ def test_small_data_sets_are_listed_if_nothing_else_is():
     assert needs([*lacks[:1], one("dataset", "other", 20_000)]) == "2 small data sets (21 kB)"
 
 
-def test_list_of_one_kind(capsys):
-    code, out, _ = cse("list", "losses", capsys=capsys)
-    assert code == 0
-    assert "info_nce" in out
-    assert LOSSES["info_nce"].summary in out
-    assert "transformer" not in out
-
-
 def test_list_as_json(capsys):
     _, out, _ = cse("list", "--json", capsys=capsys)
     brief = {line["name"]: line for line in json.loads(out)["recipes"]}
@@ -119,16 +111,6 @@ def test_list_as_json(capsys):
     assert "google-t5/t5-base" in [need["name"] for need in recipes["ifcl_en"]["needs"]]
     text = next(need for need in recipes["ifcl_zh"]["needs"] if need["name"] == "wiki_zh")
     assert (recipes["ifcl_zh"]["state"], text["state"]) == ("missing", "missing")
-
-
-def test_what_is_here_is_not_needed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    files = {"glove_en": all_recipes()["glove_en"]}
-    assert "glove.840B.300d.txt" in [one.requirement.name for one in recipe_lines(files, in_full=True)[0].lacks]
-    (tmp_path / "glove.840B.300d.txt").write_text("a 1 2\n")
-    (line,) = recipe_lines(files, in_full=True)
-    assert line.state == "fetchable"
-    assert "glove.840B.300d.txt" not in [one.requirement.name for one in line.lacks]
 
 
 def test_list_of_an_unknown_kind():

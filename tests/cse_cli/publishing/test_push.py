@@ -139,3 +139,12 @@ def test_uploads_that_fail(
     error = refused("push", str(results[0].run_id)[:8], repository)
     assert (error.code, error.exit_code) == (code, 2 if code == "push.bad_repository" else 3)
     assert not list(hub.content.rglob("README.md"))
+
+
+# Help text of `cse push`.
+
+
+def test_help_of_push(capsys, monkeypatch, snapshot):
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = cse("push", "--help", capsys=capsys)
+    assert out == snapshot

@@ -7,16 +7,21 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import psutil
 import pytest
 
 from cse_cli.core.events import Pruned
+from cse_cli.core.paths import home
 from cse_cli.jobs import placement as placements
 from cse_cli.jobs.executor import STALL_SECONDS, SerialExecutor
 from cse_cli.jobs.placement import Placement
@@ -28,9 +33,105 @@ from tests.support.errors import refuses
 from tests.support.forked import Forked
 from tests.support.ports import unused_port
 from tests.support.programs import running_steps, until
-from tests.support.ray_nodes import LOOPBACK, Nodes, nodes, none_left, running_workers
 from tests.support.records import points, states
 from tests.support.shrunken import recipe, small
+
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+_NODES = """
+import sys
+from ray.cluster_utils import Cluster
+gpus = int(sys.argv[1])
+head, *others = [{"num_cpus": int(cpus), "num_gpus": gpus} for cpus in sys.argv[2:]]
+cluster = Cluster(initialize_head=True, head_node_args={**head, "include_dashboard": False})
+added = [cluster.add_node(**other) for other in others]
+print(cluster.address, *(node.all_processes["raylet"][0].process.pid for node in added), flush=True)
+for line in sys.stdin:
+    cluster.add_node(num_cpus=int(line))
+cluster.shutdown()
+"""
+
+
+class Nodes:
+    """A cluster in the care of a process; what it started is gone after the block of `nodes`.
+
+    Args:
+        process: That has started the nodes.
+        address: Of the cluster.
+        raylets: Process of each node but the head.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], address: str, raylets: list[psutil.Process]) -> None:
+        self.process, self.address, self.raylets = process, address, raylets
+
+    def add(self, cpus: int) -> None:
+        """Add a node."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{cpus}\n")
+        self.process.stdin.flush()
+
+    def kill(self, number: int) -> None:
+        """End a node and all that runs on it, as a power cut would."""
+        raylet = self.raylets[number]
+        everything = [raylet, *raylet.children(recursive=True)]
+        for one in everything:
+            with suppress(psutil.NoSuchProcess):
+                one.send_signal(signal.SIGSTOP)  # so that none hears of another's end
+        for one in everything:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+
+
+@contextmanager
+def nodes(*cpus: int, folder: Path, gpus: int = 0) -> Iterator[Nodes]:
+    """Start a cluster: a head, and a node for each further number of CPUs; each with GPUs that Ray only counts."""
+    ray = TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)  # a path short enough for its sockets
+    process = subprocess.Popen(
+        [sys.executable, "-c", _NODES, *map(str, (gpus, *cpus))],
+        env={**os.environ, **LOOPBACK, "RAY_TMPDIR": ray.name},
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    known: list[psutil.Process] = []
+    try:
+        assert process.stdout is not None
+        address, *pids = process.stdout.readline().split()
+        yield Nodes(process, address, [psutil.Process(int(pid)) for pid in pids])
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            known = psutil.Process(process.pid).children(recursive=True)
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        for one in known:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        ray.cleanup()
+
+
+def running_workers() -> list[psutil.Process]:
+    """Return the processes that do runs for this test's state directory, on whatever node."""
+    found = []
+    for one in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if "cse_cli.jobs.worker" in one.cmdline() and one.environ().get("CSE_HOME") == str(home()):
+                found.append(one)
+    return found
+
+
+def none_left(seconds: float) -> list[psutil.Process]:
+    """Return the runs that are still at work after so many seconds."""
+    until = time.monotonic() + seconds
+    while (left := running_workers()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return left
+
 
 needs_ray = [
     pytest.mark.process,

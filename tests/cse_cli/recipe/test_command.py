@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from cse_cli.recipe.describe import levels, tune_of
+from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from registry import REGISTRIES
 from registry.tokens import Embedded
 from registry.types import Augmenter, Step
-from tests.support.command import cse
+from tests.support.command import cse, refused
+from tests.support.errors import refuses
 
+pytestmark = pytest.mark.usefixtures("folder")
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 STUDIES = len(list((RECIPES / "studies").rglob("*.toml")))
 COUNT = len(list(RECIPES.rglob("*.toml"))) - STUDIES
@@ -36,17 +39,6 @@ def test_levels_are_told_by_what_is_overridden():
 
     assert levels(Both) == ["text", "embeddings"]
     assert levels(Augmenter) == []
-
-
-def test_show_component(capsys):
-    code, out, _ = cse("show", "info_nce", capsys=capsys)
-    assert code == 0
-    assert "registry/losses/info_nce.py:" in out
-    assert "Source: SimCSE" in out
-    assert "negatives ← the queue" in out
-    assert "hard (optional)" in out
-    line = next(line for line in out.split("\n") if line.startswith("temperature"))
-    assert line.split() == ["temperature", "number", "0.05", ">", "0", "0.01", "…", "0.5,", "log"]
 
 
 def test_show_component_as_json(capsys):
@@ -135,13 +127,6 @@ def test_show_suggests(name, near, capsys):
     assert f"'{near}'" in err
 
 
-@pytest.mark.exhaustive
-def test_check_everything(capsys):
-    code, out, err = cse("check", capsys=capsys)
-    assert (code, err) == (0, "")
-    assert out == f"{COUNT} recipes and {STUDIES} studies checked: all valid\n"
-
-
 def test_check_folder_with_a_mistake(tmp_path, monkeypatch, home, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
@@ -168,14 +153,67 @@ def test_check_of_an_empty_folder(tmp_path, capsys):
     assert "contains no recipe (*.toml)" in err
 
 
-def test_schema_to_stdout_and_to_a_file(tmp_path, capsys):
+def test_schema_to_stdout_and_to_a_file(folder, capsys):
     _, out, _ = cse("schema", capsys=capsys)
     assert json.loads(out)["$schema"].endswith("2020-12/schema")
-    target = tmp_path / "recipe.schema.json"
+    target = folder / "recipe.schema.json"
     code, nothing, _ = cse("schema", "--output", str(target), capsys=capsys)
     assert (code, nothing) == (0, "")
     assert target.read_text(encoding="utf-8") == out
-    assert [path.name for path in tmp_path.iterdir()] == ["recipe.schema.json"]
-    code, _, err = cse("schema", "--output", str(tmp_path / "no" / "x.json"), capsys=capsys)
+    assert [path.name for path in folder.iterdir()] == ["recipe.schema.json"]
+    code, _, err = cse("schema", "--output", "no/x.json", capsys=capsys)
     assert code == 2
     assert "cannot write" in err
+
+
+# cse cp.
+
+
+def test_a_recipe_that_inherits_nothing_keeps_its_text(folder, capsys):
+    code, out, err = cse("cp", "quickstart", "my.toml", capsys=capsys)
+    assert (code, out) == (0, "my.toml\n")
+    assert "cse check my.toml" in err
+    assert (folder / "my.toml").read_bytes() == all_recipes()["quickstart"].read_bytes()
+    assert cse("check", "my.toml", capsys=capsys)[:2] == (0, "1 recipe checked: all valid\n")
+
+
+@pytest.mark.parametrize("name", ["ifcl_en", "mini/mocose_en"])
+def test_what_is_inherited_is_written_in(name, folder, capsys):
+    assert cse("cp", name, "my.toml", capsys=capsys)[0] == 0
+    text = (folder / "my.toml").read_text(encoding="utf-8")
+    assert text.startswith(f"# A copy of {name} ")
+    assert "extends" not in text.partition("\n")[2]
+    assert load("my.toml").recipe == load(name).recipe
+    assert [path.name for path in folder.iterdir()] == ["my.toml"]
+
+
+def test_paths_of_data_still_lead_to_it(folder, capsys):
+    (folder / "one").mkdir()
+    (folder / "one" / "text.txt").write_text("a sentence\n")
+    text = 'extends = "quickstart"\nremove = ["data.dataset"]\n[data]\nfile = ["text.txt", "elsewhere.txt"]\n'
+    (folder / "one" / "base.toml").write_text(text)
+    (folder / "two").mkdir()
+    assert cse("cp", "one/base.toml", "two/my.toml", capsys=capsys)[0] == 0
+    assert 'file = ["../one/text.txt", "elsewhere.txt"]' in (folder / "two" / "my.toml").read_text()
+    assert load("two/my.toml").recipe.data.files == (str(folder / "one" / "text.txt"), "elsewhere.txt")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "target", "code", "value"),
+    [
+        ("quickstart", "there.toml", "copy.exists", "'there.toml'"),
+        ("quickstart", "my", "copy.wrong_suffix", "→ cse cp quickstart my.toml"),
+        ("quickstart", "no/my.toml", "copy.missing_directory", "'no'"),
+        ("quickstart", "", "copy.is_directory", "→ cse cp quickstart my.toml"),
+        ("quickstrat", "my.toml", "recipe.unknown_recipe", "Did you mean 'quickstart'"),
+        ("studies/ifcl_ablation", "my.toml", "recipe.not_a_recipe", "cse run studies/ifcl_ablation"),
+        ("broken.toml", "my.toml", "recipe.invalid_value", "broken.toml:2:8: data: "),
+    ],
+)
+def test_an_error_leaves_no_file(recipe, target, code, value, folder):
+    (folder / "there.toml").write_text("mine")
+    (folder / "broken.toml").write_text('extends = "quickstart"\ndata = 3\n')
+    with refuses(code, value):
+        raise refused("cp", recipe, target)
+    assert {path.name: path.read_text() for path in folder.iterdir()}["there.toml"] == "mine"
+    assert sorted(path.name for path in folder.iterdir()) == ["broken.toml", "there.toml"]

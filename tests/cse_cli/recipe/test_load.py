@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cse_cli.core.formatting import to_toml
+from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.files import all_recipes, find, name_of, roots
 from cse_cli.recipe.load import load
 from tests.support.errors import refuses
 
@@ -46,19 +50,12 @@ def test_an_optional_input_takes_the_view_of_its_name(written):
     assert recipe.losses["info_nce"].views["hard"] == "hard"
 
 
-def test_resolved_text_loads_to_the_same_recipe(written):
-    recipe = load("ifcl_en").recipe
+@pytest.mark.parametrize("name", ["ifcl_en", "mini/simcse_en"])
+def test_resolved_text_loads_to_the_same_recipe(name, written):
+    recipe = load(name).recipe
+    assert ("epochs" in recipe.resolved()["train"]) == (recipe.train.steps is None)
     again = load(written(to_toml(recipe.resolved()), "resolved.toml")).recipe
-    assert again == recipe
-    assert again.hash() == recipe.hash()
-
-
-def test_a_resolved_recipe_sets_the_length_of_the_training_once(written):
-    for name in ("ifcl_en", "mini/simcse_en"):
-        recipe = load(name).recipe
-        train = recipe.resolved()["train"]
-        assert ("epochs" in train) == (recipe.train.steps is None)
-        assert load(written(to_toml(recipe.resolved()), "resolved.toml")).recipe.hash() == recipe.hash()
+    assert (again, again.hash()) == (recipe, recipe.hash())
 
 
 def test_hash_excludes_prose(written):
@@ -165,3 +162,109 @@ def test_data_sets_of_the_hub_and_of_the_catalog(written):
     recipe = load(written(MINIMAL.replace('dataset = "wiki1m"', data))).recipe
     assert recipe.data.dataset == ("wiki1m", "hf:owner/name:config@v1")
     assert recipe.data.column == "sentence"
+
+
+# Names and paths of recipes.
+
+
+SHIPPED = Path(__file__).resolve().parents[3] / "recipes"
+
+
+def test_bare_names_mean_the_nearest_recipe(folder):
+    assert find("ifcl_en") == SHIPPED / "ifcl_en.toml"
+    own = folder / "recipes" / "mine" / "ifcl_en.toml"
+    own.parent.mkdir(parents=True)
+    own.write_text("")
+    assert find("mine/ifcl_en") == own
+    (folder / "recipes" / "ifcl_en.toml").write_text("")
+    assert find("ifcl_en") == folder / "recipes" / "ifcl_en.toml"
+    assert roots() == [folder / "recipes", SHIPPED]
+
+
+def test_a_path_needs_its_suffix_or_a_file_beside(folder):
+    assert find("anything.toml") == Path("anything.toml")
+    (folder / "here.toml").write_text("")
+    assert find("here") == Path("here.toml")
+    assert find("./here") == Path("here.toml")
+
+
+def test_name_of(folder):
+    assert name_of(SHIPPED / "simcse_en.toml") == "simcse_en"
+    assert name_of(folder / "else.toml") == "else"
+
+
+def test_all_recipes_are_sorted_and_exist():
+    found = all_recipes()
+    assert list(found) == sorted(found)
+    assert len(found) == len([path for path in SHIPPED.rglob("*.toml") if "studies" not in path.parts])
+    assert all(path.is_file() for path in found.values())
+
+
+def test_recipes_inside_an_installed_package(folder, monkeypatch):
+    package = folder / "site-packages" / "cse_cli"
+    (package / "_recipes" / "mini").mkdir(parents=True)
+    (package / "_recipes" / "mini" / "own.toml").write_text("")
+    (folder / "site-packages" / "recipes").mkdir()
+    monkeypatch.setattr("cse_cli.recipe.files._PACKAGE", package)
+    assert all_recipes() == {"mini/own": package / "_recipes" / "mini" / "own.toml"}
+    assert find("mini/own") == package / "_recipes" / "mini" / "own.toml"
+
+
+# Evaluators that read a data set or your own file.
+
+
+RECIPE = """\
+title = "own pairs"
+[data]
+dataset = "wiki1m"
+[encoders.online]
+name = "transformer"
+model = "bert-base-uncased"
+[views.anchor]
+[views.positive]
+[losses.info_nce]
+[evaluate]
+metric_for_best_model = "mine.{metric}"
+[evaluators.mine]
+name = "{name}"
+"""
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    def load_with(extra, name="sts", metric="spearman"):
+        path = tmp_path / "r.toml"
+        path.write_text(RECIPE.format(name=name, metric=metric) + extra, encoding="utf-8")
+        return load(str(path)).recipe
+
+    return load_with
+
+
+@pytest.mark.parametrize(("name", "metric"), [("sts", "spearman"), ("retrieval_at_k", "mrr")])
+def test_a_file_counts_as_what_its_split_says(loaded, name, metric):
+    recipe = loaded('file = "a.csv"\nsplit = "dev"\n', name, metric)
+    assert recipe.evaluators["mine"].params["file"] == "a.csv"
+    with refuses("recipe.test_selection"):
+        loaded('file = "a.csv"\n', name, metric)
+    with refuses("recipe.test_selection", "split 'mine'"):
+        loaded('file = "a.csv"\nsplit = "mine"\n', name, metric)
+
+
+@pytest.mark.parametrize("name", ["sts", "retrieval_at_k"])
+def test_exactly_one_of_the_two(loaded, name):
+    metric = {"sts": "spearman"}.get(name, "mrr")
+    with refuses("recipe.missing_key", "r.toml:12:13: evaluators.mine: ", "'dataset'", "'file'"):
+        loaded('split = "dev"\n', name, metric)
+    with refuses("recipe.conflict", "r.toml:15:1: evaluators.mine.file: ", "'dataset'", "'file'"):
+        loaded('dataset = "stsb"\nfile = "a.csv"\nsplit = "dev"\n', name, metric)
+
+
+def test_a_wrong_data_set_is_one_problem(loaded):
+    with pytest.raises(RecipeError) as told:
+        loaded('dataset = "stsbb"\nsplit = "dev"\n')
+    (problem,) = told.value.problems
+    assert problem.code == "recipe.unknown_dataset"
+    assert "Did you mean 'stsb'" in problem.message
+    with pytest.raises(RecipeError) as told:
+        loaded('dataset = 3\nsplit = "dev"\n')
+    assert len(told.value.problems) == 1

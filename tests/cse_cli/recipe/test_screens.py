@@ -52,8 +52,8 @@ def test_help(command, capsys, snapshot):
 
 
 def test_show_a_component(capsys, snapshot):
-    out = cse("show", "fifo", capsys=capsys)[1]
-    assert out[out.index("\nparameter") :] == snapshot  # without its file and documentation
+    out = cse("show", "info_nce", capsys=capsys)[1]
+    assert out[out.index("\ninputs: ") :] == snapshot  # without its file and documentation
 
 
 def test_the_checks_of_a_recipe(capsys, snapshot):

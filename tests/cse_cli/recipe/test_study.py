@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from cse_cli.data.check import check_file
-from cse_cli.recipe.cells import Cell, cell_tag, cells
+from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
 from cse_cli.recipe.errors import RecipeError
-from cse_cli.recipe.files import all_recipes, all_studies, is_study
+from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import find_study, load_study, studies_of
+from tests.cse_cli.analysis.leaderboard_runs import result
 from tests.cse_cli.recipe.broken_studies import BROKEN, Broken
 from tests.support.command import cse, refused
 from tests.support.errors import refuses
@@ -147,18 +148,6 @@ def test_studies_are_not_recipes(folder):
     assert "studies/mine" in [study.name for study in studies_of("ifcl", "queue_length")]
 
 
-@pytest.mark.exhaustive
-def test_every_shipped_study_is_valid():
-    """Down to each cell's recipe."""
-    names = list(all_studies())
-    assert len(names) == len(list(SHIPPED.rglob("*.toml"))) > 20
-    assert all(is_study(path) and name.startswith("studies/") for name, path in all_studies().items())
-    for name in names:
-        study = load_study(name)
-        assert study.name == name
-        assert cells(study)
-
-
 def test_list_and_check(folder, capsys):
     (folder / "own.toml").write_text(TABLE)
     code, out, err = cse("check", "own.toml", "ifcl_en", capsys=capsys)
@@ -176,3 +165,18 @@ def test_a_broken_study_is_listed_too(folder, capsys):
     (folder / "recipes" / "odd.toml").write_text('[study]\ntitle = "[red]Odd"\n')
     _, out, _ = cse("list", "studies", capsys=capsys)
     assert "[red]Odd (not valid: see `cse check`)" in out
+
+
+# Which scores the cells of a study are about.
+
+
+def test_a_printed_column_that_is_no_score_stays_empty():
+    """ConIsI's Table 5 prints two columns of differences beside the average."""
+    study = load_study("studies/mini/conisi_ablation")
+    known = cells(study)
+    scored = {"test": {"spearman": 53.0}}
+    runs = {known[0].hash: [result(seed, scores=scored, metric_for_best_model="dev.spearman") for seed in (0, 1)]}
+    found = values(study, known, runs)
+    assert headings(study, found) == ["Avg"]
+    assert found[known[0].row]["Avg"] == pytest.approx([53.0, 53.0])
+    assert found[known[1].row]["Avg"] == []

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from rich.console import Console
 
 from cse_cli.core.results import STS_TASKS
-from cse_cli.core.tables import as_rich
 from cse_cli.runs import listing
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.listing import parse_since, select_runs
@@ -148,25 +145,6 @@ def test_the_line_of_a_run_has_its_scores() -> None:
 def test_a_duration_is_a_time_ago() -> None:
     ago = datetime.now(UTC) - parse_since("2d")
     assert abs(ago - timedelta(days=2)) < timedelta(minutes=1)
-
-
-def line(changes: tuple[str, ...] = ()) -> RecordedRun:
-    recipe = "mini/focal_infonce_en"
-    outcome = result(recipe=recipe, seed=17, seconds=12345.6)
-    return read_run(recorded(outcome, name=f"{recipe} seed 17", changes=changes).run_id)
-
-
-@pytest.mark.parametrize("changed", [(), ("train.steps=1000", "losses.focal_info_nce.temperature=0.07")])
-def test_a_terminal_of_80_columns_cuts_nothing(changed: tuple[str, ...]) -> None:
-    written = io.StringIO()
-    table = listing._table([line(), line(changed)], 80)
-    Console(file=written, width=80).print(as_rich(table, gap=1))
-    lines = written.getvalue().split("\n")
-    assert max(map(len, lines)) <= 80
-    assert "…" not in written.getvalue()
-    for text in ("FINISHED", "70.00", "62.00"):
-        assert text in written.getvalue()
-    assert ("set" in lines[0].split()) == bool(changed)
 
 
 def test_names_tags_and_settings_are_a_column() -> None:

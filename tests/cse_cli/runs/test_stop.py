@@ -6,17 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.events import RunInfo, SilentObserver
-from cse_cli.recipe.load import load
-from cse_cli.runs import log, stop
-from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import folder_of
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
-from registry.errors import StopRequested
+from cse_cli.runs import stop
+from cse_cli.runs.index import RecordedRun, all_runs, read_run
+from cse_cli.runs.record import LOG, folder_of
 from tests.cse_cli.runs.conftest import Runs
+from tests.support.forked import Forked
+from tests.support.programs import CSE, ended, gone, ranks, running, until
 from tests.support.records import recorded, result
-from tests.support.shrunken import Small, recipe
+from tests.support.shrunken import recipe, small
 
 
 def stops(home: Path) -> set[str]:
@@ -104,41 +101,66 @@ def test_following_ends_with_ctrl_c(runs: Runs, monkeypatch: pytest.MonkeyPatch)
 # --- a real run -------------------------------------------------------------------------------------------------------
 
 
-class Stopper(SilentObserver):
-    """Requests its run to stop at a step."""
-
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.run_id = ""
-
-    def started(self, run: RunInfo) -> None:
-        self.run_id = run.run_id
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        if step == self.at:
-            (folder_of(self.run_id) / "stop").touch()
+# Runs in other processes, followed and stopped.
 
 
-@pytest.mark.exhaustive
-def test_a_stopped_run_resumes_as_if_it_had_not_stopped(
-    parts: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CSE_MIRRORS", "none")
-    monkeypatch.setattr(log, "LOOK_EVERY", 0.0)
-    loaded = load(str(recipe(tmp_path, parts, steps=40, evaluate_every=0, checkpoint_every=10)))
-    stopper = Stopper(at=20)
-    with pytest.raises(StopRequested) as caught:
-        execute(Job(loaded, 3, "cpu"), stopper)
-    assert stopper.run_id[:8] in str(caught.value.next_action)
-    assert [(run.run_id, run.state) for run in all_runs()] == [(stopper.run_id, "STOPPED")]
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return recipe(tmp_path, small(tmp_path), steps=20_000, evaluate_every=0, checkpoint_every=20)
 
-    broken = execute(Job(loaded, 3, "cpu", stopper.run_id), SilentObserver())
-    whole = execute(Job(loaded, 3, "cpu", again=True), SilentObserver())
-    assert (broken.run_id, broken.last_state) == (stopper.run_id, whole.last_state)
-    assert whole.run_id != stopper.run_id
-    assert broken.scores == whole.scores
-    printed = (folder_of(stopper.run_id) / "log.txt").read_text(encoding="utf-8")
-    assert "resuming after step" in printed
-    assert printed.rstrip().endswith("finished")
-    left = {path.name for path in folder_of(stopper.run_id).iterdir()}
-    assert {"stop", "checkpoint.pt"}.isdisjoint(left)
+
+def the_run(past: int) -> RecordedRun | None:
+    """Return the run once it is past a step."""
+    return next((one for one in all_runs() if one.progress[0] > past), None)
+
+
+def ask(*arguments: object, folder: Path) -> tuple[int, str, str]:
+    return ended(Forked([*CSE, "runs", *arguments], folder))
+
+
+@pytest.mark.process
+def test_a_run_is_followed_and_stopped(file: Path, tmp_path: Path) -> None:
+    with running(*CSE, "run", file, "--device", "cpu", "--json", folder=tmp_path) as process:
+        until(lambda: the_run(past=40) is not None, process)
+        (run,) = all_runs()
+        assert (run.about.recipe, run.state, run.progress[1]) == ("small", "RUNNING", 20_000)
+        assert run.host.startswith(f"process {process.pid} on ")
+        short = run.run_id[:8]
+        follower = Forked([*CSE, "runs", "logs", short, "-f"], tmp_path)
+        code, out, err = ask("stop", short, folder=tmp_path)
+        assert (code, out) == (0, f"{short} small seed 3: stopped\n"), err
+        code, out, err = ended(process)
+    assert (code, out) == (1, ""), err
+    assert f"error: run {short} was stopped by `cse runs stop`" in err
+    assert f"cse run --resume {short}" in err.rstrip().split("\n")[-1]
+    assert read_run(run.run_id).state == "STOPPED"
+    code, out, _ = ended(follower)
+    assert code == 0
+    assert out.rstrip().split("\n")[-1].endswith(f"cse run --resume {short}")
+
+    with running(*CSE, "run", "--resume", short, "--device", "cpu", folder=tmp_path) as again:
+        until(lambda: "resuming after step" in (folder_of(run.run_id) / LOG).read_text(), again)
+        again.kill()
+        again.wait(30)
+        assert read_run(run.run_id).state == "LOST"
+        code, _, err = ask("stop", short, folder=tmp_path)
+        assert (code, f"run {short} is not running: LOST" in err) == (2, True)
+    assert "resuming after step" in ask("logs", short, folder=tmp_path)[1]
+    assert ask("rm", short, "--yes", folder=tmp_path)[0] == 0
+    assert all_runs() == []
+
+
+@pytest.mark.process
+def test_a_run_in_two_processes_is_stopped(file: Path, tmp_path: Path) -> None:
+    with running(*CSE, "run", file, "--device", "cpu", "--processes", 2, folder=tmp_path) as process:
+        until(lambda: the_run(past=20) is not None, process)
+        (run,), both = all_runs(), ranks(process)
+        assert ask("stop", run.run_id, folder=tmp_path)[0] == 0
+        code, out, err = ended(process)
+        assert gone(list(both.values()))
+    assert (code, out) == (1, ""), err
+    assert [line for line in err.split("\n") if line.startswith("error:")] == [
+        f"error: run {run.run_id[:8]} was stopped by `cse runs stop`"
+    ]
+    assert "Traceback" not in err
+    assert read_run(run.run_id).state == "STOPPED"

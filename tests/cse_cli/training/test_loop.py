@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +19,15 @@ from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
 from cse_cli.runs.record import About, RunRecord
+from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.checkpoint import method_state, state_digest
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.train_step import StepOutput
-from cse_cli.training.trainer import Trainer
+from cse_cli.training.trainer import LOG_EVERY, Trainer
 from registry import LOSSES, QUEUES
 from registry.distributed import rank, world_size
-from registry.errors import CseError, RunFailedError
+from registry.errors import RunFailedError
 from registry.types import Encode, Evaluator
 from tests.support.fakes import FakeEncoder, WordVocabulary
 from tests.support.processes import on_ranks
@@ -321,14 +323,6 @@ def test_bf16_and_fp32_start_alike_and_log_the_same_names(text: str, tmp_path: P
     assert logs[0][1, "train/loss"] == pytest.approx(logs[1][1, "train/loss"], abs=0.05)
 
 
-def test_a_checkpoint_of_another_method_is_refused(text: str, tmp_path: Path) -> None:
-    trainer(tmp_path / "run", prepared(text, steps=5)).run()
-    other = prepared(text, steps=5)
-    other.experiment.method.queue = None
-    with pytest.raises(CseError, match="belongs to another method"):
-        trainer(tmp_path / "run", other).restore()
-
-
 def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> None:
     """A queue of 20 behind an encoder without momentum, 8 sentences a step."""
     log = Recorded()
@@ -343,11 +337,44 @@ def test_the_traceable_distance_is_recorded_once(text: str, tmp_path: Path) -> N
     assert again.measures == first.measures
 
 
-def test_without_a_queue_nothing_is_measured(text: str, tmp_path: Path) -> None:
-    job = prepared(text)
-    job.experiment.method.queue = None
-    log = Recorded()
-    bare = trainer(tmp_path / "run", job, log)
-    bare.run()
-    assert bare.measures == {}
-    assert not any(name.startswith("queue/") for _, name in log.points)
+# Losses that are looked at late, as on a GPU.
+
+
+def as_on_a_gpu(one: Trainer, bad: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Have the trainer believe that looking waits, and give it a loss that is NaN; return steps looked at."""
+    looked: list[int] = []
+    take: Callable[..., StepOutput] = one.stepper.take
+
+    def taken(done: int, look: Any = None) -> StepOutput:
+        one.compute = SimpleNamespace(device=SimpleNamespace(type="cuda"))  # type: ignore[assignment]
+        if look is not None:
+            looked.append(done + 1)
+        found = take(done, look)
+        return replace(found, loss=torch.tensor(torch.nan)) if done + 1 == bad else found
+
+    monkeypatch.setattr(one.stepper, "take", taken)
+    return looked
+
+
+def test_nothing_is_written_after_a_loss_that_is_no_number(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = trainer(tmp_path / "run", prepared(text, evaluate_every=0, checkpoint_every=5))
+    looked = as_on_a_gpu(one, bad=3, monkeypatch=monkeypatch)
+    with pytest.raises(RunFailedError, match="the loss is nan at step 3") as caught:
+        one.run()
+    assert looked == [1]
+    assert one.progress.step == 5
+    assert "last good checkpoint: step 0" in str(caught.value)
+    assert checkpoint.load(tmp_path / "run" / checkpoint.FILE)["progress"]["step"] == 0
+
+
+def test_a_record_looks_at_all_losses_since_the_last(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = trainer(tmp_path / "run", prepared(text, evaluate_every=0))
+    looked = as_on_a_gpu(one, bad=7, monkeypatch=monkeypatch)
+    with pytest.raises(RunFailedError, match="at step 7"):
+        one.run()
+    assert looked == [1, LOG_EVERY]
+    assert one.progress.step == LOG_EVERY - 1
