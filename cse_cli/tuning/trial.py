@@ -21,14 +21,14 @@ from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.record import take_record
 from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.study import OWN, REASON, RUN, RUNS, SCORES, number_of
+from cse_cli.tuning.study import OWN, REPORTED, RUN, RUNS, SCORES, number_of
 from registry.errors import RunFailedError
 
 
 class TrialRuns:
     """The runs of one trial.
 
-    A trial that another process left is continued: the claim of a run returns the result of a finished run, and
+    A trial that an ended process left is continued: the claim of a run returns the result of a finished run, and
     resumes an unfinished one.
     """
 
@@ -40,6 +40,8 @@ class TrialRuns:
         self._name = f"trial {number_of(trial)} of {config.name}"  # lists of runs show the beginning of a name
         self._scores: dict[str, float] = dict(trial.user_attrs.get(SCORES, {}))
         self._summary: RunRecord | None = None
+        for step, value in trial.user_attrs.get(REPORTED, {}).items():
+            trial.report(value, int(step))
 
     @property
     def score(self) -> float:
@@ -48,8 +50,6 @@ class TrialRuns:
 
     def next_job(self) -> Job | None:
         """Return the run of the next seed, or None if every seed has a score."""
-        if (reason := self.trial.user_attrs.get(REASON)) is not None:  # its process was killed before it reported this
-            raise RunFailedError(reason, code="tune.failed_before")
         seed = next((seed for seed in self._config.seeds if str(seed) not in self._scores), None)
         if seed is None:
             return None
@@ -105,7 +105,7 @@ class TrialRuns:
         job = self._job(loaded, loaded.recipe.train.seed, parent=self._parent.run_id, run_name=self._name)
         own = {"run_id": self.trial.user_attrs[RUN], "summary": "seeds", "seed": None, "identity": None}
         about = about_run(job, Identity(settings=loaded.recipe.hash())).model_copy(update=own)
-        record = take_record(about, loaded.recipe.resolved()) or RunRecord(about, None)
+        record = take_record(about, loaded.recipe.resolved())
         record.started()
         return record
 

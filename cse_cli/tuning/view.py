@@ -125,8 +125,7 @@ def _reasons(search: Search) -> Iterator[str]:
 def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
     if search.best is None or search.best.own:
         return
-    storage = f" --storage {search.storage}" if "://" in search.storage else ""
-    command = f"cse tune --best {search.name}{storage}"
+    command = f"cse tune --best {search.name}"
     yield ""
     if search.best_verification is None:
         yield f"verify the gain:    {command} --verify-seeds 5"

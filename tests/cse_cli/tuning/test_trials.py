@@ -26,8 +26,7 @@ from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.results import read_trials
 from cse_cli.tuning.search import run_search
-from cse_cli.tuning.storage import search_names
-from cse_cli.tuning.study import RECORD, load_study
+from cse_cli.tuning.study import RECORD, load_study, search_names
 from cse_cli.tuning.trial import TrialObserver
 from registry.errors import CseError, RunFailedError
 from tests.cse_cli.tuning.fake import Notes, parameter
@@ -59,7 +58,7 @@ def search(asked, screen=None, **changes):
     """Run a search and return its outcome."""
     config = asked.model_copy(update=changes)
     ran, ending = run_search(config, screen or TuneScreen(quiet=True))
-    study = load_study(config.storage, config.name)
+    study = load_study(config.name)
     return Outcome(ran, ending, studies.counts(study.get_trials()), study.user_attrs[RECORD])
 
 
@@ -89,7 +88,7 @@ def test_a_search_is_a_run_and_each_trial_a_run_below_it(asked, home):
     assert [(run.name, run.state, run.about.search, run.about.trial) for run in trials] == [
         (f"trial {number} of search", "FINISHED", "search", number) for number in range(3)
     ]
-    ended = read_trials(load_study(None, "search"))
+    ended = read_trials(load_study("search"))
     for run, trial in zip(trials, ended, strict=True):
         assert run.result is not None
         assert trial.run_id == run.run_id
@@ -148,7 +147,7 @@ def test_a_failed_trial_keeps_its_reason(asked, monkeypatch, error, reason):
     failed = below(outcome.run_id)[1]
     assert failed.state == "FAILED"
     assert failed.reason.startswith(reason)
-    assert read_trials(load_study(None, "search"))[1].reason.startswith(reason)
+    assert read_trials(load_study("search"))[1].reason.startswith(reason)
     assert not list((runs() / failed.run_id).glob("*.pt"))
 
 
@@ -156,7 +155,7 @@ def test_a_collapse_ends_only_its_trial(asked, monkeypatch):
     monkeypatch.setattr("cse_cli.training.health.PATIENCE", 1)
     outcome = search(asked, None, overrides=("train.collapse_cosine=0.0001",), trials=1)
     assert outcome.counts["failed"] == 1
-    reason = read_trials(load_study(None, "search"))[0].reason
+    reason = read_trials(load_study("search"))[0].reason
     assert reason.startswith("step 1: collapse: mean cosine")
 
 
@@ -168,7 +167,7 @@ def test_a_stopped_search_resumes_its_run(asked, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             search(asked, notes)
     assert notes.heard[-1] == "cse tune --resume search"
-    parent = load_study(None, "search").user_attrs[RECORD]
+    parent = load_study("search").user_attrs[RECORD]
     assert [run.state for run in below(parent)] == ["FINISHED", "STOPPED"]
     assert read_run(parent).state == "STOPPED"
     outcome = search(asked)
@@ -190,7 +189,7 @@ def test_the_score_is_the_mean_of_the_seeds_runs(asked):
     seeds = below(trials[1].run_id)
     assert [run.name for run in seeds] == ["seed 0 of trial 1 of search", "seed 1 of trial 1 of search"]
     scores = [run.result.curve[run.result.selected_step] for run in seeds]
-    ended = read_trials(load_study(None, "search"))[1]
+    ended = read_trials(load_study("search"))[1]
     assert ended.score == pytest.approx(sum(scores) / 2)
     metrics = read_history(folder_of(trials[1].run_id)).metrics
     assert (metrics["score/seed"], metrics["score/mean"]) == (dict(enumerate(scores)), {2: ended.score})
@@ -212,7 +211,7 @@ def test_a_stopped_trial_resumes_its_seed(asked, monkeypatch):
         raise_in_runs(patch, KeyboardInterrupt(), lambda observer, step: observer._seed == 1 and step == 4)
         with pytest.raises(KeyboardInterrupt):
             search(asked, None, seeds=(0, 1), trials=1)
-    (summary,) = below(load_study(None, "search").user_attrs[RECORD])
+    (summary,) = below(load_study("search").user_attrs[RECORD])
     assert summary.state == "STOPPED"
     assert [run.state for run in below(summary.run_id)] == ["FINISHED", "STOPPED"]
     outcome = search(asked, None, seeds=(0, 1), trials=1)
@@ -248,7 +247,7 @@ def test_ctrl_c_ends_all_workers_and_can_be_continued(asked, tmp_path, capsys):
     said, _ = process.communicate(timeout=120)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    study = load_study(None, "search")
+    study = load_study("search")
     assert "To continue: cse tune --resume search" in said
     assert sum(t.state == TrialState.RUNNING for t in study.get_trials()) == 2
     assert {run.state for run in all_runs()} <= {"STOPPED", "FINISHED"}
@@ -264,7 +263,7 @@ def test_ctrl_c_ends_all_workers_and_can_be_continued(asked, tmp_path, capsys):
 def all_training(count):
     """Return whether this many trials have a run that trains."""
     with suppress(CseError, KeyError):  # the study is being made
-        running = [t for t in load_study(None, "search").get_trials() if t.state == TrialState.RUNNING]
+        running = [t for t in load_study("search").get_trials() if t.state == TrialState.RUNNING]
         return sum(bool(trial.user_attrs.get("runs")) for trial in running) == count
     return False
 
@@ -272,4 +271,4 @@ def all_training(count):
 def test_a_recipe_that_cannot_run_starts_no_search(asked):
     with pytest.raises(CseError, match="no-such-model"):
         search(asked, None, overrides=("encoders.online.model=./no-such-model",))
-    assert (search_names(None), all_runs()) == ([], [])
+    assert (search_names(), all_runs()) == ([], [])
