@@ -15,8 +15,7 @@ from cse_cli.core.events import Observer, RunInfo, SilentObserver, Warned
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.ranges import Value, show_value
+from cse_cli.tuning.parameter import Parameter, Value, show_value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import all_points, pruner_name
 from cse_cli.tuning.study import journal

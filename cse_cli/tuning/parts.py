@@ -14,8 +14,7 @@ from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import LoadedRecipe, changed
 from cse_cli.recipe.paths import is_list_of_parts, is_place, setting
 from cse_cli.recipe.schema import Recipe, TuneRange
-from cse_cli.tuning.parameter import Parameter, part_tables, settings_of
-from cse_cli.tuning.ranges import Declaration, Value, declarations, split_values
+from cse_cli.tuning.parameter import Declaration, Parameter, Value, declarations, part_tables, settings_of, split_values
 from registry.errors import CseError
 
 FORM = """for example --choices 'queue=[false, { name = "fifo", view = "anchor" }]'"""

@@ -16,7 +16,7 @@ from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named, judge_together
 from cse_cli.core.stats import LEVEL, Paired
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.parameter import Value
 from cse_cli.tuning.study import (
     ACCEPTED,
     IDENTITY,

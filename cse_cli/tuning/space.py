@@ -12,11 +12,10 @@ from typing import Any
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.paths import is_ending, values
 from cse_cli.recipe.schema import Recipe, TuneRange
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
-from cse_cli.tuning.ranges import (
+from cse_cli.tuning.parameter import (
     FORM,
     Declaration,
+    Parameter,
     Range,
     Value,
     check_range,
@@ -24,6 +23,7 @@ from cse_cli.tuning.ranges import (
     parse_choices,
     parse_range,
 )
+from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
 from registry.errors import CseError, UnknownNameError, suggestion
 
 Declarations = Mapping[str, Declaration]

@@ -13,7 +13,7 @@ from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
-from cse_cli.tuning.ranges import Value, show_value
+from cse_cli.tuning.parameter import Value, show_value
 from cse_cli.tuning.results import Search, Verification, verdict, verification_sentence
 from cse_cli.tuning.study import State
 
