@@ -212,7 +212,8 @@ def read_searches() -> list[Search]:
         try:
             found.append(read_search(load_study(name)))
         except (CseError, ValueError, KeyError) as error:
-            sys.stderr.write(f"warning: search '{name}' is omitted: {str(error).strip().partition(chr(10))[0]}\n")
+            why = str(error).strip().partition("\n")[0]
+            sys.stderr.write(f"warning: search '{name}' is omitted: {why}\n")
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 

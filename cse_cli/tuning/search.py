@@ -23,6 +23,7 @@ from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import STOP
 from cse_cli.runs.signals import Terminated, ending
+from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.live import Ending, TuneScreen
@@ -35,7 +36,6 @@ from cse_cli.tuning.record import (
 )
 from cse_cli.tuning.results import VERIFICATION, read_search, read_searches
 from cse_cli.tuning.samplers import check_names
-from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import (
     Study,
@@ -49,7 +49,6 @@ from cse_cli.tuning.study import (
     settled,
     stored_config,
 )
-from cse_cli.tuning.verify import verify
 from cse_cli.tuning.view import print_search, print_searches, print_verification, write_search, write_searches
 from registry import plugins
 from registry.errors import CseError, StopRequested
@@ -158,30 +157,25 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
     base = config.load_base()
     fetch(requirements(base.recipe), screen.downloading)
     with driving(config.name):
-        study = open_study(config)
+        study, request = open_study(config), config.request
+        record, done = take_search_record(study, config, base), len(settled(study.get_trials(deepcopy=False)))
+        placement = place_runs(max(0, budget(study) - done), request)
         try:
-            return _drive(study, config, base, screen)
+            with closing(follow(record.about)), ending(record):
+                (record.path / STOP).unlink(missing_ok=True)  # an earlier request to stop is void
+                record.started(device=request.device)
+                record_settings(record, study, config)
+                with placement.open() as executor:
+                    alone = executor.one_by_one and request.cluster is None
+                    where = f"on {choose(request.device).describe()}" if alone else placement.describe()
+                    screen.opened(config, done, budget(study), where, executor.slots)
+                    driver = Driver(study, config, executor, record.about, screen)
+                    why = driver.drive()
+                record_findings(record, study, screen.warned)
+                record.end("finished")
         except (KeyboardInterrupt, Terminated, StopRequested):
             screen.interrupted(f"cse tune --resume {config.name}")
             raise
-
-
-def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, screen: TuneScreen) -> tuple[int, Ending]:
-    done, request = len(settled(study.get_trials(deepcopy=False))), config.request
-    record = take_search_record(study, config, base)
-    placement = place_runs(max(0, budget(study) - done), request)
-    with closing(follow(record.about)), ending(record):
-        (record.path / STOP).unlink(missing_ok=True)  # an earlier request to stop is void
-        record.started(device=request.device)
-        record_settings(record, study, config)
-        with placement.open() as executor:
-            alone = executor.one_by_one and request.cluster is None
-            where = f"on {choose(request.device).describe()}" if alone else placement.describe()
-            screen.opened(config, done, budget(study), where, executor.slots)
-            driver = Driver(study, config, executor, record.about, screen)
-            why = driver.drive()
-        record_findings(record, study, screen.warned)
-        record.end("finished")
     return driver.ran, why
 
 

@@ -10,12 +10,12 @@ import pytest
 
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from cse_cli.tuning.best import save_recipe, tuned_recipe
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.parts import with_parts
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
 from cse_cli.tuning.samplers import all_points, grid_points, own_values
-from cse_cli.tuning.save_recipe import save_recipe, tuned_recipe
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import counts, load_study, stored_config
 from cse_cli.tuning.view import print_search
