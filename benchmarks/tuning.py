@@ -3,8 +3,8 @@
     python -m benchmarks.tuning [--trials 40] [--runs 6]
 
 Prints a Markdown table. "driver": trials without training, one after the other, so only the choice of values and the
-storage remain; on PostgreSQL too if a server and its driver are installed. "whole": the same tiny recipe as separate
-runs and as trials of a search. The difference is the overhead of the search per run.
+storage remain. "whole": the same tiny recipe as separate runs and as trials of a search. The difference is the overhead
+of the search per run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from cse_cli.training.run import execute
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.search import run_search
-from tests.cse_cli.tuning import postgres
 from tests.cse_cli.tuning.fake import config, drive, parameter
 from tests.support.shrunken import recipe, small
 
@@ -89,13 +88,7 @@ def main() -> None:
     for sampler in ("tpe", "random", "gp"):
         with _home() as folder:
             wall, cpu = driver(config(folder, sampler=sampler), asked.trials)
-        print(f"| driver, SQLite, {sampler} | {wall:.3f} | {cpu:.3f} |", flush=True)
-    if (why := postgres.unusable()) is not None:
-        print(f"| driver, PostgreSQL: {why} | | |")
-    else:
-        with _home() as folder, postgres.server() as address:
-            wall, cpu = driver(config(folder, storage=address), asked.trials)
-        print(f"| driver, PostgreSQL, tpe | {wall:.3f} | {cpu:.3f} |", flush=True)
+        print(f"| driver, {sampler} | {wall:.3f} | {cpu:.3f} |", flush=True)
     with _home() as folder:
         for label, wall, cpu in whole(folder, asked.runs):
             print(f"| whole, {label} | {wall:.3f} | {cpu:.3f} |", flush=True)

@@ -297,11 +297,11 @@ def behind() -> Iterator[str]:
     """Yield what the tracking store lacks: runs, ends and points that are in the records."""
     from mlflow import MlflowClient
 
-    from cse_cli.mirrors import location
+    from cse_cli.mirrors.mlflow import uri
     from cse_cli.runs.events import read_history
     from cse_cli.runs.index import all_runs
 
-    client = MlflowClient(tracking_uri=location.uri())
+    client = MlflowClient(tracking_uri=uri())
     there = {
         run.data.tags["cse.run_id"]: run
         for experiment in client.search_experiments()

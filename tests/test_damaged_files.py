@@ -180,7 +180,7 @@ def files(home: Path, first: str, second: str, killed: str) -> Iterator[File]:
         yield File(below(f"cache/{folder}", pattern), (run,))
     yield File(f"{home_name}/mlflow.db", (("runs", "sync"), TABLE))
     yield File(f"{home_name}/cache/runs.json", (TABLE,))
-    yield File(f"{home_name}/tuning/s.db", (SEARCH,))
+    yield File(f"{home_name}/tuning/s/journal.jsonl", (SEARCH,))
     for name in ("checkpoint.pt", "checkpoint-previous.pt", "run.toml", "recipe.toml", "events.jsonl"):
         yield File(f"{home_name}/runs/{killed}/{name}", (resume,))
     for name in ("run.toml", "recipe.toml", "events.jsonl", "result.json"):

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 
 from cse_cli.core.environment import DEFAULTS
-from cse_cli.mirrors.mirror import configured
-from cse_cli.mirrors.send import follow
+from cse_cli.mirrors.mirror import configured, follow
 
 __all__ = ["configured", "follow"]
 

@@ -19,10 +19,7 @@ import typer
 from cse_cli.core.environment import without_password
 from cse_cli.core.formatting import counted
 from cse_cli.core.processes import end_with_parent
-from cse_cli.mirrors import location
-from cse_cli.mirrors.mirror import configured, load
-from cse_cli.mirrors.send import reason, warn
-from cse_cli.mirrors.send import sync as send_missing
+from cse_cli.mirrors.mirror import configured, load, reason, send_missing
 from cse_cli.runs.index import all_runs
 from registry.errors import CseError, TrackingError
 
@@ -70,24 +67,20 @@ def ui(
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address only.")] = False,
 ) -> None:
     """Open the MLflow UI on this machine until Ctrl-C."""
-    if not location.is_remote() and not any(distributions(name="mlflow")):  # recording needs only mlflow-skinny
+    from cse_cli.mirrors import mlflow as store
+
+    if not store.is_remote() and not any(distributions(name="mlflow")):  # recording needs only mlflow-skinny
         todo = "pip install 'cse-registry[ui]'"
         raise CseError("MLflow's server is not installed", todo, code="mirrors.ui_not_installed")
     sys.stderr.write("opening MLflow (about ten seconds)\n")
-    try:
-        _send("mlflow", err=True)
-    except TrackingError as error:
-        if not location.is_own() or not location.database().exists():
-            raise
-        warn(f"MLflow may lack runs: {error}")  # the state directory is read-only, or was moved
-    address = without_password(location.uri())
-    if location.is_remote():
-        _show(address, no_browser)
+    _send("mlflow", err=True)
+    if store.is_remote():
+        _show(without_password(store.uri()), no_browser)
         return
     port = free_port(port)
     command = [sys.executable, "-P", "-m", "cse_cli.mirrors.command", str(os.getpid()), *_options(port)]
     environment = {name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES}
-    environment["MLFLOW_BACKEND_STORE_URI"] = location.uri()  # all users see arguments, with the password
+    environment["MLFLOW_BACKEND_STORE_URI"] = store.uri()  # all users see arguments, with the password
     environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"  # 2 processes instead of 13
     until = time.monotonic() + _STARTUP_SECONDS
     with TemporaryFile() as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server:
@@ -123,8 +116,10 @@ def free_port(requested: int | None) -> int:
 def _options(port: int) -> list[str]:
     # uvicorn imports from `--app-dir` first, by default the current directory. MLflow's default list of hosts has
     # `10.*`, which also matches `10.example.org`.
+    from cse_cli.mirrors.mlflow import artifacts
+
     return [
-        f"--default-artifact-root={location.artifacts().as_uri()}",
+        f"--default-artifact-root={artifacts().as_uri()}",
         f"--host={HOST}",
         f"--allowed-hosts={HOST},{HOST}:*,localhost,localhost:*",
         f"--port={port}",
@@ -137,8 +132,10 @@ def _page() -> str:
     """Return the page of the newest run's experiment, sorted by the average score."""
     from mlflow import MlflowClient
 
+    from cse_cli.mirrors.mlflow import uri
+
     newest = next(iter(all_runs()), None)
-    found = newest and MlflowClient(location.uri()).get_experiment_by_name(newest.about.group)
+    found = newest and MlflowClient(uri()).get_experiment_by_name(newest.about.group)
     # Without the first parameter, the page opens in the view for chat applications.
     query = "workflowType=machine_learning&orderByKey=metrics.%60eval%2Favg%60&orderByAsc=false"
     return f"experiments/{found.experiment_id}/runs?{query}" if found else "experiments"
@@ -152,13 +149,8 @@ def _show(url: str, no_browser: bool) -> None:
         webbrowser.open(url)
 
 
-def _serve() -> None:
-    """Run MLflow's server, as `python -m cse_cli.mirrors.command PARENT OPTIONS`, until the process PARENT ends."""
+if __name__ == "__main__":  # MLflow's server, until the process of the first argument ends
     end_with_parent(int(sys.argv[1]))
     from mlflow.cli import cli
 
     cli(["server", *sys.argv[2:]], prog_name="mlflow")
-
-
-if __name__ == "__main__":
-    _serve()

@@ -1,26 +1,45 @@
-"""The interface of mirrors: trackers that receive the events of runs. `CSE_MIRRORS` selects them by name."""
+"""Mirrors: trackers that receive the events of runs. `CSE_MIRRORS` selects them by name.
+
+A thread sends the events of a run while it runs, and `cse runs sync` sends the rest. Python handles signals in the main
+thread, so no signal interrupts a request, and training never waits for a tracker.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from threading import Event as Flag
+from threading import Thread
 from typing import ClassVar
 
 import psutil
 from pydantic import BaseModel, ValidationError
 
-from cse_cli.runs.events import Event
-from cse_cli.runs.record import About, folder_of
-from registry.errors import CseError, UnknownNameError, suggestion
+from cse_cli.core.environment import without_password
+from cse_cli.runs.events import ENDS, FILE, Event, read_events
+from cse_cli.runs.index import recorded_ids
+from cse_cli.runs.lock import FileLock, is_held
+from cse_cli.runs.record import About, folder_of, lock_of, read_about
+from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
 from registry.paths import write_atomically
 
 GROUP = "cse.mirrors"
 """Entry point group of mirrors in other packages."""
 VARIABLE = "CSE_MIRRORS"
 _BUILT_IN = {"mlflow": "cse_cli.mirrors.mlflow:MlflowMirror", "wandb": "cse_cli.mirrors.wandb:WandbMirror"}
+SEND_SECONDS = 2.0
+"""Time between two checks for new events."""
+RETRY_SECONDS = 30.0
+"""Longest time between two attempts to reach a tracker."""
+LAST_SECONDS = 60.0
+"""Longest time that a run waits for its trackers at its end."""
 
 
 class Mirror(ABC):
@@ -134,3 +153,138 @@ def about_tags(about: About) -> dict[str, str]:
     tags |= {"mlflow.source.name": "cse", "mlflow.source.type": "LOCAL", "mlflow.source.git.commit": about.git}
     tags["mlflow.user"] = psutil.Process().username()
     return {key: str(value) for key, value in tags.items() if value not in ("", None)} | about.tags
+
+
+def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
+    """Send a run from its first event. Each step sends the new events, and yields whether there were any."""
+    mirror = kind(about, kind.connect())
+    parent = State.read(about.parent, kind.name) if about.parent else None
+    state = State(uri=mirror.uri, id=mirror.open(parent.id if parent is not None and parent.uri == mirror.uri else ""))
+    position, has_ended, seen = 0, False, set[tuple[str, int]]()
+    try:
+        while state.id:
+            killed = is_held(lock_of(about.run_id)) is False
+            events = []
+            for event, end in read_events(about.path, position):
+                if event.kind == "metrics":  # a resumed run repeats the steps after its last checkpoint
+                    step, values = int(event.data["step"]), event.data["values"]
+                    new = {key: float(values[key]) for key in values if (key, step) not in seen}
+                    seen.update((key, step) for key in new)
+                    event = replace(event, data={"step": step, "values": new})
+                elif event.kind in ("started", *ENDS):
+                    has_ended = event.kind != "started"
+                position = end
+                events.append(event)
+            if events and killed and not has_ended:
+                events.append(Event("lost", max(event.time for event in events), {}))
+            if events:
+                mirror.send(events)
+                state.size = position if has_ended or killed else 0
+                state.write(about.run_id, kind.name)
+            yield bool(events)
+    finally:
+        with suppress(Exception):
+            mirror.close()
+
+
+def send_missing(kind: type[Mirror]) -> Iterator[tuple[About, Exception | None]]:
+    """Send the runs that a mirror does not have completely, oldest first. Skip those that another process sends.
+
+    Yields:
+        Each run that was sent, with the error that interrupted it, or None.
+    """
+    uri, incomplete = kind.connect(), []
+    for run_id in recorded_ids():
+        with suppress(CseError, OSError):  # `cse runs ls` reports damaged runs
+            state, size = State.read(run_id, kind.name), (folder_of(run_id) / FILE).stat().st_size
+            if state is None or (state.uri, state.size) != (uri, size):
+                incomplete.append(read_about(run_id))
+    for about in sorted(incomplete, key=lambda about: about.created):
+        lock = sending(about, kind.name)
+        if not lock.acquire(0.0):
+            continue
+        try:
+            with closing(send(about, kind)) as steps:
+                if next(steps, False):
+                    yield about, None
+        except TrackingError:
+            raise  # it concerns all runs
+        except Exception as error:
+            yield about, error
+        finally:
+            lock.release()
+
+
+class Follower:
+    """Sends a running run to its mirrors, each from its own thread, until `close`."""
+
+    def __init__(self, about: About, names: list[str]) -> None:
+        self._about, self._closing = about, Flag()
+        self._failed: dict[str, Exception] = {}
+        self._threads = {name: Thread(target=self._follow, args=(name,), daemon=True) for name in names}
+        for thread in self._threads.values():
+            thread.start()
+
+    def leave(self) -> None:
+        """Send the remaining events while this process runs, without waiting. Another process sends the rest."""
+        self._closing.set()
+
+    def close(self) -> None:
+        """Send the remaining events within a minute, or warn."""
+        self._closing.set()
+        end = time.monotonic() + LAST_SECONDS
+        for name, thread in self._threads.items():
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive() or name in self._failed:
+                why = reason(self._failed[name]) if name in self._failed else "no response"
+                lacks = f"{name} does not have all events of run {self._about.short}: {why}"
+                warn(f"{lacks}. The record is complete. To send the rest: cse runs sync")
+
+    def _follow(self, name: str) -> None:
+        wait, steps, is_last = SEND_SECONDS, None, False
+        lock = sending(self._about, name)
+        while not lock.acquire(SEND_SECONDS):
+            if self._closing.is_set():
+                return  # another process sends the run
+        while not is_last:
+            is_last = self._closing.is_set()
+            try:
+                if is_last or not self._about.parent or State.read(self._about.parent, name) is not None:
+                    steps = steps or send(self._about, load(name))
+                    next(steps, None)
+                self._failed.pop(name, None)
+                wait = SEND_SECONDS
+            except Exception as error:
+                if name not in self._failed and not is_last:
+                    warn(f"{name} does not respond ({reason(error)}). The run continues and sends its events later")
+                self._failed[name], wait, steps = error, min(2 * wait, RETRY_SECONDS), None
+            self._closing.wait(wait)
+        if steps is not None:
+            steps.close()
+        lock.release()
+
+
+def sending(about: About, mirror: str) -> FileLock:
+    """Return the lock that lets only one process send a run to a mirror."""
+    return FileLock(state_file(about.run_id, mirror).with_suffix(".lock"))
+
+
+def follow(about: About) -> Follower:
+    """Send a run to the mirrors in `CSE_MIRRORS` while it runs."""
+    return Follower(about, configured())
+
+
+def reason(error: BaseException) -> str:
+    """Return the message of the first exception that led to an error, on one line and without passwords.
+
+    MLflow and SQLAlchemy wrap exceptions of drivers and sockets, and add advice to programmers.
+    """
+    while not isinstance(error, CseError) and (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    text = error.message if isinstance(error, CseError) else str(error)
+    return without_password(text.strip().partition("\n")[0] or type(error).__name__)[:200]
+
+
+def warn(message: str) -> None:
+    """Print a warning."""
+    sys.stderr.write(f"warning: {message}\n")

@@ -28,9 +28,8 @@ from mlflow.models import Model
 from sqlalchemy.engine import make_url
 
 from cse_cli.core.environment import without_password
-from cse_cli.mirrors import location
-from cse_cli.mirrors.mirror import Mirror, about_tags
-from cse_cli.mirrors.send import reason, warn
+from cse_cli.core.paths import home
+from cse_cli.mirrors.mirror import Mirror, about_tags, reason, warn
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.events import FILE, Event, read_events
 from cse_cli.runs.lock import FileLock
@@ -52,6 +51,37 @@ logging.getLogger("mlflow").setLevel(logging.ERROR)
 logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints tracebacks of errors that it raises
 
 
+def uri() -> str:
+    """Return the address of the store: `MLFLOW_TRACKING_URI`, else the database in the state directory."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or address_of(database())
+
+
+def is_own() -> bool:
+    """Return whether the store is the database in the state directory."""
+    return not os.environ.get("MLFLOW_TRACKING_URI")
+
+
+def is_remote() -> bool:
+    """Return whether the store is a server, which stores the artifacts itself."""
+    return uri().startswith(("http://", "https://"))
+
+
+def database() -> Path:
+    """Return the path of the database in the state directory."""
+    return home() / "mlflow.db"
+
+
+def artifacts() -> Path:
+    """Return the directory of the artifacts if no server stores them."""
+    return home() / "artifacts"
+
+
+def address_of(file: Path) -> str:
+    """Return the address of an SQLite file."""
+    # SQLAlchemy decodes "%" and starts its options at "?". Both can be part of a path.
+    return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
+
+
 class MlflowMirror(Mirror):
     """A run in MLflow: in a database or on a server."""
 
@@ -60,10 +90,10 @@ class MlflowMirror(Mirror):
     @classmethod
     def connect(cls) -> str:
         """Create the database in the state directory if it is missing, and check that the store responds."""
-        address = location.uri()
+        address = uri()
         try:
-            if location.is_own() and not location.database().exists():
-                create_database(location.database())
+            if is_own() and not database().exists():
+                create_database(database())
             if address.startswith("sqlite:"):  # MLflow would try a locked or read-only database for 100 s
                 with closing(sqlite3.connect(make_url(address).database or "", timeout=_BUSY_SECONDS)) as connection:
                     connection.execute("BEGIN IMMEDIATE")
@@ -75,7 +105,7 @@ class MlflowMirror(Mirror):
 
     def open(self, parent: str) -> str:
         """Create the run in the experiment of its group, or open it in any experiment."""
-        self._client, self._scores = MlflowClient(location.uri()), list[entities.Metric]()
+        self._client, self._scores = MlflowClient(uri()), list[entities.Metric]()
         first = next(read_events(self.about.path), None)
         self._began = int((self.about.created.timestamp() if first is None else first[0].time) * 1000)
         everywhere = [one.experiment_id for one in self._client.search_experiments(entities.ViewType.ALL)]
@@ -84,8 +114,7 @@ class MlflowMirror(Mirror):
             run = found[0]
         else:
             with suppress(MlflowException):  # the experiment exists, or another process has created it
-                artifacts = None if location.is_remote() else location.artifacts().as_uri()
-                self._client.create_experiment(self.about.group, artifacts)
+                self._client.create_experiment(self.about.group, None if is_remote() else artifacts().as_uri())
             experiment = str(self._client.get_experiment_by_name(self.about.group).experiment_id)
             run = self._client.create_run(experiment, self._began, {"cse.run_id": self.about.run_id}, self.about.name)
         if run.info.lifecycle_stage == entities.LifecycleStage.DELETED:
@@ -139,7 +168,7 @@ class MlflowMirror(Mirror):
         elif event.kind == "model" and (self.about.path / event.data["name"]).is_dir():
             self._send_model(self.about.path / event.data["name"], event.data["title"], event.data["about"])
 
-    def _link(self, uri: str, folder: Path) -> bool:
+    def _link(self, place: str, folder: Path) -> bool:
         """Replace an artifact directory by a symbolic link to a directory of the record, which is deleted with it.
 
         Links inside the artifact directory are not possible, because MLflow rejects links that lead out of it.
@@ -147,13 +176,13 @@ class MlflowMirror(Mirror):
         Returns:
             False if a server stores the artifacts.
         """
-        address = urlparse(uri)
-        if location.is_remote() or address.scheme not in ("", "file"):
+        address = urlparse(place)
+        if is_remote() or address.scheme not in ("", "file"):
             return False
-        link, artifacts = Path(unquote(address.path)), location.artifacts()
+        link = Path(unquote(address.path))
         make_folder(folder)
-        make_folder(artifacts)
-        if location.is_own() and not any(each.exists() and each.samefile(artifacts) for each in link.parents):
+        make_folder(artifacts())
+        if is_own() and not any(each.exists() and each.samefile(artifacts()) for each in link.parents):
             raise _unusable(f"the state directory was moved or copied, and the database contains {link}")
         make_folder(link.parent)
         if not link.is_symlink() and not link.exists():
@@ -206,7 +235,7 @@ def create_database(file: Path) -> None:
         for left in file.parent.glob(f"{file.name}.new-*"):
             left.unlink()
         new = file.with_name(f"{file.name}.new-{uuid4().hex}")  # a new name, because MLflow caches stores by name
-        MlflowClient(location.address_of(new)).search_experiments(max_results=1)
+        MlflowClient(address_of(new)).search_experiments(max_results=1)
         new.replace(file)
 
 
@@ -246,7 +275,7 @@ def _tags(event: Event) -> dict[str, str]:
 
 def _unusable(why: str) -> TrackingError:
     todo = "start the server, or correct MLFLOW_TRACKING_URI (sqlite:///…, postgresql://… or http://…), or unset it"
-    if location.is_own():
-        todo = f"make {location.database()} writable, or delete it: `cse runs sync` fills a new one"
-    problem = f"cannot use the tracking store {without_password(location.uri())}: {why}"
+    if is_own():
+        todo = f"make {database()} writable, or delete it: `cse runs sync` fills a new one"
+    problem = f"cannot use the tracking store {without_password(uri())}: {why}"
     return TrackingError(problem, todo, code="mirrors.unusable_store")

@@ -20,11 +20,11 @@ EPILOG = (
 )
 LIST: Final = "ls"
 """Argument that lists all searches. A recipe with this name is given as ls.toml."""
-_LISTS = {"storage", "quiet", "json_"}
+_LISTS = {"quiet", "json_"}
 _SHOWS = _LISTS | {"best", "verify_seeds", "save_best"}
 _VERIFIES = {"device", "workers", "cluster", "stall_timeout"}
 _SPACE = {"rich_help_panel": "Search space"}
-_SEARCH = {"rich_help_panel": "Execution and storage"}
+_SEARCH = {"rich_help_panel": "Execution"}
 _OUTPUT = {"rich_help_panel": "Output"}
 _RECIPE = "Recipe. Default: the recipe of your last run, else quickstart. `ls` lists all searches."
 _STALL = "Restart a run that reports no progress for this long, for example 90, 30m or 2h."
@@ -54,7 +54,6 @@ Sampler = Annotated[str | None, typer.Option(help="tpe, gp, random, grid or qmc.
 Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_SEARCH)]
 Name = Annotated[str | None, typer.Option(help="Name of the search. An existing search is continued.", **_SEARCH)]
 Resume = Annotated[str | None, typer.Option(metavar="NAME", help="Continue an existing search.", **_SEARCH)]
-Storage = Annotated[str | None, typer.Option(help="postgresql://… or sqlite:///…. Default: a local file.", **_SEARCH)]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps, xpu or cuda:N.", **_SEARCH)]
 Precision = Annotated[
     str | None,
@@ -98,7 +97,6 @@ def tune(
     pruner: Pruner = None,
     name: Name = None,
     resume: Resume = None,
-    storage: Storage = None,
     device: Device = "auto",
     precision: Precision = None,
     workers: Workers = None,
@@ -116,7 +114,6 @@ def tune(
     from cse_cli.jobs.request import RunRequest, parse_seeds, parse_tags
     from cse_cli.tuning.config import SearchConfig
     from cse_cli.tuning.search import list_searches, search, show_search
-    from cse_cli.tuning.storage import storage_errors
 
     if resume is not None and name is not None:
         raise CseError("--resume and --name exclude each other", "remove --name", code="tune.exclusive_options")
@@ -126,19 +123,18 @@ def tune(
         "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset,
         "trials": trials, "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
         "tags": parse_tags(tag or ()), "accept_changed": accept_changed,
-        "timeout": timeout and parse_duration("--timeout", timeout), "storage": storage, "request": asked,
+        "timeout": timeout and parse_duration("--timeout", timeout), "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip
     config = SearchConfig(**{key: value for key, value in given.items() if value})
-    with storage_errors(storage, best or config.name):
-        if recipe == LIST:
-            _refuse_others(context, "ls", _LISTS | {"recipe"})
-            list_searches(storage, as_json=json_)
-        elif best is not None:
-            _refuse_others(context, "--best", _SHOWS | _VERIFIES if verify_seeds is not None else _SHOWS)
-            show_search(best, config)
-        else:
-            search(config, param or (), range_ or (), choices or (), metric)
+    if recipe == LIST:
+        _refuse_others(context, "ls", _LISTS | {"recipe"})
+        list_searches(as_json=json_)
+    elif best is not None:
+        _refuse_others(context, "--best", _SHOWS | _VERIFIES if verify_seeds is not None else _SHOWS)
+        show_search(best, config)
+    else:
+        search(config, param or (), range_ or (), choices or (), metric)
 
 
 def _refuse_others(context: typer.Context, form: str, allowed: set[str]) -> None:

@@ -35,7 +35,6 @@ class SearchConfig(BaseModel):
         steps: Training steps of every trial instead of the recipe's.
         tags: Tags of the search and of its trials.
         timeout: Seconds after which this command starts no new trial.
-        storage: Address of a database. None is a file in the state directory.
         request: Options that decide where runs are executed and what is printed.
         save_best: File for a recipe with the best values.
         verify_seeds: Number of new seeds for a verification.
@@ -59,7 +58,6 @@ class SearchConfig(BaseModel):
     tags: dict[str, str] = Field(default_factory=dict)
     # Settings of one command, which the study does not keep.
     timeout: float | None = Field(None, exclude=True)
-    storage: str | None = Field(None, exclude=True)
     request: RunRequest = Field(RunRequest(), exclude=True)
     save_best: Path | None = Field(None, exclude=True)
     verify_seeds: int | None = Field(None, exclude=True)

@@ -1,55 +1,62 @@
-"""Main loop of a search: it chooses trials, gives their runs to an executor, and reports the results to the study.
+"""Main loop of a search: it asks the study for trials, gives their runs to an executor, and tells the results.
 
-Several processes may run this loop for one study. One process at a time chooses a trial: it takes over a trial that an
-ended process left, under the same number, or else creates one. At the end each process waits for the trials of the
-others, because it takes over the trials of a killed process.
+One process runs a search. It fails the trials that an ended process left, and queues their values again. A trial is one
+run per seed, one after the other, whose dev scores are reported to Optuna.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from statistics import fmean, pstdev
+from uuid import uuid4
 
 from optuna import Study, Trial
 from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy.exc import SQLAlchemyError
 
-from cse_cli.core.events import Pruned
+from cse_cli.core.events import Collapsed, Evaluated, Event, Observer, Pruned, Started, Stopped
+from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
+from cse_cli.evaluation.evaluate import score
 from cse_cli.jobs.executor import Executor
 from cse_cli.jobs.tasks import POLL_SECONDS
 from cse_cli.recipe.errors import RecipeError
+from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.events import End
-from cse_cli.runs.lock import is_held
-from cse_cli.runs.record import STOP, About, lock_of
+from cse_cli.runs.record import ABOUT, STOP, About, RunRecord, delete_checkpoints, folder_of, last_end
 from cse_cli.runs.signals import in_one_line, stop_if_asked
+from cse_cli.training.build import Job
+from cse_cli.training.recording import about_run
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.live import Ending, TuneScreen
-from cse_cli.tuning.owner import Owner
-from cse_cli.tuning.parameter import Parameter
+from cse_cli.tuning.parameter import Parameter, settings_of
 from cse_cli.tuning.parts import reason_of, with_parts
+from cse_cli.tuning.record import take_record
 from cse_cli.tuning.results import is_best_so_far, read_trial
-from cse_cli.tuning.storage import address, resume_command, storage_errors
+from cse_cli.tuning.samplers import pruner_name
 from cse_cli.tuning.study import (
-    BEGUN,
     NUMBER,
     OWN,
     REASON,
+    REPORTED,
+    RUN,
     RUNS,
     SAME_AS,
+    SCORES,
     budget,
     counts,
+    is_left,
     number_of,
     settled,
     state,
     values_of,
 )
-from cse_cli.tuning.trial import TrialRuns
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, StopRequested, TrackingError
 
 MOST_FAILURES = 5
@@ -64,18 +71,18 @@ class Driver:
     ) -> None:
         self._base = config.load_base()
         recipe = self._base.recipe
+        self._budget = budget(study)
         self.study = study
-        self.config = config.model_copy(update={"trials": budget(study), "seeds": config.seeds_of(recipe)})
+        self.config = config.model_copy(update={"trials": self._budget, "seeds": config.seeds_of(recipe)})
         self.ran = 0
         self._executor = executor
         self._parent = parent
         self._screen = screen
-        self._budget = budget(study)
         self._space = samplers.distributions(config.parameters)
         self._points = samplers.all_points(config.parameters)
-        self._parts = [parameter for parameter in config.parameters if parameter.part]
+        if config.sampler == "grid":
+            self._points = samplers.grid_points(config.parameters, self._budget)
         self._until = None if config.timeout is None else time.monotonic() + config.timeout
-        self._owner = Owner(study, address(config.storage, config.name))
         self._open: dict[int, TrialRuns] = {}
         self._running: dict[Future[Result], TrialRuns] = {}
         self._failed_before = counts(study.get_trials(deepcopy=False))["failed"]
@@ -83,141 +90,102 @@ class Driver:
 
     def drive(self) -> Ending:
         """Run trials until none is left, and return the reason. Errors that all trials would share end the search."""
-        with storage_errors(self.config.storage, self.config.name), self._owner:
-            try:
-                while True:
-                    self._stop_if_asked()
-                    ending = self._begin_trials()
-                    if self._running:
-                        self._executor.wait()
-                        for future in [future for future in self._running if future.done()]:
-                            self._continue(self._running.pop(future), future)
-                    elif ending is not None:
-                        return ending
-                    else:
-                        time.sleep(POLL_SECONDS)  # other processes run the last trials
-            finally:
-                for runs in self._open.values():
-                    runs.end("stopped")
+        for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            self._queue_again(trial)
+        ending = None
+        try:
+            while ending is None or self._running:
+                stop_if_asked()
+                if (self._parent.path / STOP).exists():
+                    message = f"search '{self.config.name}' was stopped by `cse runs stop`"
+                    action = f"continue it: cse tune --resume {self.config.name}"
+                    raise StopRequested(message, action, code="tune.stopped")
+                ending = self._begin_trials()
+                if self._running:
+                    self._executor.wait()
+                for future in [future for future in self._running if future.done()]:
+                    self._continue(self._running.pop(future), future)
+            return ending
+        finally:
+            for runs in self._open.values():
+                runs.end("stopped")
 
-    def _stop_if_asked(self) -> None:
-        stop_if_asked()
-        if (self._parent.path / STOP).exists():
-            name = self.config.name
-            message = f"search '{name}' was stopped by `cse runs stop`"
-            command = resume_command(self.config.storage, name)
-            raise StopRequested(message, f"continue it: {command}", code="tune.stopped")
+    def _queue_again(self, left: FrozenTrial) -> None:
+        """Queue the values of a trial that an ended process left, and fail it. A claim resumes its unfinished run."""
+        known = left.user_attrs
+        if (NUMBER in known or OWN in known) and not {REASON, SAME_AS} & known.keys():
+            self._screen.resumed(number_of(left))
+            self.study.enqueue_trial(values_of(left), {**known, REPORTED: left.intermediate_values})
+        self.study.tell(left.number, state=TrialState.FAIL)
 
     def _begin_trials(self) -> Ending | None:
-        """Start trials while slots are free. Return why none is left, or None if other processes may leave some."""
+        """Start trials while slots are free. Return why none is left, or None if all slots are in use."""
         while len(self._open) < self._executor.slots:
+            trials = [one for one in self.study.get_trials(deepcopy=False) if not is_left(one)]
             if self._until is not None and time.monotonic() >= self._until:
                 return "timeout"
-            with self._owner.choosing:
-                trial, ending = self._choose()
-            if trial is None:
-                return ending
-            self._screen.trial_began(number_of(trial), trial.params)
-            self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
-            self._continue(runs)
+            if len(settled(trials)) + len(self._open) >= self._budget:
+                return "budget"
+            if not self._has_more(trials):
+                return "exhausted"
+            self._begin_trial(trials)
         return None
 
-    def _choose(self) -> tuple[Trial | None, Ending | None]:
-        """Return a trial with values that this process owns, or else the reason why no trial is left."""
-        while True:
-            trials = self.study.get_trials(deepcopy=False)
-            others = [one for one in trials if one.state == TrialState.RUNNING and one.number not in self._open]
-            if left := next((one for one in others if self._is_left(one)), None):
-                trial = self._take_over(left)
-            elif ending := self._ending(trials, len(others) + len(self._open)):
-                return None, None if any(self._owner.of(one) != "elsewhere" for one in others) else ending
-            else:
-                trial = self._ask(trials)
-            if self._choose_values(trial):
-                return trial, None
-            invalid = REASON in trial.user_attrs
-            frozen = self.study.tell(trial, state=TrialState.PRUNED if invalid else TrialState.FAIL)
-            if invalid:
-                self._screen.trial_invalid(read_trial(frozen))
-
-    def _ending(self, trials: list[FrozenTrial], running: int) -> Ending | None:
-        """Return why no further trial is created, or None."""
-        if len(settled(trials)) + running >= self._budget:
-            return "budget"
-        return None if self._has_more(trials) else "exhausted"
-
     def _has_more(self, trials: list[FrozenTrial]) -> bool:
-        """Return whether a point is left. Queue one if the sampler has just repeated known values."""
-        if any(trial.state == TrialState.WAITING for trial in trials):
-            return True
-        if self.config.sampler == "grid":
-            return False
-        if self._points is None:
+        """Return whether a point is left. Queue one if the sampler does not choose it."""
+        if self._points is None or any(trial.state == TrialState.WAITING for trial in trials):
             return True
         invalid = [trial.params.items() for trial in trials if state(trial) == "invalid"]
         left = []
         for point in samplers.untried(self._points, [values_of(trial) for trial in trials]):
             if not any(params <= point.items() for params in invalid):
                 left.append(point)
-        if left and _is_stuck(trials):
+        if left and self.config.sampler == "grid":
+            self.study.enqueue_trial(left[0])
+        elif left and _is_stuck(trials):
             self.study.enqueue_trial(random.Random(len(trials)).choice(left))
         return bool(left)
 
-    def _ask(self, trials: list[FrozenTrial]) -> Trial:
+    def _begin_trial(self, trials: list[FrozenTrial]) -> None:
+        """Ask for a trial, and start it if its parts are compatible and its values are new."""
         config = self.config.model_copy(update={"sampler": "random"}) if _is_stuck(trials) else self.config
         self.study.sampler = samplers.make_sampler(config, self._space, len(trials))
         trial = self.study.ask()
-        self._owner.sign(trial)
-        return trial
-
-    def _is_left(self, trial: FrozenTrial) -> bool:
-        """Return whether a trial's process has ended, and its worker processes have released its runs."""
-        runs = trial.user_attrs.get(RUNS, {}).values()
-        return self._owner.of(trial) == "left" and not any(is_held(lock_of(run_id)) for run_id in runs)
-
-    def _take_over(self, left: FrozenTrial) -> Trial:
-        """Return a trial that another process left."""
-        self._screen.resumed(number_of(left))
-        self.study.sampler = samplers.make_sampler(self.config, self._space, left.number)
-        trial = Trial(self.study, left._trial_id)
-        self._owner.sign(trial)
-        trial.set_user_attr(BEGUN, time.time())
-        return trial
-
-    def _choose_values(self, trial: Trial) -> bool:
-        """Give a trial its values. Return whether it is run: its parts are compatible, and its values are new."""
-        own = OWN in trial.user_attrs
-        self._suggest(trial, self._parts, own=own)
-        reason = None if own else self._incompatible(trial)
-        if reason is None:
-            self._suggest(trial, [one for one in self.config.parameters if not one.part], own=own)
-        others = self.study.get_trials(deepcopy=False)
+        reason = self._choose_values(trial)
+        others = [one for one in trials if one.number in self._open or state(one) is not None]
         for other in others:
-            begun = other.state == TrialState.RUNNING and other.number < trial.number
-            counted = begun or (state(other) is not None and other.number != trial.number)
-            if counted and (OWN in other.user_attrs or not own) and samplers.is_same_point(other.params, trial.params):
+            may_repeat = OWN in trial.user_attrs and OWN not in other.user_attrs
+            if samplers.is_same_point(other.params, trial.params) and not may_repeat:
                 trial.set_user_attr(SAME_AS, other.number)
-                return False
+                self.study.tell(trial, state=TrialState.FAIL)
+                return
         if NUMBER not in trial.user_attrs:
-            before = [other for other in others if other.number < trial.number]
-            trial.set_user_attr(NUMBER, sum(SAME_AS not in other.user_attrs for other in before))
+            trial.set_user_attr(NUMBER, len(others))
         if reason is not None:
             trial.set_user_attr(REASON, reason)
-        return reason is None
+            self._screen.trial_invalid(read_trial(self.study.tell(trial, state=TrialState.PRUNED)))
+            return
+        self._screen.trial_began(number_of(trial), trial.params)
+        self._open[trial.number] = runs = TrialRuns(self.config, self._parent, trial)
+        self._continue(runs)
 
-    def _suggest(self, trial: Trial, parameters: Sequence[Parameter], *, own: bool) -> None:
-        held = samplers.own_values(self.config.parameters) if own else self._space
+    def _choose_values(self, trial: Trial) -> str | None:
+        """Give a trial its values, and return why its parts are not compatible, or None if they are."""
+        parts = [parameter for parameter in self.config.parameters if parameter.part]
+        self._suggest(trial, parts)
+        if OWN not in trial.user_attrs:
+            try:
+                with_parts(self._base, parts, trial.params)
+            except RecipeError as error:
+                return reason_of(error)
+        self._suggest(trial, [parameter for parameter in self.config.parameters if not parameter.part])
+        return None
+
+    def _suggest(self, trial: Trial, parameters: Sequence[Parameter]) -> None:
+        held = samplers.own_values(self.config.parameters) if OWN in trial.user_attrs else self._space
         for parameter in parameters:
             if parameter.name in held and parameter.exists(trial.params):
                 samplers.suggest(trial, parameter.name, self._space[parameter.name])
-
-    def _incompatible(self, trial: Trial) -> str | None:
-        """Return why the parts of a trial are not compatible, or None if they are."""
-        try:
-            with_parts(self._base, self._parts, trial.params)
-        except RecipeError as error:
-            return reason_of(error)
-        return None
 
     def _continue(self, runs: TrialRuns, ended: Future[Result] | None = None) -> None:
         """Receive the result of a trial's run, then submit its next run or end the trial."""
@@ -231,7 +199,9 @@ class Driver:
             time.sleep(POLL_SECONDS)
             self._continue(runs)
         except Exception as error:
-            if _ends_search(error, runs.trial):
+            own_fails = OWN in runs.trial.user_attrs and isinstance(error, CseError)
+            shared = isinstance(error, (TrackingError, DiskError, MissingError, OptunaError))
+            if shared or (own_fails and not isinstance(error, RunFailedError)):  # all trials would raise it
                 raise
             runs.trial.set_user_attr(REASON, in_one_line(error))
             self._settle(runs, TrialState.FAIL, "failed", in_one_line(error))
@@ -260,12 +230,154 @@ class Driver:
 
 
 def _is_stuck(trials: list[FrozenTrial]) -> bool:
-    """Return whether the sampler has just repeated known values, and would do so again."""
+    """Return whether the last trial repeated the values of another one."""
     return bool(trials) and SAME_AS in trials[-1].user_attrs
 
 
-def _ends_search(error: Exception, trial: Trial) -> bool:
-    """Return whether all other trials would raise this error too."""
-    if isinstance(error, (TrackingError, DiskError, MissingError, OptunaError, SQLAlchemyError)):
-        return True
-    return OWN in trial.user_attrs and isinstance(error, CseError) and not isinstance(error, RunFailedError)
+class TrialRuns:
+    """The runs of one trial.
+
+    A trial that an ended process left is continued: the claim of a run returns the result of a finished run, and
+    resumes an unfinished one.
+    """
+
+    def __init__(self, config: SearchConfig, parent: About, trial: Trial) -> None:
+        self.trial = trial
+        self._config = config
+        self._parent = parent
+        self._several = len(config.seeds) > 1
+        self._name = f"trial {number_of(trial)} of {config.name}"  # lists of runs show the beginning of a name
+        self._scores: dict[str, float] = dict(trial.user_attrs.get(SCORES, {}))
+        self._summary: RunRecord | None = None
+        for step, value in trial.user_attrs.get(REPORTED, {}).items():
+            trial.report(value, int(step))
+
+    @property
+    def score(self) -> float:
+        """Mean score over the seeds."""
+        return fmean(self._scores.values())
+
+    def next_job(self) -> Job | None:
+        """Return the run of the next seed, or None if every seed has a score."""
+        seed = next((seed for seed in self._config.seeds if str(seed) not in self._scores), None)
+        if seed is None:
+            return None
+        values = {} if OWN in self.trial.user_attrs else self.trial.params
+        overrides, removed = settings_of(self._config.parameters, values)
+        seeded: list[str | Override] = [*self._config.trial_overrides, *overrides, Override.of("train.seed", seed)]
+        loaded = load(self._config.recipe, seeded, [*self._config.unset, *removed])
+        parent, name = self._parent.run_id, self._name
+        if self._several:
+            if self._summary is None:
+                self._summary = self._open_summary(loaded)
+            parent, name = self._summary.run_id, f"seed {seed} of {self._name}"
+        return self._job(loaded, seed, parent=parent, run_name=name)
+
+    def take(self, result: Result) -> None:
+        """Receive the result of a run.
+
+        Raises:
+            Pruned: If the other trials are better with the same seeds.
+            RunFailedError: If the dev score is NaN.
+        """
+        self._scores[str(result.seed)] = _selected_score(result)
+        if self._several:
+            self._report(len(self._scores) - 1)
+        elif RUN not in self.trial.user_attrs:  # the run was finished before, and not observed
+            self.trial.set_user_attr(RUN, result.run_id)
+
+    def observer(self, seed: int, inner: Observer) -> Observer:
+        """Return the observer of the run of a seed. Its dev scores count only if it is the only run of the trial."""
+        return TrialObserver(self.trial, seed, inner, prunes=not self._several)
+
+    def end(self, kind: End, reason: str = "") -> None:
+        """Record the end of the trial. A failed one is not resumed."""
+        if kind == "failed":
+            for run_id in self.trial.user_attrs.get(RUNS, {}).values():
+                delete_checkpoints(run_id)
+        if self._summary is not None:
+            if kind == "finished":
+                values = self._scores.values()
+                self._summary.metrics({"score/mean": fmean(values), "score/spread": pstdev(values)}, len(values))
+            self._summary.end(kind, reason)
+
+    def _report(self, place: int) -> None:
+        values = list(self._scores.values())
+        if self._summary is not None:
+            self._summary.metrics({"score/seed": values[-1]}, place)
+        # Wilcoxon's test compares seed with seed. The other pruners compare means over the seeds so far.
+        self.trial.report(values[-1] if pruner_name(self._config) == "wilcoxon" else fmean(values), place)
+        self.trial.set_user_attr(SCORES, self._scores)
+        if place + 1 < len(self._config.seeds) and self.trial.should_prune():
+            raise Pruned(f"mean {fmean(values):.2f} over {len(values)} seeds")
+
+    def _open_summary(self, loaded: LoadedRecipe) -> RunRecord:
+        """Return the record that summarizes the runs. Its ID is stored first, so there is never a second one."""
+        if RUN not in self.trial.user_attrs:
+            self.trial.set_user_attr(RUN, uuid4().hex)
+        job = self._job(loaded, loaded.recipe.train.seed, parent=self._parent.run_id, run_name=self._name)
+        own = {"run_id": self.trial.user_attrs[RUN], "summary": "seeds", "seed": None, "identity": None}
+        about = about_run(job, Identity(settings=loaded.recipe.hash())).model_copy(update=own)
+        record = take_record(about, loaded.recipe.resolved())
+        record.started()
+        return record
+
+    def _job(self, loaded: LoadedRecipe, seed: int, *, parent: str, run_name: str) -> Job:
+        config = self._config
+        resume = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
+        if resume is not None:
+            is_recorded = (folder_of(resume) / ABOUT).exists()
+            resume = resume if is_recorded and last_end(resume) not in ("finished", "pruned") else None
+        return Job(
+            loaded, seed, config.request.device, resume=resume, may_restart=True, search=config.name,
+            trial=number_of(self.trial), parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group,
+            scores_only=True,
+        )  # fmt: skip
+
+
+def _selected_score(result: Result) -> float:
+    """Return the dev score of the selected checkpoint."""
+    if result.selected_step is not None:
+        return result.curve[result.selected_step]
+    value = math.nan
+    if result.metric_for_best_model is not None and not result.steps:
+        value = score(result.scores, result.metric_for_best_model)
+    if math.isnan(value):
+        raise RunFailedError("the dev score is NaN", code="tune.nan_score")
+    return value
+
+
+class TrialObserver:
+    """Forwards the progress of a run, reports its dev scores to the trial, and ends the run if the pruner decides so.
+
+    `prunes`: dev scores of this run can end it. With several seeds, whole runs are compared instead.
+    """
+
+    def __init__(self, trial: Trial, seed: int, inner: Observer, *, prunes: bool) -> None:
+        self._trial = trial
+        self._seed = seed
+        self._inner = inner
+        self._prunes = prunes
+        self._total = 0
+
+    def observe(self, event: Event) -> None:
+        """Forward an event and report dev scores. End the run if the pruner decides so or embeddings collapse."""
+        match event:
+            case Started(run):  # its ID is stored, so that it can be resumed
+                self._total = run.steps
+                known = self._trial.user_attrs.get(RUNS, {})
+                self._trial.set_user_attr(RUNS, {**known, str(self._seed): run.run_id})
+                if self._prunes:
+                    self._trial.set_user_attr(RUN, run.run_id)
+            case Stopped():  # the search has its own command to resume
+                return
+            case Collapsed(text):  # collapsed embeddings do not recover
+                raise RunFailedError(text.partition(";")[0], code="tune.collapsed")
+        self._inner.observe(event)
+        # The score of the untrained state does not describe the trial.
+        if isinstance(event, Evaluated) and self._prunes and event.step > 0:
+            value = next(iter(event.scores.values()))
+            if not math.isnan(value):
+                self._trial.report(value, event.step)
+                if event.step < self._total and self._trial.should_prune():
+                    raise Pruned(f"step {event.step}: dev score {value:.2f}")

@@ -15,11 +15,10 @@ from cse_cli.core.events import Observer, RunInfo, SilentObserver, Warned
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.tuning.config import SearchConfig, dev_metric
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.ranges import Value, show_value
+from cse_cli.tuning.parameter import Parameter, Value, show_value
 from cse_cli.tuning.results import Trial
 from cse_cli.tuning.samplers import all_points, pruner_name
-from cse_cli.tuning.storage import address, resume_command
+from cse_cli.tuning.study import journal
 
 PLAIN_EVERY = 60.0
 """Seconds between two lines about one trial without a terminal."""
@@ -83,9 +82,9 @@ class TuneScreen(Screen):
         self._budget, self._at_once = budget, at_once
         so_far = f", {done} done" if done else ", the first with the recipe's values"
         self._line(f"  search [bold]{escape(config.name)}[/bold]: {budget} trials{so_far}")
-        self._line(f"  {escape(place)} · storage {escape(address(config.storage, config.name).shown)}")
+        self._line(f"  {escape(place)} · storage {escape(str(journal(config.name)))}")
         if done < budget:
-            command = escape(resume_command(config.storage, config.name))
+            command = escape(f"cse tune --resume {config.name}")
             self._line(f"[dim]  to stop, press Ctrl-C. To continue: {command}[/dim]")
 
     def trial_began(self, number: int, values: Mapping[str, Value]) -> None:
@@ -126,7 +125,7 @@ class TuneScreen(Screen):
 
     def ended(self, config: SearchConfig, done: int, ran: int, ending: Ending) -> None:
         """Print why the search ended, unless its budget is spent."""
-        again = escape(resume_command(config.storage, config.name))
+        again = escape(f"cse tune --resume {config.name}")
         if ending == "timeout":
             self._line(f"timeout after {done} of {self._budget} trials. To continue: {again}")
         elif ending == "exhausted":

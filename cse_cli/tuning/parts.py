@@ -14,8 +14,7 @@ from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import LoadedRecipe, changed
 from cse_cli.recipe.paths import is_list_of_parts, is_place, setting
 from cse_cli.recipe.schema import Recipe, TuneRange
-from cse_cli.tuning.parameter import Parameter, part_tables, settings_of
-from cse_cli.tuning.ranges import Declaration, Value, declarations, split_values
+from cse_cli.tuning.parameter import Declaration, Parameter, Value, declarations, part_tables, settings_of, split_values
 from registry.errors import CseError
 
 FORM = """for example --choices 'queue=[false, { name = "fifo", view = "anchor" }]'"""
@@ -82,17 +81,18 @@ def name_in_tune(recipe: Recipe, path: str) -> str | None:
 
 
 def _part(loaded: LoadedRecipe, name: str, place: str, values: Sequence[Any], source: str) -> Parameter:
-    own = _own_part(loaded.recipe, place)
+    present = setting(loaded.recipe, place)
+    several = is_list_of_parts(place) and present
+    if several and len(present) > 1:
+        own: Value = _as_toml(present)
+    else:
+        own = str((present[0] if several else present)["name"]) if present else False
     choices = tuple(dict.fromkeys([own, *(_choice(value, place, source) for value in values)]))
     if len(choices) < 2:
         raise CseError(f"{source}: the recipe's {name} is the only choice", f"add others, {FORM}", code="tune.one_part")
-    drops = []
-    for key, table in loaded.recipe.tune.items():
-        if any(f"{path}.".startswith(f"{place}.") for path in table.paths):
-            drops.append(key)
-    return Parameter(
-        name=name, paths=(place,), choices=choices, default=own, source=source, part=True, drops=tuple(drops)
-    )
+    tables = loaded.recipe.tune.items()
+    drops = tuple(key for key, one in tables if any(f"{path}.".startswith(f"{place}.") for path in one.paths))
+    return Parameter(name=name, paths=(place,), choices=choices, default=own, source=source, part=True, drops=drops)
 
 
 def _choice(value: Any, place: str, source: str) -> Value:
@@ -116,14 +116,6 @@ def _as_toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_as_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def _own_part(recipe: Recipe, place: str) -> Value:
-    """Return the recipe's part as a choice."""
-    own = setting(recipe, place)
-    if is_list_of_parts(place) and own:
-        return str(own[0]["name"]) if len(own) == 1 else _as_toml(own)
-    return str(own["name"]) if own else False
 
 
 def with_parts(loaded: LoadedRecipe, parts: Collection[Parameter], values: Mapping[str, Any]) -> LoadedRecipe:

@@ -31,18 +31,14 @@ def draw(study: Study, directory: Path) -> list[Path]:
     with mpl.rc_context(style), warnings.catch_warnings(action="ignore"):
         plt.switch_backend("agg")  # even if a display is available
         files += _save(plot_optimization_history(study, target_name=name), directory / "history")
-        files += _save(_legible(plot_slice(study, target_name=name)), directory / "slice")
+        panels: Any = plot_slice(study, target_name=name)
+        for panel in np.ravel(panels) if np.size(panels) > 1 else ():  # the long names of parts would overlap
+            panel.set_xlabel(panel.get_xlabel().replace(".", ".\n"))
+            panel.tick_params(axis="x", which="both", labelrotation=90)
+        files += _save(panels, directory / "slice")
         if len(importances(study)) > 1:
             files += _save(plot_param_importances(comparable_trials(study), target_name=name), directory / "importance")
     return files
-
-
-def _legible(panels: Any) -> Any:
-    """Wrap and rotate labels, so that the long names of parts do not overlap."""
-    for panel in np.ravel(panels) if np.size(panels) > 1 else ():
-        panel.set_xlabel(panel.get_xlabel().replace(".", ".\n"))
-        panel.tick_params(axis="x", which="both", labelrotation=90)
-    return panels
 
 
 def _save(axes: Any, stem: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Record of a search: its settings and findings. Only the process that holds its lock writes to it."""
+"""Record of a search: its settings and findings."""
 
 from __future__ import annotations
 
@@ -19,34 +19,31 @@ from cse_cli.runs.record import ABOUT, About, RunRecord, folder_of, lock_of, rea
 from cse_cli.training.build import Job
 from cse_cli.training.recording import about_run
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.owner import choosing
 from cse_cli.tuning.results import Verification, importances
 from cse_cli.tuning.samplers import pruner_name
-from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import RECORD, budget, counts, metric, settled
+from cse_cli.tuning.study import RECORD, budget, counts, journal, metric, settled
 
 FIGURES = "figures"
 """Directory of the figures in the record."""
 
 
-def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord | None:
-    """Return a record for writing, created with its recipe if it is new, or None if another process holds it."""
+def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord:
+    """Return a record for writing, created with its recipe if it is new."""
     if not (about.path / ABOUT).exists():
         about.write(resolved)
     lock = FileLock(lock_of(about.run_id))
-    return RunRecord(read_about(about.run_id), lock) if lock.acquire() else None
+    return RunRecord(read_about(about.run_id), lock if lock.acquire() else None)
 
 
-def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -> tuple[About, RunRecord | None]:
-    """Return the description of a search's record, and the record unless another process holds it."""
-    with choosing(address(config.storage, config.name), config.name):
-        if RECORD not in study.user_attrs:
-            study.set_user_attr(RECORD, uuid4().hex)
-        group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
-        job = Job(base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags, group=group)
-        own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None, "identity": None}
-        about = about_run(job, Identity(settings=base.recipe.hash())).model_copy(update=own)
-        return about, take_record(about, base.recipe.resolved())
+def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -> RunRecord:
+    """Return the record of a search for writing."""
+    if RECORD not in study.user_attrs:
+        study.set_user_attr(RECORD, uuid4().hex)
+    group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
+    job = Job(base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags, group=group)
+    own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None, "identity": None}
+    about = about_run(job, Identity(settings=base.recipe.hash())).model_copy(update=own)
+    return take_record(about, base.recipe.resolved())
 
 
 def record_settings(record: RunRecord, study: Study, config: SearchConfig) -> None:
@@ -57,7 +54,7 @@ def record_settings(record: RunRecord, study: Study, config: SearchConfig) -> No
             "pruner": pruner_name(config),
             "trials": str(budget(study)),
             "metric": metric(study),
-            "storage": address(config.storage, config.name).shown,
+            "storage": str(journal(config.name)),
             **{f"space.{parameter.name}": parameter.shown for parameter in config.parameters},
         }
     )

@@ -16,12 +16,9 @@ from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named, judge_together
 from cse_cli.core.stats import LEVEL, Paired
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.owner import ownership
-from cse_cli.tuning.ranges import Value
-from cse_cli.tuning.storage import address, first_line, search_names
+from cse_cli.tuning.parameter import Value
 from cse_cli.tuning.study import (
     ACCEPTED,
-    BEGUN,
     IDENTITY,
     OWN,
     REASON,
@@ -29,9 +26,12 @@ from cse_cli.tuning.study import (
     RUN,
     State,
     Study,
+    is_driven,
+    journal,
     load_study,
     metric,
     number_of,
+    search_names,
     state,
     stored_config,
 )
@@ -121,7 +121,7 @@ class Search(BaseModel):
         config: Settings. `trials` is the budget.
         recipe_hash: Hash of the recipe with the settings that all trials share.
         metric: Maximized "evaluator.metric", the mean over the seeds.
-        storage: Address without password.
+        storage: File of the study.
         importance: Parameter that all trials have → share of the score's variance. Empty with too few trials.
         run_id: ID of the record of the search.
         accepted: Code that changed during the search and was accepted, such as "code of losses.info_nce".
@@ -185,8 +185,8 @@ class Search(BaseModel):
         return sum(trial.state == state for trial in self.trials)
 
 
-def read_search(study: Study, storage: str | None = None) -> Search:
-    """Return the results of a search so far. `storage` is the value of `--storage`."""
+def read_search(study: Study) -> Search:
+    """Return the results of a search so far."""
     attributes = study.user_attrs
     kept = attributes.get(VERIFICATION)
     ended = [trial.datetime_complete for trial in study.get_trials(deepcopy=False) if trial.datetime_complete]
@@ -195,8 +195,8 @@ def read_search(study: Study, storage: str | None = None) -> Search:
         config=stored_config(study),
         recipe_hash=attributes[IDENTITY]["experiment"]["settings"],
         metric=metric(study),
-        storage=address(storage, study.study_name).shown,
-        trials=tuple(read_trials(study, storage)),
+        storage=str(journal(study.study_name)),
+        trials=tuple(read_trials(study)),
         importance=importances(study),
         run_id=attributes.get(RECORD),
         accepted=tuple(attributes.get(ACCEPTED, ())),
@@ -205,27 +205,24 @@ def read_search(study: Study, storage: str | None = None) -> Search:
     )
 
 
-def read_searches(storage: str | None) -> list[Search]:
-    """Return all searches of a storage, the last updated first. Warn about those that cannot be read."""
+def read_searches() -> list[Search]:
+    """Return all searches, the last updated first. Warn about those that cannot be read."""
     found: list[Search] = []
-    for name in search_names(storage):
+    for name in search_names():
         try:
-            found.append(read_search(load_study(storage, name), storage))
+            found.append(read_search(load_study(name)))
         except (CseError, ValueError, KeyError) as error:
-            sys.stderr.write(f"warning: search '{name}' is omitted: {first_line(error)}\n")
+            why = str(error).strip().partition("\n")[0]
+            sys.stderr.write(f"warning: search '{name}' is omitted: {why}\n")
     return sorted(found, key=lambda search: search.updated or "", reverse=True)
 
 
-def read_trials(study: Study, storage: str | None = None) -> list[Trial]:
-    """Return the trials in order, without those that wait or repeat the values of another one."""
-    place, found = address(storage, study.study_name), []
-    for trial in study.get_trials(deepcopy=False):
-        if trial.state == TrialState.RUNNING:
-            left = ownership(trial, place, study.study_name) == "left"
-            found.append(read_trial(trial, "interrupted" if left else "running"))
-        elif state(trial) is not None:
-            found.append(read_trial(trial))
-    return found
+def read_trials(study: Study) -> list[Trial]:
+    """Return the trials in order of their numbers, without those that wait or repeat the values of another one."""
+    unfinished: State = "running" if is_driven(study.study_name) else "interrupted"
+    trials = study.get_trials(deepcopy=False)
+    shown = [trial for trial in trials if trial.state == TrialState.RUNNING or state(trial) is not None]
+    return sorted((read_trial(trial, unfinished) for trial in shown), key=lambda trial: trial.number)
 
 
 def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
@@ -237,8 +234,7 @@ def read_trial(trial: FrozenTrial, unfinished: State = "running") -> Trial:
         score = trial.intermediate_values[trial.last_step]
     seconds = 0.0
     if trial.datetime_complete is not None and trial.datetime_start is not None:
-        begun = trial.user_attrs.get(BEGUN, trial.datetime_start.timestamp())
-        seconds = trial.datetime_complete.timestamp() - begun
+        seconds = (trial.datetime_complete - trial.datetime_start).total_seconds()
     return Trial(
         number=number_of(trial),
         values=dict(trial.params),

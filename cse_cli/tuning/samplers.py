@@ -25,8 +25,7 @@ from optuna.pruners import (
 from optuna.samplers import BaseSampler, GPSampler, QMCSampler, RandomSampler, TPESampler
 
 from cse_cli.tuning.config import SearchConfig
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.ranges import Value
+from cse_cli.tuning.parameter import Parameter, Value
 from registry.errors import CseError, suggestion
 
 SAMPLERS: Final = ("tpe", "gp", "random", "grid", "qmc")

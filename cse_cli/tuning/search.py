@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
 from cse_cli.jobs.placement import place_runs
 from cse_cli.mirrors import follow
-from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.files import real_path, shipped
+from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import STOP, RunRecord, last_end
+from cse_cli.runs.record import STOP
 from cse_cli.runs.signals import Terminated, ending
-from cse_cli.tuning.config import SearchConfig
+from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
+from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.live import Ending, TuneScreen
-from cse_cli.tuning.owner import is_searched
 from cse_cli.tuning.record import (
     draw_figures,
     record_findings,
@@ -28,14 +34,29 @@ from cse_cli.tuning.record import (
     record_verification,
     take_search_record,
 )
-from cse_cli.tuning.resolve import resolve
 from cse_cli.tuning.results import VERIFICATION, read_search, read_searches
-from cse_cli.tuning.save_recipe import check_file, save_recipe, tuned_recipe
-from cse_cli.tuning.storage import address, directory, resume_command
-from cse_cli.tuning.study import Study, budget, find_study, load_study, open_study, settled, stored_config
-from cse_cli.tuning.verify import verify
+from cse_cli.tuning.samplers import check_names
+from cse_cli.tuning.space import search_space
+from cse_cli.tuning.study import (
+    Study,
+    budget,
+    directory,
+    driving,
+    find_study,
+    identity,
+    load_study,
+    open_study,
+    settled,
+    stored_config,
+)
 from cse_cli.tuning.view import print_search, print_searches, print_verification, write_search, write_searches
+from registry import plugins
 from registry.errors import CseError, StopRequested
+
+SHIPPED = "quickstart"
+"""Recipe that needs neither a network nor your own files."""
+_LONGEST = 60
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,150}"
 
 
 def search(
@@ -49,12 +70,12 @@ def search(
             check_file(config.save_best, config.name)
         if not given.recipe:
             for name, trials in stopped_searches(config):
-                screen.unfinished(name, trials, resume_command(config.storage, name))
+                screen.unfinished(name, trials, f"cse tune --resume {name}")
         screen.planned(config, loaded)
         ran, why = run_search(config, screen)
-        study = load_study(config.storage, config.name)
+        study = load_study(config.name)
         screen.ended(config, len(settled(study.get_trials(deepcopy=False))), ran, why)
-    read_search(study, config.storage).require_best()
+    read_search(study).require_best()
     _show(study, config)
 
 
@@ -63,8 +84,8 @@ def stopped_searches(config: SearchConfig) -> Iterator[tuple[str, str]]:
     searched = {parameter.name for parameter in config.parameters}
     for run in all_runs():
         if run.about.summary == "tuning" and run.state in ("STOPPED", "LOST") and run.about.search != config.name:
-            with suppress(CseError):  # in another storage
-                study = load_study(config.storage, run.about.search)
+            with suppress(CseError):  # its journal was deleted
+                study = load_study(run.about.search)
                 if {parameter.name for parameter in stored_config(study).parameters} == searched:
                     done = len(settled(study.get_trials(deepcopy=False)))
                     yield run.about.search, f"{done} of {budget(study)} trials"
@@ -72,15 +93,15 @@ def stopped_searches(config: SearchConfig) -> Iterator[tuple[str, str]]:
 
 def show_search(name: str, config: SearchConfig) -> None:
     """Print the results of a search without running trials."""
-    study = find_study(config.storage, name)
+    study = find_study(name)
     if config.save_best is not None:
         check_file(config.save_best, study.study_name)
     _show(study, config)
 
 
-def list_searches(storage: str | None, *, as_json: bool) -> None:
-    """Print every search of a storage."""
-    searches = read_searches(storage)
+def list_searches(*, as_json: bool) -> None:
+    """Print every search."""
+    searches = read_searches()
     (write_searches if as_json else print_searches)(searches)
     if not searches:
         sys.stderr.write("no searches yet\n  → start one: cse tune --param queue_length\n")
@@ -90,7 +111,7 @@ def _show(study: Study, config: SearchConfig) -> None:
     """Verify and save the best values if requested, and print the search."""
     if config.verify_seeds is not None:
         _verify(study, config, config.verify_seeds)
-    found, file = read_search(study, config.storage), config.save_best
+    found, file = read_search(study), config.save_best
     if file is not None:
         best, day = found.require_best(), datetime.now().astimezone().date().isoformat()
         save_recipe(file, tuned_recipe(found, best), found, best, day)
@@ -99,8 +120,8 @@ def _show(study: Study, config: SearchConfig) -> None:
     elif config.verify_seeds is not None and found.verification is not None:
         print_verification(found, found.verification)
     else:
-        # Drawn again, because another process may have continued the search.
-        files = draw_figures(study, directory() / study.study_name, lambda text: sys.stderr.write(f"warning: {text}\n"))
+        # Drawn again, because the search may have continued.
+        files = draw_figures(study, directory(found.name), lambda text: sys.stderr.write(f"warning: {text}\n"))
         print_search(found, files[0].parent if files else None, file)
     if file is not None:
         sys.stderr.write(f"saved {file}\n")
@@ -108,7 +129,7 @@ def _show(study: Study, config: SearchConfig) -> None:
 
 def _verify(study: Study, config: SearchConfig, seeds: int) -> None:
     """Verify the best values, and keep the result in the study and in the record."""
-    found = read_search(study, config.storage)
+    found = read_search(study)
     with TuneScreen(quiet=config.request.quiet) as screen:
         try:
             verification = verify(found, seeds, config.request, screen).after(found.best_verification)
@@ -128,48 +149,108 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
         Number of trials that this process ran, and the reason why it ended.
 
     Raises:
-        CseError: If it cannot run.
+        CseError: If it cannot run, or another process runs it.
         KeyboardInterrupt: If it was stopped. The same config continues it.
     """
     if config.request.cluster is None:
         choose(config.request.device)
     base = config.load_base()
     fetch(requirements(base.recipe), screen.downloading)
-    study = open_study(config)
-    try:
-        return _drive(study, config, base, screen)
-    except (KeyboardInterrupt, Terminated, StopRequested):
-        screen.interrupted(resume_command(config.storage, config.name))
-        raise
-
-
-def _drive(study: Study, config: SearchConfig, base: LoadedRecipe, screen: TuneScreen) -> tuple[int, Ending]:
-    done, request = len(settled(study.get_trials(deepcopy=False))), config.request
-    about, taken = take_search_record(study, config, base)
-    record = taken or RunRecord(about, None)
-    placement = place_runs(max(0, budget(study) - done), request)
-    with closing(follow(about)) if taken else nullcontext(), ending(record):
-        if taken:  # an earlier request to stop is void
-            (about.path / STOP).unlink(missing_ok=True)
-        record.started(device=request.device)
-        record_settings(record, study, config)
-        with placement.open() as executor:
-            alone = executor.one_by_one and request.cluster is None
-            where = f"on {choose(request.device).describe()}" if alone else placement.describe()
-            screen.opened(config, done, budget(study), where, executor.slots)
-            driver = Driver(study, config, executor, about, screen)
-            why = driver.drive()
-        _finish(record if taken else take_search_record(study, config, base)[1], study, config, screen)
+    with driving(config.name):
+        study, request = open_study(config), config.request
+        record, done = take_search_record(study, config, base), len(settled(study.get_trials(deepcopy=False)))
+        placement = place_runs(max(0, budget(study) - done), request)
+        try:
+            with closing(follow(record.about)), ending(record):
+                (record.path / STOP).unlink(missing_ok=True)  # an earlier request to stop is void
+                record.started(device=request.device)
+                record_settings(record, study, config)
+                with placement.open() as executor:
+                    alone = executor.one_by_one and request.cluster is None
+                    where = f"on {choose(request.device).describe()}" if alone else placement.describe()
+                    screen.opened(config, done, budget(study), where, executor.slots)
+                    driver = Driver(study, config, executor, record.about, screen)
+                    why = driver.drive()
+                record_findings(record, study, screen.warned)
+                record.end("finished")
+        except (KeyboardInterrupt, Terminated, StopRequested):
+            screen.interrupted(f"cse tune --resume {config.name}")
+            raise
     return driver.ran, why
 
 
-def _finish(record: RunRecord | None, study: Study, config: SearchConfig, screen: TuneScreen) -> None:
-    """Record the findings and end the record. If another process still searches, it does this."""
-    if record is None:
-        return
-    searched = is_searched(study.get_trials(deepcopy=False), address(config.storage, config.name), config.name)
-    if searched or last_end(record.run_id) == "finished":
-        record.close()
-    else:
-        record_findings(record, study, screen.warned)
-        record.end("finished")
+def resolve(
+    given: SearchConfig,
+    params: Sequence[str],
+    ranges: Sequence[str] = (),
+    choices: Sequence[str] = (),
+    metric: str | None = None,
+    chosen: Callable[[str, str], None] = lambda _recipe, _why: None,
+) -> tuple[SearchConfig, LoadedRecipe]:
+    """Return the complete settings of a search, and the recipe with its overrides."""
+    if given.name and not re.fullmatch(_NAME, given.name):
+        message = f"--name: '{given.name}' is not a valid name"
+        raise CseError(message, "use letters, digits, '.', '_' and '-'", code="tune.invalid_name")
+    config, reason = given, ""
+    if given.resume:
+        known = stored_config(load_study(given.name))
+        config = known.model_copy(
+            update={"trials": None, **{key: getattr(given, key) for key in given.model_fields_set}}
+        )
+        reason = "" if given.recipe else f"the recipe of search {given.name}"
+    elif not given.recipe:
+        recipe, reason = default_recipe()
+        config = given.model_copy(update={"recipe": recipe})
+    for file in config.plugins:
+        plugins.add(file)
+    chosen(config.recipe, reason)
+    loaded = _load(config, metric)
+    update: dict[str, object] = {"recipe": reference(loaded.name, loaded.path)}
+    if metric is not None:
+        update["overrides"] = (*given.overrides, f"evaluate.metric_for_best_model={json.dumps(metric)}")
+    if params or ranges or choices or not config.parameters:
+        update["parameters"] = search_space(loaded, params, ranges, choices)
+    config = config.model_copy(update={**update, "seeds": config.seeds_of(loaded.recipe)})
+    searched = {path for parameter in config.parameters for path in parameter.paths}
+    if config.steps is not None and searched & {"train.steps", "train.epochs"}:
+        message = "--steps sets the training length, which is also searched"
+        raise CseError(message, "remove --steps", code="tune.exclusive_options")
+    check_names(config)
+    return config.model_copy(update={"name": config.name or _default_name(config, loaded)}), loaded
+
+
+def _load(config: SearchConfig, metric: str | None) -> LoadedRecipe:
+    """Return the recipe, which has a dev metric. Errors in the metric name the option that the user typed."""
+    overrides: list[str | Override] = [*config.overrides]
+    if metric is not None:
+        overrides.append(replace(Override.of("evaluate.metric_for_best_model", metric), label="--metric"))
+    # First without the recipe's own check: its message recommends allow_test_selection, which does not help a search.
+    dev_metric(load(config.recipe, [*overrides, "evaluate.allow_test_selection=true"], config.unset).recipe)
+    return load(config.recipe, overrides, config.unset)
+
+
+def _default_name(config: SearchConfig, loaded: LoadedRecipe) -> str:
+    """Return a name that depends only on the question, so that the same command resumes its search."""
+    question = identity(loaded.recipe, config.parameters, config.seeds, config.steps)
+    question["experiment"] = question["experiment"]["settings"]  # the rest is unknown before the download
+    digest = hashlib.sha256(json.dumps(question, sort_keys=True).encode()).hexdigest()[:6]
+    keys = []
+    for parameter in config.parameters:
+        if parameter.when is None:
+            keys.append(next(key for key in reversed(parameter.name.split(".")) if not key.isdigit()))
+    label = "-".join(keys) if len("-".join(keys)) <= _LONGEST else f"{len(keys)}_parameters"
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", f"{loaded.name}-{label}-{digest}")
+
+
+def default_recipe() -> tuple[str, str]:
+    """Return the recipe of the newest run whose file still exists, else the shipped one, and the reason."""
+    for run in all_runs():
+        name, file = run.about.recipe, Path(run.about.source)
+        if name and file.is_absolute() and file.is_file():
+            return reference(name, file), f"the recipe of the last run, {run.about.short}"
+    return SHIPPED, "the default, because there are no runs yet"
+
+
+def reference(name: str, file: Path) -> str:
+    """Return the name of a recipe of this installation, which is valid in every directory, else the whole path."""
+    return name if real_path(file).is_relative_to(real_path(shipped())) else str(file.absolute())

@@ -12,11 +12,10 @@ from typing import Any
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.paths import is_ending, values
 from cse_cli.recipe.schema import Recipe, TuneRange
-from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
-from cse_cli.tuning.ranges import (
+from cse_cli.tuning.parameter import (
     FORM,
     Declaration,
+    Parameter,
     Range,
     Value,
     check_range,
@@ -24,6 +23,7 @@ from cse_cli.tuning.ranges import (
     parse_choices,
     parse_range,
 )
+from cse_cli.tuning.parts import Candidate, choose_parts, name_in_tune, parameters_inside
 from registry.errors import CseError, UnknownNameError, suggestion
 
 Declarations = Mapping[str, Declaration]
@@ -96,7 +96,11 @@ class _Finder:
         """Return the parameters of a name: one, or one for each component of a part that has it."""
         recipe = self.loaded.recipe
         table = recipe.tune.get(name, TuneRange(paths=()))
-        found = [one for one in self.inside.values() if self._is_named(one, name, table)]
+        found = []
+        for one in self.inside.values():
+            named = is_ending(name, one.path) or is_ending(name, one.name)
+            if one.path in table.paths if table.paths else named:
+                found.append(one)
         if not found:
             own, table = find_parameter(recipe, self.known, name)
             return [Candidate(own, table, self.loaded, self.known)]
@@ -108,10 +112,6 @@ class _Finder:
         # A parameter without a range is searched only if its full name is given.
         ranged = [one for one in found if one.known[one.path].range or table.paths or one.name == name]
         return [replace(one, table=table.model_copy(update={"paths": (one.path,)})) for one in ranged or found]
-
-    @staticmethod
-    def _is_named(one: Candidate, name: str, table: TuneRange) -> bool:
-        return one.path in table.paths if table.paths else is_ending(name, one.path) or is_ending(name, one.name)
 
 
 def _given_ranges(

@@ -1,29 +1,45 @@
-"""The Optuna study of a search: its attributes, the question that it belongs to, and the states of its trials."""
+"""The Optuna study of a search: its journal, its attributes, and the states of its trials.
+
+The directory of a search, `tuning/NAME/` in the state directory, contains the journal of its study, the lock of the
+process that runs it, and its figures.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import optuna
 from optuna import Study as Study
+from optuna.exceptions import ExperimentalWarning
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from cse_cli.core.formatting import differences
 from cse_cli.core.identity import Difference, Identity
+from cse_cli.core.paths import home
 from cse_cli.data.identity import Known, identify_known
 from cse_cli.recipe.named import data_identity
 from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import TRIALS, SearchConfig
-from cse_cli.tuning.owner import choosing
 from cse_cli.tuning.parameter import Parameter
-from cse_cli.tuning.storage import address, directory, search_names
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
+from registry.paths import make_folder
+
+# Intended: the recipe's values outside a range, Wilcoxon's pruner, and a resumed run that reports some steps again.
+warnings.filterwarnings("ignore", category=ExperimentalWarning)
+warnings.filterwarnings("ignore", message="Fixed parameter")
+warnings.filterwarnings("ignore", message="The reported value is ignored")
+optuna.logging.set_verbosity(optuna.logging.CRITICAL)  # the driver reports failures without a traceback
 
 # User attributes of a study.
 IDENTITY: Final = "cse:identity"
@@ -42,19 +58,64 @@ REASON: Final = "reason"
 SAME_AS: Final = "same_as"
 """Number of the trial that already had the same values. This one was not run, and no list shows it."""
 NUMBER: Final = "number"
-"""Number of the trial in lists, which counts from 0 without repetitions. Optuna numbers repetitions, too."""
+"""Number of the trial in lists and records, from 0 without gaps. Optuna numbers repeated and queued trials, too."""
 RUNS: Final = "runs"
 """Seed → ID of its run."""
 SCORES: Final = "scores"
 """Seed → score."""
 RUN: Final = "run"
 """ID of its run, or with several seeds of the record that summarizes them."""
-BEGUN: Final = "begun"
-"""Time at which a process resumed it, in seconds since 1970."""
+REPORTED: Final = "reported"
+"""Step → dev score that the trial had before its process ended."""
 
 DIRECTION: Final = "maximize"
 State = Literal["complete", "pruned", "failed", "invalid", "running", "interrupted"]
 _TABLE = re.compile(r"\{.*\}(?= → None$)|(?<=: None → )\{.*\}$")
+
+
+def directory(name: str) -> Path:
+    """Return the directory of a search."""
+    return home() / "tuning" / name
+
+
+def journal(name: str) -> Path:
+    """Return the file with the study of a search."""
+    return directory(name) / "journal.jsonl"
+
+
+def search_names() -> list[str]:
+    """Return the names of all searches. Nothing is created."""
+    return sorted(file.parent.name for file in directory("").glob("*/journal.jsonl"))
+
+
+@contextmanager
+def driving(name: str) -> Iterator[None]:
+    """Hold the lock of a search while this process runs its trials. A second process is an error."""
+    lock = FileLock(directory(name) / "lock")
+    if not lock.acquire():
+        message = f"search '{name}' is already running in another process"
+        action = f"wait for it, and use --workers for parallel trials; `cse tune --best {name}` shows it"
+        raise CseError(message, action, code="tune.already_running")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def is_driven(name: str) -> bool:
+    """Return whether a process runs a search. True if its lock cannot be tested."""
+    return is_held(directory(name) / "lock") is not False
+
+
+def _storage(name: str) -> JournalStorage:
+    """Open the journal of a search, and create it if it is missing."""
+    _refuse_database(name)
+    try:
+        return JournalStorage(JournalFileBackend(str(journal(name))))
+    except (ValueError, KeyError, TypeError, AssertionError) as error:
+        message = f"the journal of search '{name}' is damaged: {journal(name)}"
+        action = "restore it from a backup, or use another --name; `cse runs ls` lists its finished trials"
+        raise TrackingError(message, action, code="tune.damaged_journal") from error
 
 
 def open_study(config: SearchConfig) -> Study:
@@ -62,74 +123,67 @@ def open_study(config: SearchConfig) -> Study:
     samplers.check_names(config)
     recipe = config.load_base().recipe
     asked = identity(recipe, config.parameters, config.seeds_of(recipe), config.steps)
-    place = address(config.storage, config.name)
-    if config.resume and config.name not in search_names(config.storage):
-        raise _unknown_search(config.name, place.shown, config.storage)
-    with choosing(place, config.name):
-        if place.is_emptied():
-            warnings.warn(f"{place.shown} is empty: its trials are lost, and the search restarts", stacklevel=2)
-        study = optuna.create_study(
-            study_name=config.name, storage=place.open(), load_if_exists=True, direction=DIRECTION
-        )
-        if (known := study.user_attrs.get(IDENTITY)) is None:
-            _fill(study, config, asked)
-        else:
-            if changed := check_same_search(config.name, known, asked, accept_changed=config.accept_changed):
-                accepted = [*study.user_attrs.get(ACCEPTED, []), *changed]
-                study.set_user_attr(ACCEPTED, list(dict.fromkeys(accepted)))
-                study.set_user_attr(IDENTITY, asked)
-            if config.trials is not None and config.trials != budget(study):
-                study.set_user_attr(_BUDGET, config.trials)
-        if config.sampler == "grid":
-            grid = samplers.grid_points(config.parameters, budget(study))
-            for point in samplers.untried(grid, [values_of(trial) for trial in study.get_trials(deepcopy=False)]):
-                study.enqueue_trial(point)
+    if config.sampler == "grid":
+        samplers.grid_points(config.parameters, config.trials or TRIALS)  # a grid that is too large is an error
+    make_folder(directory(config.name))
+    if (file := journal(config.name)).exists():
+        content = file.read_bytes()
+        if not content:
+            warnings.warn(f"{file} is empty: its trials are lost, and the search restarts", stacklevel=2)
+        os.truncate(file, content.rfind(b"\n") + 1)  # a full disk leaves half a line
+    study = optuna.create_study(
+        study_name=config.name, storage=_storage(config.name), load_if_exists=True, direction=DIRECTION
+    )
+    if (known := study.user_attrs.get(IDENTITY)) is None:
+        if not study.get_trials(deepcopy=False):
+            study.enqueue_trial(samplers.own_values(config.parameters), user_attrs={OWN: True})
+        study.set_user_attr(_CONFIG, config.model_dump_json())
+        study.set_user_attr(_BUDGET, config.trials or TRIALS)
+        study.set_user_attr(IDENTITY, asked)  # last: without it, the study counts as new
+        return study
+    if changed := check_same_search(config.name, known, asked, accept_changed=config.accept_changed):
+        accepted = [*study.user_attrs.get(ACCEPTED, []), *changed]
+        study.set_user_attr(ACCEPTED, list(dict.fromkeys(accepted)))
+        study.set_user_attr(IDENTITY, asked)
+    if config.trials is not None and config.trials != budget(study):
+        study.set_user_attr(_BUDGET, config.trials)
     return study
 
 
-def _fill(study: Study, config: SearchConfig, asked: dict[str, Any]) -> None:
-    """Write the attributes of a new study. The identity is last: without it, the study counts as new."""
-    trials = study.get_trials(deepcopy=False)
-    if any(OWN not in trial.user_attrs for trial in trials):
-        raise _foreign(config.name)
-    if not trials:
-        study.enqueue_trial(samplers.own_values(config.parameters), user_attrs={OWN: True})
-    study.set_user_attr(_CONFIG, config.model_dump_json())
-    study.set_user_attr(_BUDGET, config.trials or TRIALS)
-    study.set_user_attr(IDENTITY, asked)
-
-
-def _foreign(name: str) -> CseError:
-    return CseError(f"study '{name}' was not created by `cse tune`", "use another --name", code="tune.foreign_study")
-
-
-def load_study(storage: str | None, name: str) -> Study:
+def load_study(name: str) -> Study:
     """Open an existing study for reading."""
-    place = address(storage, name)
-    if place.exists() and not place.is_emptied():
+    if journal(name).exists():
         with suppress(KeyError):
-            study = optuna.load_study(study_name=name, storage=place.open())
-            if IDENTITY not in study.user_attrs:
-                raise _foreign(name)
-            return study
-    raise _unknown_search(name, place.shown, storage)
+            study = optuna.load_study(study_name=name, storage=_storage(name))
+            if IDENTITY in study.user_attrs:
+                return study
+    raise _unknown_search(name)
 
 
-def find_study(storage: str | None, name: str) -> Study:
+def find_study(name: str) -> Study:
     """Open the study of a search by its name or a unique prefix."""
-    known = search_names(storage)
+    known = search_names()
     matching = [name] if name in known else [one for one in known if one.startswith(name)]
     if len(matching) == 1:
-        return load_study(storage, matching[0])
+        return load_study(matching[0])
     if matching:
         message = f"'{name}' matches {len(matching)} searches: {', '.join(matching[:5])}"
         raise UnknownNameError(message, "give more characters", code="tune.ambiguous_search")
-    raise _unknown_search(name, str(directory()) if storage is None else address(storage, name).shown, storage)
+    raise _unknown_search(name)
 
 
-def _unknown_search(name: str, place: str, storage: str | None) -> UnknownNameError:
-    message = f"unknown search '{name}' in {place}.{suggestion(name, search_names(storage))}"
+def _unknown_search(name: str) -> UnknownNameError:
+    _refuse_database(name)
+    message = f"unknown search '{name}' in {directory('')}.{suggestion(name, search_names())}"
     return UnknownNameError(message, "run `cse tune ls`", code="tune.unknown_search")
+
+
+def _refuse_database(name: str) -> None:
+    """Refuse a search that an earlier version stored in a database."""
+    if (file := home() / "tuning" / f"{name}.db").exists():
+        message = f"search '{name}' is in a database of an earlier version: {file}"
+        action = "use another --name, or move the file away; `cse runs ls` lists its trials"
+        raise CseError(message, action, code="tune.earlier_version")
 
 
 def stored_config(study: Study) -> SearchConfig:
@@ -212,12 +266,17 @@ def check_same_search(
 
 
 def state(trial: FrozenTrial) -> State | None:
-    """Return the state of a trial that has ended, or None if it waits, runs, or repeats the values of another one."""
+    """Return the state of a trial that has ended, or None if it waits, runs, was left, or repeats another one."""
     if trial.state == TrialState.FAIL:
         return "failed" if SAME_AS not in trial.user_attrs and REASON in trial.user_attrs else None
     if trial.state == TrialState.PRUNED:
         return "invalid" if REASON in trial.user_attrs else "pruned"
     return "complete" if trial.state == TrialState.COMPLETE else None
+
+
+def is_left(trial: FrozenTrial) -> bool:
+    """Return whether the process of a trial ended before it. Another trial continues it under the same `NUMBER`."""
+    return trial.state == TrialState.FAIL and not {REASON, SAME_AS} & trial.user_attrs.keys()
 
 
 def number_of(trial: FrozenTrial | optuna.Trial) -> int:

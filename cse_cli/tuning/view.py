@@ -13,7 +13,7 @@ from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import interval, mean_text, p_value, signed
 from cse_cli.core.tables import Cell, Row, Table, as_rich_parts, as_tsv, plain_table
-from cse_cli.tuning.ranges import Value, show_value
+from cse_cli.tuning.parameter import Value, show_value
 from cse_cli.tuning.results import Search, Verification, verdict, verification_sentence
 from cse_cli.tuning.study import State
 
@@ -125,8 +125,7 @@ def _reasons(search: Search) -> Iterator[str]:
 def _next_commands(search: Search, saved: Path | None) -> Iterator[str]:
     if search.best is None or search.best.own:
         return
-    storage = f" --storage {search.storage}" if "://" in search.storage else ""
-    command = f"cse tune --best {search.name}{storage}"
+    command = f"cse tune --best {search.name}"
     yield ""
     if search.best_verification is None:
         yield f"verify the gain:    {command} --verify-seeds 5"

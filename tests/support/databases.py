@@ -33,18 +33,7 @@ def wait_for_no_disk() -> None:
 
 @cache
 def read_revisions_once() -> None:
-    """Let Optuna and MLflow look through their migrations once in this process, not whenever a store is opened."""
+    """Let MLflow look through its migrations once in this process, not whenever a store is opened."""
     from mlflow.store.db import utils
-    from optuna.storages._rdb.storage import _VersionManager
 
     utils._get_latest_schema_revision = cache(utils._get_latest_schema_revision)
-
-    found: list[str] = []
-    real = _VersionManager.get_head_version
-
-    def head(manager: _VersionManager) -> str:
-        if not found:
-            found.append(real(manager))
-        return found[0]
-
-    _VersionManager.get_head_version = head  # type: ignore[method-assign]

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from cse_cli.mirrors import location
 from cse_cli.mirrors.mirror import Mirror, State
+from cse_cli.mirrors.mlflow import uri
 from cse_cli.runs.events import Event
 
 
@@ -64,7 +64,7 @@ class Memory(Mirror):
 
 
 def client() -> MlflowClient:
-    return MlflowClient(location.uri())
+    return MlflowClient(uri())
 
 
 def there(run_id: str) -> Run:

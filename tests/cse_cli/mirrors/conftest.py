@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cse_cli.mirrors.mlflow  # noqa: F401 - before `quick_databases` looks for it
-from cse_cli.mirrors import mirror, send
+from cse_cli.mirrors import mirror
 from tests.support.trackers import Memory
 
 
@@ -22,9 +22,9 @@ def memory(mlflow_is_on: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
     Memory.reset()
     monkeypatch.setenv("CSE_MIRRORS", "memory")
     monkeypatch.setitem(mirror._BUILT_IN, "memory", "tests.support.trackers:Memory")
-    monkeypatch.setattr(send, "SEND_SECONDS", 0.02)
-    monkeypatch.setattr(send, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(send, "LAST_SECONDS", 0.5)
+    monkeypatch.setattr(mirror, "SEND_SECONDS", 0.02)
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(mirror, "LAST_SECONDS", 0.5)
     yield Memory
     if Memory.hangs is not None:
         Memory.hangs.set()

@@ -10,8 +10,7 @@ import pytest
 
 from cse_cli.core.paths import runs
 from cse_cli.mirrors.command import sync as sync_command
-from cse_cli.mirrors.mirror import State, configured, load
-from cse_cli.mirrors.send import Follower, follow, sending
+from cse_cli.mirrors.mirror import Follower, State, configured, follow, load, sending
 from cse_cli.runs.claim import Claimed, claim_run
 from cse_cli.runs.record import RunRecord
 from tests.support.errors import refuses

@@ -132,7 +132,7 @@ def test_mlflow_loads_the_model(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers")
     import mlflow
 
-    from cse_cli.mirrors.location import uri
+    from cse_cli.mirrors.mlflow import uri
     from registry.encoders.transformer import TransformerEncoder
     from tests.support.tiny import tiny_bert
 

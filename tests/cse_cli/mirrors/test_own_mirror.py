@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.mirrors.send import follow
+from cse_cli.mirrors.mirror import follow
 from tests.conftest import ROOT
 from tests.support.records import recorded
 

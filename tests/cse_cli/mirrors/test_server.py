@@ -17,10 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cse_cli.mirrors import command, send
+from cse_cli.mirrors import command, mirror
 from cse_cli.mirrors.command import free_port
-from cse_cli.mirrors.mirror import State
-from cse_cli.mirrors.send import follow
+from cse_cli.mirrors.mirror import State, follow
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
 from tests.support.errors import refuses
@@ -71,8 +70,8 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     port = unused_port()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(send, "SEND_SECONDS", 0.1)
-    monkeypatch.setattr(send, "RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(mirror, "SEND_SECONDS", 0.1)
+    monkeypatch.setattr(mirror, "RETRY_SECONDS", 0.1)
     with server(tmp_path, port):
         record = recorded(end=None, resolved={"title": "SimCSE"})
         sending = follow(record.about)

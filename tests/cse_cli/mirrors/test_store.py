@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.mirrors import command, location, mlflow
+from cse_cli.mirrors import mlflow
 from cse_cli.mirrors.command import sync
+from cse_cli.mirrors.mirror import follow, reason
 from cse_cli.mirrors.mlflow import MlflowMirror
-from cse_cli.mirrors.send import follow, reason
 from tests.cse_cli.mirrors.test_mlflow import full
 from tests.support import databases
 from tests.support.errors import refuses
@@ -37,9 +37,9 @@ def silent_port() -> Iterator[int]:
 
 
 def test_the_store_is_the_own_database_or_the_configured_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (location.uri(), location.is_own()) == (f"sqlite:///{home}/mlflow.db", True)
+    assert (mlflow.uri(), mlflow.is_own()) == (f"sqlite:///{home}/mlflow.db", True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
-    assert (location.uri(), location.is_own()) == ("http://tracking:5000", False)
+    assert (mlflow.uri(), mlflow.is_own()) == ("http://tracking:5000", False)
 
 
 def test_any_directory_name_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +109,7 @@ def test_a_deleted_database_is_filled_anew_by_mlflow_itself(home: Path, monkeypa
     sync()
     before = all_there()
     monkeypatch.setattr(mlflow, "create_database", databases.create_database)  # instead of `quick_databases`
-    location.database().unlink()
+    mlflow.database().unlink()
     (home / "mlflow.db.new-1").write_bytes(b"of a process that was killed")
     sync()
     assert (all_there(), len(before)) == (before, 2)
@@ -120,8 +120,8 @@ def test_a_deleted_database_is_filled_anew_by_mlflow_itself(home: Path, monkeypa
 def test_a_damaged_database_is_one_error_and_loses_no_run(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    location.database().parent.mkdir(parents=True)
-    location.database().write_text("not a database, and longer than the hundred bytes of a header" * 3)
+    mlflow.database().parent.mkdir(parents=True)
+    mlflow.database().write_text("not a database, and longer than the hundred bytes of a header" * 3)
     record = recorded(end=None)
     follower = follow(record.about)
     record.end("finished")
@@ -130,7 +130,7 @@ def test_a_damaged_database_is_one_error_and_loses_no_run(
     assert ("not a database" in told, told.count("To send the rest: cse runs sync")) == (True, 1)
     with refuses("mirrors.unusable_store", "not a database", "delete it: `cse runs sync`"):
         sync()
-    location.database().unlink()
+    mlflow.database().unlink()
     sync()
     assert there(record.run_id).info.status == "FINISHED"
 
@@ -143,7 +143,7 @@ def test_a_moved_state_directory_needs_a_new_database(home: Path, monkeypatch: p
     with refuses("mirrors.unusable_store", "moved or copied", "delete it"):
         sync()
     assert not home.exists()
-    location.database().unlink()
+    mlflow.database().unlink()
     sync()
     run = there(record.run_id)
     assert run.info.artifact_uri.startswith((new / "artifacts").as_uri())
@@ -169,24 +169,6 @@ def test_a_link_to_the_state_directory_doubles_nothing(home: Path, monkeypatch: 
     monkeypatch.setenv("CSE_HOME", str(link))
     sync()
     assert all_there() == before
-
-
-def test_the_ui_shows_a_directory_that_cannot_be_written(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def read_only(*_: object, **__: object) -> None:  # root, as in a container, can write everywhere
-        raise sqlite3.OperationalError("attempt to write a readonly database")
-
-    record = recorded()
-    sync()
-    monkeypatch.setattr(mlflow.sqlite3, "connect", read_only)
-    monkeypatch.setattr(command, "free_port", lambda _: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        command.ui(None, True)
-    assert "warning: MLflow may lack runs" in capsys.readouterr().err
-    with refuses("mirrors.unusable_store", "readonly database", f"make {location.database()} writable"):
-        sync()
-    assert command._page().startswith(f"experiments/{there(record.run_id).info.experiment_id}/runs?")
 
 
 def test_only_the_owner_can_read_a_new_state_directory(home: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 wandb = pytest.importorskip("wandb")
 
 from cse_cli.mirrors.mirror import State, load  # noqa: E402
-from cse_cli.mirrors.send import sync  # noqa: E402
+from cse_cli.mirrors.mirror import send_missing as sync  # noqa: E402
 from tests.support.records import recorded, result  # noqa: E402
 
 pytestmark = pytest.mark.slow

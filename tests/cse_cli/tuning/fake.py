@@ -176,4 +176,4 @@ def drive(
 
 def trials(config: SearchConfig) -> list[FrozenTrial]:
     """Return all trials of a search's study."""
-    return list(load_study(config.storage, config.name).get_trials())
+    return list(load_study(config.name).get_trials())

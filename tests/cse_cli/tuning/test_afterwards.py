@@ -9,9 +9,8 @@ import pytest
 from rich.text import Text
 
 from cse_cli.recipe.load import load
+from cse_cli.tuning.best import TunedRecipe, new_seeds, save_recipe, tuned_recipe
 from cse_cli.tuning.results import Trial, verdict, verification_sentence
-from cse_cli.tuning.save_recipe import TunedRecipe, save_recipe, tuned_recipe
-from cse_cli.tuning.verify import new_seeds
 from cse_cli.tuning.view import (
     print_search,
     print_searches,

@@ -6,23 +6,24 @@ from types import SimpleNamespace
 
 import optuna
 import pytest
+from optuna.exceptions import StorageInternalError
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
-from sqlalchemy.exc import OperationalError
 
 from cse_cli.core.events import Evaluated, Warned
 from cse_cli.jobs.request import RunRequest
+from cse_cli.runs.claim import BusyError
+from cse_cli.runs.index import read_run
 from cse_cli.runs.record import STOP, folder_of
 from cse_cli.tuning import driver as drivers
-from cse_cli.tuning import results, samplers
+from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.record import take_search_record
 from cse_cli.tuning.results import read_search, read_trials
 from cse_cli.tuning.search import stopped_searches
-from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import budget, load_study, open_study, stored_config
+from cse_cli.tuning.study import budget, directory, driving, journal, load_study, open_study, stored_config
 from registry.errors import CseError, DiskError, MissingError, RunFailedError, TrackingError
 from tests.cse_cli.tuning.fake import (
     BATCHES,
@@ -38,6 +39,7 @@ from tests.cse_cli.tuning.fake import (
 )
 from tests.support.command import cse
 from tests.support.errors import refuses
+from tests.support.records import recorded
 
 pytestmark = pytest.mark.slow
 
@@ -56,26 +58,15 @@ def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
 def test_a_raised_budget_is_filled(tmp_path):
     drive(config(tmp_path, trials=3))
     assert drive(config(tmp_path))[1].ran == 0
-    assert budget(load_study(None, "search")) == 3
+    assert budget(load_study("search")) == 3
     assert drive(config(tmp_path, trials=5))[1].ran == 2
     assert len(trials(config(tmp_path))) == 5
-
-
-@pytest.mark.exhaustive
-def test_an_interruption_does_not_change_the_values(tmp_path):
-    whole = config(tmp_path, trials=14, storage=f"sqlite:///{tmp_path}/whole.db")
-    parts = config(tmp_path, trials=7, storage=f"sqlite:///{tmp_path}/parts.db")
-    drive(whole)
-    drive(parts)
-    drive(config(tmp_path, trials=14, storage=parts.storage))
-    wanted, found = ([t.params for t in trials(one)][:10] for one in (whole, parts))
-    assert found == wanted
 
 
 def test_a_failed_trial_counts_and_keeps_its_reason(tmp_path):
     notes = Notes()
     drive(config(tmp_path, trials=3), raising(RunFailedError("the loss is nan at step 3"), 1), notes)
-    ended = read_trials(load_study(None, "search"))
+    ended = read_trials(load_study("search"))
     assert [(t.number, t.state, t.reason) for t in ended] == [
         (0, "complete", None),
         (1, "failed", "the loss is nan at step 3"),
@@ -92,11 +83,10 @@ def test_a_search_whose_trials_all_fail_ends_early(slots, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error",
-    [TrackingError("no store"), DiskError("no room"), MissingError("no data"), OperationalError("", {}, OSError())],
+    "error", [TrackingError("no store"), DiskError("no room"), MissingError("no data"), StorageInternalError()]
 )
 def test_errors_that_all_trials_share_end_the_search(error, tmp_path):
-    with pytest.raises(TrackingError if isinstance(error, OperationalError) else type(error)):
+    with pytest.raises(type(error)):
         drive(config(tmp_path, trials=30), raising(error, 1))
     assert studies.counts(trials(config(tmp_path))) == {"complete": 1, "pruned": 0, "failed": 0}
 
@@ -132,57 +122,59 @@ def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
     left = trials(asked)[2]
-    assert left.state == TrialState.RUNNING
-    assert left.intermediate_values == {2: 7.0}
-    assert [trial.state for trial in read_search(load_study(None, "search")).trials] == [
-        *["complete"] * 2,
-        "interrupted",
-    ]
+    assert (left.state, left.intermediate_values) == (TrialState.RUNNING, {2: 7.0})
+    assert [trial.state for trial in read_trials(load_study("search"))] == [*["complete"] * 2, "interrupted"]
     notes = Notes()
     _, driver, executor = drive(asked, screen=notes)
     assert notes.heard[0] == ("resumed", 2)
     assert [job.resume for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
     assert (executor.jobs[0].may_restart, driver.ran) == (True, 2)
-    found = trials(asked)
-    assert [trial.state for trial in found] == [TrialState.COMPLETE] * 4
-    assert (found[2].params, found[2].intermediate_values) == (left.params, left.intermediate_values)
-    assert read_trials(load_study(None, "search"))[2].seconds < (found[2].duration.total_seconds())
+    *_, failed, again, last = trials(asked)
+    assert (failed.number, failed.state) == (2, TrialState.FAIL)
+    assert (again.params, again.intermediate_values) == (left.params, left.intermediate_values)
+    shown = read_trials(load_study("search"))
+    assert [(trial.number, trial.state) for trial in shown] == [(number, "complete") for number in range(4)]
+    assert (shown[2].values, shown[3].values) == (again.params, last.params)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("slots", [1, 2])
-def test_interrupted_trials_come_before_new_ones(slots, tmp_path):
-    asked = config(tmp_path, trials=6)
-    study = open_study(asked)
-    drive(config(tmp_path, trials=1))
-    for value in (1e-4, 2e-4, 3e-4):
-        study.enqueue_trial({"train.learning_rate": value})
-        samplers.suggest(
-            study.ask(), "train.learning_rate", samplers.distributions(asked.parameters)["train.learning_rate"]
-        )
-    ending, _, executor = drive(asked, slots=slots)
-    assert (ending, list(map(number, executor.jobs))) == ("budget", [1, 2, 3, 4, 5])
-    assert [trial.state for trial in trials(asked)] == [TrialState.COMPLETE] * 6
-
-
-def test_a_trial_killed_before_it_had_values_gets_them(tmp_path):
-    asked = config(tmp_path, trials=2)
-    open_study(asked).ask()
+@pytest.mark.parametrize("sampler", ["tpe", "grid", "random"])
+def test_kills_change_neither_numbers_nor_values(tmp_path, monkeypatch, sampler):
+    asked = config(tmp_path, trials=12, sampler=sampler, parameters=(parameter(), BATCHES))
     drive(asked)
-    assert trials(asked)[0].params == {"train.learning_rate": 3e-5}
-    assert len(studies.settled(trials(asked))) == 2
+    whole = read_trials(load_study("search"))
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "killed"))
+    for killed, slots in ((0, 1), (3, 1), (7, 1), (9, 3)):
+        with pytest.raises(KeyboardInterrupt):
+            drive(asked, raising(KeyboardInterrupt(), killed), slots=slots)
+        open_study(asked).ask()  # killed before it had values
+    drive(asked)
+    found = read_trials(load_study("search"))
+    kept = {"number", "state", "score", "values", "own"}
+    assert [one.model_dump(include=kept) for one in found[:9]] == [one.model_dump(include=kept) for one in whole[:9]]
+    assert [(one.number, one.state) for one in found] == [(number, "complete") for number in range(12)]
 
 
 def test_a_failure_stored_before_a_kill_is_not_run_again(tmp_path):
-    asked = config(tmp_path, trials=6)
-    with pytest.raises(KeyboardInterrupt):
-        drive(asked, raising(KeyboardInterrupt(), 2))
-    study = open_study(asked)
-    left = trials(asked)[2]
-    study._storage.set_trial_user_attr(left._trial_id, "reason", "the loss is nan")
-    _, _, executor = drive(asked)
-    assert 2 not in map(number, executor.jobs)
-    assert read_trials(study)[2].reason == "the loss is nan"
+    open_study(config(tmp_path)).ask().set_user_attr(studies.REASON, "the loss is nan")
+    _, _, executor = drive(config(tmp_path, trials=2))
+    first, second = read_trials(load_study("search"))
+    assert (first.state, first.reason, second.state) == ("failed", "the loss is nan", "complete")
+    assert len(executor.jobs) == 1
+
+
+def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path):
+    asked, busy = config(tmp_path, trials=2), [True, True]
+    other = recorded(name="other", end="stopped")
+
+    def score(job, observer):
+        if busy:
+            busy.pop()
+            raise BusyError(read_run(other.run_id))
+        return good(job, observer)
+
+    _, driver, executor = drive(asked, score)
+    assert (driver.ran, list(map(number, executor.jobs))) == (2, [0, 0, 0, 1])
+    assert studies.counts(trials(asked)) == {"complete": 2, "pruned": 0, "failed": 0}
 
 
 def test_seeds_of_a_trial_run_one_after_another(tmp_path):
@@ -200,25 +192,10 @@ def test_seeds_of_a_trial_run_one_after_another(tmp_path):
     assert did[:2] == [(1, 6), (2, 5)]
     assert executor.jobs[0].resume is not None
     assert sorted(did) == [(1, 6), (1, 7), *((n, seed) for n in (2, 3) for seed in (5, 6, 7))]
-    found = trials(asked)
+    found = read_trials(load_study("search"))
     assert executor.most == 2
-    assert found[1].value == pytest.approx(6 - found[1].params["train.learning_rate"] - 64)
-    assert [trial.state for trial in found] == [TrialState.COMPLETE] * 4
-
-
-def test_values_of_an_interrupted_trial_are_not_repeated(tmp_path):
-    asked = config(tmp_path, trials=3)
-    drive(config(tmp_path, trials=1))
-    study = open_study(asked)
-    study.enqueue_trial({"train.learning_rate": 2e-4})
-    running = study.ask()
-    running.suggest_float("train.learning_rate", 1e-5, 1e-3, log=True)
-    study.enqueue_trial({"train.learning_rate": 2e-4})
-    assert drive(asked, slots=2)[0] == "budget"
-    found = trials(asked)
-    assert found[2].user_attrs[studies.SAME_AS] == running.number
-    assert [trial.number for trial in studies.settled(found)] == [0, 1, 3]
-    assert found[3].params != found[1].params
+    assert found[1].score == pytest.approx(6 - found[1].values["train.learning_rate"] - 64)
+    assert [trial.state for trial in found] == ["complete"] * 4
 
 
 def test_no_trial_starts_after_the_timeout(tmp_path, monkeypatch):
@@ -294,7 +271,7 @@ def test_unknown_samplers_and_pruners_are_refused(tmp_path, option, value, near)
         open_study(config(tmp_path, **{option: value}))
 
 
-def test_stored_settings_have_no_storage_and_no_device(tmp_path):
+def test_stored_settings_have_no_device(tmp_path):
     request = RunRequest(device="cpu", workers=4)
     asked = config(tmp_path, trials=7, seeds=(1, 2), timeout=3.0, request=request)
     kept = stored_config(open_study(asked))
@@ -305,86 +282,64 @@ def test_stored_settings_have_no_storage_and_no_device(tmp_path):
 
 def test_a_half_created_study_is_created_again(tmp_path):
     asked = config(tmp_path, trials=2)
-    optuna.create_study(study_name="search", storage=address(None, "search").open(), direction="maximize")
-    with refuses("tune.foreign_study", "'search'"):
-        load_study(None, "search")
+    directory("search").mkdir(parents=True)
+    storage = JournalStorage(JournalFileBackend(str(journal("search"))))
+    optuna.create_study(study_name="search", storage=storage, direction="maximize")
+    with refuses("tune.unknown_search", "'search'"):
+        load_study("search")
     drive(asked)
     assert studies.counts(trials(asked))["complete"] == 2
 
 
-def test_an_emptied_database_is_a_warning(tmp_path):
+def test_an_emptied_journal_is_a_warning(tmp_path):
     drive(config(tmp_path, trials=1))
-    address(None, "search").file.write_bytes(b"")
+    journal("search").write_bytes(b"")
     with refuses("tune.unknown_search", "'search'"):
-        load_study(None, "search")
+        load_study("search")
     with pytest.warns(UserWarning, match="is empty: its trials are lost, and the search restarts"):
         open_study(config(tmp_path))
 
 
-def test_an_unusable_address_is_shown_without_password(tmp_path):
-    for storage, value in {
-        "redis://me:secret@host/db": "'redis'",
-        "notes.txt": "'notes.txt'",
-        "old": "sqlite:///old.db",
-        "sqlite://": "'sqlite://'",
-    }.items():
-        with refuses("tune.bad_storage", value) as error:
-            address(storage, "x")
-        assert "secret" not in str(error.value)
-    assert address("postgresql://me:secret@host/db", "x").shown == "postgresql://me:***@host/db"
-    assert address("sqlite:///x.db", "x").file.is_absolute()
+def test_a_damaged_journal_is_one_error(tmp_path, capsys):
+    drive(config(tmp_path, trials=2))
+    file = journal("search")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: whole.rfind(b"{") + 9])  # a full disk: the last line is incomplete
+    assert len(trials(config(tmp_path))) == 2
+    drive(config(tmp_path, trials=3))
+    assert studies.counts(trials(config(tmp_path)))["complete"] == 3
+    file.write_bytes(whole.replace(b"{", b"[", 1))
+    with refuses("tune.damaged_journal", "'search'", file, "cse runs ls"):
+        open_study(config(tmp_path))
+    code, out, err = cse("tune", "ls", capsys=capsys)
+    assert (code, len(out.splitlines()), "warning: search 'search' is omitted" in err) == (0, 1, True)
 
 
-def test_an_unreachable_database_is_shown_without_password(tmp_path):
-    from tests.support.ports import unused_port
-
-    with pytest.raises(TrackingError, match=r"mysql://me:\*\*\*@127.0.0.1"):
-        open_study(config(tmp_path, storage=f"mysql+pymysql://me:secret@127.0.0.1:{unused_port()}/db"))
-    with refuses("tune.storage_not_opened", "no/folder/x.db"):
-        open_study(config(tmp_path, storage=f"sqlite:///{tmp_path}/no/folder/x.db"))
-
-
-def test_a_database_of_another_program_is_refused(tmp_path):
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "runs.db") as database:
-        database.execute("CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)")
-        database.execute("INSERT INTO alembic_version VALUES ('b7c8d9e0f1a2')")
-    with refuses("tune.foreign_database", "runs.db"):
-        open_study(config(tmp_path, storage=f"sqlite:///{tmp_path}/runs.db"))
+def test_a_search_of_an_earlier_version_is_one_error(tmp_path, home):
+    directory("").mkdir(parents=True)
+    (directory("") / "search.db").touch()
+    for act in (lambda: load_study("search"), lambda: open_study(config(tmp_path))):
+        with refuses("tune.earlier_version", "'search'", "search.db", "cse runs ls"):
+            act()
 
 
-@pytest.mark.parametrize("form", ["ls", "--best"])
-def test_a_lost_storage_is_one_message(form, tmp_path, monkeypatch, capsys):
-    drive(config(tmp_path, trials=1, name="away"))
-
-    def refuse(connection, *_):
-        if "tuning" in str(connection.engine.url):
-            raise OperationalError("", {}, OSError("the server closed the connection"))
-
-    read = results.read_trials
-
-    def read_without(*of, **how):
-        event.listen(Engine, "before_cursor_execute", refuse)
-        try:
-            return read(*of, **how)
-        finally:
-            event.remove(Engine, "before_cursor_execute", refuse)
-
-    monkeypatch.setattr(results, "read_trials", read_without)
-    code, out, err = cse("tune", *(["ls"] if form == "ls" else ["--best", "away"]), capsys=capsys)
-    assert (code, out) == (4, "")
-    assert err.startswith("error: --storage: ")
-    assert "no longer responds: (builtins.OSError) the server closed the connection" in " ".join(err.split())
-    assert "run the same command again to continue the search" in err
+def test_a_second_process_is_refused(tmp_path):
+    open_study(config(tmp_path)).ask()
+    assert [trial.state for trial in read_trials(load_study("search"))] == ["interrupted"]
+    with driving("search"):
+        assert [trial.state for trial in read_trials(load_study("search"))] == ["running"]
+        with refuses("tune.already_running", "'search'", "--workers", "cse tune --best search"), driving("search"):
+            pass
+    with driving("search"):
+        pass
 
 
 def test_a_stopped_search_of_the_same_parameters_is_named(tmp_path):
     for name, end in (("stopped", "stopped"), ("done", "finished")):
         asked = config(tmp_path, name=name, trials=2)
         drive(asked)
-        study = load_study(None, name)
-        record = take_search_record(study, asked, asked.load_base())[1]
+        study = load_study(name)
+        record = take_search_record(study, asked, asked.load_base())
         record.started()
         record.end(end)
     assert list(stopped_searches(config(tmp_path, name="new"))) == [("stopped", "2 of 2 trials")]
@@ -397,6 +352,6 @@ def test_trials_count_from_0_without_repetitions(tmp_path):
     few = parameter("train.batch_size", low=8.0, high=16.0, log=False, step=8.0, whole=True, default=16)
     asked = config(tmp_path, trials=4, sampler="random", parameters=(few, SCHEDULES))
     drive(asked)
-    study = load_study(None, asked.name)
+    study = load_study(asked.name)
     assert len(study.trials) > 4  # Optuna's numbers have gaps
     assert [trial.number for trial in read_search(study).trials] == [0, 1, 2, 3]

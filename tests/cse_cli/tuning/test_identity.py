@@ -6,8 +6,7 @@ import pytest
 
 from cse_cli.data.identity import Known
 from cse_cli.tuning.results import read_search
-from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import check_same_search, load_study, open_study
+from cse_cli.tuning.study import check_same_search, directory, load_study, open_study
 from tests.cse_cli.tuning.fake import config, drive, parameter, recipe, trials
 from tests.support.errors import refuses
 
@@ -48,8 +47,8 @@ def test_another_recipe_is_refused_without_its_whole_tables():
 def test_a_resumed_search_must_exist(tmp_path):
     open_study(config(tmp_path, name="queue"))
     with refuses("tune.unknown_search", "'quue'", "Did you mean 'queue'?"):
-        open_study(config(tmp_path, name="quue", resume=True))
-    assert not address(None, "quue").exists()
+        load_study("quue")
+    assert not directory("quue").exists()
 
 
 def test_a_renamed_recipe_continues_the_search(tmp_path):
@@ -93,6 +92,6 @@ def test_accepted_code_is_stored_and_shown(tmp_path, monkeypatch):
         open_study(config(tmp_path, trials=2))
     drive(config(tmp_path, trials=2, accept_changed=True))
     drive(config(tmp_path, trials=3))
-    search = read_search(load_study(None, "search"))
+    search = read_search(load_study("search"))
     assert "code of losses.info_nce" in search.accepted
     assert len(search.trials) == 3

@@ -1,4 +1,4 @@
-"""Searches in several processes, some of them killed: the budget is exact, and no trial is lost or repeated."""
+"""Searches whose process is killed: the budget is exact, and no trial is lost or repeated."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pytest
-from optuna.trial import TrialState
 
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs
 from cse_cli.runs.record import folder_of
 from cse_cli.tuning import study as studies
-from cse_cli.tuning.storage import address
-from cse_cli.tuning.study import load_study
+from cse_cli.tuning.results import read_trials
+from cse_cli.tuning.study import directory, load_study
 from registry.errors import CseError
 from tests.support.chosen import these
 from tests.support.command import cse
@@ -44,7 +43,7 @@ def command(tmp_path, home):
 def found():
     """Return the trials of the search, or none before it exists."""
     with suppress(CseError, KeyError):  # it is being made
-        return load_study(None, "search").get_trials()
+        return load_study("search").get_trials()
     return []
 
 
@@ -73,55 +72,48 @@ class Outcome(NamedTuple):
 
 def outcome() -> Outcome:
     """Return the outcome, and check that every trial ran once and no file is left over."""
-    trials, runs = [trial for trial in found() if trial.state != TrialState.WAITING], of_trials()  # points of the grid
-    assert [trial.state for trial in trials] == [TrialState.COMPLETE] * TRIALS
+    trials, runs = read_trials(load_study("search")), of_trials()
+    assert [(trial.number, trial.state) for trial in trials] == [(number, "complete") for number in range(TRIALS)]
     assert sorted(run.about.trial for run in runs if run.about.trial is not None) == list(range(TRIALS))
     assert {run.end for run in runs} == {"finished"}
-    assert {run.run_id for run in runs} == {trial.user_attrs["run"] for trial in trials}
+    assert {run.run_id for run in runs} == {trial.run_id for trial in trials}
     assert not list(folder_of("").glob("*/*.pt"))
     (record,) = [run for run in all_runs() if run.about.summary]
     assert (record.about.summary, record.state) == ("tuning", "FINISHED")
     assert len(all_runs()) == TRIALS + 1
     assert {run.about.parent for run in runs} == {record.run_id}
-    assert [path.name for path in address(None, "search").locks("search").iterdir()] == ["lock"]
+    assert {path.name for path in directory("search").iterdir()} >= {"journal.jsonl", "lock"}
     metrics = {run.about.trial: read_history(folder_of(run.run_id)).metrics for run in runs}
     digits = {
         number: {name: steps for name, steps in one.items() if name.startswith(("train/loss", "dev/", "eval/"))}
         for number, one in metrics.items()
         if number is not None
     }
-    return Outcome({t.number: t.params for t in trials}, {t.number: t.value for t in trials}, digits)
+    return Outcome({t.number: t.values for t in trials}, {t.number: t.score for t in trials}, digits)
 
 
-def kill_in_training(process: Forked, chance: random.Random) -> None:
-    """Kill a process at a random moment."""
-    time.sleep(chance.uniform(0.0, 3.0))
-    process.kill()
-    process.communicate()
-
-
-@pytest.mark.parametrize("sampler", these(["random"], ["random", "grid"]))
-@pytest.mark.parametrize("restarted", these([True], [False, True]))
-def test_four_processes_two_killed(command, sampler, restarted, tmp_path, home, monkeypatch):
-    """The values, scores and curves are those of one process."""
-    chance = random.Random(f"{SEED} {sampler} {restarted}")
+@pytest.mark.parametrize("sampler", these(["random"], ["random", "grid", "tpe"]))
+def test_a_search_killed_three_times(command, sampler, tmp_path, home, monkeypatch):
+    """The values, scores and curves are those of an uninterrupted search."""
+    chance = random.Random(f"{SEED} {sampler}")
     whole = [*command, "--sampler", sampler]
-    processes = [Forked(["cse_cli", *whole], tmp_path) for _ in range(4)]
-    until(lambda: settled() >= 1, *processes, seconds=400)
-    for victim in chance.sample(processes, 2):
-        processes.remove(victim)
-        kill_in_training(victim, chance)
-        if restarted:
-            processes.append(Forked(["cse_cli", *whole], tmp_path))
-    for process in processes:
-        code, _, said = ended(process, 900)
-        assert code == 0, said
-    together = outcome()
+    for least in (0, 2, 4):
+        process = Forked(["cse_cli", *whole], tmp_path)
+        until(lambda least=least: settled() >= least and training(), process, seconds=400)
+        if not least:
+            code, _, said = ended(Forked(["cse_cli", *whole], tmp_path), 100)
+            assert (code, "search 'search' is already running in another process" in said) == (2, True)
+        time.sleep(chance.uniform(0.0, 1.0))
+        process.kill()
+        process.communicate()
+    code, _, said = ended(Forked(["cse_cli", *whole], tmp_path), 900)
+    assert code == 0, said
+    killed = outcome()
 
     monkeypatch.setenv("CSE_HOME", str(tmp_path / "alone"))
     code, _, said = ended(Forked(["cse_cli", *whole], tmp_path), 900)
     assert code == 0, said
-    assert outcome() == together
+    assert outcome() == killed
 
 
 @pytest.mark.exhaustive
@@ -140,7 +132,7 @@ def test_a_search_with_workers_and_driver_killed(command, tmp_path, home):
     workers = below(driver)
     driver.kill()
     driver.wait(30)
-    before = {trial.number: trial.value for trial in studies.settled(found())}
+    before = {trial.number: trial.score for trial in read_trials(load_study("search")) if trial.state == "complete"}
     code, _, said = ended(Forked(["cse_cli", *whole], tmp_path), 900)
     assert code == 0, said
     assert driver.stderr.read().count("its process was killed by SIGKILL") in (1, 2)  # killed before it saw the second

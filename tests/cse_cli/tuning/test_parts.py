@@ -10,12 +10,12 @@ import pytest
 
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import load
+from cse_cli.tuning.best import save_recipe, tuned_recipe
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.parts import with_parts
 from cse_cli.tuning.plots import draw
 from cse_cli.tuning.results import importances, read_search, read_trials
 from cse_cli.tuning.samplers import all_points, grid_points, own_values
-from cse_cli.tuning.save_recipe import save_recipe, tuned_recipe
 from cse_cli.tuning.space import search_space
 from cse_cli.tuning.study import counts, load_study, stored_config
 from cse_cli.tuning.view import print_search
@@ -143,7 +143,7 @@ def test_a_search_over_parts(tmp_path, capsys):
         return 1.0 if part.name == "focal_info_nce" else part.params.get("temperature", 0.0)
 
     ending, driver, executor = drive(asked, score)
-    study = load_study(None, "search")
+    study = load_study("search")
     found = read_trials(study)
     invalid = [trial for trial in found if trial.state == "invalid"]
     assert (ending, driver.ran, len(executor.jobs), counts(trials(asked))["complete"]) == ("budget", 24, 24, 24)
@@ -194,7 +194,7 @@ def test_the_best_parts_are_saved(tmp_path):
     parameters = tuple(space(file, BARE, AUGMENT, names=["queue", "length", "temperature"]).values())
     asked = config(tmp_path, parameters=parameters, trials=12, recipe=str(file))
     drive(asked, lambda job, observer: len(job.loaded.recipe.views["positive"].augment) - bool(job.loaded.recipe.queue))
-    search = read_search(load_study(None, "search"))
+    search = read_search(load_study("search"))
     for trial in search.complete:
         saved, tuned = tmp_path / "better.toml", tuned_recipe(search, trial)
         save_recipe(saved, tuned, search, trial, date.today().isoformat())

@@ -24,14 +24,14 @@ def test_without_a_complete_trial_nothing_is_drawn(tmp_path):
 @pytest.mark.parametrize("trials", [1, 6])
 def test_one_parameter_has_no_importance(trials, tmp_path):
     drive(config(tmp_path, trials=trials, parameters=(parameter(low=1e-4),)))  # the recipe's own value lies outside
-    files = draw(load_study(None, "search"), tmp_path)
+    files = draw(load_study("search"), tmp_path)
     assert names(files) == ["history.png", "history.svg", "slice.png", "slice.svg"]
 
 
 @pytest.mark.exhaustive
 def test_figures_are_the_same_bytes_each_time_and_need_no_plotly(tmp_path):
     drive(config(tmp_path, trials=8, parameters=(parameter(), SCHEDULES)))
-    study = load_study(None, "search")
+    study = load_study("search")
     files = draw(study, tmp_path)
     assert names(files) == [f"{name}.{kind}" for name in ("history", "importance", "slice") for kind in ("png", "svg")]
     before = {path: path.read_bytes() for path in files}

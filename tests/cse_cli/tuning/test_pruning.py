@@ -27,7 +27,7 @@ def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
 
     drive(asked, score, slots=slots)
     assert studies.counts(trials(asked)) == {"complete": 6, "pruned": 6, "failed": 0}
-    assert [t.score for t in read_trials(load_study(None, "search")) if t.state == "pruned"] == [3.0] * 6
+    assert [t.score for t in read_trials(load_study("search")) if t.state == "pruned"] == [3.0] * 6
 
 
 @pytest.mark.exhaustive
@@ -42,7 +42,7 @@ def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):
         return job.seed / 100 - number(job)
 
     drive(asked, score)
-    assert load_study(None, "search").best_trial.number == 0
+    assert load_study("search").best_trial.number == 0
     pruned = studies.counts(trials(asked))["pruned"]
     assert pruned == 0 if name == "none" else pruned > 0
 

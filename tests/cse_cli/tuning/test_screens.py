@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from tests.cse_cli.tuning.fake import config, drive
 from tests.cse_cli.tuning.searches import search, verification
-from tests.support.command import cse, refused
+from tests.support.command import cse
 
 
 def test_help(capsys, snapshot, monkeypatch):
@@ -23,20 +21,6 @@ def test_results(capsys, snapshot):
     print_search(search(verification=verification((10.0, 11.0, 12.0), (11.0, 12.05, 12.95))))
     print_searches([search()])
     assert capsys.readouterr().out == snapshot
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("ls", "--trials", "3"),
-        ("quickstart", "--param", "temprature"),
-        ("quickstart", "--param", "temperature"),
-        ("quickstart", "--param", "queue_length", "--range", "512..64"),
-        ("--best", "nothing", "--storage", "redis://host/db"),
-    ],
-)
-def test_errors(arguments, snapshot, home):
-    assert str(refused("tune", *arguments)) == snapshot
 
 
 def test_display_of_a_running_search(tmp_path, home, capsys, snapshot):

@@ -1,4 +1,7 @@
-"""Recipe with the best values of a search, which extends the searched recipe."""
+"""Best values of a search: the recipe with them, which extends the searched one, and their verification.
+
+The verification compares them with the recipe's values on seeds that the search has not used.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,31 @@ import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count, islice, takewhile
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 
+from cse_cli.analysis.headlines import metric_value
+from cse_cli.analysis.paired_tests import shared_metrics
+from cse_cli.core.events import Observer
+from cse_cli.core.identity import Mode
+from cse_cli.core.plans import plan_of
+from cse_cli.core.results import Result
+from cse_cli.core.stats import Paired, compare_paired
+from cse_cli.data.identity import identify_known
+from cse_cli.jobs.placement import place_runs
+from cse_cli.jobs.request import RunRequest
+from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.recipe.files import find_parent
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.overrides import apply_overrides, parse_overrides
+from cse_cli.runs.index import all_runs
+from cse_cli.training.build import Job
+from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.parameter import settings_of
-from cse_cli.tuning.results import Search, Trial, verdict
+from cse_cli.tuning.results import Search, Trial, Verification, verdict
 from registry.errors import CseError
 
 _MADE_BY = "# Found by `cse tune`: search "
@@ -76,8 +94,13 @@ def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day
     check_file(file, search.name)
     expected = tuned.load().recipe.hash()
     draft = file.with_name(f".{file.stem}.draft.toml")
+    base = tuned.base
+    path = os.path.relpath(base.path.resolve(), file.absolute().parent.resolve())
+    named = find_parent(base.name, file.absolute())
+    # The name if it means the same file from there, then the path.
+    parents = [base.name, path] if named is not None and named.resolve() == base.path.resolve() else [path]
     try:
-        for parent in _parents(tuned.base, file):
+        for parent in parents:
             draft.write_text(_text(parent, tuned, search, best, day), encoding="utf-8")
             if load(str(draft)).recipe.hash() == expected:
                 draft.replace(file)
@@ -89,14 +112,6 @@ def save_recipe(file: Path, tuned: TunedRecipe, search: Search, best: Trial, day
         draft.unlink(missing_ok=True)
     message = f"--save-best: '{file}' would load to another recipe"
     raise CseError(message, f"write it to {tuned.base.path.parent}", code="tune.not_written")
-
-
-def _parents(base: LoadedRecipe, file: Path) -> list[str]:
-    """Return possible values of `extends`: the name if it means the same file from there, then the path."""
-    named = find_parent(base.name, file.absolute())
-    path = os.path.relpath(base.path.resolve(), file.absolute().parent.resolve())
-    same = named is not None and named.resolve() == base.path.resolve()
-    return [base.name, path] if same else [path]
 
 
 def _text(parent: str, tuned: TunedRecipe, search: Search, best: Trial, day: str) -> str:
@@ -123,7 +138,7 @@ def _changed_tables(tuned: TunedRecipe) -> dict[str, Any]:
         if change.unset:
             continue
         value, target = tables, changed
-        *tail, last = _keys_to_array(path)
+        *tail, last = map(str, takewhile(lambda key: not isinstance(key, int), path))
         for key in tail:
             value, target = value[key], target.setdefault(key, {})
         if last in value:  # `train.steps` replaces an earlier `train.epochs`
@@ -134,7 +149,74 @@ def _changed_tables(tuned: TunedRecipe) -> dict[str, Any]:
     return changed
 
 
-def _keys_to_array(path: Sequence[str | int]) -> list[str]:
-    """Return the keys of a path up to its first array."""
-    end = next((place for place, key in enumerate(path) if isinstance(key, int)), len(path))
-    return [str(key) for key in path[:end]]
+def new_seeds(search: Search, number: int) -> list[int]:
+    """Return the first seeds from 0 that no trial had."""
+    return list(islice((seed for seed in count() if seed not in search.config.seeds), number))
+
+
+def verify(search: Search, seeds: int, request: RunRequest, screen: TuneScreen) -> Verification:
+    """Train the recipe in full length with its own values and with the best ones, and compare them seed by seed.
+
+    Finished runs are not repeated. The number of seeds is recorded as a plan before the first run starts.
+    """
+    best = search.require_best()
+    if best.own:
+        message = "the recipe's values are the best, so there is no gain to verify"
+        raise CseError(message, "run more trials with --trials", code="tune.no_gain")
+    chosen = new_seeds(search, seeds)
+    own = _tasks(search, "own", tuned_recipe(search), chosen, request)
+    found = _tasks(search, "found", tuned_recipe(search, best), chosen, request)
+    results = _results([task for pair in zip(own, found, strict=True) for task in pair], request, screen)
+    pairs = [(results[first], results[second]) for first, second in zip(own, found, strict=True)]
+    plan = plan_of([first for first, _ in pairs]).paired_with(plan_of([second for _, second in pairs]))
+    mode: Mode = "planned" if plan.mode == "planned" else "anytime"
+    paired = _compared(search, pairs, mode)
+    return Verification(trial=best.number, values=best.values, main=search.metric, paired=paired, mode=mode)
+
+
+def _tasks(search: Search, side: str, recipe: TunedRecipe, seeds: Sequence[int], request: RunRequest) -> list[Task]:
+    """Return the runs of one side with the plan of their seeds. They are results of the recipe."""
+    known = identify_known(recipe.load().recipe)
+    jobs = [
+        Job(
+            recipe.load([Override.of("train.seed", seed)]),
+            seed,
+            request.device,
+            may_restart=True,
+            parent=search.run_id or "",
+            run_name=f"{side}, seed {seed} of {search.name}",
+            confirms=search.name,
+        )
+        for seed in seeds
+    ]
+    return planned([Task(job, known) for job in jobs])
+
+
+def _results(tasks: Sequence[Task], request: RunRequest, screen: TuneScreen) -> dict[Task, Result]:
+    """Return the results of all tasks. Unfinished ones are run now."""
+    done = finished(tasks, all_runs())
+    if left := [task for task in tasks if task not in done]:
+        with place_runs(len(left), request).open() as executor:
+
+            def begin(task: Task) -> Observer:
+                side = task.job.run_name.partition(",")[0]
+                screen.verifying(f"{side} values", task.job.seed, tasks.index(task) + 1, len(tasks))
+                return screen.observer_of(task.job.name, alone=executor.one_by_one)
+
+            for task, end in run_tasks(left, executor, begin):
+                if isinstance(end, CseError):
+                    raise end
+                done[task] = end
+    return done
+
+
+def _compared(search: Search, pairs: Sequence[tuple[Result, Result]], mode: Mode) -> dict[str, Paired]:
+    """Return metric → comparison, for every metric that all runs have."""
+    compared: dict[str, Paired] = {}
+    for name in dict.fromkeys([search.metric, *shared_metrics([run for pair in pairs for run in pair])]):
+        own, found = ([metric_value(pair[side].scores, name) for pair in pairs] for side in (0, 1))
+        known = [number for number in (*own, *found) if number is not None]
+        if len(known) == 2 * len(pairs):
+            seeds = [first.seed for first, _ in pairs]
+            compared[name] = compare_paired(seeds, known[: len(pairs)], known[len(pairs) :], mode)
+    return compared
