@@ -190,6 +190,8 @@ class Step(Protocol):
 class Component:
     """Base class of all components. By default, its hooks do nothing."""
 
+    version: ClassVar[int] = 1
+    """Version of a component of this package, raised when its numbers change. Files identify the code of plug-ins."""
     stateful: ClassVar[bool] = True
     """Whether checkpoints contain the weights. False for frozen modules that are loaded by name."""
 

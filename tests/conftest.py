@@ -156,3 +156,8 @@ def pytest_collection_finish() -> None:
         import tests.support.preloaded  # noqa: F401 - what most tests import later
     gc.collect()
     gc.freeze()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option with which tests/registry/test_versions.py writes its file."""
+    parser.addoption("--write-versions", action="store_true", help="write tests/registry/versions.json")

@@ -45,8 +45,8 @@ class Identity(BaseModel):
         weights: Place in the recipe, such as "encoders.bert" → SHA-256 of the weights it starts from, for every model
             that the recipe names. "encoders.bert.config" is its configuration and vocabulary. Files and data sets that
             parts read, such as "encoders.words.file", have their content here, too.
-        code: Component, such as "losses.info_nce" → digest of its module and of the modules of the same distribution
-            that it imports, as syntax trees without docstrings.
+        code: Component, such as "losses.info_nce" → `registry.code.code_version`: a number, or for a plug-in the
+            SHA-256 of its files.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -40,7 +40,7 @@ class Versions(BaseModel, frozen=True):
 
     Args:
         git: Commit of the recipe's repository, without uncommitted changes.
-        engine: Digest of the code of the trainer and the evaluators. It is not part of the experiment's identity.
+        engine: Version of the code of the trainer and the evaluators. It is not part of the experiment's identity.
     """
 
     cse: str

@@ -24,8 +24,7 @@ from cse_cli.data.tokens import Column
 from cse_cli.recipe.schema import Part
 from registry import GENERATORS
 from registry.accelerators import is_accelerator, kept_randomness
-from registry.code import code_digest, modules_digest
-from registry.core import OWN
+from registry.code import code_version
 from registry.types import ColumnGenerator
 
 BLOCK = 2048
@@ -103,14 +102,8 @@ class ColumnMaker:
 
     @cached_property
     def key(self) -> str:
-        """Digest of everything that decides a cell, apart from the cell that is read.
-
-        Of a generator of cse, only its own module counts: hours of translation are not repeated because of a change
-        elsewhere.
-        """
-        entry = GENERATORS[self.part.name]
-        own = entry.distribution == OWN
-        code = modules_digest([entry.cls.__module__]) if own else code_digest(entry.cls)
+        """Digest of everything that decides a cell, apart from the cell that is read."""
+        code = code_version(GENERATORS[self.part.name].cls)
         decides = self.generator.identity() or repr(sorted(self.part.params.items()))
         return hashlib.sha256(repr((self.part.name, code, decides)).encode()).hexdigest()[:32]
 

@@ -19,21 +19,15 @@ from cse_cli.recipe.requirements import EVALUATED, HUB, Requirement, of_part, of
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.train_parts import train_entries
 from registry import AUGMENTERS, EVALUATORS
-from registry.code import code_digest, modules_digest
+from registry.code import code_version
 from registry.errors import MissingError
 from registry.poolings import BUILT_IN, POOLINGS, Pooling
 from registry.resources import catalog, hub
 from registry.resources.catalog.hub_sets import HubSet
 from registry.resources.models import settings_sha256, sha256_of, weights_sha256
 
-ENGINE = (
-    "cse_cli.training.build", "cse_cli.training.checkpoint", "cse_cli.training.method", "cse_cli.training.optimizer",
-    "cse_cli.training.step", "cse_cli.training.trainer", "cse_cli.evaluation.encoder", "cse_cli.evaluation.evaluate",
-    "cse_cli.evaluation.tasks", "cse_cli.data.batches", "cse_cli.data.files", "cse_cli.data.sampler",
-    "cse_cli.data.sources", "cse_cli.data.tokens", "cse_cli.core.devices",
-    "cse_cli.core.distributed", "registry.core",
-)  # fmt: skip
-"""Modules that train and score, apart from the components. `engine_digest` covers them without their imports."""
+ENGINE = "1"
+"""Version of the code that trains and scores, apart from the components, raised when its numbers change."""
 
 CONFIG = ".config"
 """End of the place of a model's configuration and vocabulary, whose digest is separate from that of the weights."""
@@ -100,12 +94,12 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
     """
     entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
     entries += train_entries(recipe.train)
-    code = {f"{entry.kind}.{entry.name}": code_digest(entry.cls) for entry in entries}
+    code = {f"{entry.kind}.{entry.name}": code_version(entry.cls) for entry in entries}
     return Known(
         settings=recipe.hash(),
         text=_text(recipe) if text is None else text,
         weights=dict(_weights(recipe)),
-        code=code | {f"poolings.{one.name}": code_digest(one.function) for one in plugin_poolings(recipe)},
+        code=code | {f"poolings.{one.name}": code_version(one.function) for one in plugin_poolings(recipe)},
     )
 
 
@@ -114,15 +108,6 @@ def plugin_poolings(recipe: Recipe) -> list[Pooling]:
     keys = ("pooling", "eval_pooling")
     named = {str(part.params[key]) for part in recipe.encoders.values() for key in keys if part.params.get(key)}
     return [POOLINGS[name] for name in sorted(named - BUILT_IN) if name in POOLINGS.names()]
-
-
-def engine_digest(recipe: Recipe) -> str:
-    """Return the digest of the code that trains and scores: `ENGINE`, and the recipe's evaluators.
-
-    It is not part of the identity. It is shown if it differs.
-    """
-    evaluators = sorted({code_digest(EVALUATORS[part.name].cls) for part in recipe.evaluators.values()})
-    return hashlib.sha256(" ".join([modules_digest(ENGINE), *evaluators]).encode()).hexdigest()
 
 
 def columns_read(recipe: Recipe) -> set[str]:

@@ -13,7 +13,7 @@ from cse_cli.core.environment import environment, git_commit
 from cse_cli.core.events import Observer, Warned
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
-from cse_cli.data.identity import engine_digest, plugin_poolings
+from cse_cli.data.identity import ENGINE, plugin_poolings
 from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.train_parts import train_entries
@@ -182,7 +182,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         measures=trainer.measures if trainer else {},
         versions=Versions(
             cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"],
-            engine=engine_digest(recipe),
+            engine=ENGINE,
         ),
         device=prepared.compute.describe(),
         precision=prepared.compute.precision,
