@@ -230,6 +230,11 @@ class ScoreTable(BaseModel, frozen=True):
     missing: tuple[MissingCell, ...] = ()
     command: str | None = None
 
+    @property
+    def shown_column(self) -> str:
+        """Heading of the column that ranks the rows, else of the first one."""
+        return self.ranking or self.columns[0]
+
 
 def score_against_number(values: Sequence[float], reported: float | None, mode: Mode = "anytime") -> Score:
     """Return the score of your seeds, tested against one reported number as `beside_number` does."""
