@@ -12,9 +12,8 @@ from statistics import correlation, fmean
 from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import measured_row
-from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations
+from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations, last_finished
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
-from cse_cli.analysis.runs import last_finished
 from cse_cli.analysis.score_table import (
     MissingCell,
     Score,
@@ -63,12 +62,12 @@ def paper_table(
 
 def _word_overlap(table: Table, runs: Iterable[Configuration], study: Study | None = None) -> tuple[ScoreRow, ...]:
     """Return the row of word overlap, of the first runs that have it in a column."""
-    found: dict[str, list[float]] = {}
-    for configuration in runs:
-        for column in table.columns:
-            if column.minus is None and not found.get(column.name):
-                found[column.name] = _column_values(configuration, column, table, study=study, of="word_overlap")
-    return word_overlap_rows(found)
+    columns = [column for column in table.columns if column.minus is None]
+    return word_overlap_rows(
+        (column.name, _column_values(one, column, table, study=study, of="word_overlap"))
+        for one in runs
+        for column in columns
+    )
 
 
 def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:

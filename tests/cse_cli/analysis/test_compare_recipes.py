@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cse_cli.analysis.experiments import recipe_changes
 from cse_cli.analysis.rerun import short_setting
-from cse_cli.analysis.runs import recipe_changes
 from cse_cli.recipe.load import load
 
 
