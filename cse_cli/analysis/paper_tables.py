@@ -246,15 +246,11 @@ def study_runs(
     for cell in cells(tuned(study, choices) if study.is_tuned else study):
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
-        found.append((cell, _newest(runs, "current" if current else "changed", pool=pool) if runs else None))
+        status: RecipeStatus = "current" if current else "changed"
+        last = last_finished(runs).recipe_hash if runs else ""
+        same = configurations((run for run in runs if run.recipe_hash == last), lambda _, own=status: own, pool=pool)
+        found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
     return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
-
-
-def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Configuration:
-    """Return the runs of the experiment that finished last, of those with the settings of the last run."""
-    last = last_finished(runs).recipe_hash
-    same = [run for run in runs if run.recipe_hash == last]
-    return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
 
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
