@@ -12,7 +12,7 @@ from statistics import correlation, fmean
 from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import measured_row
-from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations, last_finished
+from cse_cli.analysis.experiments import Configuration, StatusOf, configurations, last_finished
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
 from cse_cli.analysis.score_table import (
     MissingCell,
@@ -246,9 +246,9 @@ def study_runs(
     for cell in cells(tuned(study, choices) if study.is_tuned else study):
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
-        status: RecipeStatus = "current" if current else "changed"
+        status_of: StatusOf = (lambda _: "current") if current else (lambda _: "changed")
         last = last_finished(runs).recipe_hash if runs else ""
-        same = configurations((run for run in runs if run.recipe_hash == last), lambda _, own=status: own, pool=pool)
+        same = configurations((run for run in runs if run.recipe_hash == last), status_of, pool=pool)
         found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
     return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
 
