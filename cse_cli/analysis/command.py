@@ -80,9 +80,8 @@ def leaderboard(
 
 
 def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | None, *, wide: bool, notes: bool) -> None:
-    from cse_cli.analysis.compact_view import print_compact
     from cse_cli.analysis.leaderboard import overview, read_finished_runs, score_tables
-    from cse_cli.analysis.leaderboard_view import WRITERS, print_tables, write_page
+    from cse_cli.analysis.leaderboard_view import WRITERS, print_compact, print_tables, write_page
 
     runs = read_finished_runs()
     tables = score_tables(runs, query)

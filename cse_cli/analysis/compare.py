@@ -2,27 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from cse_cli.analysis.experiments import ENVIRONMENT, Change, last_finished, read_resolved, recipe_changes
 from cse_cli.analysis.headlines import main_metric, metric_value
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
-from cse_cli.analysis.runs import Change, Method, find_circumstances, find_notes, read_resolved, recipe_changes
 from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
-from cse_cli.core.identity import Mode
+from cse_cli.core.identity import SHORT, Difference, Mode
 from cse_cli.core.multiple import Corrected, judge_together
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import RANKED
+from cse_cli.core.results import RANKED, Result
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
 from registry.errors import CseError
 from registry.papers import AVERAGE
 
 RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Method:
+    """One of the compared methods: a recipe, a run or a row of a study.
+
+    Args:
+        runs: Seed → last finished run.
+        notes: Remarks on the runs.
+        study: Name or path of the study whose row it is.
+    """
+
+    letter: str
+    name: str
+    runs: Mapping[int, Result] = field(repr=False)
+    notes: tuple[str, ...] = ()
+    study: str = ""
+
+    @property
+    def latest(self) -> Result:
+        """Run that finished last."""
+        return last_finished(self.runs.values())
+
+    def command(self, seeds: str) -> str:
+        """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
+        return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
+
+
 Couple = tuple[Method, Method]
 Recipes = Mapping[str, Mapping[str, Any] | None]
 """Letter → the resolved recipe that the method's latest run recorded; None if it cannot be read."""
@@ -346,3 +374,46 @@ def _corrected(
         for place, (metrics, values) in enumerate(zip(ordered, judge_together(p_values), strict=True))
         for metric, found in zip(metrics, values, strict=True)
     }
+
+
+def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> Iterable[Change]:
+    """Yield the differences that are not in the recipes: text, weights, code, device, precision, versions."""
+    identities = [method.latest.identity for method in methods]
+    parts: dict[tuple[str, str], Difference] = {}
+    for identity in identities[1:]:
+        parts |= {(one.part, one.name): one for one in identities[0].differences(identity) if one.part != "settings"}
+    changed = {change.key for change in changes}
+    for part, name in parts:
+        digests = [getattr(identity, part) for identity in identities]
+        values = tuple(str(one.get(name, "") if name else one)[:SHORT] for one in digests)
+        # A component that only one recipe has, or another model in a recipe, is a change of the recipe.
+        if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
+            yield Change(key=f"{part} of {name}" if name else part, values=values)
+    for name, value_of in ENVIRONMENT.items():
+        values = tuple(", ".join(sorted({value_of(run) for run in method.runs.values()})) for method in methods)
+        if len(set(values)) > 1:
+            yield Change(key=name, values=values)
+
+
+def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterable[str]:
+    """Yield the remarks on each method. `unreadable` are the letters of those whose recipe cannot be read."""
+    for method in methods:
+        yield from (f"{method.letter}: {note}" for note in (*method.notes, *_notes_on_runs(method)))
+        if method.letter in unreadable:
+            yield f"{method.letter}: the recorded recipe cannot be read"
+    runs = [run for method in methods for run in method.runs.values()]
+    if selected := sorted({run.metric_for_best_model for run in runs if run.metric_for_best_model}):
+        yield f"{', '.join(selected)} selected the states: optimistic, and not tested"
+
+
+def _notes_on_runs(method: Method) -> Iterable[str]:
+    plan, latest = _plan_of_method(method), method.latest
+    if plan.mode == "incomplete" and len(method.runs) > 1:
+        yield f"{plan.text}: `{method.command(f'--seeds {plan.option}')}`"
+    experiments = {run.experiment: run.identity for run in method.runs.values()}
+    if len(experiments) > 1:
+        others = [one for key, one in experiments.items() if key != latest.experiment]
+        names = dict.fromkeys(str(one) for other in others for one in other.differences(latest.identity))
+        yield f"WARNING: its seeds belong to {len(experiments)} experiments, which differ in {', '.join(names)}"
+    if any(run.test_selected for run in method.runs.values()):
+        yield "a test split selected the states, so the scores are optimistic"

@@ -88,40 +88,38 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
 def summary_parts(document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
     """Return conclusion and table for each primary metric, and the remarks, as parts of a report."""
     parts: list[str | Sequence[str] | Table] = []
+    baseline = baseline_of(document)
     for metric in dict.fromkeys(one.main.metric for one in document.comparisons):
         lines = summary_lines(document, metric)
-        parts += [_headline(document, metric, lines), summary_table(lines)]
+        counts = Counter(line.verdict for line in lines if line.tested is not None)
+        found = [f"{counts[word]} {word}" for word in ("better", "higher", "worse", "lower") if counts[word]]
+        if counts[NONE]:
+            found.append(f"{counts[NONE]} without a significant difference")
+        about = f"{metric}, compared with {baseline}" if baseline else f"{metric}, every two"
+        number = counted(counts.total(), "method" if baseline else "pair")
+        parts += [f"{about}: of {number}, {', '.join(found)}", summary_table(lines)]
     remarks = list(_summary_remarks(document))
     return [*parts, remarks] if remarks else parts
-
-
-def _headline(document: ComparisonDocument, metric: str, lines: Sequence[Line]) -> str:
-    counts = Counter(line.verdict for line in lines if line.tested is not None)
-    found = [f"{counts[word]} {word}" for word in ("better", "higher", "worse", "lower") if counts[word]]
-    if counts[NONE]:
-        found.append(f"{counts[NONE]} without a significant difference")
-    baseline = baseline_of(document)
-    about = f"{metric}, compared with {baseline}" if baseline else f"{metric}, every two"
-    return f"{about}: of {counted(counts.total(), 'method' if baseline else 'pair')}, {', '.join(found)}"
 
 
 def summary_table(lines: Sequence[Line]) -> Table:
     """Return the table of a summary. Pairs have no column for the mean, which would be that of the second method."""
     means = any(line.tested is None for line in lines)
     emphasis = {"better": "best", "worse": "worse", BASELINE: "baseline"}
-    rows = [Row(line.name, tuple(_cells(line, means=means)), emphasis.get(line.verdict, "")) for line in lines]
+    rows = []
+    for line in lines:
+        over = None if line.tested is None else line.tested.over_seeds
+        cells = (
+            Cell(str(len(line.scores))),
+            *([Cell(mean_text(line.scores))] if means else []),
+            Cell("0.00" if over is None else signed(line.difference), strong=line.verdict not in (BASELINE, NONE)),
+            Cell("" if over is None else interval_text(over)),
+            Cell("" if over is None else p_value(over.p_adjusted)),
+            Cell(line.verdict),
+        )
+        rows.append(Row(line.name, cells, emphasis.get(line.verdict, "")))
     headings = ("n", *(["mean ± sd"] if means else []), "diff.", "interval", "p", "")
     return Table("Differences", headings, tuple(rows), align=f"p{'r' * (len(headings) - 1)}l")
-
-
-def _cells(line: Line, *, means: bool) -> Iterator[Cell]:
-    yield Cell(str(len(line.scores)))
-    if means:
-        yield Cell(mean_text(line.scores))
-    yield Cell("0.00" if line.tested is None else signed(line.difference), strong=line.verdict not in (BASELINE, NONE))
-    yield Cell("" if line.tested is None else interval_text(line.tested.over_seeds))
-    yield Cell("" if line.tested is None else p_value(line.tested.over_seeds.p_adjusted))
-    yield Cell(line.verdict)
 
 
 def interval_text(seeds: Paired) -> str:
@@ -192,17 +190,6 @@ def _emphasis(one: MetricComparison) -> str:
     return "best" if one.over_seeds.difference > 0 else "worse"
 
 
-def pairs_table(comparison: Comparison) -> Table:
-    """Return one line for each metric whose sentence pairs are compared."""
-    headings = ("", "pairs", f"{comparison.second} − {comparison.first}", "95 % bootstrap", "p")
-    compared = [(one.metric, one.on_pairs) for one in comparison.metrics if one.on_pairs is not None]
-    rows = [
-        (metric, f"{on.pairs:,}", signed(on.difference), interval(on.low, on.high), p_value(on.p_adjusted))
-        for metric, on in compared
-    ]
-    return plain_table(headings, rows, align="prrrr", caption="On the same sentence pairs")
-
-
 def _remarks(comparison: Comparison) -> tuple[str, ...]:
     """Return the remarks on the tests of a comparison."""
     reasons: dict[str, list[str]] = {}
@@ -240,8 +227,14 @@ def _comparison_parts(comparison: Comparison) -> list[Part]:
     verdicts = [(one.metric, one.verdict) for one in comparison.metrics]
     parts: list[Part] = [plain_table(("metric", "conclusion"), verdicts, align="lp", caption="Conclusions")]
     parts += [f"Over {seed_list(comparison.seeds)}, seed by seed:", seeds_table(comparison)]
-    if (pairs := pairs_table(comparison)).rows:
-        parts += ["On the same sentence pairs, with the same trained models:", pairs]
+    if compared := [(one.metric, one.on_pairs) for one in comparison.metrics if one.on_pairs is not None]:
+        headings = ("", "pairs", f"{comparison.second} − {comparison.first}", "95 % bootstrap", "p")
+        rows = [
+            (metric, f"{on.pairs:,}", signed(on.difference), interval(on.low, on.high), p_value(on.p_adjusted))
+            for metric, on in compared
+        ]
+        about = "On the same sentence pairs"
+        parts += [f"{about}, with the same trained models:", plain_table(headings, rows, align="prrrr", caption=about)]
     if remarks := _remarks(comparison):
         parts.append(remarks)
     return parts

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from cse_cli.analysis.experiments import Configuration
+from cse_cli.analysis.experiments import Configuration, mixed_environments
 from cse_cli.analysis.papers import (
     LayoutColumn,
     ReportedRow,
@@ -24,7 +24,6 @@ from cse_cli.analysis.papers import (
     reproductions_of,
 )
 from cse_cli.analysis.reproduced import verdict_note
-from cse_cli.analysis.runs import mixed_environments
 from cse_cli.analysis.score_table import (
     Mark,
     Score,
@@ -83,7 +82,7 @@ def encoder_table(
         rows=(
             *_untrained(encoder, layout, columns, chosen),
             *_with_empty(ranked, open_recipes),
-            *_word_overlap(layout, columns, chosen),
+            *word_overlap_rows(layout.word_overlaps((one for one, _ in chosen), columns)),
         ),
         remarks=remarks,
         command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
@@ -141,15 +140,6 @@ def _untrained(
             seeds=first.seeds,
             scores=scores,
         )
-
-
-def _word_overlap(layout: ScoreLayout, columns: Sequence[LayoutColumn], chosen: Chosen) -> tuple[ScoreRow, ...]:
-    """Return the row of word overlap, of the first runs that have it in a column."""
-    found: dict[str, list[float]] = {}
-    for configuration, _ in chosen:
-        for column in columns:
-            found[column.heading] = found.get(column.heading) or layout.values(configuration, column, of="word_overlap")
-    return word_overlap_rows(found)
 
 
 def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
@@ -327,6 +317,7 @@ def _community_table(
     others = [one for one in chosen if one not in own or recipes.isdisjoint(one[0].names)]
     blocks += [[_community_measured(layout, *one)] for one in others]
     blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
+    overlaps = layout.word_overlaps((one for one, _ in chosen), layout.columns)
     return ScoreTable(
         kind="community",
         heading=f"{encoder}: {papers.LISTS[which]}{layout.unit_text}",
@@ -335,7 +326,7 @@ def _community_table(
         table=which,
         columns=tuple(column.heading for column in layout.columns),
         ranking=layout.ranking,
-        rows=(*(row for block in blocks for row in block), *_word_overlap(layout, layout.columns, chosen)),
+        rows=(*(row for block in blocks for row in block), *word_overlap_rows(overlaps)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Finished runs grouped by experiment, their relation to the current recipe files, and their differences."""
+"""Finished runs by experiment, their relation to the current recipe files, and their differences."""
 
 from __future__ import annotations
 
@@ -6,32 +6,39 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from cse_cli.analysis.runs import (
-    RecipeFacts,
-    by_seed,
-    changed_settings,
-    last_finished,
-    read_resolved,
-    recipe_changes,
-    recipe_today,
-    shortened,
-)
+from pydantic import BaseModel
+
 from cse_cli.core.identity import SHORT
-from cse_cli.core.paths import cache
 from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
+from cse_cli.recipe.load import load
+from cse_cli.recipe.named import data_identity
 from cse_cli.runs.index import RecordedRun
+from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError
 from registry.papers import AVERAGE
-from registry.paths import is_file, write_atomically
+from registry.paths import is_file
+
+SETTINGS_SHOWN = 3
+"""Number of changed settings that a label shows."""
+ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
+    "cse": lambda run: run.versions.cse,
+    "python": lambda run: run.versions.python,
+    "torch": lambda run: run.versions.torch,
+    "transformers": lambda run: run.versions.transformers,
+    "engine": lambda run: run.versions.engine[:SHORT],
+    "device": lambda run: run.device,
+    "precision": lambda run: run.precision,
+}
+"""Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
+
 
 RecipeStatus = Literal["current", "variant", "changed", "other_model", "missing"]
 """Relation of a run to the current file of its recipe: the same settings, settings that its `--set` explains, other
@@ -49,6 +56,114 @@ POOLED = (
     "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
     "finished run of each seed"
 )
+
+
+def last_finished(runs: Iterable[Result]) -> Result:
+    """Return the run that finished last."""
+    return max(runs, key=lambda run: run.finished)
+
+
+def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
+    """Return seed → its run that finished last, in the order of the seeds."""
+    latest = {run.seed: run for run in sorted(runs, key=lambda run: run.finished)}
+    return dict(sorted(latest.items()))
+
+
+class RecipeFacts(NamedTuple):
+    """`Recipe.hash()` of a recipe, and `Recipe.resolved()` with lists for tuples."""
+
+    settings: str
+    resolved: dict[str, Any]
+
+
+@cache
+def recipe_today(name: str) -> RecipeFacts:
+    """Return the facts of a recipe's current file. An error if it does not exist or is not valid."""
+    recipe = load(name).recipe
+    return RecipeFacts(recipe.hash(), json.loads(json.dumps(recipe.resolved())))
+
+
+_PROSE = frozenset({"title", "description", "paper", "tune", "schema"})
+"""Keys of a recipe that change no number."""
+_ABSENT = object()
+
+
+class Change(BaseModel, frozen=True):
+    """A key that differs between recipes.
+
+    Args:
+        key: Dotted path of the key, or of the whole table if a recipe lacks it.
+        values: Value in each recipe. None if the recipe lacks it.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+
+
+def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
+    """Return the keys in which resolved recipes differ, without seed and prose."""
+    kept = [{key: value for key, value in recipe.items() if key not in _PROSE} for recipe in recipes]
+    for recipe in kept:
+        recipe["train"] = {key: value for key, value in recipe.get("train", {}).items() if key != "seed"}
+        recipe["data"] = data_identity(recipe.get("data", {}))
+    return _table_changes(kept, "")
+
+
+def _table_changes(tables: Sequence[Mapping[str, Any]], prefix: str) -> list[Change]:
+    found: list[Change] = []
+    for key in dict.fromkeys(key for table in tables for key in table):
+        values = [_as_table(table.get(key, _ABSENT)) for table in tables]
+        if all(isinstance(value, Mapping) for value in values):
+            found += _table_changes(values, f"{prefix}{key}.")
+        elif any(value != values[0] for value in values):
+            found.append(Change(key=f"{prefix}{key}", values=tuple(None if v is _ABSENT else v for v in values)))
+    return found
+
+
+def _as_table(value: Any) -> Any:
+    """Return a list of components as a table with their names as keys, as in `--set`. Other values stay unchanged."""
+    if isinstance(value, list) and value and all(isinstance(part, Mapping) and "name" in part for part in value):
+        names = [part["name"] for part in value]
+        if len(set(names)) == len(names):
+            return dict(zip(names, value, strict=True))
+    return value
+
+
+def changed_settings(result: Result) -> tuple[str, ...]:
+    """Return the differences of a run from its recipe's current file, as `key=value`. Empty if they are not known."""
+    ran = read_resolved(result.run_id)
+    try:
+        today = recipe_today(result.source if is_file(Path(result.source)) else result.recipe).resolved
+    except CseError:
+        return ()
+    found = []
+    for change in [] if ran is None else recipe_changes([today, ran]):
+        value = change.values[1]
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        found.append(f"no {change.key}" if value is None else f"{change.key}={text}")
+    return tuple(sorted(found))
+
+
+def read_resolved(run_id: str | None) -> dict[str, Any] | None:
+    """Return the resolved recipe of a run, or None if it cannot be read."""
+    try:
+        return read_recipe(run_id) if run_id else None
+    except CseError:
+        return None
+
+
+def is_of_recipe(result: Result, argument: str) -> bool:
+    """Return whether a run has the recipe of an argument: the file of a path, or any recipe with this name."""
+    if argument.endswith(".toml") and result.source:
+        return real_path(Path(argument)) == real_path(Path(result.source))
+    return recipe_name(result.recipe) == recipe_name(argument)
+
+
+def mixed_environments(runs: Sequence[Result]) -> list[str]:
+    """Return a remark on versions, device and precision that differ between runs of one row."""
+    values = {name: dict.fromkeys(value_of(run) for run in runs) for name, value_of in ENVIRONMENT.items()}
+    named = [f"{name} {' / '.join(of)}" for name, of in values.items() if len(of) > 1]
+    return [f"not the same for all seeds: {'; '.join(named)}"] if named else []
 
 
 @dataclass(frozen=True)
@@ -110,7 +225,8 @@ class Configuration:
         if self.status == "current":
             return self.apart
         changed = self.changes or (changed_settings(self.latest) if self.status == "changed" else ())
-        return (*shortened(changed), *self.apart)
+        more = len(changed) - SETTINGS_SHOWN
+        return (*changed[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []), *self.apart)
 
     def judges(self, evaluator: str) -> bool:
         """Return whether an evaluator may rank and judge: it neither selected states nor uses a dev split."""
@@ -150,17 +266,42 @@ def configurations(
 ) -> list[Configuration]:
     """Return one configuration for each experiment and set of evaluation data.
 
-    A run with another model than its recipe's reproduces no reported row. `pool` merges experiments with the same
-    settings.
+    A run with another model than its recipe's reproduces no reported row. Other runs have the reported row that they,
+    or a later run of the same experiment, reproduce. `pool` merges experiments with the same settings.
     """
+    placed: list[_Placed] = []
     ordered = sorted(results, key=lambda run: run.finished)
-    groups = _Groups(ordered, changes or {}, status_of)
-    found: dict[tuple[object, ...], list[Result]] = defaultdict(list)
-    for result, paper in groups.with_papers(lambda run: run.recipe_hash if pool else run.experiment):
-        key = result.recipe_hash if pool else result.experiment
-        found[key, paper, evaluation_data(result)].append(result)
-    groups.variants.save()
-    return _distinguished([groups.configuration(runs, pool=pool) for runs in found.values()])
+    recipes = {(run.source, run.recipe): run for run in ordered}
+    origins = {key: origin_of(run) for key, run in recipes.items()}
+    names = names_of({origins[key]: run.recipe for key, run in recipes.items()})
+    statuses: dict[tuple[object, ...], RecipeStatus] = {}
+    for run in ordered:
+        changed, origin = tuple((changes or {}).get(run.run_id or "", ())), origins[run.source, run.recipe]
+        key = (origin, run.recipe_hash, run.model, changed)
+        if key not in statuses:
+            statuses[key] = status_of(run) if status_of else recipe_status(run, changed)
+        placed.append(_Placed(run, run.recipe_hash if pool else run.experiment, origin, statuses[key], changed))
+    rows = {one.group: one.paper for one in placed if one.paper is not None}
+    groups: dict[tuple[object, ...], list[_Placed]] = defaultdict(list)
+    for one in placed:
+        row = one.paper if one.status == "other_model" else one.paper or rows.get(one.group)
+        updated = one if row == one.run.paper else one._replace(run=one.run.model_copy(update={"paper": row}))
+        groups[one.group, row, evaluation_data(one.run)].append(updated)
+    return _distinguished([_configuration(runs, names, pool=pool) for runs in groups.values()])
+
+
+class _Placed(NamedTuple):
+    """A run, what groups it with others, and the relation to the file of its recipe."""
+
+    run: Result
+    group: str
+    origin: str
+    status: RecipeStatus
+    changes: tuple[str, ...]
+
+    @property
+    def paper(self) -> PaperRow | None:
+        return None if self.status == "other_model" else self.run.paper
 
 
 def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
@@ -168,53 +309,20 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, digest) for name, digest in result.fingerprints.items() if name != TRAINING))
 
 
-class _Groups:
-    """Origin, status and paper of runs. Each recipe's file is read once."""
-
-    def __init__(self, results: Sequence[Result], changes: ChangesOf, status_of: StatusOf | None) -> None:
-        self._results, self._changes, self.variants = results, changes, Variants()
-        status_of = status_of or (lambda result: recipe_status(result, self._changes_of(result), self.variants))
-        recipes = {(run.source, run.recipe): run for run in results}
-        self._origins = {key: origin_of(run) for key, run in recipes.items()}
-        self._names = names_of({self._origins[key]: run.recipe for key, run in recipes.items()})
-        experiments = {self._key(run): run for run in reversed(results)}
-        self._statuses = {key: status_of(run) for key, run in experiments.items()}
-
-    def _changes_of(self, result: Result) -> tuple[str, ...]:
-        return tuple(self._changes.get(result.run_id or "", ()))
-
-    def _key(self, result: Result) -> tuple[object, ...]:
-        return self.origin(result), result.recipe_hash, result.model, self._changes_of(result)
-
-    def origin(self, result: Result) -> str:
-        return self._origins[result.source, result.recipe]
-
-    def status(self, result: Result) -> RecipeStatus:
-        """Return the relation of a run to its recipe's current file."""
-        return self._statuses[self._key(result)]
-
-    def with_papers(self, key_of: Callable[[Result], str]) -> Iterable[tuple[Result, PaperRow | None]]:
-        """Yield runs with the reported row that they, or a later run of the same experiment, reproduce."""
-        rows = [None if self.status(result) == "other_model" else result.paper for result in self._results]
-        newest = {key_of(run): row for run, row in zip(self._results, rows, strict=True) if row is not None}
-        for result, own in zip(self._results, rows, strict=True):
-            row = own if self.status(result) == "other_model" else own or newest.get(key_of(result))
-            yield (result if row == result.paper else result.model_copy(update={"paper": row})), row
-
-    def configuration(self, runs: Sequence[Result], *, pool: bool) -> Configuration:
-        """Return runs as one configuration. The runs are in the order in which they finished."""
-        statuses = {self.origin(run): self.status(run) for run in runs}
-        origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
-        first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
-        merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
-        return Configuration(
-            results=tuple(by_seed(runs).values()),
-            status=statuses[origins[0]],
-            names=tuple(dict.fromkeys(self._names[origin] for origin in origins)),
-            origin=origins[0],
-            changes=next((changes for run in reversed(runs) if (changes := self._changes_of(run))), ()),
-            notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
-        )
+def _configuration(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bool) -> Configuration:
+    """Return runs as one configuration. The runs are in the order in which they finished."""
+    runs, statuses = [one.run for one in placed], {one.origin: one.status for one in placed}
+    origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
+    first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
+    merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
+    return Configuration(
+        results=tuple(by_seed(runs).values()),
+        status=statuses[origins[0]],
+        names=tuple(dict.fromkeys(names[origin] for origin in origins)),
+        origin=origins[0],
+        changes=next((one.changes for one in reversed(placed) if one.changes), ()),
+        notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
+    )
 
 
 def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
@@ -309,7 +417,7 @@ def _tail(path: str, others: Sequence[str]) -> str:
     return path
 
 
-def recipe_status(result: Result, changes: Sequence[str] = (), variants: Variants | None = None) -> RecipeStatus:
+def recipe_status(result: Result, changes: Sequence[str] = ()) -> RecipeStatus:
     """Return the relation of a run to the current file of its recipe. `changes` are those of its `--set`."""
     origin = origin_of(result)
     if not is_file(Path(origin)):
@@ -324,38 +432,11 @@ def recipe_status(result: Result, changes: Sequence[str] = (), variants: Variant
         return "current"
     if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:
         return "other_model"
-    return "variant" if changes and (variants or Variants()).is_variant(result, changes, today) else "changed"
-
-
-class Variants:
-    """Cache of whether `--set` explains the differences of runs from the current files of their recipes.
-
-    Reading the resolved recipe of a run takes two milliseconds. The keys are the settings hashes of both sides. You can
-    delete the file at any time.
-    """
-
-    def __init__(self) -> None:
-        self._file = cache() / "variants.json"
-        self._known: dict[str, bool] = {}
-        with suppress(OSError, ValueError, TypeError):
-            self._known = dict(json.loads(self._file.read_bytes()))
-        self._read = len(self._known)
-
-    def is_variant(self, result: Result, changes: Sequence[str], today: RecipeFacts) -> bool:
-        """Return whether changes explain all differences between a run and the current file of its recipe."""
-        key = " ".join((today.settings, result.recipe_hash, *changes))
-        if key not in self._known:
-            if (ran := read_resolved(result.run_id)) is None:
-                return True
-            differing = recipe_changes([today.resolved, ran])
-            self._known[key] = all(_explained(change.key, changes) for change in differing)
-        return self._known[key]
-
-    def save(self) -> None:
-        """Write the file if the cache has new entries."""
-        if len(self._known) > self._read:
-            with suppress(OSError):  # a directory that cannot be written is read without a cache
-                write_atomically(self._file, json.dumps(self._known))
+    if not changes:
+        return "changed"
+    ran = read_resolved(result.run_id)
+    differing = [] if ran is None else recipe_changes([today.resolved, ran])
+    return "variant" if all(_explained(change.key, changes) for change in differing) else "changed"
 
 
 def _explained(key: str, changes: Sequence[str]) -> bool:

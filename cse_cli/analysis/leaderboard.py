@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
-from cse_cli.analysis.experiments import ChangesOf, Configuration, StatusOf, configurations, study_cells
+from cse_cli.analysis.experiments import (
+    ChangesOf,
+    Configuration,
+    StatusOf,
+    configurations,
+    is_of_recipe,
+    study_cells,
+)
 from cse_cli.analysis.paper_tables import paper_table, study_runs, study_table
 from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows
-from cse_cli.analysis.runs import is_of_recipe
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
 from cse_cli.core.results import Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name

@@ -1,23 +1,16 @@
-"""Score tables on a terminal, in reports, as Markdown, LaTeX, CSV and JSON, and as one self-contained page."""
+"""Score tables on a terminal, whole or in 80 columns, in reports, as Markdown, LaTeX, CSV, JSON and one page."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.markup import escape
+from rich.text import Text
 
-from cse_cli.analysis.score_table import (
-    LEGEND,
-    SCHEMA_VERSION,
-    SYMBOLS,
-    MissingCell,
-    Score,
-    ScoreRow,
-    ScoreTable,
-)
+from cse_cli.analysis.score_table import LEGEND, SCHEMA_VERSION, SYMBOLS, MissingCell, Score, ScoreRow, ScoreTable
 from cse_cli.core.console import stdout_console
 from cse_cli.core.formatting import counted, signed
 from cse_cli.core.tables import (
@@ -31,6 +24,7 @@ from cse_cli.core.tables import (
     escape_markdown,
     numbered,
 )
+from registry import papers
 from registry.errors import CseError
 from registry.papers import badge_of
 from registry.paths import write_atomically
@@ -72,26 +66,18 @@ def text_table(table: ScoreTable, *, wide: bool = True, notes: tuple[str, ...] |
     rows: list[Row] = []
     for row in table.rows:
         label = row_label(row, table, places=wide and not community) + note_numbers(row, notes)
-        after = (Cell(row.recipe or ""),) if community else ()
-        rows += _lines(row, label, columns, after)
-    if not community:
-        return Table(table.heading, ("n", *columns), tuple(rows), notes)
-    align = "p" + "r" * (1 + len(columns)) + "l"
-    return Table(table.heading, ("n", *columns, "recipe"), tuple(rows), notes, align=align)
-
-
-def _lines(row: ScoreRow, label: str, columns: Sequence[str], after: tuple[Cell, ...]) -> Iterator[Row]:
-    """Yield the line of the means, of the standard deviations and of the differences."""
-    scores = [row.scores.get(column, EMPTY) for column in columns]
-    blank = (Cell(),) * len(after)
-    means = (Cell("" if score is EMPTY else score.text()) for score in scores)
-    yield Row(label, (Cell(str(row.seed_count or "")), *means, *after), row.source)
-    if row.source != "untrained" and any(score.std is not None for score in scores):
-        stds = (Cell(score.std_text()) for score in scores)
-        yield Row("±", (Cell(), *stds, *blank), row.source, below=True)
-    if any(score.difference is not None for score in scores):
-        differences = (Cell(score.difference_text(), score.significant) for score in scores)
-        yield Row(row.comparison, (Cell(), *differences, *blank), row.source, below=True)
+        scores = [row.scores.get(column, EMPTY) for column in columns]
+        after, blank = ((Cell(row.recipe or ""),), (Cell(),)) if community else ((), ())
+        means = (Cell("" if score is EMPTY else score.text()) for score in scores)
+        rows.append(Row(label, (Cell(str(row.seed_count or "")), *means, *after), row.source))
+        if row.source != "untrained" and any(score.std is not None for score in scores):
+            stds = (Cell(score.std_text()) for score in scores)
+            rows.append(Row("±", (Cell(), *stds, *blank), row.source, below=True))
+        if any(score.difference is not None for score in scores):
+            differences = (Cell(score.difference_text(), score.significant) for score in scores)
+            rows.append(Row(row.comparison, (Cell(), *differences, *blank), row.source, below=True))
+    headings, align = ("n", *columns, *(["recipe"] if community else [])), "p" + "r" * (1 + len(columns))
+    return Table(table.heading, headings, tuple(rows), notes, align=f"{align}l" if community else align)
 
 
 def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
@@ -187,14 +173,153 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
     with stdout_console() as console:
         for table in tables:
             shown = text_table(table, wide=console.width >= WIDE, notes=notes)
-            console.print(f"[bold]{escape(table.heading)}[/bold]\n")
+            console.print(Text(f"{table.heading}\n", "bold"))
             for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
                 console.print(part)
             for line in remarks(table):
-                console.print(escape(line))
+                console.print(Text(line))
             console.print()
         for line in (*numbered(notes), *legend_lines(tables, "bold" if console.is_terminal else "")):
-            console.print(escape(line))
+            console.print(Text(line))
+
+
+BEST = 10
+"""Number of published rows that a table shows in addition to those that your runs reproduce."""
+WIDTH = 80
+"""Width without a terminal."""
+PUBLISHED = ("paper", "community")
+"""Sources of published rows. Runs of others are shown with `--wide`."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A published row, your runs of one configuration, or both.
+
+    Args:
+        rank: Place among all published rows and your runs. None for other rows, and without an average.
+        published: Published row that the runs reproduce, or None.
+        own: Row of your runs, of their untrained encoder or of word overlap, or None.
+    """
+
+    rank: int | None
+    published: ScoreRow | None
+    own: ScoreRow | None
+
+    @property
+    def rows(self) -> tuple[ScoreRow, ...]:
+        """Rows of the table that the line shows."""
+        return tuple(row for row in (self.published, self.own) if row is not None)
+
+
+def shown_lines(table: ScoreTable) -> list[Line]:
+    """Return the untrained encoder, then your runs and the best published rows by rank, then word overlap."""
+    column = table.shown_column
+    published = [row for row in table.rows if row.source in PUBLISHED and column in row.scores]
+    found: list[tuple[ScoreRow | None, list[ScoreRow]]] = [(row, []) for row in published]
+    for run in (row for row in table.rows if row.source == "measured" and row.scores):
+        # A paper's row that another paper copies is reproduced under both names.
+        score, same = run.scores.get(column), list[ScoreRow]()
+        if run.reproduces is not None:
+            same = [row for row in published if score is None or row.scores[column].target == score.reference]
+        if same:
+            found[published.index(max(same, key=lambda row: row.name == run.reproduces))][1].append(run)
+        else:
+            found.append((None, [run]))
+
+    def height(row: ScoreRow) -> float:
+        return row.scores[column].mean if column in row.scores else float("-inf")
+
+    found.sort(key=lambda one: height(one[0] or one[1][0]), reverse=True)
+    lines = [Line(None, None, row) for row in table.rows if row.source == "untrained" and column in row.scores]
+    places = {id(row): place for place, row in enumerate((row for row, _ in found if row is not None), 1)}
+    for rank, (row, mine) in enumerate(found, 1):
+        ranked = rank if table.ranking and column in (row or mine[0]).scores else None
+        lines += [Line(ranked, row, run) for run in mine]
+        if not mine and places[id(row)] <= BEST:
+            lines.append(Line(ranked, row, None))
+    overlap = (row for row in table.rows if row.source == "baseline" and column in row.scores)
+    return [*lines, *(Line(None, None, row) for row in overlap)]
+
+
+def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]) -> Table:
+    """Return rank, method, paper, published score, your score, and your gain or the recipe that you can run.
+
+    The method is the published name with the settings of your runs, or the recipe of your runs. Columns without text
+    are omitted.
+    """
+    column, shorts = table.shown_column, [papers.load(key).short for key in papers.names()]
+    rows = []
+    for line in lines:
+        published, own = line.published, line.own
+        numbers = "".join(note_numbers(row, notes) for row in line.rows)
+        name, paper, theirs, yours, last = "", "", "", "", Cell()
+        if published is not None:
+            name, theirs = published.name, published.scores[column].text()
+            found = [short for short in shorts if any(one.startswith(f"{short} ") for one in published.reported_in)]
+            paper = f"{found[0]} +{len(found) - 1}" if len(found) > 1 else "".join(found)
+            last = Cell(published.recipe or "")
+        if own is not None:
+            name = (own.name if own.source != "measured" else name or own.recipes) + configuration_text(own)
+            score = own.scores.get(column, EMPTY)
+            if score is not EMPTY:
+                yours = score.text() + ("" if score.std is None else f" ±{score.std_text()}")
+            gain = [score.difference_text(), counted(len(own.seeds), "seed")] if own.source == "measured" else []
+            last = Cell(", ".join(filter(None, gain)), strong=bool(gain) and score.significant)
+        rank = "" if line.rank is None else str(line.rank)
+        cells = (Cell(name + numbers), Cell(paper), Cell(theirs), Cell(yours), last)
+        rows.append(Row(rank, cells, own.source if own else ""))
+    headings = ("method", "paper", "avg" if column == "Avg" else column, "yours", "gain or recipe")
+    kept = [place for place in range(len(headings)) if any(row.cells[place].text for row in rows)]
+    return Table(
+        table.heading,
+        tuple(headings[place] for place in kept),
+        tuple(Row(row.label, tuple(row.cells[place] for place in kept), row.emphasis) for row in rows),
+        label="#",
+        align="r" + "".join("pprrl"[place] for place in kept),
+    )
+
+
+def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, notes: bool = False) -> None:
+    """Print tables on stdout, with the notes on the rows that they show.
+
+    Args:
+        tables: Tables to print.
+        others: Encoders with published rows that are not printed.
+        notes: Whether to print the notes on all rows, and the remarks on the tables, too.
+    """
+    lines = [shown_lines(table) for table in tables]
+    shown = [_only(table, of_table) for table, of_table in zip(tables, lines, strict=True)]
+    listed = notes_of([*shown, *tables]) if notes else notes_of(shown)
+    with stdout_console(WIDTH) as console:
+        for table, of_table in zip(tables, lines, strict=True):
+            console.print(Text(f"{table.heading}\n", "bold"))
+            for part in as_rich_parts(compact_table(table, of_table, listed), console.width, ruled=True, gap=1):
+                console.print(part)
+            total = sum(row.source in PUBLISHED for row in table.rows)
+            count = len({id(line.published) for line in of_table if line.published is not None})
+            if count < total:
+                console.print(Text(f"{count} of {total} published rows"))
+            for text in remarks(table) if notes else ():
+                console.print(Text(text))
+            console.print()
+        for text in (*numbered(listed), *legend_lines(shown, "bold" if console.is_terminal else "")):
+            console.print(Text(text))
+        if any(line.own is None for of_table in lines for line in of_table):
+            console.print(Text("To reproduce a row: cse run RECIPE --seeds 5."))
+        console.print(Text("All rows and columns: --wide. All notes: --notes."))
+        if others:
+            console.print(Text(f"Other encoders: --encoder {', '.join(others)}."))
+
+
+def _only(table: ScoreTable, lines: Iterable[Line]) -> ScoreTable:
+    """Return the table with the rows of these lines, and the scores that these lines show."""
+    column, rows = table.shown_column, []
+    for row in {id(row): row for line in lines for row in line.rows}.values():
+        score = row.scores.get(column)
+        if score is not None and row.source in PUBLISHED:
+            score = score.model_copy(update={"std": None})
+        rows.append(row.model_copy(update={"scores": {} if score is None else {column: score}}))
+    return table.model_copy(update={"rows": tuple(rows)})
 
 
 def to_markdown(tables: Sequence[ScoreTable]) -> str:

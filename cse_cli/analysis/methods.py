@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, product
 from string import ascii_uppercase
 from types import MappingProxyType
 
-from cse_cli.analysis.compare import ComparisonDocument, compare
-from cse_cli.analysis.experiments import Configuration
+from cse_cli.analysis.compare import ComparisonDocument, Method, compare
+from cse_cli.analysis.experiments import Configuration, by_seed, is_of_recipe, last_finished, recipe_today
 from cse_cli.analysis.headlines import main_metric
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.runs import Method, by_seed, find_method
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT
 from cse_cli.core.results import Result
 from cse_cli.recipe.cells import paper_table
+from cse_cli.recipe.files import all_recipes, all_studies, bare_file, recipe_name
 from cse_cli.recipe.study import find_study, load_study
 from cse_cli.recipe.trials import Choice
-from registry.errors import CseError
+from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from registry.errors import CseError, UnknownNameError, suggestion
 
 Named = tuple[Method, str]
 """A method, and a longer name for it if another method has the same name."""
@@ -63,7 +64,11 @@ def find_methods(
 def _distinct(found: Sequence[Named]) -> list[Method]:
     """Return at least two methods with different letters and names. An error if two share a run."""
     if len(found) < 2:
-        raise _too_few([method for method, _ in found])
+        message, action = f"not {len(found)}", "name at least two: `cse compare mini/simcse_en mini/ifcl_en`"
+        if found and (only := found[0][0]).study:
+            message, action = f"and only row '{only.name}' of the study has them", f"run `{only.command('')}`"
+        message = f"cse compare requires at least two methods with finished runs, {message}"
+        raise CseError(message, action, code="compare.wrong_count")
     times = Counter(method.name for method, _ in found)
     named = [method if times[method.name] == 1 else replace(method, name=longer) for method, longer in found]
     letters = (
@@ -82,12 +87,87 @@ def _distinct(found: Sequence[Named]) -> list[Method]:
     return methods
 
 
-def _too_few(found: Sequence[Method]) -> CseError:
-    message, action = f"not {len(found)}", "name at least two: `cse compare mini/simcse_en mini/ifcl_en`"
-    if found and found[0].study:
-        message, action = f"and only row '{found[0].name}' of the study has them", f"run `{found[0].command('')}`"
-    message = f"cse compare requires at least two methods with finished runs, {message}"
-    return CseError(message, action, code="compare.wrong_count")
+def names_recipe(name: str, results: Iterable[Result]) -> bool:
+    """Return whether `name` is the path or name of a recipe, or `recipe@seed`."""
+    _, at, seed = name.rpartition("@")
+    if at and seed.isdecimal():
+        return True
+    if name.endswith(".toml") or bare_file(name, study=False):
+        return True
+    return any(is_of_recipe(run, name) for run in results)
+
+
+def find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
+    """Return the runs of a recipe, of one seed of it (`recipe@seed`), or one run by its ID or name."""
+    recipe, at, seed = name.rpartition("@")
+    if at and seed.isdecimal():
+        every = _method_of_recipe(letter, recipe, results)
+        if int(seed) not in every.runs:
+            raise CseError(
+                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.runs))}",
+                f"run `cse run {recipe} --seed {seed}`",
+                code="compare.no_finished_run",
+            )
+        return Method(letter, f"{every.name}@{int(seed)}", {int(seed): every.runs[int(seed)]}, every.notes)
+    if names_recipe(name, results):
+        return _method_of_recipe(letter, name, results)
+    return _method_of_run(letter, name, results)
+
+
+def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> Method:
+    """Return the newest experiment with the recipe's current settings, or with those of its last run."""
+    notes: list[str] = []
+    named = [result for result in results if is_of_recipe(result, argument)]
+    try:
+        today = recipe_today(argument).settings
+    except CseError:
+        if not named:
+            raise
+        today = None
+    runs = [result for result in results if result.recipe_hash == today]
+    if not runs and not named:
+        raise CseError(
+            f"recipe '{argument}' has no finished run",
+            f"run `cse run {argument} --seeds 5`",
+            code="compare.no_finished_run",
+        )
+    if not runs:
+        last = last_finished(named)
+        why = "the recipe does not exist" if today is None else "no run with the current settings has finished"
+        notes.append(f"{why}: using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}")
+        runs = [run for run in named if run.recipe_hash == last.recipe_hash]
+    last = last_finished(runs)
+    for other in {run.experiment: run for run in runs if run.experiment != last.experiment}.values():
+        differing = "; ".join(map(str, other.identity.differences(last.identity)))
+        notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
+    runs = [run for run in runs if run.experiment == last.experiment]
+    return Method(letter, recipe_name(argument), by_seed(runs), tuple(notes))
+
+
+def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Method:
+    known = all_runs()
+    if not names_run(argument, known):
+        named = {*all_recipes(), *all_studies(), *(recipe_name(result.recipe) for result in results)}
+        near = suggestion(argument, [*sorted(named), *(run.about.short for run in known)])
+        raise UnknownNameError(
+            f"'{argument}' is not a recipe, a run or a study.{near}",
+            "run `cse list recipes`, `cse list studies` or `cse runs ls`; the path of a recipe ends in .toml",
+            code="compare.unknown_method",
+        )
+    run = find_run(argument, known)
+    found = next((result for result in results if result.run_id == run.run_id), None)
+    if found is None:
+        raise CseError(
+            f"run {run.about.short} has no scores: {run.state}",
+            "compare a finished run: `cse runs ls` lists them",
+            code="compare.no_finished_run",
+        )
+    return Method(letter, f"{run.about.short} ({recipe_name(found.recipe)})", {found.seed: found})
+
+
+def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
+    """Return whether a text is the prefix of a run's ID or the name of a run."""
+    return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
 
 
 def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Method], list[str]]:
@@ -120,7 +200,7 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
             continue
         first = rows.setdefault(found.latest.experiment, cell.row)
         if first == cell.row:
-            remarks = (*_remarks(found), *_open_trials(choices.get(cell.row)))
+            remarks = tuple(_remarks(found, choices.get(cell.row)))
             methods.append(Method("", cell.row, by_seed(found.results), remarks, argument))
         else:
             notes.append(f"{cell.row} has the same runs as {first} and is not compared")
@@ -148,15 +228,12 @@ def _check_finished(runs: StudyRuns, argument: str, *, needs_first: bool) -> Non
         )
 
 
-def _remarks(found: Configuration) -> Iterator[str]:
+def _remarks(found: Configuration, choice: Choice | None) -> Iterator[str]:
     if found.status == "changed":
         last = found.latest
         since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
         yield f"no run with the current settings has finished: {since}"
     yield from (f"the newest of several experiments: {note}" for note in found.notes)
-
-
-def _open_trials(choice: Choice | None) -> Iterator[str]:
     if choice is not None and choice.finished < choice.trials:
         yield f"only {choice.finished} of {choice.trials} trials have finished, so its settings may change"
 

@@ -12,9 +12,8 @@ from statistics import correlation, fmean
 from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import measured_row
-from cse_cli.analysis.experiments import Configuration, RecipeStatus, configurations
+from cse_cli.analysis.experiments import Configuration, StatusOf, configurations, last_finished
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
-from cse_cli.analysis.runs import last_finished
 from cse_cli.analysis.score_table import (
     MissingCell,
     Score,
@@ -63,12 +62,12 @@ def paper_table(
 
 def _word_overlap(table: Table, runs: Iterable[Configuration], study: Study | None = None) -> tuple[ScoreRow, ...]:
     """Return the row of word overlap, of the first runs that have it in a column."""
-    found: dict[str, list[float]] = {}
-    for configuration in runs:
-        for column in table.columns:
-            if column.minus is None and not found.get(column.name):
-                found[column.name] = _column_values(configuration, column, table, study=study, of="word_overlap")
-    return word_overlap_rows(found)
+    columns = [column for column in table.columns if column.minus is None]
+    return word_overlap_rows(
+        (column.name, _column_values(one, column, table, study=study, of="word_overlap"))
+        for one in runs
+        for column in columns
+    )
 
 
 def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
@@ -247,15 +246,11 @@ def study_runs(
     for cell in cells(tuned(study, choices) if study.is_tuned else study):
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
-        found.append((cell, _newest(runs, "current" if current else "changed", pool=pool) if runs else None))
+        status_of: StatusOf = (lambda _: "current") if current else (lambda _: "changed")
+        last = last_finished(runs).recipe_hash if runs else ""
+        same = configurations((run for run in runs if run.recipe_hash == last), status_of, pool=pool)
+        found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
     return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
-
-
-def _newest(runs: Sequence[Result], status: RecipeStatus, *, pool: bool) -> Configuration:
-    """Return the runs of the experiment that finished last, of those with the settings of the last run."""
-    last = last_finished(runs).recipe_hash
-    same = [run for run in runs if run.recipe_hash == last]
-    return max(configurations(same, lambda _: status, pool=pool), key=lambda one: one.latest.finished)
 
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:

@@ -189,6 +189,13 @@ class ScoreLayout:
             return configuration.averages(averaged, column.metric or "", of=of)
         return configuration.values(column.evaluator, column.metric, of=of)
 
+    def word_overlaps(
+        self, configurations: Iterable[Configuration], columns: Sequence[LayoutColumn]
+    ) -> Iterator[tuple[str, list[float]]]:
+        """Yield heading and word overlap of each run, column by column."""
+        for configuration in configurations:
+            yield from ((column.heading, self.values(configuration, column, of="word_overlap")) for column in columns)
+
     def reported_scores(self, row: ReportedRow) -> dict[str, Score]:
         """Return the cells of a reported row under the headings of this layout."""
         scores = row.score_row().scores

@@ -11,11 +11,19 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from cse_cli.analysis.compare import compare
+from cse_cli.analysis.compare import Method, compare
 from cse_cli.analysis.compare_view import comparison_parts
-from cse_cli.analysis.experiments import Configuration, configurations, differences, study_cells
+from cse_cli.analysis.experiments import (
+    Configuration,
+    by_seed,
+    configurations,
+    differences,
+    mixed_environments,
+    read_resolved,
+    study_cells,
+)
 from cse_cli.analysis.leaderboard_view import table_parts
-from cse_cli.analysis.methods import find_methods
+from cse_cli.analysis.methods import find_method, find_methods, names_recipe, names_run
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table
@@ -30,15 +38,6 @@ from cse_cli.analysis.rerun import (
     fingerprints,
     recipe_text,
     rerun,
-)
-from cse_cli.analysis.runs import (
-    Method,
-    by_seed,
-    find_method,
-    mixed_environments,
-    names_recipe,
-    names_run,
-    read_resolved,
 )
 from cse_cli.core.formatting import mean_text, signed
 from cse_cli.core.results import WORD_OVERLAP, Result
@@ -209,6 +208,10 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
             drawn.append(SavedFigure(file.stem, f"{file.stem.replace('_', ' ').capitalize()}: {whose}", content))
     drawn += [*_curves_of_all_seeds(run, other), *_losses(run)]
     in_training = {CURVE, "training_curves_of_all_seeds", "loss"}
+    names = dict.fromkeys(name for one in run.results for name in one.measures)
+    measures = [
+        (name, mean_text([one.measures[name] for one in run.results if name in one.measures])) for name in names
+    ]
     values = {
         "run": run,
         "result": result,
@@ -224,7 +227,7 @@ def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> 
         "comparison": comparison,
         "training_figures": [figure for figure in drawn if figure.name in in_training],
         "other_figures": [figure for figure in drawn if figure.name not in in_training],
-        "measures": _measures_table(run),
+        "measures": plain_table(["", "mean ± standard deviation over the seeds"], measures) if measures else None,
         "environment": environment_facts([result], run.environment),
         "packages": list(run.environment.get("packages") or ()),
         "fingerprints": fingerprints(run.results),
@@ -319,14 +322,6 @@ def _paper_parts(run: ReportedRun) -> list[Any]:
         return []
     address = f"{recorded.key}, {recorded.table}, {recorded.row}"
     return [f"Not compared with {address}: the model differs, or the table no longer has this row."]
-
-
-def _measures_table(run: ReportedRun) -> Table | None:
-    values: dict[str, list[float]] = {}
-    for name, value in (pair for result in run.results for pair in result.measures.items()):
-        values.setdefault(name, []).append(value)
-    rows = [(name, mean_text(of)) for name, of in values.items()]
-    return plain_table(["", "mean ± standard deviation over the seeds"], rows) if rows else None
 
 
 def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFigure]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -15,7 +14,6 @@ from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table, trend
 from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text
-from cse_cli.analysis.score_table import Trend
 from cse_cli.analysis.verdict import p_text
 from cse_cli.core.formatting import counted, mean_text, seed_list, signed
 from cse_cli.core.results import Result
@@ -102,13 +100,6 @@ def _choices_parts(runs: StudyRuns) -> list[Any]:
         return []
     about = f"Settings with the best mean dev score of {seed_list(runs.study.tune_seeds)}. Other seeds score them:"
     parts: list[Any] = [about, choices_table(runs.choices)]
-    if (along := _trend_of_choices(runs)) is not None:
-        parts.append([f"rank correlation of dev score and score over {along.n} rows: {signed(along.rho)}"])
-    return parts
-
-
-def _trend_of_choices(runs: StudyRuns) -> Trend | None:
-    """Return the rank correlation of the rows' mean scores with their dev scores. None below three rows."""
     scores = values(runs.study, [cell for cell, _ in runs.cells], runs.current)
     pairs = [
         (fmean(numbers), choice.score)
@@ -116,7 +107,9 @@ def _trend_of_choices(runs: StudyRuns) -> Trend | None:
         for numbers in scores.get(choice.row, {}).values()
         if numbers and choice.score is not None
     ]
-    return trend("dev", [score for score, _ in pairs], [dev for _, dev in pairs])
+    if (along := trend("dev", [score for score, _ in pairs], [dev for _, dev in pairs])) is not None:
+        parts.append([f"rank correlation of dev score and score over {along.n} rows: {signed(along.rho)}"])
+    return parts
 
 
 def _differences_parts(runs: StudyRuns, argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> list[Any]:
@@ -183,58 +176,34 @@ def extended_parts(
     return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]
 
 
-@dataclass(frozen=True)
-class ReportedDifference:
-    """A row's reported difference from the first row, and the measured one."""
+def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
+    """Return the table of reported and measured differences from the first row, as parts of a report.
 
-    row: str
-    reported: float
-    measured: Paired
-
-    @property
-    def excluded(self) -> bool:
-        """Whether the interval of the measured difference excludes the reported one."""
-        low, high = self.measured.low, self.measured.high
-        return low is not None and high is not None and not low <= self.reported <= high
-
-    @property
-    def is_gain(self) -> bool:
-        """Whether the measured difference is significantly positive."""
-        return self.measured.low is not None and self.measured.low > 0
-
-
-def reported_differences(study: Study, document: ComparisonDocument) -> list[ReportedDifference]:
-    """Return the rows that state a reported average, by its difference from that of the first row.
-
-    Empty if the first row states none, or the rows are not compared by the average of the seven sets.
+    It has the rows that state a reported average, compared by the average of the seven sets. Empty if the first row
+    states none.
     """
     of_row = {row.row: row.reported for _, row in study.placed_rows() if row.reported}
     baseline = of_row.get(study.rows[0].row) if study.rows else None
     names = {side.letter: side.name for side in document.sides}
-    found = []
+    found: list[tuple[str, float, Paired]] = []
     for one in document.comparisons:
         recipe = of_row.get(names[one.second])
         if baseline and recipe and one.main.metric == AVERAGE:
             difference = reported_difference(recipe, baseline)
             if difference is not None:
-                found.append(ReportedDifference(names[one.second], difference, one.main.over_seeds))
-    return sorted(found, key=lambda one: -one.reported)
-
-
-def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
-    """Return the table of reported and measured differences and what follows from it, as parts of a report."""
-    found = reported_differences(study, document)
+                found.append((names[one.second], difference, one.main.over_seeds))
     if not found:
         return []
-    rows = [
-        (one.row, signed(one.reported), signed(one.measured.difference), interval_text(one.measured)) for one in found
-    ]
-    gains = [one for one in found if one.reported > 0]
+    found.sort(key=lambda one: -one[1])
+    rows = [(name, signed(gap), signed(over.difference), interval_text(over)) for name, gap, over in found]
+    gains = [(gap, over.low, over.high) for _, gap, over in found if gap > 0]
+    excluded = sum(low is not None and high is not None and not low <= gap <= high for gap, low, high in gains)
+    significant = sum(low is not None and low > 0 for _, low, _ in gains)
     lines = [
-        f"reported gains: {len(gains)}; excluded by the interval: {sum(one.excluded for one in gains)}; measured as a "
-        f"significant gain: {sum(one.is_gain for one in gains)}"
+        f"reported gains: {len(gains)}; excluded by the interval: {excluded}; measured as a significant gain: "
+        f"{significant}"
     ]
-    along = trend(AVERAGE, [one.measured.difference for one in found], [one.reported for one in found])
+    along = trend(AVERAGE, [over.difference for _, _, over in found], [gap for _, gap, _ in found])
     if along is not None and along.p is not None:
         lines.append(
             f"rank correlation of reported and measured differences over {along.n} rows: {signed(along.rho)} "

@@ -14,7 +14,7 @@ from typing import Any
 import tomlkit
 from pydantic import BaseModel
 
-from cse_cli.analysis.runs import Change, recipe_changes
+from cse_cli.analysis.experiments import Change, recipe_changes
 from cse_cli.core.formatting import counted, date_and_time, distinct, duration, setting_text, to_toml
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table

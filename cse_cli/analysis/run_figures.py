@@ -100,15 +100,12 @@ class FinishedRun:
 
     def heading(self, title: str, *evaluators: str, note: str = "") -> Heading:
         """Return a heading with title, data, method and seed."""
-        return Heading(f"{title}{self._data_name(*evaluators)}", f"{self.result.title}, seed {self.result.seed}", note)
-
-    def _data_name(self, *evaluators: str) -> str:
-        """Return "dataset/split" of one evaluator, or the splits of several."""
         names = [name for evaluator in evaluators for name in self.data.get(evaluator, ())]
-        if len(names) <= 1:
-            return names[0] if names else ", ".join(evaluators)
-        splits = sorted({name.rpartition("/")[2] for name in names})
-        return f"{' and '.join(splits)} split{'s' if len(splits) > 1 else ''}"
+        data = names[0] if names else ", ".join(evaluators)  # dataset/split
+        if len(names) > 1:
+            splits = sorted({name.rpartition("/")[2] for name in names})
+            data = f"{' and '.join(splits)} split{'s' if len(splits) > 1 else ''}"
+        return Heading(f"{title}{data}", f"{self.result.title}, seed {self.result.seed}", note)
 
     def with_series(self, *names: str) -> dict[str, tuple[Sequence[float], ...]]:
         """Return evaluator → series with these names. Evaluators without one of them are omitted."""
@@ -322,23 +319,18 @@ def _spectra(run: FinishedRun) -> Figures:
         if max(values) > 0:
             rank = run.result.scores.get(evaluator, {}).get("effective_rank")
             note = "" if rank is None else f"effective rank {rank:.1f} of {len(values)}"
-            heading = run.heading("Singular values of the embeddings, ", evaluator, note=note)
-            yield evaluator, _draw_spectrum(values, heading)
-
-
-def _draw_spectrum(values: Sequence[float], heading: Heading) -> Figure:
-    figure = new_figure(heading)
-    axes = figure.add_subplot()
-    ordered = sorted((value for value in values if value > 0), reverse=True)
-    shares = [value / ordered[0] for value in ordered]
-    axes.plot(range(1, len(shares) + 1), shares, color=MEASURED, marker="o" if len(ordered) <= FEW else "none")
-    zeros = len(values) - len(ordered)
-    label_axes(axes, f"index (zero: {zeros} more)" if zeros else "index", "singular value / largest")
-    axes.set_yscale("log")
-    axes.set_xlim(0, len(values) + 1)
-    axes.margins(y=0.1)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    return figure
+            figure = new_figure(run.heading("Singular values of the embeddings, ", evaluator, note=note))
+            axes = figure.add_subplot()
+            ordered = sorted((value for value in values if value > 0), reverse=True)
+            shares = [value / ordered[0] for value in ordered]
+            axes.plot(range(1, len(shares) + 1), shares, color=MEASURED, marker="o" if len(ordered) <= FEW else "none")
+            zeros = len(values) - len(ordered)
+            label_axes(axes, f"index (zero: {zeros} more)" if zeros else "index", "singular value / largest")
+            axes.set_yscale("log")
+            axes.set_xlim(0, len(values) + 1)
+            axes.margins(y=0.1)
+            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            yield evaluator, figure
 
 
 UniformityAlignment = tuple[float, float]

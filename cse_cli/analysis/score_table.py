@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -230,6 +230,11 @@ class ScoreTable(BaseModel, frozen=True):
     missing: tuple[MissingCell, ...] = ()
     command: str | None = None
 
+    @property
+    def shown_column(self) -> str:
+        """Heading of the column that ranks the rows, else of the first one."""
+        return self.ranking or self.columns[0]
+
 
 def score_against_number(values: Sequence[float], reported: float | None, mode: Mode = "anytime") -> Score:
     """Return the score of your seeds, tested against one reported number as `beside_number` does."""
@@ -276,7 +281,13 @@ def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:
     return {name: score.with_p(corrected[name]) for name, score in scores.items()}
 
 
-def word_overlap_rows(values: Mapping[str, Sequence[float]]) -> tuple[ScoreRow, ...]:
-    """Return the last row of a table, from column → word overlap of each run. Without any value, there is no row."""
-    scores = {column: score_alone(of_runs[:1]) for column, of_runs in values.items() if of_runs}
+def word_overlap_rows(values: Iterable[tuple[str, Sequence[float]]]) -> tuple[ScoreRow, ...]:
+    """Return the last row of a table, from columns and the word overlap of runs. The first runs with a value count.
+
+    Without any value, there is no row.
+    """
+    found: dict[str, Sequence[float]] = {}
+    for column, of_runs in values:
+        found[column] = found.get(column) or of_runs
+    scores = {column: score_alone(of_runs[:1]) for column, of_runs in found.items() if of_runs}
     return (ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores),) if scores else ()

@@ -95,7 +95,11 @@ def study_figure(runs: StudyRuns) -> Figure | None:
         return None
     score = spec.ylabel or " or ".join(dict.fromkeys(score_name(score) for score in found.scores() if score))
     draw = _draw_names if spec.x == ROW else _draw_sweep
-    return draw(points, spec, score, _series(points, _paper_name(found)), _heading(found))
+    paper = ""
+    if found.study.answers is not None:
+        reported, table = papers.load(found.study.answers[0]), found.study.answers[1]
+        paper = f"{reported.short}, {reported.tables[table].title}" if table in reported.tables else reported.short
+    return draw(points, spec, score, _series(points, paper), _heading(found))
 
 
 def _heading(found: StudyPoints) -> Heading:
@@ -122,14 +126,6 @@ def _quoted_numbers(found: StudyPoints) -> Iterator[str]:
         ranges = [" to ".join(f"{end:,g}" for end in of) for of in ends]
         numbers = [f"{one.what} {text}" for one, text in zip(figure.quoted, ranges, strict=True)]
         yield f"{paper.short}, Figure {figure.number}: {', '.join(numbers)}"
-
-
-def _paper_name(found: StudyPoints) -> str:
-    if found.study.answers is None:
-        return ""
-    key, identifier = found.study.answers
-    paper = papers.load(key)
-    return f"{paper.short}, {paper.tables[identifier].title}" if identifier in paper.tables else paper.short
 
 
 @dataclass(frozen=True)

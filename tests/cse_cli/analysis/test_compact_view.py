@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from cse_cli.analysis.compact_view import compact_table, print_compact, shown_lines
 from cse_cli.analysis.leaderboard import LeaderboardQuery, overview
+from cse_cli.analysis.leaderboard_view import compact_table, print_compact, shown_lines
 from cse_cli.core.results import PaperRow
 from tests.cse_cli.analysis.leaderboard_runs import mini, planned, result, tables
 

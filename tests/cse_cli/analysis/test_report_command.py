@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.analysis.methods import find_method
 from cse_cli.analysis.report import find_reported_run
-from cse_cli.analysis.runs import find_method
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
 from cse_cli.runs.index import finished_results

@@ -2,9 +2,8 @@
 
 import pytest
 
-from cse_cli.analysis.experiments import recipe_status
+from cse_cli.analysis.experiments import changed_settings, recipe_status, recipe_today
 from cse_cli.analysis.leaderboard import LeaderboardQuery, read_finished_runs, score_tables
-from cse_cli.analysis.runs import changed_settings, recipe_today
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
 from tests.cse_cli.analysis.leaderboard_runs import result
@@ -89,18 +88,3 @@ def test_what_was_taken_out_is_named():
 
 def test_without_a_recorded_recipe_nothing_is_named():
     assert changed_settings(result(run_id="unknown")) == ()
-
-
-def test_whether_changes_explain_a_run_is_remembered(recipe, home):
-    run_id = record(recipe(10), 0, overrides=["train.batch_size=8"])
-    recipe(20)
-    assert [marks(row) >= {"stale"} for row in ours()] == [True]
-    (home / "runs" / run_id / "recipe.toml").unlink()  # without it, changes would explain the run
-    assert [marks(row) >= {"stale"} for row in ours()] == [True]
-
-
-def test_a_damaged_memory_is_ignored(recipe, home):
-    record(recipe(10), 0, overrides=["train.batch_size=8"])
-    (home / "cache").mkdir(parents=True, exist_ok=True)
-    (home / "cache" / "variants.json").write_text("[1, 2")
-    assert [marks(row) >= {"stale"} for row in ours()] == [False]
