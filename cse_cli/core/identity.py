@@ -24,7 +24,7 @@ class Difference:
         name: Component or model, such as "losses.info_nce" or "encoders.bert". Empty for settings and text.
     """
 
-    part: Literal["settings", "text", "weights", "code"]
+    part: Literal["settings", "text", "weights", "code", "scored"]
     name: str
     first: str
     second: str
@@ -32,12 +32,12 @@ class Difference:
     def __str__(self) -> str:
         if self.part == "code":
             return f"code of {self.name}"
-        named = f"weights of {self.name}" if self.part == "weights" else self.part
+        named = {"weights": f"weights of {self.name}", "scored": f"scored data {self.name}"}.get(self.part, self.part)
         return f"{named} {self.first[:SHORT] or 'none'} / {self.second[:SHORT] or 'none'}"
 
 
 class Identity(BaseModel):
-    """Everything that makes an experiment: two runs are seeds of the same one exactly if all four parts are equal.
+    """Everything that makes an experiment: two runs are seeds of the same one exactly if all five parts are equal.
 
     Args:
         settings: `Recipe.hash()`: the resolved recipe without seed and prose.
@@ -47,6 +47,7 @@ class Identity(BaseModel):
             parts read, such as "encoders.words.file", have their content here, too.
         code: Component, such as "losses.info_nce" → `registry.code.code_version`: a number, or for a plug-in the
             SHA-256 of its files.
+        scored: Data of the evaluators, such as "stsb/dev" → digest of its content. Empty in records of version 0.1.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -55,11 +56,13 @@ class Identity(BaseModel):
     text: str = ""
     weights: dict[str, str] = Field(default_factory=dict)
     code: dict[str, str] = Field(default_factory=dict)
+    scored: dict[str, str] = Field(default_factory=dict)
 
     @cached_property
     def experiment(self) -> str:
-        """ID of the experiment: 16 hexadecimal digits of a digest of all four parts."""
-        document = json.dumps(self.model_dump(), sort_keys=True, separators=(",", ":"))
+        """ID of the experiment: 16 hexadecimal digits of a digest of all parts."""
+        parts = self.model_dump(exclude=None if self.scored else {"scored"})  # the ID of 0.1
+        document = json.dumps(parts, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(document.encode()).hexdigest()[:16]
 
     def differences(self, other: Identity) -> list[Difference]:
@@ -71,7 +74,7 @@ class Identity(BaseModel):
             yield Difference("settings", "", self.settings, other.settings)
         if self.text != other.text:
             yield Difference("text", "", self.text, other.text)
-        for part in ("weights", "code"):
+        for part in ("weights", "code", "scored"):
             first, second = getattr(self, part), getattr(other, part)
             for name in sorted({*first, *second}):
                 if first.get(name, "") != second.get(name, ""):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -45,11 +44,13 @@ class Known(BaseModel):
     text: str | None = ""
     weights: dict[str, str | None] = Field(default_factory=dict)
     code: dict[str, str] = Field(default_factory=dict)
+    scored: dict[str, str | None] = Field(default_factory=dict)
 
     @property
     def unknown(self) -> list[str]:
-        """Unknown parts: "text", or places in the recipe."""
-        return [*(["text"] if self.text is None else []), *(key for key, value in self.weights.items() if not value)]
+        """Unknown parts: "text", places in the recipe, or evaluators."""
+        named = {**self.weights, **self.scored}
+        return [*(["text"] if self.text is None else []), *(key for key, value in named.items() if not value)]
 
     def matches(self, identity: Identity, *, code: bool = True) -> bool:
         """Return whether an identity equals the known parts. With `code=False`, the code may differ."""
@@ -59,7 +60,9 @@ class Known(BaseModel):
         """Return the differences of an identity from the known parts."""
         weights = {place: digest or identity.weights.get(place, "") for place, digest in self.weights.items()}
         text = identity.text if self.text is None else self.text
-        own = Identity(settings=self.settings, text=text, weights=weights, code=self.code)
+        own = Identity(settings=self.settings, text=text, weights=weights, code=self.code, scored=identity.scored)
+        if None not in self.scored.values():
+            own = own.model_copy(update={"scored": self.scored})
         return own.differences(identity)
 
 
@@ -100,6 +103,7 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
         text=_text(recipe) if text is None else text,
         weights=dict(_weights(recipe)),
         code=code | {f"poolings.{one.name}": code_version(one.function) for one in plugin_poolings(recipe)},
+        scored=dict(_scored(recipe)),
     )
 
 
@@ -130,10 +134,22 @@ def _text(recipe: Recipe) -> str | None:
     return text_fingerprint(recipe.data, columns_read(recipe))
 
 
+def _scored(recipe: Recipe) -> Iterator[tuple[str, str | None]]:
+    """Yield name and digest of the data of every evaluator, or the place of one whose data is not on this machine."""
+    for placed in recipe.parts():
+        if placed.registry is not EVALUATORS:
+            continue
+        wanted = of_part(placed.place, placed.entry, placed.part.params)
+        if any(availability(one).state != "here" for one in wanted if one.name != EVALUATED):
+            yield placed.place, None
+        else:
+            yield from placed.entry.build(placed.part.params).fingerprints().items()
+
+
 def _weights(recipe: Recipe) -> Iterator[tuple[str, str | None]]:
     """Yield place and digest of every model, file and data set, except the training text.
 
-    Files and data sets of evaluators do not count, because the result contains their fingerprints.
+    Files and data sets of evaluators are in `Known.scored`.
     """
     for placed in recipe.parts():
         params = placed.part.params
@@ -163,12 +179,4 @@ def _digests(place: str, wanted: Requirement, *, random: bool) -> Iterator[tuple
     elif wanted.name.startswith(HUB):
         yield place, hub.commit_of(HubSet.parse(wanted.name).repository)
     else:
-        states = [path.stat() for path in catalog.locate(wanted.name, wanted.split).paths]
-        files = ((state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino) for state in states)
-        yield place, _rows_sha256(wanted.name, wanted.split, *files)
-
-
-@cache
-def _rows_sha256(dataset: str, split: str, *_files: tuple[int, ...]) -> str:
-    """Return the digest of the rows of a data set. A process reads unchanged files once."""
-    return catalog.locate(dataset, split).scanned[1]
+        yield place, catalog.fingerprint(wanted.name, wanted.split)

@@ -23,6 +23,7 @@ from cse_cli.data.stored import VERSION, Content, RowReader, store
 from cse_cli.data.tokens import Column, tokenize
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
+from registry.paths import state_of
 from registry.resources import catalog
 from registry.resources.catalog import Source
 from registry.tokens import Vocabulary
@@ -55,20 +56,18 @@ class Text:
     Args:
         parts: `datasets.Dataset` of the rows that are not blank, and their content, of each part.
         rows: Total number of rows, after the limit.
-        digests: SHA-256 of the content of each part, by "dataset/split" or by path.
         notices: Remarks for the user, such as the number of skipped rows.
     """
 
     parts: tuple[tuple[Any, Content], ...]
     columns: tuple[str, ...]
     rows: int
-    digests: dict[str, str]
     notices: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """Digest of the content, the columns and the limit."""
-        return _fingerprint(self.digests.values(), self.columns, self.rows)
+        return _fingerprint((content for _, content in self.parts), self.columns, self.rows)
 
     def numbered(self) -> np.ndarray:
         """Return (rows, columns) numbers, which are equal if two cells of any rows and columns are equal."""
@@ -141,7 +140,6 @@ def open_text(data: Data, columns: set[str], making: Making | None = None) -> Te
         parts=tuple(stored),
         columns=found.columns,
         rows=min(available, data.limit or available),
-        digests={name: content.digest for name, content in contents.items()},
         notices=tuple(f"{name}: {content.notice}" for name, content in contents.items() if content.notice),
     )
 
@@ -163,7 +161,7 @@ def text_fingerprint(data: Data, columns: set[str]) -> str | None:
             content = Content.from_facts(facts)
         contents.append(content)
     rows = sum(content.rows for content in contents)
-    return _fingerprint([content.digest for content in contents], found.columns, min(rows, data.limit or rows))
+    return _fingerprint(contents, found.columns, min(rows, data.limit or rows))
 
 
 @dataclass(frozen=True)
@@ -233,8 +231,9 @@ def _with_made(rows: Any, content: Content, found: _Found, making: Making) -> tu
     return extended, replace(made, blank=made.blank + content.blank, blanks=content.blanks or made.blanks)
 
 
-def _fingerprint(digests: Iterable[str], columns: tuple[str, ...], rows: int) -> str:
-    return hashlib.sha256(repr((list(digests), columns, rows)).encode()).hexdigest()
+def _fingerprint(contents: Iterable[Content], columns: tuple[str, ...], rows: int) -> str:
+    cells = [[content.columns[name] for name in columns] for content in contents]
+    return hashlib.sha256(repr((cells, columns, rows)).encode()).hexdigest()
 
 
 def find_parts(data: Data) -> list[Part]:
@@ -355,6 +354,6 @@ def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:
 
 def _arrow_path(part: Part, columns: Sequence[str]) -> Path:
     """Return the path of the Arrow file. It changes when one of the part's files changes."""
-    stats = [(str(path.absolute()), s.st_size, s.st_mtime_ns, s.st_ino) for path in part.paths if (s := path.stat())]
+    stats = [(str(path.absolute()), *state_of(path)) for path in part.paths]
     key = hashlib.sha256(repr((VERSION, stats, part.layout, columns)).encode()).hexdigest()[:32]
     return paths.cache() / "text" / f"{key}.arrow"

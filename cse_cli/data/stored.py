@@ -15,7 +15,7 @@ from cse_cli.data.tokens import read_arrow, write_arrow
 SHOWN = 5
 """Number of blank rows whose place is reported."""
 
-VERSION = "3"
+VERSION = "4"
 """Part of the key of every stored text. Raise it if the same files give other rows or facts."""
 
 
@@ -24,14 +24,12 @@ class Content:
     """Digests and counts of the rows of a part.
 
     Args:
-        digest: SHA-256 of the content as defined by `Source.digest`, blank rows included.
-        columns: Digest of the cells of each column, blank rows excluded.
+        columns: Digest of the cells of each column and their lengths, blank rows excluded.
         blank: Number of blank rows, which are skipped.
         rows: Number of other rows.
         blanks: Number and column of the first blank rows. Rows are counted from 1, without the header.
     """
 
-    digest: str
     columns: dict[str, str]
     blank: int
     rows: int
@@ -52,7 +50,7 @@ class Content:
     def from_facts(cls, facts: Facts) -> Content:
         """Return the content that is noted with an Arrow file."""
         blanks = tuple((row, column) for row, column in facts["blanks"])
-        return cls(facts["digest"], facts["columns"], facts["blank"], facts["rows"], blanks)
+        return cls(facts["columns"], facts["blank"], facts["rows"], blanks)
 
 
 def store(path: Path, columns: Sequence[str], tables: Callable[[], Iterable[Any]]) -> tuple[Any, Content]:
@@ -78,8 +76,6 @@ class RowReader:
     """Removes blank rows from tables and computes the digests of their content."""
 
     def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = [name for name in columns if name != "subset"]
-        self._whole = hashlib.sha256()
         self._each = {name: (hashlib.sha256(), hashlib.sha256()) for name in columns}
         self._blank = self._rows = 0
         self._blanks: list[tuple[int, str]] = []
@@ -89,9 +85,6 @@ class RowReader:
         import pyarrow.compute as pc
 
         for table in tables:
-            cells = [table.column(name).to_pylist() for name in self._columns]
-            lines = cells[0] if len(cells) == 1 else map("\t".join, zip(*cells, strict=True))
-            self._whole.update("".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
             kept = without_blanks(table)
             for name, (lengths, content) in self._each.items():  # independent of the size of the tables
                 sizes = pc.binary_length(kept.column(name)).combine_chunks().to_numpy(zero_copy_only=False)
@@ -121,7 +114,6 @@ class RowReader:
         for name, (lengths, content) in self._each.items():
             columns[name] = hashlib.sha256(lengths.digest() + content.digest()).hexdigest()
         return {
-            "digest": self._whole.hexdigest(),
             "columns": columns,
             "blank": self._blank,
             "rows": self._rows,

@@ -238,7 +238,11 @@ def check_same_search(
     if then.settings == now.settings:  # otherwise text and weights differ too, and the settings show why
         weights = {place: digest or then.weights.get(place) or "" for place, digest in now.weights.items()}
         text = now.text if now.text is not None else then.text  # an unknown part counts as equal
-        filled = Identity(settings=now.settings, text=text or "", weights=weights, code=now.code)
+        scored = then.scored if None in now.scored.values() else now.scored
+        filled = Identity(
+            settings=now.settings, text=text or "", weights=weights, code=now.code,
+            scored={name: digest or "" for name, digest in scored.items()},
+        )  # fmt: skip
         made = then.differences(filled)
     else:
         lines = differences(known["settings"], asked["settings"])

@@ -19,12 +19,12 @@ from registry import GENERATORS
 from registry.errors import CseError, RunFailedError, errors_as_one, suggestion
 from registry.resources.models import (
     check_files,
-    digest,
     load_config,
     load_tokenizer,
     locate,
     quiet_transformers,
     settings_sha256,
+    weights_sha256,
 )
 from registry.types import ColumnGenerator, ModelName
 
@@ -243,8 +243,7 @@ class Translate(ColumnGenerator):
     def identity(self) -> str:
         """Return the content of the model and the instruction, which decide the translation of a sentence."""
         directory = locate(self.model)
-        generation = directory / "generation_config.json"
-        content = (digest(directory), settings_sha256(directory), generation.is_file() and generation.read_text())
+        content = weights_sha256(directory), settings_sha256(directory)
         asked = (self.instruction.prefix, self.instruction.source, self.instruction.first_token)
         normalized = importlib.util.find_spec("sacremoses") is not None  # changes the input of Marian
         return repr((content, asked, normalized, self.beams, self.max_length))

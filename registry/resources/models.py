@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
-from registry.paths import expand_user, is_dir, is_file, state_directory
+from registry.paths import expand_user, is_dir, is_file, state_directory, state_of
 from registry.resources import hub
 from registry.resources.hub import Repository
 
@@ -443,10 +443,23 @@ MARKS = ("config.json", "modules.json", "cse.json")
 """Files that mark a model directory: at least one of them exists."""
 
 _VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
-_CONTENT = ("config.json", "*.safetensors", "*.bin", "tokenizer.json", "vocab.txt", "*.model", "*.spm")
 _ADAPTER = "adapter_config.json"
 _STRUCTURE = ("config.json", "modules.json", "cse.json")
 _NOTES = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+_DOCUMENTATION = ("*.md", "*.png", "*.jpg", "*.svg", "*.gif", "*.pdf", "LICENSE*", "NOTICE*", ".*")
+_OTHER_WEIGHTS = (
+    "*.safetensors",
+    "*.bin",
+    "*.pt",
+    "*.pth",
+    "*.h5",
+    "*.msgpack",
+    "*.onnx",
+    "*.onnx_data",
+    "*.ot",
+    "*.gguf",
+)
+"""Patterns of weight files, of which only those in `needed_files` are read."""
 _SETTINGS = ("*.json", "*.txt", "*.model", "*.spm")
 _OTHER_FRAMEWORKS = ("tf_*", "flax_*", "*.h5.index.json", "*.msgpack.index.json")
 _WEIGHTS = (  # the first form that exists is used
@@ -524,23 +537,12 @@ def _shards(folder: Path) -> set[str]:
     return set()
 
 
-def digest(path: Path) -> str:
-    """Return 16 hex digits that identify the weights, the configuration and the vocabulary in `path`."""
-    total = hashlib.sha256()
-    for file in sorted({file for pattern in _CONTENT for file in path.glob(pattern)}):
-        total.update(file.name.encode() + b"\0")
-        with file.open("rb") as stream:
-            total.update(hashlib.file_digest(stream, "sha256").digest())
-    return total.hexdigest()[:16]
-
-
 def sha256_of(file: Path) -> str:
-    """Return the SHA-256 of a file, which is its name in the Hub's cache. A process reads an unchanged file once."""
-    blob = file.resolve()
-    if re.fullmatch("[0-9a-f]{64}", blob.name) and blob.is_relative_to(hub.cache_folder().resolve()):
-        return blob.name
-    state = blob.stat()
-    return _content_sha256(blob, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
+    """Return the SHA-256 of a file. A process reads an unchanged file once.
+
+    The name of a file in the Hub's cache is its SHA-256, but a program can have overwritten the file.
+    """
+    return _content_sha256(file.absolute(), *state_of(file))
 
 
 @cache
@@ -557,24 +559,20 @@ def weights_sha256(folder: Path) -> str:
 
 
 def settings_sha256(folder: Path) -> str:
-    """Return the SHA-256 of a model's configuration and vocabulary.
+    """Return the SHA-256 of every file of a model directory except weights and documentation.
 
-    Keys of `config.json` in `_NOTES` are ignored. If a vocabulary exists in several forms, the first one in
-    `_VOCABULARIES` counts, because copies of a model can lack the others.
+    Keys of `config.json` in `_NOTES` are ignored.
     """
     total = hashlib.sha256()
-    for file in sorted(folder / name for name in _files_in(folder) if Path(name).name in _STRUCTURE):
-        total.update(f"{file.relative_to(folder).as_posix()}\0{_without_notes(file)}\0".encode())
-    for pattern in _VOCABULARIES:
-        if files := sorted(folder.glob(pattern)):
-            total.update("".join(map(sha256_of, files)).encode())
-            break
+    for name in sorted(_files_in(folder)):
+        if not _matching([Path(name).name], (*_DOCUMENTATION, *_OTHER_WEIGHTS)):
+            noted = Path(name).name in _STRUCTURE
+            total.update(f"{name}\0{_without_notes(folder / name) if noted else sha256_of(folder / name)}\0".encode())
     return total.hexdigest()
 
 
 def _files_in(folder: Path) -> list[str]:
-    files = (file for file in (*folder.glob("*"), *folder.glob("*/*")) if file.is_file())
-    return [file.relative_to(folder).as_posix() for file in files]
+    return [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
 
 
 def _without_notes(config: Path) -> str:

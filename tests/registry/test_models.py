@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -14,7 +15,6 @@ from registry.resources import hub
 from registry.resources.models import (
     PRETRAINED,
     complete,
-    digest,
     find,
     known,
     known_models,
@@ -25,6 +25,7 @@ from registry.resources.models import (
     locate,
     model_state,
     needed_files,
+    settings_sha256,
     weights_sha256,
 )
 from tests.fake_hub.fixture import use
@@ -84,16 +85,27 @@ def test_a_name_no_hub_takes(offline):
         locate("bert base uncased")
 
 
-def test_digest_sees_weights_configuration_and_vocabulary(tmp_path):
+def keys(folder):
+    return weights_sha256(folder), settings_sha256(folder)
+
+
+def test_every_file_of_a_model_except_documentation_is_in_its_key(tmp_path):
+    """One byte more in each file, with the size, time and place of the file that it replaces."""
     folder = tiny_bert(tmp_path)
-    before = digest(folder)
-    assert len(before) == 16
-    assert digest(tiny_bert(tmp_path, name="again")) == before
-    assert digest(tiny_bert(tmp_path, name="other", seed=1)) != before
+    (folder / "1_Pooling").mkdir()
+    for name in ("modules.json", "1_Pooling/config.json", "special_tokens_map.json", "chat_template.jinja"):
+        (folder / name).write_text('{"a": 1}')
+    (folder / "linked.json").symlink_to(folder / "modules.json")
     (folder / "README.md").write_text("prose")
-    assert digest(folder) == before
-    (folder / "vocab.txt").write_text("a\n")
-    assert digest(folder) != before
+    before = keys(folder)
+    assert keys(shutil.copytree(folder, tmp_path / "copy")) == before
+    for file in sorted(one for one in folder.rglob("*") if one.is_file() and not one.is_symlink()):
+        content, state = file.read_bytes(), file.stat()
+        file.write_bytes(content.replace(b"a", b"b") if b"a" in content else content[:-1] + b"\x01")
+        os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
+        assert (keys(folder) == before) == (file.name == "README.md"), file
+        file.write_bytes(content)
+    assert keys(folder) == before
 
 
 def test_several_weight_files_have_one_digest(tmp_path):
@@ -108,15 +120,19 @@ def test_several_weight_files_have_one_digest(tmp_path):
     assert weights_sha256(folder) == sha256("".join(each).encode()).hexdigest()
 
 
-def test_weights_in_the_cache_of_the_hub_are_not_read_again(tmp_path, monkeypatch):
+def test_a_file_of_the_hub_that_was_overwritten_has_another_digest(tmp_path, monkeypatch):
+    """Its name in the cache is still the SHA-256 of the download."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     repository, commit = tmp_path / "hub" / "models--someone--bert", "3" * 40
     shutil.copytree(tiny_bert(tmp_path), repository / "snapshots" / commit)
-    weights, blob = repository / "snapshots" / commit / "model.safetensors", repository / "blobs" / ("ab" * 32)
+    weights = repository / "snapshots" / commit / "model.safetensors"
+    blob = repository / "blobs" / sha256(weights.read_bytes()).hexdigest()
     blob.parent.mkdir()
     weights.rename(blob)
     weights.symlink_to(blob)
-    assert weights_sha256(locate(f"someone/bert@{commit}")) == "ab" * 32
+    assert weights_sha256(locate(f"someone/bert@{commit}")) == blob.name
+    blob.write_bytes(blob.read_bytes()[:-1] + b"\x01")
+    assert weights_sha256(locate(f"someone/bert@{commit}")) != blob.name
 
 
 def test_half_precision_checkpoints_load_as_float32():

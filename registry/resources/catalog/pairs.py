@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
 from registry.errors import CseError, suggestion
-from registry.paths import expand_user, is_dir
+from registry.paths import expand_user, is_dir, state_of
 from registry.resources.catalog.entries import PAIR_COLUMNS, entry
 from registry.resources.catalog.find import data_folder, locate, own_file, require_own_file
 from registry.resources.catalog.readers import FORMATS, Column, File, Record, Rows, Table, names_a_file, shown
@@ -67,8 +67,17 @@ def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
 
 
 def fingerprint(name: str, split: str) -> str:
-    """Return "rows:" and the digest of a split's rows, which is the same for all sources."""
-    return f"{ROWS}{locate(name, split).digest}"
+    """Return "rows:" and the digest of a split's rows, which is the same for all sources.
+
+    A process reads unchanged files once.
+    """
+    states = ((path, *state_of(path)) for path in locate(name, split).paths)
+    return f"{ROWS}{_digest(name, split, *states)}"
+
+
+@cache
+def _digest(name: str, split: str, *_states: object) -> str:
+    return locate(name, split).digest
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class PairFile:
 
     def fingerprints(self, split: str) -> dict[str, str]:
         """Return "file/split" → "rows:" and the digest of the pairs, the same for a file and for its `.gz`."""
-        rows = "".join(f"{pair.subset}\t{pair.score!r}\t{pair.first}\t{pair.second}\n" for pair in self.pairs)
+        rows = repr([tuple(pair) for pair in self.pairs])  # with the limits of each cell
         return {f"{self.file}/{split}": f"{ROWS}{hashlib.sha256(rows.encode()).hexdigest()}"}
 
     @cached_property

@@ -87,7 +87,7 @@ def test_unknown_digests_do_not_differ():
 
 def test_accepted_code_is_stored_and_shown(tmp_path, monkeypatch):
     drive(config(tmp_path, trials=1))
-    monkeypatch.setattr("cse_cli.data.identity.code_digest", lambda cls: "other")
+    monkeypatch.setattr("cse_cli.data.identity.code_version", lambda cls: "other")
     with refuses("tune.changed_code", "code of losses.info_nce"):
         open_study(config(tmp_path, trials=2))
     drive(config(tmp_path, trials=2, accept_changed=True))
