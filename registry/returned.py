@@ -124,7 +124,7 @@ def scores(evaluator: Evaluator, given: object) -> None:
     Raises:
         PartError: If it returned something else.
     """
-    hook, metrics = "__call__", evaluator.metrics
+    hook, metrics = "__call__", evaluator.returned_metrics()
     wanted = f"return a dictionary with a number for each of its metrics: {', '.join(metrics)}"
     if not isinstance(given, Mapping):
         refuse(*_named(evaluator, hook), type(given).__name__, wanted)

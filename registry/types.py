@@ -578,6 +578,10 @@ class Evaluator(Component):
     limit: int | None = None
     """Maximum number of pairs or rows to read, which `evaluate.limit` sets. None reads all."""
 
+    def returned_metrics(self) -> tuple[str, ...]:
+        """Return those of `metrics` that `__call__` returns with these parameters."""
+        return self.metrics
+
     def shown_metrics(self) -> tuple[str, ...]:
         """Return the metrics for a table with only this evaluator."""
         return self.metrics

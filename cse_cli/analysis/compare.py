@@ -107,7 +107,7 @@ class Comparison(BaseModel, frozen=True):
         left_out: Letter → seeds that the other method does not have.
         mode: Mode of the test over seeds.
         planned: Planned seeds of a planned or incomplete comparison. Empty otherwise.
-        primary: Metric that judges the methods. It is tested first, the others only if it differs. Empty if every
+        primary: Metric that judges the methods. Others are tested on request, and only if it differs. Empty if every
             metric selected states.
         headline: Conclusion about the primary metric in one sentence, and the treatment of the others.
     """
@@ -138,7 +138,7 @@ class ComparisonDocument(BaseModel, frozen=True):
         assumed_plan: Number of seeds that `--planned` gave at analysis time. It is not recorded.
     """
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     sides: tuple[MethodSummary, ...]
     changes: tuple[Change, ...] | None
     circumstances: tuple[Change, ...]
@@ -165,7 +165,8 @@ def compare(
 
     Args:
         methods: Two or more methods, as `find_methods` returns them.
-        metrics: Metrics to compare. Default: each evaluator's main metric, and the average if it can be made.
+        metrics: Metrics to compare and to test, the primary one first. Default: each evaluator's main metric, and the
+            average if it can be made. Then only the primary metric is tested, so that the others cost it nothing.
         resamples: Number of data sets drawn from the sentence pairs. 0 omits the tests on sentence pairs.
         pairwise: Whether to compare every two.
         planned: Number of seeds that you planned before the first run. Only if there is no recorded plan.
@@ -193,7 +194,9 @@ def compare(
         resamples=resamples,
         corrected_for=len(couples),
         assumed_plan=planned,
-        comparisons=tuple(judge(plain, plans, {method.letter: method.name for method in methods})),
+        comparisons=tuple(
+            judge(plain, plans, {method.letter: method.name for method in methods}, only_primary=not metrics)
+        ),
         notes=(*notes, *find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
     )
 
@@ -313,21 +316,37 @@ def _compare_metric(metric: str, couple: Couple, pairs: PairedTests | None) -> M
 
 
 def judge(
-    comparisons: Sequence[Comparison], plans: Sequence[SeedPlan], names: Mapping[str, str]
+    comparisons: Sequence[Comparison],
+    plans: Sequence[SeedPlan],
+    names: Mapping[str, str],
+    *,
+    only_primary: bool = False,
 ) -> Iterable[Comparison]:
-    """Yield the comparisons, which share the level, with corrected p-values and intervals, and with the conclusions."""
-    seeds = _corrected(comparisons, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
-    pairs = _corrected(comparisons, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
+    """Yield the comparisons, which share the level, with corrected p-values and intervals, and with the conclusions.
+
+    With `only_primary` the other metrics are shown and not tested.
+    """
+    tested = [
+        [one for one in each.metrics if not one.selecting and (not only_primary or one.metric == each.primary)]
+        for each in comparisons
+    ]
+    seeds = _corrected(comparisons, tested, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
+    pairs = _corrected(comparisons, tested, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
     for place, (comparison, plan) in enumerate(zip(comparisons, plans, strict=True)):
         corrected = [
             _with_corrections(one, comparison.mode, seeds.get((place, one.metric)), pairs.get((place, one.metric)))
             for one in comparison.metrics
         ]
-        judged = tuple(_with_verdict(one, comparison.second, plan) for one in corrected)
+        judged = tuple(
+            one.model_copy(update={"finding": "untested", "verdict": f"not tested: --metric {one.metric}"})
+            if only_primary and one.metric != comparison.primary and not one.selecting
+            else _with_verdict(one, comparison.second, plan)
+            for one in corrected
+        )
         main = next(one for one in corrected if one.metric == comparison.main.metric)
         named = _with_verdict(main, names[comparison.second], plan).verdict
         headline = f"{main.metric}, compared with {names[comparison.first]}: {named}"
-        headline += _others_clause(comparison.primary, judged)
+        headline += "" if only_primary else _others_clause(comparison.primary, judged)
         yield comparison.model_copy(update={"metrics": judged, "headline": headline})
 
 
@@ -361,12 +380,14 @@ def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
 
 
 def _corrected(
-    comparisons: Sequence[Comparison], p_of: Callable[[Comparison, MetricComparison], float | None]
+    comparisons: Sequence[Comparison],
+    tested: Sequence[Sequence[MetricComparison]],
+    p_of: Callable[[Comparison, MetricComparison], float | None],
 ) -> dict[tuple[int, str], Corrected | None]:
-    """Return place of a comparison and metric → its correction for all metrics of all comparisons."""
+    """Return place of a comparison and metric → its correction for the tested metrics of all comparisons."""
     ordered = [
-        sorted((one for one in comparison.metrics if not one.selecting), key=lambda m: m.metric != comparison.primary)
-        for comparison in comparisons
+        sorted(metrics, key=lambda m: m.metric != comparison.primary)
+        for comparison, metrics in zip(comparisons, tested, strict=True)
     ]
     p_values = [[p_of(one, metric) for metric in of_one] for one, of_one in zip(comparisons, ordered, strict=True)]
     return {

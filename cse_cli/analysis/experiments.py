@@ -178,6 +178,7 @@ class Configuration:
         changes: Settings that `--set` and `--unset` changed.
         apart: Difference from other experiments with the same settings, such as "text 1f914d36".
         notes: Remarks on these differences and on pooled experiments.
+        fresh: Whether its seeds did not choose it among the configurations of its recipe.
     """
 
     results: tuple[Result, ...]
@@ -187,6 +188,7 @@ class Configuration:
     changes: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    fresh: bool = True
 
     @cached_property
     def latest(self) -> Result:

@@ -63,6 +63,12 @@ def paper_table(
 def _word_overlap(table: Table, runs: Iterable[Configuration], study: Study | None = None) -> tuple[ScoreRow, ...]:
     """Return the row of word overlap, of the first runs that have it in a column."""
     columns = [column for column in table.columns if column.minus is None]
+    if study is not None:  # a score of the study that replaces the paper's can be one of other data
+        columns = [
+            column
+            for column in columns
+            if (study.score_of(column.name) or "").partition(".")[0] in ("", column.evaluator)
+        ]
     return word_overlap_rows(
         (column.name, _column_values(one, column, table, study=study, of="word_overlap"))
         for one in runs

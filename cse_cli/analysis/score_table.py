@@ -14,7 +14,7 @@ from cse_cli.core.multiple import correct_named
 from cse_cli.core.results import WORD_OVERLAP
 from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 Mark = Literal["within", "above", "below", "incomparable", "single seed", "test-selected", "stale", "doubtful"]
 SYMBOLS: dict[Mark, str] = {
     "within": "≈",
@@ -29,8 +29,8 @@ SYMBOLS: dict[Mark, str] = {
 """Symbol of each mark. Only "above" and "below" mean that there is a difference."""
 LEGEND: dict[Mark, str] = {
     "within": "no statistically significant difference (t test at 5 %, corrected for looks and cells)",
-    "above": "significantly above the reference",
-    "below": "significantly below the reference",
+    "above": "significantly above the reference; with equal scores in all seeds, above by more than its rounding",
+    "below": "significantly below the reference; with equal scores in all seeds, below by more than its rounding",
     "incomparable": "the paper reports another quantity (metric, split, aggregate or N), so there is no test",
     "single seed": "one seed: the variance is unknown, so the difference is not tested",
     "test-selected": "a test split selected the state: optimistic, and not tested",
@@ -52,6 +52,8 @@ class Score(BaseModel, frozen=True):
         p: Two-sided p-value of no difference from the reference, corrected for looks and, in a complete row, for its
             cells. None if the difference is not tested.
         significant: Whether the difference is statistically significant. Never without a p-value.
+        constant: Whether several seeds have the same score, so that the difference is compared with the rounding of the
+            reference and not tested.
         comparable: Whether the reported number is the same quantity: metric, split, aggregate and N.
         marks: Remarks on the number and on its difference.
         implied: Value that the rest of the paper implies if the reported number is a misprint.
@@ -66,6 +68,7 @@ class Score(BaseModel, frozen=True):
     reference: float | None = None
     p: float | None = None
     significant: bool = False
+    constant: bool = False
     comparable: bool = True
     marks: tuple[Mark, ...] = ()
     implied: float | None = None
@@ -103,14 +106,19 @@ class Score(BaseModel, frozen=True):
         other = self.difference is not None and not self.comparable
         doubts = {"incomparable": other, "test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
         marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
-        if not marks and self.p is not None and self.difference is not None:
-            marks = [("above" if self.difference > 0 else "below") if self.significant else "within"]
+        if not marks and self.difference is not None and (self.p is not None or self.constant):
+            differs = self.significant or self.p is None
+            marks = [("above" if self.difference > 0 else "below") if differs else "within"]
         significant = self.significant and not (stale or test_selected or other)
         return self.model_copy(update={"marks": tuple(marks), "significant": significant})
 
     def with_p(self, p: float | None) -> Score:
         """Return the score with another p-value and the significance that follows from it."""
         return self.model_copy(update={"p": p, "significant": p is not None and p < LEVEL})
+
+    def untested(self) -> Score:
+        """Return the score without a statement about its difference."""
+        return self.model_copy(update={"p": None, "significant": False, "constant": False})
 
 
 class ScoreRow(BaseModel, frozen=True):
@@ -236,17 +244,22 @@ class ScoreTable(BaseModel, frozen=True):
         return self.ranking or self.columns[0]
 
 
-def score_against_number(values: Sequence[float], reported: float | None, mode: Mode = "anytime") -> Score:
-    """Return the score of your seeds, tested against one reported number as `beside_number` does."""
-    return _score(values, reported, beside_number(len(values)), values, mode)
+def score_against_number(
+    values: Sequence[float], reported: float | None, mode: Mode = "anytime", digits: int = 2
+) -> Score:
+    """Return the score of your seeds, tested against one reported number as `beside_number` does.
+
+    A difference inside the rounding of the number to `digits` decimals is none.
+    """
+    return _score(values, reported, beside_number(len(values)), values, mode, 0.5 * 10.0**-digits)
 
 
 def score_against_reported(values: Sequence[float], reported: Score | None, mode: Mode = "anytime") -> Score:
     """Return the score of your seeds, tested against a reported cell unless that is another quantity."""
-    score = score_against_number(values, None if reported is None else reported.target, mode)
-    if reported is None or reported.comparable:
-        return score
-    return score.with_p(None).model_copy(update={"comparable": False})
+    if reported is None:
+        return score_against_number(values, None, mode)
+    score = score_against_number(values, reported.target, mode, reported.digits)
+    return score if reported.comparable else score.untested().model_copy(update={"comparable": False})
 
 
 def score_against_untrained(values: Sequence[float], before: Sequence[float], mode: Mode = "anytime") -> Score:
@@ -261,18 +274,25 @@ def score_alone(values: Sequence[float]) -> Score:
 
 
 def _score(
-    values: Sequence[float], reference: float | None, design: Design, differences: Sequence[float], mode: Mode
+    values: Sequence[float],
+    reference: float | None,
+    design: Design,
+    differences: Sequence[float],
+    mode: Mode,
+    half: float = 0.0,
 ) -> Score:
+    """Return a score, tested unless its difference is inside the rounding `half` of the reference."""
     n, mean = len(values), fmean(values)
-    p = None
-    if n > 1 and reference is not None and mode != "incomplete":
-        rounding = ROUNDING * max(1.0, abs(mean))
-        if (spread := stdev(differences)) > rounding:
-            p = design.p((mean - reference) / spread * math.sqrt(design.size), mode)
-        else:
-            p = float(abs(mean - reference) <= rounding)
-    std = stdev(values) if n > 1 else None
-    return Score(mean=mean, std=std, n=n, reference=reference).with_p(p)
+    rounding = ROUNDING * max(1.0, abs(mean))
+    std = stdev(values) if n > 1 and max(values) - min(values) > rounding else None  # equal scores have no seeds
+    score = Score(mean=mean, std=std, n=n, reference=reference)
+    if n == 1 or reference is None or mode == "incomplete":
+        return score
+    if abs(mean - reference) <= half + rounding:
+        return score.with_p(1.0)
+    if (spread := stdev(differences)) <= rounding:
+        return score.model_copy(update={"constant": True})
+    return score.with_p(design.p((mean - reference) / spread * math.sqrt(design.size), mode))
 
 
 def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:

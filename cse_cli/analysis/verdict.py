@@ -8,12 +8,13 @@ from cse_cli.analysis.paired_tests import OnPairs
 from cse_cli.core.plans import SeedPlan
 from cse_cli.core.stats import LEVEL, MOST_SEEDS, Paired
 
-Finding = Literal["different", "undecided", "equal", "one_seed", "constant", "incomplete", "selecting"]
+Finding = Literal["different", "undecided", "equal", "one_seed", "constant", "incomplete", "selecting", "untested"]
 """Kind of conclusion.
 
 "different": the test over seeds rejects equality after all corrections. "undecided": it does not. "equal": no seed
 shows a difference. "constant": every seed shows the same difference, so there is nothing to test. "one_seed": there is
-no standard deviation. "incomplete": planned seeds are missing. "selecting": the metric selected the states.
+no standard deviation. "incomplete": planned seeds are missing. "selecting": the metric selected the states. "untested":
+it is not the primary metric, and was not asked for.
 """
 
 

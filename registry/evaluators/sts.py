@@ -20,6 +20,10 @@ SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 """The seven English data sets of the papers' tables, in order."""
 
 
+INTERVAL = ("spearman_low", "spearman_high")
+"""Metrics that only the bootstrap computes."""
+
+
 @EVALUATORS.register("sts")
 class Sts(PairEvaluator):
     """Correlate the cosine similarities of sentence pairs with gold scores, × 100.
@@ -30,7 +34,7 @@ class Sts(PairEvaluator):
 
     `spearman_low` and `spearman_high` are the ends of the percentile bootstrap interval: ρ of `bootstrap` samples of as
     many pairs, drawn with replacement, for "mean" and "wmean" within each subset. The random numbers are the same in
-    every call. Without bootstrap both equal `spearman`.
+    every call. Without bootstrap there is no interval.
 
     As in SentEval, white space is reduced to single spaces, and a NaN similarity counts as 0. A correlation that is
     undefined because one side is constant counts as 0. Each distinct sentence is encoded once.
@@ -61,8 +65,7 @@ class Sts(PairEvaluator):
 
     metric: ClassVar[str] = "spearman"
     metrics: ClassVar[tuple[str, ...]] = (
-        "spearman", "pearson", *(f"{name}_{how}" for name in ("spearman", "pearson") for how in AGGREGATES),
-        "spearman_low", "spearman_high",
+        "spearman", "pearson", *(f"{name}_{how}" for name in ("spearman", "pearson") for how in AGGREGATES), *INTERVAL,
     )  # fmt: skip
     suites: ClassVar[Mapping[str, tuple[str, ...]]] = {"sts": SEVEN, "all": SEVEN, "sts_zh": ("cstsb", "simclue")}
 
@@ -100,9 +103,13 @@ class Sts(PairEvaluator):
         scored = "score" in catalog.entry(dataset).columns_of(split or "test")
         return {"dataset": dataset, "split": split or "test"} if scored else None
 
+    def returned_metrics(self) -> tuple[str, ...]:
+        """Return all metrics, or those without the interval if it is not computed."""
+        return tuple(name for name in self.metrics if self.bootstrap or name not in INTERVAL)
+
     def shown_metrics(self) -> tuple[str, ...]:
         """Return both correlations, and the interval if it is computed."""
-        return ("spearman", "pearson", *(("spearman_low", "spearman_high") if self.bootstrap else ()))
+        return ("spearman", "pearson", *(INTERVAL if self.bootstrap else ()))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return Spearman's and Pearson's correlation in every aggregate, and the interval of Spearman's."""
@@ -111,11 +118,10 @@ class Sts(PairEvaluator):
         predicted = similarities(pairs, encode)
         self._series = {"gold": gold, "cosine": predicted}
         values = self._correlations(pairs, predicted)
-        low = high = values["spearman"]
         if self.bootstrap:
-            scores = (gold, predicted)
-            low, high = spearman_interval(subsets, scores, self.aggregate, self.bootstrap, self.level)
-        return {**values, "spearman_low": low, "spearman_high": high}
+            ends = spearman_interval(subsets, (gold, predicted), self.aggregate, self.bootstrap, self.level)
+            values |= zip(INTERVAL, ends, strict=True)
+        return values
 
     def word_overlap(self) -> dict[str, float]:
         """Return the correlations of the pairs' `registry.words.word_overlap` in every aggregate."""

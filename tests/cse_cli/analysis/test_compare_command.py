@@ -34,7 +34,7 @@ def two(seeds=(0, 1, 2)) -> None:
 def test_one_versioned_document_with_everything(capsys):
     two()
     found = document(capsys, A, B)
-    assert found["schema_version"] == 4
+    assert found["schema_version"] == 5
     assert [(side["letter"], side["name"], side["seeds"]) for side in found["sides"]] == [
         ("A", A, [0, 1, 2]),
         ("B", B, [0, 1, 2]),
@@ -58,7 +58,7 @@ def test_one_versioned_document_with_everything(capsys):
     assert comparison["primary"] == "avg"
     sentence, _, others = comparison["headline"].partition(". ")
     assert sentence == f"avg, compared with {A}: " + comparison["metrics"][-1]["verdict"].replace("B is", f"{B} is")
-    assert others == "Primary metric: avg; the 7 other metrics are corrected together by Holm's procedure"
+    assert others == "", "the others are not tested"
 
 
 def test_the_selecting_metric_is_shown_and_not_tested(capsys):
@@ -148,7 +148,7 @@ def test_one_seed_of_a_recipe_and_a_run_by_its_id(capsys):
     assert [side["name"] for side in found["sides"]] == [f"{A}@1", f"{one[:8]} ({C})"]
     (comparison,) = found["comparisons"]
     assert comparison["seeds"] == [1]
-    assert {one["finding"] for one in comparison["metrics"]} == {"one_seed", "selecting"}
+    assert {one["finding"] for one in comparison["metrics"]} == {"one_seed", "selecting", "untested"}
 
 
 def test_a_changed_recipe_uses_its_last_runs(capsys):
@@ -208,7 +208,7 @@ def test_the_test_waits_for_the_planned_seeds(capsys):
     found = document(capsys, A, B)
     (comparison,) = found["comparisons"]
     assert comparison["mode"] == "incomplete"
-    assert {one["finding"] for one in comparison["metrics"]} == {"incomplete", "selecting"}
+    assert {one["finding"] for one in comparison["metrics"]} == {"incomplete", "selecting", "untested"}
     for one in comparison["metrics"]:
         assert [one["over_seeds"][name] for name in ("p_adjusted", "low", "seeds_needed")] == [None] * 3
     assert "3 of 5 planned seeds are finished; the test waits for the others" in comparison["headline"]
@@ -251,7 +251,8 @@ def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mo
             }
             record(recipe, seed, scores=scores, keep=False)
     findings = set()
-    for comparison in document(capsys, A, B, C, *mode)["comparisons"]:
+    asked = [word for task in ("avg", *STS_TASKS) for word in ("--metric", task)]
+    for comparison in document(capsys, A, B, C, *mode, *asked)["comparisons"]:
         for one in comparison["metrics"]:
             over = one["over_seeds"]
             excludes = over["low"] is not None and not over["low"] <= 0 <= over["high"]
@@ -267,11 +268,27 @@ def test_no_metric_is_tested_without_a_primary_difference(capsys):
         other = {task: {"spearman": 60.0 + seed + change} for task in STS_TASKS[:-1]}
         steady = {STS_TASKS[-1]: {"spearman": 61.0 + seed + change / 1000}}
         record(B, seed, scores={**other, **steady}, keep=False)
-    (comparison,) = document(capsys, A, B)["comparisons"]
+    asked = [word for task in ("avg", *STS_TASKS) for word in ("--metric", task)]
+    (comparison,) = document(capsys, A, B, *asked)["comparisons"]
     (last,) = [one for one in comparison["metrics"] if one["metric"].startswith(f"{STS_TASKS[-1]}.")]
     assert last["over_seeds"]["p"] < 1e-4
     assert {one["finding"] for one in comparison["metrics"]} == {"undecided"}
     assert comparison["headline"].endswith("it shows no difference, so the 7 other metrics are not tested")
+
+
+def test_metrics_that_nobody_asked_for_cost_the_primary_one_nothing(capsys):
+    """Verdicts and intervals of the default are those of the primary metric alone, for every comparison."""
+    for recipe, gain in ((A, 0.0), (B, 0.4), (C, 0.9)):
+        for seed, change in enumerate((0.3, -0.2, 0.1, -0.3)):
+            score = 60.0 + seed + gain + (recipe != A) * change
+            record(recipe, seed, scores={task: {"spearman": score} for task in STS_TASKS}, keep=False)
+    whole, alone = document(capsys, A, B, C), document(capsys, A, B, C, "--metric", "avg")
+    for one, other in zip(whole["comparisons"], alone["comparisons"], strict=True):
+        (primary,) = [metric for metric in one["metrics"] if metric["metric"] == "avg"]
+        assert primary == other["metrics"][0]
+        others = [metric for metric in one["metrics"] if metric["metric"] != "avg"]
+        assert {(metric["finding"], metric["over_seeds"]["p_adjusted"]) for metric in others} == {("untested", None)}
+        assert others[0]["verdict"] == f"not tested: --metric {others[0]['metric']}"
 
 
 def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):

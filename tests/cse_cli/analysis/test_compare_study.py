@@ -51,7 +51,7 @@ def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
     assert [(side["letter"], side["name"]) for side in found["sides"]] == list(zip("ABCDE", mine.ROWS, strict=True))
     assert {(side["mode"], tuple(side["planned"])) for side in found["sides"]} == {("planned", mine.SEEDS)}
     assert [(one["first"], one["second"]) for one in found["comparisons"]] == [("A", letter) for letter in "BCDE"]
-    assert (found["corrected_for"], found["schema_version"]) == (4, 4)
+    assert (found["corrected_for"], found["schema_version"]) == (4, 5)
     assert {one["primary"] for one in found["comparisons"]} == {"avg"}
 
 
@@ -66,7 +66,7 @@ def test_the_numbers_are_those_of_the_recipes_one_by_one(capsys):
     assert [one["metrics"] for one in study["comparisons"]] == [one["metrics"] for one in recipes["comparisons"]]
     assert [side["recipe_hash"] for side in study["sides"]] == [side["recipe_hash"] for side in recipes["sides"]]
     assert {metric["finding"] for one in study["comparisons"] for metric in one["metrics"]} == {
-        "different", "undecided", "selecting"
+        "different", "undecided", "selecting", "untested"
     }  # fmt: skip
 
 

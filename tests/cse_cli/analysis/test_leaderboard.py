@@ -89,8 +89,10 @@ def test_gains_over_untrained_are_tested_seed_by_seed():
     def own(seed, score, before):
         return mini(seed, scores={"own": {"spearman": score}}, untrained={"own": {"spearman": before}})
 
-    steady = [own(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)]
+    steady = [own(seed, 60.0 + seed + seed / 10, 50.0 + seed) for seed in range(3)]
     assert tables(steady)[0].rows[1].scores["own"].significant
+    equal = tables([own(seed, 60.0 + seed, 50.0 + seed) for seed in range(3)])[0].rows[1].scores["own"]
+    assert (equal.p, equal.marks) == (None, ("above",)), "every seed gains as much, so there is nothing to test"
     noisy = [own(seed, 50.0 + change, 50.0) for seed, change in enumerate((-1.0, 0.0, 2.0))]
     assert not tables(noisy)[0].rows[1].scores["own"].significant
 

@@ -60,7 +60,7 @@ def test_csv_has_one_line_a_cell():
 
 def test_json_is_one_versioned_document():
     document = json.loads(written("json", [result()]))
-    assert document["schema_version"] == 5
+    assert document["schema_version"] == 6
     (table,) = document["tables"]
     (row,) = [r for r in table["rows"] if r["source"] == "measured"]
     assert row["scores"]["STS12"]["difference"] == pytest.approx(-1.57)

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from cse_cli.analysis.experiments import recipe_changes
 from cse_cli.analysis.rerun import fingerprints, rerun, short_setting, without_directories
-from cse_cli.analysis.runs import recipe_changes
 from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
 from tests.support.records import result

@@ -79,7 +79,7 @@ def test_matches_senteval_written_out(pairs):
 def test_the_chosen_aggregate_is_shown(pairs, aggregate):
     pairs(PAIRS)
     found = Sts("x", aggregate=aggregate)(by_angle)
-    assert tuple(found) == Sts.metrics
+    assert tuple(found) == Sts("x").returned_metrics()
     assert found["spearman"] == found[f"spearman_{aggregate}"]
     assert found["pearson"] == found[f"pearson_{aggregate}"]
 
@@ -212,7 +212,7 @@ def test_a_bad_row_is_told_when_the_evaluator_is_made(own, tmp_path):
 def test_without_resamples_the_interval_is_the_value(pairs, aggregate):
     pairs(PAIRS)
     found = Sts("x", aggregate=aggregate)(by_angle)
-    assert found["spearman_low"] == found["spearman_high"] == found["spearman"]
+    assert not {"spearman_low", "spearman_high"} & found.keys(), "no interval was computed"
 
 
 def test_the_interval_is_reproducible_for_each_aggregate(pairs):
