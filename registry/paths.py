@@ -38,7 +38,7 @@ def make_folder(folder: Path) -> None:
 
 
 def state_of(path: Path) -> tuple[int, int, int, int]:
-    """Return size, times of modification and change, and inode of a file. `cp -p` keeps all but the time of change."""
+    """Return size, times of modification and change, and inode of a file. `cp -p` changes only the time of change."""
     found = path.stat()
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 

@@ -249,7 +249,7 @@ def score_against_number(
 ) -> Score:
     """Return the score of your seeds, tested against one reported number as `beside_number` does.
 
-    A difference inside the rounding of the number to `digits` decimals is none.
+    A difference inside the rounding of the number to `digits` decimals does not count.
     """
     return _score(values, reported, beside_number(len(values)), values, mode, 0.5 * 10.0**-digits)
 

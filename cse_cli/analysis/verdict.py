@@ -14,7 +14,7 @@ Finding = Literal["different", "undecided", "equal", "one_seed", "constant", "in
 "different": the test over seeds rejects equality after all corrections. "undecided": it does not. "equal": no seed
 shows a difference. "constant": every seed shows the same difference, so there is nothing to test. "one_seed": there is
 no standard deviation. "incomplete": planned seeds are missing. "selecting": the metric selected the states. "untested":
-it is not the primary metric, and was not asked for.
+it is not the primary metric, and the user did not name it.
 """
 
 

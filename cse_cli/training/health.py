@@ -85,7 +85,7 @@ def describe_views(views: Mapping[str, Tensor]) -> str:
 def loss_not_finite(
     total: float, at: int, losses: Mapping[str, float], before: Mapping[str, float], more: Iterable[str] = ()
 ) -> RunFailedError:
-    """Return the error for an objective that is not finite, with its unweighted losses and their values a step before.
+    """Return the error for an objective that is not finite, with its unweighted losses and those of the step before.
 
     Args:
         total: Objective.

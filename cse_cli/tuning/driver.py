@@ -1,4 +1,4 @@
-"""Main loop of a search: it asks the study for trials, gives their runs to an executor, and tells the results.
+"""Main loop of a search: it gets trials from the study, gives their runs to an executor, and returns the results.
 
 One process runs a search. It fails the trials that an ended process left, and queues their values again. A trial is one
 run per seed, one after the other, whose dev scores are reported to Optuna.
@@ -147,7 +147,7 @@ class Driver:
         return bool(left)
 
     def _begin_trial(self, trials: list[FrozenTrial]) -> None:
-        """Ask for a trial, and start it if its parts are compatible and its values are new."""
+        """Get a trial, and start it if its parts are compatible and its values are new."""
         config = self.config.model_copy(update={"sampler": "random"}) if _is_stuck(trials) else self.config
         self.study.sampler = samplers.make_sampler(config, self._space, len(trials))
         trial = self.study.ask()
