@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cse_cli.core.formatting import counted
+from cse_cli.recipe.command import Plugin
 from cse_cli.recipe.completion import complete_recipe, complete_recipe_or_study
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def leaderboard(
     ] = Pool.EXPERIMENT,
     output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page to this file instead.")] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     wide: Annotated[bool, typer.Option("--wide", help="Show all rows with all score columns.")] = False,
     notes: Annotated[
         bool, typer.Option("--notes", help="Show the notes on all rows and the remarks on the tables.")
@@ -134,6 +136,7 @@ def compare(
     details: Annotated[
         bool, typer.Option("--details", help="Show all tables of more than three comparisons, not only a summary.")
     ] = False,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compare methods over the same seeds and on the same sentence pairs, and show how their recipes differ."""
@@ -178,6 +181,7 @@ def report(
         str | None,
         typer.Option(help="Recipe or run to compare the run's recipe with.", autocompletion=complete_recipe),
     ] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write a report on a run or a study: recipe, environment, scores, curves, figures and the command to reproduce it.

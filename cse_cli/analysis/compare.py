@@ -149,6 +149,10 @@ class ComparisonDocument(BaseModel, frozen=True):
     notes: tuple[str, ...] = ()
 
 
+UNEQUAL = ". Their budgets differ: {} and {} training steps"
+"""End of the headline of two methods that trained for different numbers of steps."""
+
+
 def compare(
     methods: Sequence[Method],
     metrics: Sequence[str] = (),
@@ -185,6 +189,7 @@ def compare(
     every = [metric for of_couple in of_couples for metric in of_couple]
     pairs = read_pairs(of_runs, every, resamples) if resamples else None
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
+    steps = {method.letter: sorted({run.steps for run in method.runs.values()}) for method in methods}
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
     return ComparisonDocument(
@@ -195,10 +200,19 @@ def compare(
         corrected_for=len(couples),
         assumed_plan=planned,
         comparisons=tuple(
-            judge(plain, plans, {method.letter: method.name for method in methods}, only_primary=not metrics)
+            _with_budgets(one, steps)
+            for one in judge(plain, plans, {method.letter: method.name for method in methods}, only_primary=not metrics)
         ),
         notes=(*notes, *find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
     )
+
+
+def _with_budgets(comparison: Comparison, steps: Mapping[str, Sequence[int]]) -> Comparison:
+    """Return a comparison whose headline names the numbers of training steps if the methods have different ones."""
+    first, second = (" or ".join(map(str, steps[letter])) for letter in (comparison.first, comparison.second))
+    if first == second or "0" in (first, second):
+        return comparison
+    return comparison.model_copy(update={"headline": comparison.headline + UNEQUAL.format(first, second)})
 
 
 def couples_of(methods: Sequence[Method], *, pairwise: bool) -> list[Couple]:

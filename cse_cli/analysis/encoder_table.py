@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from cse_cli.analysis.experiments import Configuration, mixed_environments
+from cse_cli.analysis.experiments import Configuration, mixed_environments, why_unreadable
 from cse_cli.analysis.papers import (
     LayoutColumn,
     ReportedRow,
@@ -43,6 +43,7 @@ DEV = "dev"
 """Heading of the score that selected states and configurations. No paper reports it."""
 SELECTED = "{}: {}. It selected the state of each run and, by its mean over seeds, the configuration of each recipe."
 NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
+UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
 BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
 COMMUNITY_LANGUAGE = "en"
 """Language of the list."""
@@ -174,6 +175,9 @@ def measured_row(
     latest = configuration.latest
     notes = {
         NO_FILE: configuration.status == "missing",
+        UNREADABLE.format(why_unreadable(latest) if configuration.status == "unreadable" else ""): (
+            configuration.status == "unreadable"
+        ),
         configuration.plan.text: configuration.plan.mode == "incomplete",
         BEST_OF.format(best_of): not configuration.fresh,
     }

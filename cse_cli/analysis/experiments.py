@@ -40,10 +40,10 @@ ENVIRONMENT: Mapping[str, Callable[[Result], str]] = {
 """Name → value of what can differ between runs of one experiment. The engine is the code of trainer and evaluators."""
 
 
-RecipeStatus = Literal["current", "variant", "changed", "other_model", "missing"]
+RecipeStatus = Literal["current", "variant", "changed", "other_model", "unreadable", "missing"]
 """Relation of a run to the current file of its recipe: the same settings, settings that its `--set` explains, other
 settings, another model, or no such file."""
-STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "missing")
+STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "changed", "unreadable", "missing")
 """Statuses in the order in which one represents several."""
 SHIPPED = "_recipes"
 """Directory of an installation's recipes."""
@@ -419,6 +419,15 @@ def _tail(path: str, others: Sequence[str]) -> str:
     return path
 
 
+def why_unreadable(result: Result) -> str:
+    """Return why the current file of a run's recipe cannot be read, or an empty string."""
+    try:
+        recipe_today(origin_of(result))
+    except CseError as error:
+        return error.message
+    return ""
+
+
 def recipe_status(result: Result, changes: Sequence[str] = ()) -> RecipeStatus:
     """Return the relation of a run to the current file of its recipe. `changes` are those of its `--set`."""
     origin = origin_of(result)
@@ -429,7 +438,7 @@ def recipe_status(result: Result, changes: Sequence[str] = ()) -> RecipeStatus:
     except UnknownNameError:
         return "missing"
     except CseError:
-        return "changed"
+        return "unreadable"
     if today.settings == result.recipe_hash:
         return "current"
     if result.model not in {str(part.get("model", "")) for part in today.resolved["encoders"].values()}:

@@ -22,6 +22,7 @@ from cse_cli.recipe.files import all_recipes, all_studies, bare_file, recipe_nam
 from cse_cli.recipe.study import find_study, load_study
 from cse_cli.recipe.trials import Choice
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from cse_cli.runs.record import read_about
 from registry.errors import CseError, UnknownNameError, suggestion
 
 Named = tuple[Method, str]
@@ -118,12 +119,13 @@ def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> 
     """Return the newest experiment with the recipe's current settings, or with those of its last run."""
     notes: list[str] = []
     named = [result for result in results if is_of_recipe(result, argument)]
+    today, why = None, "no run with the current settings has finished"
     try:
         today = recipe_today(argument).settings
-    except CseError:
+    except CseError as error:
         if not named:
             raise
-        today = None
+        why = "the recipe does not exist" if isinstance(error, UnknownNameError) else f"it cannot be read: {error}"
     runs = [result for result in results if result.recipe_hash == today]
     if not runs and not named:
         raise CseError(
@@ -132,8 +134,8 @@ def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> 
             code="compare.no_finished_run",
         )
     if not runs:
-        last = last_finished(named)
-        why = "the recipe does not exist" if today is None else "no run with the current settings has finished"
+        # A try with other settings is not the recipe.
+        last = last_finished([run for run in named if run.run_id and not read_about(run.run_id).changes] or named)
         notes.append(f"{why}: using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}")
         runs = [run for run in named if run.recipe_hash == last.recipe_hash]
     last = last_finished(runs)

@@ -129,6 +129,7 @@ def plan(
     precision: Precision = None,
     row: Rows = None,
     workers: Workers = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
     """Estimate downloads, time, disk and memory of runs before they start, from a few measured steps."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Precision, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, with_precision
 from cse_cli.recipe.completion import complete_recipe
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def reproduce(
     cluster: Annotated[
         str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")
     ] = None,
+    plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:

@@ -171,6 +171,31 @@ def test_a_recipe_that_is_gone_is_found_by_its_runs(capsys):
     assert any(note.startswith("B: the recipe does not exist: using the runs of 2026-11-21") for note in found["notes"])
 
 
+def test_a_recipe_that_cannot_be_read_is_no_missing_one_and_a_try_is_not_used(capsys, tmp_path, monkeypatch):
+    """Its plug-in is not loaded, or its file has a typo: the message says so. The newest run is a try with --set."""
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own.toml"
+    own.write_text('extends = "mini/simcse_en"\ntitle = "Own"\n')
+    record(A, 0, steps=60)
+    record("own.toml", 0, recipe_hash="b" * 16, steps=60, about={"source": str(own)}, source=str(own))
+    record("own.toml", 0, recipe_hash="c" * 16, steps=4, about={"changes": ("train.steps=4",)}, source=str(own))
+    own.write_text('extends = "mini/simcse_en"\ntitle = "Own"\n[losses.no_such_loss]\n')
+    found = document(capsys, A, "own.toml")
+    (note,) = [note for note in found["notes"] if note.startswith("B: ")]
+    assert note.startswith("B: it cannot be read: own.toml:3")
+    assert "no_such_loss" in note
+    assert note.endswith("hash bbbbbbbb")
+    assert "budgets differ" not in found["comparisons"][0]["headline"]
+
+
+def test_unequal_budgets_are_in_the_headline(capsys):
+    record(A, 0, steps=60)
+    record(B, 0, steps=4)
+    assert document(capsys, A, B)["comparisons"][0]["headline"].endswith(
+        ". Their budgets differ: 60 and 4 training steps"
+    )
+
+
 def plan(*seeds: int, made: datetime = MADE) -> Plan:
     return Plan(seeds=seeds, made=made)
 
