@@ -66,6 +66,18 @@ def test_a_variant_with_another_model_is_not_stale(recipe):
     assert "stale" not in marks(row)
 
 
+def test_a_file_that_cannot_be_read_is_not_another_experiment(recipe, tmp_path):
+    """A typo, or a plug-in that is not loaded: the row says why its settings are not compared."""
+    record(recipe(10), 0)
+    (tmp_path / "own.toml").write_text('extends = "mini/simcse_en"\n[losses.no_such_loss]\n')
+    recipe_today.cache_clear()
+    (row,) = ours()
+    (note,) = [note for note in row.notes if "cannot be read" in note]
+    assert "own.toml:2" in note
+    assert "no_such_loss" in note
+    assert "stale" not in marks(row)
+
+
 def test_many_settings_are_cut_with_their_number(recipe):
     changed = ["train.steps=3", "train.batch_size=8", "train.warmup_steps=2", "train.clip_norm=2.0"]
     record(recipe(10), 0, overrides=changed)
