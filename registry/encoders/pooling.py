@@ -66,9 +66,8 @@ def mask_places(pooling: str, tokens: Tokens, mask: int | None) -> Tensor:
         tokens: Rows with a template.
         mask: ID of [MASK].
     """
-    places = tokens.ids == mask
-    if tokens.text is not None:
-        places = places & (tokens.text == 0)
+    text = torch.zeros_like(tokens.ids) if tokens.text is None else tokens.text
+    places = (tokens.ids == mask) & (text == 0)
     if pooling == "last_mask":
         places = places & (places.flip(1).cumsum(1).flip(1) == 1)
     return places.long()

@@ -320,8 +320,8 @@ def _read_modules(folder: Path) -> _Saved:
     if normalizes := kinds[-1] == "Normalize":
         _settings(others.pop() / "config.json", "Normalize")
     configs = (_settings(transformer / name, "Transformer") for name in _TRANSFORMER_CONFIGS)
-    limit = next(filter(None, configs), {}).get("max_seq_length")
-    limit = None if limit is None else int(limit)
+    config: dict[str, Any] = next(filter(None, configs), {})
+    limit = None if config.get("max_seq_length") is None else int(config["max_seq_length"])
     return _Saved(transformer, _pooling(pooling), dense=tuple(others), max_length=limit, normalizes=normalizes)
 
 
