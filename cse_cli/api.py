@@ -139,8 +139,8 @@ def evaluate(
         models: Directories, names below `$CSE_MODELS`, Hub IDs, or prefixes of run IDs.
         tasks: Names separated by commas: sts, transfer, geometry, all, sts_zh, data sets, files of pairs, evaluators.
         settings: "task.parameter" → value.
-        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean". Default: the
-            pooling of the model.
+        pooling: "cls", "mean", "last2", "first_last", "avg_first_last", "mask", "last_mask", "last" or "weighted_mean".
+            Default: the pooling of the model.
         max_length: Maximum number of tokens per sentence.
         device: "auto", "cpu", "cuda", "mps", "xpu" or "cuda:N".
         precision: "fp32", "bf16", "fp16" or "auto".

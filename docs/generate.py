@@ -272,7 +272,7 @@ def models() -> str:
     rows = [
         [
             f"`{about.id}`" + "".join(f"<br>`{name}`" for name in about.names),
-            f"`{about.revision[:12]}`" if about.revision else "newest" if about.published else "not published",
+            f"`{about.revision[:12]}`" if about.revision else "newest" if about.downloadable else "no download",
             "" if about.bytes is None else _size(about.bytes),
             about.license or "",
             cell(" ".join(filter(None, [about.note, about.tokenizer and f"tokenizer of `{about.tokenizer}`"]))),

@@ -57,7 +57,8 @@ def evaluate(
     pooling: Annotated[
         str | None,
         typer.Option(
-            help="cls, mean, last2, first_last, mask, last_mask, last or weighted_mean. Default: the model's own."
+            help="cls, mean, last2, first_last (embedding layer and last layer), avg_first_last (first block and last "
+            "layer, SimCSE's option of this name), mask, last_mask, last or weighted_mean. Default: the model's own."
         ),
     ] = None,
     template: Template = None,

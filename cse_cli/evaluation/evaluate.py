@@ -267,6 +267,8 @@ def _score(
     encoder.prompts = encoder.prompts.replaced(parse_prompts(settings.prompts))
     length = min(settings.max_length or own_length, own_length)
     pooling = str(getattr(encoder, "eval_pooling", settings.pooling or ""))
+    if pooling == "first_last" and getattr(encoder, "first_layer_index", 0) == 1:
+        pooling = "avg_first_last"
     template = getattr(getattr(encoder, "vocabulary", None), "template", None)
     encoder.to(compute.device).eval()
     encode = SentenceEncoder(encoder, compute, settings.batch_tokens, length)

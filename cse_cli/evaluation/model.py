@@ -122,8 +122,8 @@ def load_model(
 
     Args:
         name: Prefix of a run's ID, a directory, a name in `$CSE_MODELS`, or a Hub ID.
-        pooling: "cls", "mean", "last2", "first_last", "mask", "last_mask", "last" or "weighted_mean". None selects the
-            model's own.
+        pooling: "cls", "mean", "last2", "first_last", "avg_first_last", "mask", "last_mask", "last" or "weighted_mean".
+            None selects the model's own.
         template: Text around every sentence. "{text}" is the sentence, "{mask}" the token that pooling "mask" reads.
         precision: "fp32", "bf16", "fp16" or "auto", in which the method `encode` computes.
         prompts: Text in front of every sentence, or the name of one of the model's prompts. "query=TEXT" and

@@ -170,7 +170,7 @@ def _base_model(result: Result) -> str | None:
     """Return the Hub ID of the model that was trained, or None if the Hub does not have it."""
     about = known(result.model)
     if about is not None:
-        return about.id if about.published else None
+        return about.id if about.downloadable else None
     return result.model if f"model {result.model}" in result.commits else None
 
 

@@ -27,6 +27,7 @@ from cse_cli.training.step import StepState
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import mean_devices, rank, world_size
 from registry.errors import RunFailedError
+from registry.resources.models import not_finite
 
 LOG_EVERY = 10
 """Number of steps between logged metrics."""
@@ -135,9 +136,19 @@ class Trainer:
         return EarlyStop(step=self.progress.step, best_step=self.selection.step, evaluations=waited, metric=metric)
 
     def finish(self) -> None:
-        """Record the digest of the last weights, then restore the best state."""
+        """Record the digest of the last weights, then restore the best state.
+
+        Raises:
+            RunFailedError: If its weights are NaN or infinite.
+        """
         self.last_state = run_on_rank0(lambda: checkpoint.state_digest(checkpoint.method_state(self.method)))
         self.selection.restore(self.experiment.scored)
+        if (weights := not_finite(self.experiment.scored)) is not None:
+            raise RunFailedError(
+                f"the weights '{weights}' of the selected state contain NaN or infinity",
+                "lower train.learning_rate, or use precision = 'fp32'",
+                code="training.weights_not_finite",
+            )
 
     @property
     def measures(self) -> dict[str, float]:

@@ -60,13 +60,14 @@ def open_halves(model: Any) -> nn.Module:
     """Prepare a model and return the dropout at the end of its embedding layer. Augmenters act before it.
 
     Raises:
-        CseError: If the halves do not compute the same as the model's own `forward`.
+        CseError: If the halves do not compute the same as the model's own `forward`, or padding changes the states.
     """
     split = is_split(model)
     dropout = take_dropout(model)
     set_split(model, split and _halves_agree(model))
     if not is_split(model):
         whole.verify(model)
+    whole.verify_padding(model)
     return dropout
 
 

@@ -59,13 +59,15 @@ def reads_mask(pooling: str) -> bool:
 def mask_places(pooling: str, tokens: Tokens, mask: int | None) -> Tensor:
     """Return (B, L) with 1 at the [MASK]s of the template, for "last_mask" only at each row's last [MASK].
 
+    If template and sentence were tokenized together, [MASK]s of the sentence count too.
+
     Args:
         pooling: "mask" or "last_mask".
         tokens: Rows with a template.
         mask: ID of [MASK].
     """
-    assert tokens.text is not None
-    places = (tokens.ids == mask) & (tokens.text == 0)
+    text = torch.zeros_like(tokens.ids) if tokens.text is None else tokens.text
+    places = (tokens.ids == mask) & (text == 0)
     if pooling == "last_mask":
         places = places & (places.flip(1).cumsum(1).flip(1) == 1)
     return places.long()

@@ -1,13 +1,16 @@
 """Open a saved encoder: a cse export, a sentence-transformers directory, or a plain transformers model.
 
 The `cse.json` of an export that is not a BERT-like model with one of its poolings contains a `format`. Such an export
-has a `modules.json` only if sentence-transformers can give the same embeddings. A directory with modules or settings
-that this module does not read is opened through sentence-transformers.
+has a `modules.json` only if sentence-transformers can give the same embeddings. A directory of sentence-transformers is
+read only if all of its modules, settings and their values are listed here. Others are opened through
+sentence-transformers.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -20,24 +23,75 @@ from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.ditto import MeanPooling
 from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
-from registry.encoders.library import open_with_library
+from registry.encoders.library import UNLIMITED, open_with_library
 from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.two import PARTS, TwoEncoders
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
-from registry.prompts import Prompts
+from registry.prompts import PROMPTS, Prompts
 from registry.resources.models import load_skeleton, load_tokenizer, locate
 from registry.types import Encoder
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
+_FIRST_LAYERS = {"first_last": 0, "avg_first_last": 1}
+"""Pooling of a command → `first_layer_index` of "first_last". SimCSE's code has the second name."""
 _POOLINGS: dict[str, tuple[str, ...]] = {"padded": ("mean",), "ditto": get_args(MeanPooling)}
 """Encoder → its poolings. With another one, the model is opened without what is special about the encoder."""
 _ENCODERS = {"template": "transformer", "word_average": "word_vectors"}
 """Format → encoder, if their names differ."""
 _LAYOUT = ("pooling", "first_layer_index", "template", "end_with", "denoise", "positions", "block", "head")
 """Keys of an export that are parameters of its encoder."""
+
+_KINDS = {
+    f"sentence_transformers.{home}.{name}": kind
+    for kind in ("Transformer", "Pooling", "Dense", "Normalize")
+    for home in ("models", "base.modules", "sentence_transformer.modules")
+    for name in (kind, f"{kind}.{kind}", f"{kind.lower()}.{kind}")
+}
+"""Class of a module in any release of sentence-transformers → kind of module."""
+_ANY = object()
+_IN_PLACE = dict.fromkeys(("module_input_name", "module_output_name"), ("sentence_embedding",))
+_ACCEPTED: dict[str, dict[str, Any]] = {
+    "model": {
+        **dict.fromkeys(("__version__", "prompts", "default_prompt_name", "similarity_fn_name"), _ANY),
+        "model_type": ("SentenceTransformer",),
+        "truncate_dim": (),
+    },
+    "module": {**dict.fromkeys(("idx", "name", "path", "type"), _ANY), "kwargs": ([],)},
+    "tokenizer": {"truncation_side": ("right",)},
+    "Transformer": {
+        **dict.fromkeys(("max_seq_length", "unpad_inputs"), _ANY),
+        "do_lower_case": (False,),
+        "transformer_task": ("feature-extraction",),
+        "modality_config": ({"text": {"method": "forward", "method_output_name": "last_hidden_state"}},),
+        "module_output_name": ("token_embeddings",),
+        "processing_kwargs": ({},),
+        **dict.fromkeys(("model_args", "model_kwargs"), ({}, {"add_pooling_layer": False})),
+        **dict.fromkeys(("tokenizer_args", "processor_kwargs", "config_args", "config_kwargs"), ({},)),
+        **dict.fromkeys(("query_length", "document_length", "query_expansion"), ()),
+    },
+    "Pooling": {
+        **dict.fromkeys(("word_embedding_dimension", "embedding_dimension", "pooling_mode"), _ANY),
+        **{f"pooling_mode_{mode}_tokens": _ANY for mode in ("max", "mean", "mean_sqrt_len", "weightedmean")},
+        **dict.fromkeys(("pooling_mode_cls_token", "pooling_mode_lasttoken"), _ANY),
+        "include_prompt": (True,),
+    },
+    "Dense": {
+        **dict.fromkeys(("in_features", "out_features", "activation_function"), _ANY),
+        "bias": (True,),
+        "use_residual": (False,),
+        **_IN_PLACE,
+    },
+    "Normalize": _IN_PLACE,
+}
+"""File of sentence-transformers → its settings that this module reads → accepted values, in addition to null."""
+_TRANSFORMER_CONFIGS = [
+    f"sentence_{name}_config.json"
+    for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+]
+"""Files with the settings of a Transformer module. sentence-transformers reads the first one with content."""
 
 
 @dataclass(frozen=True)
@@ -69,11 +123,11 @@ class _UnsupportedError(CseError):
 
 def check_pooling(pooling: str | None) -> None:
     """Raise an error for a name that is not a pooling. None is the pooling of the model."""
-    if pooling is not None and pooling not in POOLINGS:
-        hint = suggestion(pooling, POOLINGS)
+    names = {*POOLINGS, *_FIRST_LAYERS}
+    if pooling is not None and pooling not in names:
         raise CseError(
-            f"'{pooling}' is not a pooling.{hint}",
-            f"use, for example, {', '.join(POOLINGS[:4])} or weighted_mean",
+            f"'{pooling}' is not a pooling.{suggestion(pooling, names)}",
+            "use, for example, cls, mean, first_last, avg_first_last or weighted_mean",
             code="encoders.unknown_pooling",
         )
 
@@ -83,7 +137,9 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
 
     Args:
         model: Directory, name under `$CSE_MODELS`, shipped model, or Hub ID.
-        pooling: Pooling instead of the saved one. Default for a plain transformers model: "cls", for a decoder "last".
+        pooling: Pooling instead of the saved one. "first_last" averages the embedding layer and the last layer,
+            "avg_first_last" the first block and the last. Default for a plain transformers model: "cls", for a decoder
+            "last".
         template: Text around every sentence instead of the saved one, as for `TransformerEncoder`.
 
     Raises:
@@ -92,13 +148,21 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         MissingError: If the model is not on this machine and cannot be downloaded.
     """
     check_pooling(pooling)
+    first = _FIRST_LAYERS.get(pooling or "")
+    named = pooling if first is None else "first_last"
+    given = {"pooling": named, "first_layer_index": first, "template": template}
+    return _open_model(model, {key: value for key, value in given.items() if value is not None})
+
+
+def _open_model(model: str, given: dict[str, Any]) -> tuple[Encoder, int]:
+    """Open a model with the given parameters instead of the saved ones."""
     folder = locate(model)
     action = "use a complete directory, or download it again"
     with errors_as_one(f"the model in {folder} cannot be opened", action, code="encoders.damaged_model"):
         try:
-            encoder, limit = _open(model, folder, pooling, template)
+            encoder, limit = _open(model, folder, given)
         except _UnsupportedError as error:
-            if pooling is not None or template is not None:
+            if given:
                 problem = f"{error.message}, and sentence-transformers supports no other pooling and no template"
                 raise CseError(problem, "remove --pooling and --template", code=error.code) from error
             return open_with_library(folder)
@@ -106,31 +170,32 @@ def open_encoder(model: str, pooling: str | None = None, template: str | None = 
         return encoder, limit
 
 
-def _open(model: str, folder: Path, pooling: str | None, template: str | None) -> tuple[Encoder, int]:
+def _open(model: str, folder: Path, given: dict[str, Any]) -> tuple[Encoder, int]:
     exported = (folder / SETTINGS).is_file()
     settings = _json(folder / SETTINGS) if exported else {}
     if settings.get("format") is not None:
-        return _open_own(folder, settings, pooling, template)
+        return _open_own(folder, settings, given)
     if exported:
         saved = _read_export(folder, settings)
     else:
         saved = _read_modules(folder) if (folder / MODULES).is_file() else _Saved(model)
-    chosen = pooling or saved.pooling
-    given: dict[str, Any] = {
+    given = {
         "model": str(saved.transformer),
-        "pooling": chosen or ("last" if whole.is_decoder(load_skeleton(str(saved.transformer))) else "cls"),
+        "pooling": saved.pooling,
         "first_layer_index": 1 if saved.first_layer_index == 1 else 0,
         "head_at_eval": bool(saved.dense),
-        "template": template,
+        **given,
     }
+    if given["pooling"] is None:
+        given["pooling"] = "last" if whole.is_decoder(load_skeleton(given["model"])) else "cls"
     encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
     encoder.normalizes = saved.normalizes
-    limits = [saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length), encoder.max_length]
-    return encoder.eval(), min(limit for limit in limits if limit is not None)
+    own = saved.max_length or int(load_tokenizer(str(saved.transformer)).model_max_length)
+    return encoder.eval(), min(own, encoder.max_length or UNLIMITED)
 
 
-def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None) -> tuple[Encoder, int]:
+def _open_own(folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
     """Open an export in a format that only cse reads. Most formats are names of encoders."""
     name = str(settings["format"])
     name = _ENCODERS.get(name, name)
@@ -146,23 +211,22 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
     base: Any = Encoder.open
     if opens.__func__ is base.__func__:
         if issubclass(entry.cls, TransformerEncoder):
-            return _open_transformer(name, folder, settings, pooling, template)
+            return _open_transformer(name, folder, settings, given)
         if issubclass(entry.cls, TwoEncoders):
-            opened = [open_encoder(str(folder / part), pooling, template) for part in PARTS]
+            opened = [_open_model(str(folder / part), given) for part in PARTS]
             parts = {part: encoder for part, (encoder, _) in zip(PARTS, opened, strict=True)}
             named = {**settings["settings"], **{part: part for part in PARTS}}
             return entry.build(named, parts).eval(), min(limit for _, limit in opened)
         if issubclass(entry.cls, Adjusted):
-            of, limit = open_encoder(str(folder / BASE), pooling, template)
+            of, limit = _open_model(str(folder / BASE), given)
             adjusted = entry.build({**settings["settings"], "of": BASE, "fit_on": TARGET}, {BASE: of})
             assert isinstance(adjusted, Adjusted)
             if weights := _tensors(folder / ADJUSTMENT):
                 adjusted.restore(weights)
             adjusted.fits = "never"
             return adjusted.eval(), limit
-    given = {key: value for key, value in (("pooling", pooling), ("template", template)) if value is not None}
     values = settings.get("settings", settings)
-    if missing := sorted(given.keys() - values.keys()):
+    if missing := [key for key in given if key not in values]:
         raise CseError(
             f"encoder '{name}' in {folder} has no {missing[0]}",
             f"remove --{missing[0]}",
@@ -171,13 +235,10 @@ def _open_own(folder: Path, settings: dict[str, Any], pooling: str | None, templ
     return entry.cls.open(folder, {**values, **given}).eval(), int(settings["max_length"])
 
 
-def _open_transformer(
-    name: str, folder: Path, settings: dict[str, Any], pooling: str | None, template: str | None
-) -> tuple[Encoder, int]:
+def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
     """Open a transformers model whose settings sentence-transformers does not have."""
     values = settings.get("settings") or {key: settings[key] for key in _LAYOUT if key in settings}
-    given = {"model": str(folder), "pooling": pooling, "template": template}
-    values = {**values, **{key: one for key, one in given.items() if one is not None}}
+    values = {**values, "model": str(folder), **given}
     values["denoise_at_eval"] = "denoise" in values
     if values["pooling"] not in _POOLINGS.get(name, POOLINGS):
         name = "transformer"
@@ -229,42 +290,44 @@ def _read_export(folder: Path, settings: dict[str, Any]) -> _Saved:
 
 
 def _read_modules(folder: Path) -> _Saved:
-    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order."""
-    transformer, pooling, normalizes = folder, None, False
-    dense: list[Path] = []
+    """Read a sentence-transformers directory with a Transformer, a Pooling, Dense modules and a Normalize, in order.
+
+    Raises:
+        _UnsupportedError: If it has other modules, settings or values.
+    """
+    _settings(folder / PROMPTS, "model")
+    kinds, paths = [], []
     for module in _json(folder / MODULES):
-        kind, path = module["type"].rpartition(".")[2], folder / module["path"]
+        path = folder / module["path"]
         if path != folder and path.parent != folder:
             raise CseError(
                 f"{folder / MODULES}: '{module['path']}' is not a directory next to it",
                 "download the model again",
                 code="encoders.module_outside",
             )
-        if kind == "Transformer":
-            transformer = path
-        elif kind == "Pooling":
-            pooling = _pooling(path)
-        elif kind == "Dense" and not normalizes:
-            dense.append(path)
-        elif kind == "Normalize":
-            normalizes = True
-        else:
-            raise _UnsupportedError(
-                f"{folder}: cse does not support the sentence-transformers module '{kind}'",
-                "use a model with the modules Transformer, Pooling, Dense and Normalize, in this order",
-                code="encoders.unsupported_module",
-            )
-    if pooling is None:
+        _accept(folder / MODULES, module, "module")
+        kinds.append(_KINDS.get(module["type"], module["type"]))
+        paths.append(path)
+    if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):
         raise _UnsupportedError(
-            f"{folder / MODULES} has no Pooling module", "add its Pooling module", code="encoders.no_pooling"
+            f"{folder}: cse does not support the sentence-transformers modules {', '.join(kinds)}",
+            "use a model with the modules Transformer, Pooling, Dense and Normalize, in this order",
+            code="encoders.unsupported_module",
         )
-    limit = _max_length(transformer)
-    return _Saved(transformer, pooling, dense=tuple(dense), max_length=limit, normalizes=normalizes)
+    transformer, pooling, *others = paths
+    if (tokenizer := transformer / "tokenizer_config.json").is_file():
+        _accept(tokenizer, {"truncation_side": _json(tokenizer).get("truncation_side")}, "tokenizer")
+    if normalizes := kinds[-1] == "Normalize":
+        _settings(others.pop() / "config.json", "Normalize")
+    configs = (_settings(transformer / name, "Transformer") for name in _TRANSFORMER_CONFIGS)
+    config: dict[str, Any] = next(filter(None, configs), {})
+    limit = None if config.get("max_seq_length") is None else int(config["max_seq_length"])
+    return _Saved(transformer, _pooling(pooling), dense=tuple(others), max_length=limit, normalizes=normalizes)
 
 
 def _pooling(folder: Path) -> str:
     """Return the pooling from the classic booleans, or from `pooling_mode` of release 6."""
-    config = _json(folder / "config.json")
+    config = _settings(folder / "config.json", "Pooling")
     named = config.get("pooling_mode", [])
     modes = [named] if isinstance(named, str) else list(named)
     if not modes:
@@ -272,30 +335,13 @@ def _pooling(folder: Path) -> str:
         on = [key.removeprefix(prefix) for key, value in config.items() if key.startswith(prefix) and value]
         modes = [key.removesuffix("_tokens").removesuffix("_token") for key in on]
     known = {mode.removesuffix("_tokens").removesuffix("_token"): pooling for pooling, mode in TOKEN_POOLINGS.items()}
-    without_prompt = not config.get("include_prompt", True)
-    if len(modes) != 1 or modes[0] not in known or without_prompt:
+    if len(modes) != 1 or modes[0] not in known:
         raise _UnsupportedError(
-            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'"
-            f"{' without the prompt' if without_prompt else ''}",
+            f"{folder}: cse does not support the pooling '{' and '.join(modes) or 'none'}'",
             f"use a model with one of the poolings {', '.join(known)}",
             code="encoders.unsupported_pooling",
         )
     return known[modes[0]]
-
-
-def _max_length(folder: Path) -> int | None:
-    file = folder / "sentence_bert_config.json"
-    if not file.is_file():
-        return None
-    config = _json(file)
-    if config.get("do_lower_case"):
-        raise _UnsupportedError(
-            f"{file}: cse does not support do_lower_case = true",
-            "set do_lower_case in the tokenizer instead",
-            code="encoders.unsupported_lower_case",
-        )
-    limit = config.get("max_seq_length")
-    return None if limit is None else int(limit)
 
 
 def _fixed(folder: Path) -> FixedDense:
@@ -305,16 +351,15 @@ def _fixed(folder: Path) -> FixedDense:
         CseError: If the module is not tanh(Wx + b) or Wx + b.
         MissingError: If the weights do not exist.
     """
-    config = _json(folder / "config.json")
-    activation = str(config.get("activation_function", "")).rpartition(".")[2]
-    if activation not in ("Tanh", "Identity") or config.get("use_residual") or not config.get("bias", True):
+    name = str(_settings(folder / "config.json", "Dense").get("activation_function"))
+    if not re.fullmatch(r"torch\.nn\.(modules\.(activation|linear)\.)?(Tanh|Identity)", name):
         raise _UnsupportedError(
-            f"{folder}: the dense layer is not tanh(Wx + b) or Wx + b (activation '{activation}')",
-            "use a model with the activation Tanh or Identity, with bias and without residual",
+            f"{folder}: cse does not support a dense layer with the activation '{name}'",
+            "use a model with the activation Tanh or Identity",
             code="encoders.unsupported_dense",
         )
     weights = _tensors(folder / "model.safetensors")
-    sigma: Literal["Tanh", "Identity"] = "Tanh" if activation == "Tanh" else "Identity"
+    sigma: Literal["Tanh", "Identity"] = "Tanh" if name.endswith("Tanh") else "Identity"
     return FixedDense(weights["linear.weight"], weights["linear.bias"], sigma)
 
 
@@ -328,6 +373,25 @@ def _tensors(file: Path) -> dict[str, Tensor]:
             code="encoders.missing_weights",
         )
     return load_file(file)
+
+
+def _settings(file: Path, kind: str) -> Any:
+    """Return the settings in a file, or none if it does not exist, after `_accept`."""
+    found = _json(file) if file.is_file() else {}
+    _accept(file, found, kind)
+    return found
+
+
+def _accept(file: Path, settings: Mapping[str, Any], kind: str) -> None:
+    """Raise `_UnsupportedError` for a setting or a value that is not in `_ACCEPTED`."""
+    for key, value in settings.items():
+        accepted = _ACCEPTED[kind].get(key)
+        if accepted is None or not (value is None or accepted is _ANY or value in accepted):
+            raise _UnsupportedError(
+                f"{file}: cse does not support the setting {key} = {json.dumps(value)}",
+                "use a model without this setting",
+                code="encoders.unsupported_setting",
+            )
 
 
 def _json(path: Path) -> Any:

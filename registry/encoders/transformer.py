@@ -56,7 +56,8 @@ class TransformerEncoder(Encoder):
         eval_pooling: Pooling in evaluation. IFCL trains with "cls" and evaluates with "mean" (Table 1, caption).
             Default: `pooling`.
         first_layer_index: Index of the first layer in "first_last": 0, the embedding layer's output, which gave the
-            published BERT rows, or 1, the first block's output (methods/bert_avg.md).
+            published BERT rows, or 1, the first block's output, as "avg_first_last" of SimCSE's code
+            (methods/bert_avg.md).
         head_at_eval: Whether evaluation applies the heads that the recipe attaches. Unsupervised SimCSE does not.
         dropout: Dropout rate. Default: the checkpoint's rates.
         dropout_scope: Scope of `dropout`: "all", embedding, hidden and attention dropout, as far as the model has them.
@@ -75,7 +76,8 @@ class TransformerEncoder(Encoder):
             'This sentence of "{text}" means {mask}.' It is tokenized separately and does not count toward
             `data.max_length` and `evaluate.max_length`. A view can have another template. Several "{text}" need other
             text between them. The embeddings of several templates are averaged, in evaluation only.
-        template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Default: false.
+        template_joined: Whether template and sentence are tokenized as one string, in evaluation only. Then "mask" and
+            "last_mask" also read a mask token that the sentence contains. Default: false.
         end_with: Ending of sentences in the template, in evaluation. "stop" adds "." to a sentence that does not end in
             a full stop, a question mark or a straight quotation mark. "spaced_stop" adds " ." to a sentence that does
             not end in ASCII punctuation. "stop_only" is "stop", and each double quotation mark becomes a single one and

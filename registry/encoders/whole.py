@@ -73,7 +73,7 @@ def never_empty(tokens: Tokens) -> Tokens:
 def longest(model: Any) -> int | None:
     """Return the maximum number of tokens, or None if the configuration does not limit it."""
     found = getattr(model.config, "max_position_embeddings", None)
-    return None if found is None else int(found) - position_offset(model)
+    return int(found) - position_offset(model) if found is not None and found > 0 else None  # XLNet has -1
 
 
 def positions(model: Any, tokens: Tokens) -> Tensor:
@@ -179,6 +179,23 @@ def attention_of(model: Any, padded: bool) -> Attention:
     return "bidirectional" if bool(change > 1e-6 * first.abs().max()) else "causal"
 
 
+@torch.no_grad()
+def verify_padding(model: Any) -> None:
+    """Check that the states of a sentence are the same alone and in a padded batch.
+
+    Raises:
+        CseError: If they differ.
+    """
+    tokens = example(model, padded=True)
+    tokens.mask[1, 3:] = 0
+    ids = tokens.ids.masked_fill(tokens.mask == 0, getattr(model.config, "pad_token_id", None) or 0)
+    batch = model(input_ids=ids, attention_mask=tokens.mask).last_hidden_state[1, :3].float()
+    alone = model(input_ids=ids[1:, :3], attention_mask=tokens.mask[1:, :3]).last_hidden_state[0].float()
+    exact = next(model.parameters()).dtype == torch.float32
+    if (batch - alone).norm() > (1e-4 if exact else 0.1) * alone.norm():
+        raise families.unsupported(model, _HERE, _OTHERS, "a sentence has other states in a padded batch than alone")
+
+
 def run(model: Any, tokens: Tokens, packed: bool = False) -> Tensor:
     """Return the last layer's states (B, L, D) of tokens, or those of a pack (1, T, D)."""
     vectors = embed(model, tokens, model.get_input_embeddings()(tokens.ids))
@@ -194,9 +211,13 @@ def run(model: Any, tokens: Tokens, packed: bool = False) -> Tensor:
 
 
 def example(model: Any, padded: bool) -> Tokens:
-    """Return two rows of five tokens that differ in the last token, optionally with two padding tokens."""
-    first = torch.arange(2, 7)
-    ids = torch.stack([first, torch.where(first == 6, 7, first)]).remainder(model.config.vocab_size)
+    """Return two rows of five tokens that differ in the last token, optionally with two padding tokens.
+
+    They do not contain the model's padding token, which has another position in the RoBERTa family.
+    """
+    padding, count = getattr(model.config, "pad_token_id", None), model.config.vocab_size
+    words = [word % count for word in range(2, 9) if word % count != padding]
+    ids = torch.tensor([words[:5], [*words[:4], words[5]]])
     mask = torch.ones_like(ids)
     tokens = Tokens(ids, mask, torch.zeros_like(ids), torch.arange(5).expand(2, 5))
     return tokens.padded_to(7) if padded else tokens
@@ -216,7 +237,7 @@ def verify(model: Any) -> None:
     try:
         found = run(model, tokens)
         expected = model(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
-    except (TypeError, AttributeError, ValueError, RuntimeError, NotImplementedError) as error:
+    except (TypeError, AttributeError, ValueError, RuntimeError, NotImplementedError, AssertionError) as error:
         raise families.unsupported(model, _HERE, _OTHERS, f"it does not run on token vectors ({error})") from error
     if not _same(found, expected, tokens):
         why = "its output for token vectors and positions differs from that for token IDs"

@@ -9,7 +9,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -46,7 +47,7 @@ class KnownModel:
         model_type: Architecture, if its configuration does not contain it.
         hidden_size: D of its configuration, if a paper reports it.
         note: Further information for users.
-        published: Whether the Hub has it. Other models are only searched in `$CSE_MODELS`.
+        downloadable: Whether cse has an address to download it from. Other models are only searched in `$CSE_MODELS`.
     """
 
     id: str
@@ -58,7 +59,7 @@ class KnownModel:
     model_type: str | None = None
     hidden_size: int | None = None
     note: str | None = None
-    published: bool = True
+    downloadable: bool = True
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ def locate(model: str, *, force: bool = False) -> Path:
     if not force and (folder := find(model)) is not None:
         return folder
     about = known(model)
-    _require_published(model, about)
+    _require_download(model, about)
     others = [name for name in (*local_names(), *_spellings()) if name != model]
     hint = suggestion(model, others) if about is None else ""
     return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint)
@@ -128,7 +129,7 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
     license = "" if about is None else about.license or ""
     if (path := find(model)) is not None:
         return ModelState(path, None, 0, license)
-    _require_published(model, about)
+    _require_download(model, about)
     repository = _repositories(model)[0]
     size = hub.missing_bytes(repository, needed_files, ask=ask_hub)
     if size is None and about is not None:
@@ -136,12 +137,12 @@ def model_state(model: str, *, ask_hub: bool = False) -> ModelState:
     return ModelState(None, repository, size, license)
 
 
-def _require_published(model: str, about: KnownModel | None) -> None:
-    if about is not None and not about.published:
+def _require_download(model: str, about: KnownModel | None) -> None:
+    if about is not None and not about.downloadable:
         raise MissingError(
-            f"model {model!r} is not on this machine, and it is not published",
-            f"put its directory {about.id.rpartition('/')[2]} into the directory that CSE_MODELS names",
-            code="models.not_published",
+            f"model {model!r} is not on this machine, and cse has no address to download it from. It is {about.note}",
+            f"put its directory, with the name {about.id.rpartition('/')[2]}, into the directory that CSE_MODELS names",
+            code="models.no_download",
         )
 
 
@@ -251,6 +252,12 @@ def load_tokenizer(model: str) -> Any:
         odd = about is not None and about.model_type is not None and not (path / "tokenizer_config.json").is_file()
         config = {"config": load_config(model)} if odd else {}
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False, **config)
+    if tokenizer.truncation_side != "right":
+        raise CseError(
+            f"the tokenizer of model {model!r} in {path} cuts long sentences on the left, but cse only on the right",
+            'set "truncation_side": "right" in a copy of its tokenizer_config.json',
+            code="models.unsupported_truncation",
+        )
     static = not (locate(model) / "config.json").is_file()  # a table of vectors has no configuration
     rows = None if static else getattr(load_config(model), "vocab_size", None)
     if rows is not None and (entries := len(tokenizer)) > rows:
@@ -312,7 +319,40 @@ def load_model(
         )
     missing = [key for key in report["missing_keys"] if "pooler" not in key.split(".")]
     _refuse_missing(model, missing, ", or set random_weights = true to start from random weights")
+    if not embeddings_only:
+        _check_loaded(model, loaded, report["unexpected_keys"])
     return loaded
+
+
+def _check_loaded(model: str, loaded: Any, unexpected: Iterable[str]) -> None:
+    """Check that a model uses all weights of its checkpoint except those of heads, and that they are finite."""
+    name, path = type(loaded).__name__, locate(model)
+    prefix, parts = f"{loaded.base_model_prefix}.", {part for part, _ in loaded.base_model.named_children()}
+    unused = [key for key in unexpected if key.removeprefix(prefix).partition(".")[0] in parts]
+    if unused := [key for key in unused if not {"pooler", "position_ids"} & {*key.split(".")}]:
+        raise CseError(
+            f"the checkpoint of model {model!r} in {path} has {len(unused)} weights that {name} of transformers does "
+            f"not use, for example {min(unused)!r}, so its embeddings would be those of another model",
+            "use a checkpoint whose config.json describes all of its weights",
+            code="models.unused_weights",
+        )
+    if (weight := not_finite(loaded)) is not None:
+        raise CseError(
+            f"the weights {weight!r} of model {model!r} in {path} contain NaN or infinity",
+            "download the model again, or use another checkpoint",
+            code="models.not_finite",
+        )
+    if own := getattr(loaded.config, "auto_map", None):
+        warnings.warn(
+            f"model {model!r}: config.json names code of its authors ({', '.join(map(str, own.values()))}), which cse "
+            f"does not run. {name} of transformers computes the embeddings, which can differ from the authors'",
+            stacklevel=2,
+        )
+
+
+def not_finite(module: Any) -> str | None:
+    """Return the name of a weight that contains NaN or infinity, or None."""
+    return next((name for name, weight in module.named_parameters() if not weight.isfinite().all()), None)
 
 
 def load_skeleton(model: str) -> Any:
@@ -412,6 +452,7 @@ def load_language_model(model: str, *, causal: bool = False) -> tuple[Any, bool]
         )
     inside = f"{loaded.base_model_prefix}."
     _refuse_missing(model, [key for key in report["missing_keys"] if key.startswith(inside)])
+    _check_loaded(model, loaded, report["unexpected_keys"])
     return loaded.eval(), not report["missing_keys"]
 
 

@@ -327,7 +327,7 @@ def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> Missing
             "set HF_ENDPOINT or CSE_GITHUB_MIRROR to a mirror that this machine can reach",
         ]
     else:
-        why = "and no public source has it"
+        why = "and cse has no address to download it from"
         if about.instead:
             ways.insert(0, f"train on '{about.instead}', which is part of cse: --set data.dataset={about.instead}")
         ways += [

@@ -11,7 +11,9 @@ from cse_cli.data.check import requirements_of
 from cse_cli.data.requirements import availability, fetch, parse_requirements
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import Requirement, merged_requirements, requirements
+from registry.errors import MissingError
 from registry.resources import hub, models
+from registry.resources.models import known_models, model_state
 from tests.support.command import cse
 from tests.support.errors import refuses
 from tests.support.shrunken import recipe
@@ -139,10 +141,23 @@ def test_a_known_file_is_downloaded_unless_it_is_here(nothing_cached, monkeypatc
     assert availability(replace(vectors, name="mine.txt")).state == "missing"
 
 
-def test_an_unpublished_model_is_not_searched_on_the_hub(nothing_cached):
-    one = availability(Requirement("model", "mini_zh"), ask_hub=True)
-    assert (one.state, one.problem) == ("missing", "model 'mini_zh' is not on this machine, and it is not published")
-    assert one.action == "put its directory mini_zh into the directory that CSE_MODELS names"
+def test_a_model_without_an_address_is_not_searched_on_the_hub(nothing_cached):
+    without = [about for about in known_models().values() if not about.downloadable]
+    assert len(without) == 7
+    for about in without:
+        (name,) = about.names
+        one = availability(Requirement("model", name), ask_hub=True)
+        what = f"model '{name}' is not on this machine, and cse has no address to download it from. It is {about.note}"
+        assert (one.state, one.problem) == ("missing", what)
+        assert one.action == f"put its directory, with the name {name}, into the directory that CSE_MODELS names"
+
+
+def test_the_origin_of_models_that_others_publish(nothing_cached):
+    of = {"llm2vec_mntp": "McGill-NLP/LLM2Vec-Sheared-LLaMA-mntp", "TNCSE_BERT_encoder1": "huggingface.co/UCASzty"}
+    for name, origin in of.items():
+        with pytest.raises(MissingError, match=origin) as caught:
+            model_state(name)
+        assert "published" not in caught.value.message
 
 
 def test_all_missing_ones_are_reported_before_a_download(nothing_cached, monkeypatch, tmp_path):

@@ -74,7 +74,7 @@ def test_recipes_with_what_they_need(capsys):
     rows = dict(re.findall(r"^(\S+) {2,}.*?  (.*)$", out, re.MULTILINE))
     assert "wiki1m (120 MB), bert-base-uncased (441 MB)" in rows["simcse_en"]
     assert "wiki1m (120 MB), google-t5/t5-base (894 MB), bert-base-uncased (441 MB)" in rows["ifcl_en"]
-    assert "wiki_en_1m (not published)" in rows["pretrain_mini_en"]
+    assert "wiki_en_1m (no download)" in rows["pretrain_mini_en"]
 
 
 def test_small_data_sets_are_listed_if_nothing_else_is():

@@ -303,6 +303,21 @@ def test_a_nan_loss_stops_with_step_and_checkpoint(text: str, tmp_path: Path) ->
     assert caught.value.exit_code == 1
 
 
+def test_weights_that_the_last_step_made_nan_are_not_saved(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No loss reads them. The score of an encoder with NaN embeddings would be 0 or that of other sentences."""
+    running = trainer(tmp_path / "run", prepared(text, steps=3, evaluate_every=0))
+    running.run()
+    running.finish()
+    monkeypatch.setattr(running.selection, "restore", lambda _: None)  # as without a metric
+    with torch.no_grad():
+        running.experiment.scored.linear.weight[0, 0] = float("nan")  # type: ignore[union-attr, operator, index]
+    with pytest.raises(RunFailedError, match=r"'linear\.weight' of the selected state contain NaN") as caught:
+        running.finish()
+    assert caught.value.code == "training.weights_not_finite"
+
+
 def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
     heard, log = Heard(), Recorded()
     job = prepared(text, collapse_cosine=0.01, steps=60)

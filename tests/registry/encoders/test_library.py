@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from cse_cli.evaluation.model import load_model
 from registry.encoders.library import UNLIMITED, LibraryEncoder
@@ -76,16 +77,21 @@ def test_a_router_without_default_route_requires_a_side(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "pooling", [{"pooling_mode": "max"}, {"pooling_mode": "mean", "include_prompt": False}], ids=["max", "prompt"]
+    ("pooling", "code"),
+    [
+        ({"pooling_mode": "max"}, "encoders.unsupported_pooling"),
+        ({"pooling_mode": "mean", "include_prompt": False}, "encoders.unsupported_setting"),
+    ],
+    ids=["max", "prompt"],
 )
-def test_a_pooling_that_we_do_not_read(tmp_path, pooling):
+def test_a_pooling_that_we_do_not_read(tmp_path, pooling, code):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, **pooling})
     encoder, length = open_encoder(str(folder))
     assert length == 20
     theirs = opened_by_library(folder)
     expected = theirs.encode(TEXTS, prompt="the cat ", convert_to_tensor=True)
     torch.testing.assert_close(encoder.encode_texts(TEXTS, length, "the cat ", None), expected, rtol=0, atol=1e-6)
-    with refuses("encoders.unsupported_pooling", pooling["pooling_mode"]):
+    with refuses(code, "--pooling"):
         open_encoder(str(folder), "mean")
 
 
@@ -98,7 +104,7 @@ def test_our_reader_normalizes_as_the_library_does(tmp_path):
 def test_a_normalization_before_a_dense_layer_is_left_to_the_library(tmp_path):
     kinds = ("Transformer", "Pooling", "Normalize", "Dense")
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"}, kinds)
-    with refuses("encoders.unsupported_module", "'Dense'"):
+    with refuses("encoders.unsupported_module", "Transformer, Pooling, Normalize, Dense"):
         open_encoder(str(folder), "cls")
 
 
@@ -137,3 +143,65 @@ def test_the_prompts_of_a_model_that_we_read(tmp_path):
     settings = {"prompts": {"query": "", "passage": "the "}, "default_prompt_name": None}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
     assert open_encoder(str(folder))[0].prompts == Prompts({"passage": "the "})
+
+
+MEAN = {"embedding_dimension": 16, "pooling_mode": "mean"}
+TOKENS = {"module_input_name": "token_embeddings"}
+DENSE = {"in_features": 16, "out_features": 16, "bias": True, "activation_function": "torch.nn.modules.linear.Identity"}
+KINDS = ("Transformer", "Pooling", "Normalize")
+OTHER = [
+    ("0_Transformer/sentence_bert_config.json", {"processor_kwargs": {"model_max_length": 6}}, KINDS),
+    ("0_Transformer/sentence_bert_config.json", {"tokenizer_args": {"model_max_length": 6}}, KINDS),
+    ("0_Transformer/sentence_bert_config.json", {"processing_kwargs": {"text": {"max_length": 6}}}, KINDS),
+    ("0_Transformer/sentence_bert_config.json", {"max_seq_length": 20, "config_args": {"num_hidden_layers": 1}}, KINDS),
+    ("0_Transformer/tokenizer_config.json", {"truncation_side": "left"}, KINDS),
+    ("config_sentence_transformers.json", {"truncate_dim": 8}, KINDS),
+    ("2_Normalize/config.json", TOKENS, ("Transformer", "Pooling", "Normalize")),
+    ("1_Normalize/config.json", TOKENS, ("Transformer", "Normalize", "Pooling")),
+    ("2_Dense/config.json", {**DENSE, "module_output_name": "other"}, ("Transformer", "Pooling", "Dense")),
+]
+
+
+def changed(tmp_path, file, settings, kinds):
+    """Return a directory of sentence-transformers with settings added to one of its files."""
+    folder = sentence_transformers_directory(tmp_path, MEAN, kinds)
+    if kinds[2] == "Pooling":
+        (folder / "2_Pooling").mkdir()
+        (folder / "1_Pooling" / "config.json").rename(folder / "2_Pooling" / "config.json")
+    if "Dense" in kinds:
+        (folder / "2_Dense").mkdir()
+        weights = {"linear.weight": torch.eye(16).roll(1, 0) * 2, "linear.bias": torch.ones(16)}
+        save_file(weights, folder / "2_Dense" / "model.safetensors")
+    path = folder / file
+    path.parent.mkdir(exist_ok=True)
+    known = json.loads(path.read_text()) if path.name == "tokenizer_config.json" else {}
+    path.write_text(json.dumps({**known, **settings}))
+    return folder
+
+
+@pytest.mark.parametrize(("file", "settings", "kinds"), OTHER)
+def test_settings_that_we_do_not_read_are_left_to_the_library(tmp_path, file, settings, kinds):
+    folder = changed(tmp_path, file, settings, kinds)
+    long = [" ".join(TEXTS[:4]), *TEXTS]
+    opened = load_model(folder)
+    assert isinstance(opened.encoder, LibraryEncoder)
+    np.testing.assert_allclose(opened.encode(long), opened_by_library(folder).encode(long), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet"])
+def test_the_length_is_read_under_each_name_of_its_file(tmp_path, name):
+    folder = sentence_transformers_directory(tmp_path, MEAN)
+    transformer = folder / "0_Transformer"
+    (transformer / "sentence_bert_config.json").rename(transformer / f"sentence_{name}_config.json")
+    encoder, length = open_encoder(str(folder))
+    assert (type(encoder).__name__, length) == ("TransformerEncoder", 20)
+    assert opened_by_library(folder).max_seq_length == 20
+
+
+def test_a_module_of_another_package_is_an_error(tmp_path):
+    folder = sentence_transformers_directory(tmp_path, MEAN)
+    listed = json.loads((folder / "modules.json").read_text())
+    listed[1]["type"] = "my_pooling.Pooling"
+    (folder / "modules.json").write_text(json.dumps(listed))
+    with refuses("encoders.damaged_model", "my_pooling.Pooling"):
+        open_encoder(str(folder))

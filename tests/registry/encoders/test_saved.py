@@ -180,7 +180,7 @@ def test_another_pooling_does_not_replace_one_that_we_do_not_read(tmp_path):
     with refuses("encoders.unsupported_pooling", "'max'"):
         open_encoder(str(root), "mean")
     root = sentence_transformers_directory(tmp_path / "b", {"pooling_mode": "cls"}, ("Transformer", "Pooling", "LSTM"))
-    with refuses("encoders.unsupported_module", "'LSTM'"):
+    with refuses("encoders.unsupported_module", "sentence_transformers.models.LSTM"):
         open_encoder(str(root), "mean")
 
 
