@@ -8,6 +8,7 @@ that this module does not read is opened through sentence-transformers.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -281,6 +282,13 @@ def _pooling(folder: Path) -> str:
             code="encoders.unsupported_pooling",
         )
     return known[modes[0]]
+
+
+def own_pooling(folder: Path) -> str | None:
+    """Return the pooling that a sentence-transformers directory declares, or None if cse supports none of it."""
+    with suppress(_UnsupportedError):
+        return _read_modules(folder).pooling if (folder / MODULES).is_file() else None
+    return None
 
 
 def _max_length(folder: Path) -> int | None:
