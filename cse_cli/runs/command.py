@@ -103,7 +103,7 @@ def rm(
     all_: Annotated[bool, typer.Option("--all", help="All runs and searches.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
 ) -> None:
-    """Delete runs with all their files, and their child runs. A search is deleted with its trials.
+    """Delete runs with all their files and child runs, and searches with all their trials.
 
     You choose runs by name, or by --recipe and --status, or all.
     """
