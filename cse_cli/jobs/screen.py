@@ -113,8 +113,8 @@ class RunLines(Screen):
             self.write(f"resuming after step {run.done}")
         self._total, self._last_line = run.steps, monotonic()
         if self._rows is not None:
-            self._bar, about = self._rows, {"dev": "", "left": ""}
-            self._task = self._bar.add_task(escape(self._label), total=run.steps, completed=run.done, **about)
+            self._bar = self._rows
+            self._task = self._bar.add_task(escape(self._label), total=run.steps, completed=run.done, dev="", left="")
 
     def _close(self) -> None:
         if self._bar is not None:
