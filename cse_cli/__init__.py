@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 __all__ = ["Model", "evaluate", "leaderboard", "load_model", "load_recipe", "plugin", "push", "run", "to_frame"]
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """Return a function of `cse_cli.api`, which is imported first: it needs torch, and `cse --help` does not."""
     if name in __all__:

@@ -22,7 +22,7 @@ from torch import Tensor
 from registry.core import Names, check_name
 from registry.encoders.pooling import Pooling as BuiltIn
 from registry.encoders.pooling import pool_tokens
-from registry.errors import RegistrationError, suggestion
+from registry.errors import RegistrationError
 
 Pool = Callable[[Sequence[Tensor], Tensor], Tensor]
 """Function of the states (B, L, D) of the pooling's `layers`, in their order, and the mask (B, L), 1 for real tokens.
@@ -127,7 +127,8 @@ BUILT_IN = frozenset(get_args(BuiltIn))
 
 def _registered(name: str) -> str:
     if name not in BUILT_IN and name not in POOLINGS.names():
-        raise ValueError(f"unknown pooling.{suggestion(name, {*BUILT_IN, *POOLINGS.names()})}")
+        own = [repr(each) for each in POOLINGS.names() if each not in BUILT_IN]
+        raise ValueError(f"Input should be {' or '.join(own) or 'your own pooling (`--plugin FILE`)'}")
     return name
 
 

@@ -48,9 +48,8 @@ def should_be(details: Sequence[ErrorDetails]) -> str:
     expected = list(dict.fromkeys(_expected(detail) for detail in details))
     if all(phrase.startswith("=") for phrase in expected):
         return "; ".join(phrase.removeprefix("=") for phrase in expected)
-    phrase = " or ".join(phrase.removeprefix("=") for phrase in expected)
-    literals = [detail["ctx"]["expected"] for detail in details if detail["type"] == "literal_error"]
-    hint = suggestion(str(value), [option for text in literals for option in re.findall(r"'([^']*)'", text)])
+    phrase = " or ".join(phrase for phrase in expected if not phrase.startswith("="))
+    hint = suggestion(str(value), re.findall(r"'([^']*)'", phrase))
     return f"should be {phrase}, not {shown_value(value)}{f'.{hint}' if hint else ''}"
 
 
@@ -69,9 +68,9 @@ def _expected(detail: ErrorDetails) -> str:
         return f"text of the form {context['pattern']}"
     if kind in _EXPECTED:
         return _EXPECTED[kind]
+    words = words.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     if words.startswith("Input should be "):
         return words.removeprefix("Input should be ")
-    words = words.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     return f"={words[:1].lower()}{words[1:]}"
 
 

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # a test that needs a hub uses `tests.fake_h
 # Started in the background of a shell, pytest ignores Ctrl-C, and so would every program that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # no test depends on the machine's speed
+hypothesis.settings.load_profile("any machine")
 
 ROOT = Path(__file__).resolve().parent.parent
 BESIDE = ROOT.parent / "shared"

@@ -164,6 +164,8 @@ def loss_curves(whole: Steps, parts: Mapping[str, Steps], heading: Heading) -> F
         axes.plot(*_finite(points), label=name, linewidth=0.9, **{**line_style(place), "marker": "none"})
     axes.plot(*_finite(whole), color=BLACK, label="minimized" if shown else "_", zorder=3)
     label_steps(axes, "step", "loss")
+    if not any(value <= 0 for points in (whole, *shown.values()) for _, value in points):  # losses differ by factors
+        axes.set_yscale("log")
     add_legend(figure)
     return figure
 

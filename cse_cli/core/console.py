@@ -54,6 +54,8 @@ class Console(RichConsole):
 PLAIN_EVERY = 10.0
 """Seconds between progress lines if the output is not a terminal."""
 
+CUT, WHOLE = Column(ratio=1, no_wrap=True, overflow="ellipsis"), Column(no_wrap=True)
+"""Columns of a progress row: one that a narrow terminal cuts, and one that it does not."""
 _COLORS = {"error": "red", "warning": "yellow"}
 
 
@@ -120,29 +122,30 @@ class Screen(SilentObserver):
         """Show the received bytes as a bar on a terminal, otherwise as lines."""
         if self.live:
             self._show_bar(
-                what,
-                (DownloadColumn(table_column=Column(no_wrap=True)), TransferSpeedColumn(Column(no_wrap=True))),
-                done,
-                total,
+                what, (DownloadColumn(table_column=WHOLE), TransferSpeedColumn(table_column=WHOLE)), done, total
             )
         else:
             size = f"/{decimal(total)}" if total else ""
             self._print_line(f"downloading {what}", f" {decimal(done)}{size}", done == total)
 
     def _show_bar(self, what: str, columns: Sequence[ProgressColumn], done: float, total: float | None) -> None:
-        if what != self._preparing or self._bar is None:
-            self._close()
+        bar = self._bar
+        if bar is None or what != self._preparing:
             self._preparing = what
-            name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-            self._bar = Progress(
-                TextColumn("[dim]{task.description}[/dim]", table_column=name), BarColumn(bar_width=12), *columns,
-                TimeRemainingColumn(compact=True), console=self.console, transient=True, expand=True,
-            )  # fmt: skip
-            self._task = self._bar.add_task(escape(what), total=total)
-            self._bar.start()
-        self._bar.update(self._task, completed=done, total=total)
+            name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
+            time_left = TimeRemainingColumn(compact=True)
+            bar = self._open((name, BarColumn(bar_width=12), *columns, time_left), escape(what), total)
+        bar.update(self._task, completed=done, total=total)
         if done == total:
             self._close()
+
+    def _open(self, columns: Sequence[ProgressColumn], what: str, total: float | None, **task: Any) -> Progress:
+        """Replace the bar. There is never a second one, whose thread would write over later lines."""
+        self._close()
+        self._bar = Progress(*columns, console=self.console, transient=True, expand=True)
+        self._task = self._bar.add_task(what, total=total, **task)
+        self._bar.start()
+        return self._bar
 
     def _print_line(self, what: str, count: str, last: bool) -> None:
         now = time.monotonic()
@@ -162,13 +165,11 @@ class Screen(SilentObserver):
         self._dev, self._total, self._preparing = "", run.steps, ""
         if self.live:
             shown = "loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}  {task.fields[left]}"
-            self._bar = Progress(
-                TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None),
-                TextColumn(shown, table_column=Column(no_wrap=True)), console=self.console, transient=True, expand=True,
-            )  # fmt: skip
+            columns = (TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None))
             fields: dict[str, Any] = {"loss": "–", "dev": "", "rate": "", "left": ""}
-            self._task = self._bar.add_task("train", total=run.steps, completed=run.done, **fields)
-            self._bar.start()
+            self._open(
+                (*columns, TextColumn(shown, table_column=WHOLE)), "train", run.steps, completed=run.done, **fields
+            )
         self._last_line = time.monotonic()
         self._first = None
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cse_cli.recipe.command import Plugin
+from cse_cli.recipe.command import Plugin, Set
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 SCHEMA_VERSION = 2
@@ -118,9 +118,7 @@ def check_recipes(
     data: Annotated[
         bool, typer.Option("--data", help="List required models, data sets and files. Exit code 3: one is missing.")
     ] = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a value: dotted.key=value. Repeatable.")
-    ] = None,
+    set_: Set = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: AsJson = False,
 ) -> None:

@@ -52,7 +52,7 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
             also = "" if data is None or path.is_absolute() else f", nor does it below CSE_DATA ({data})"
             raise MissingError(
                 f"file '{path.absolute()}' {what}{also}",
-                f"set `[data] file` to a path, a directory or a glob of {_KNOWN} files",
+                f"give a path, a directory or a glob of {_KNOWN} files",
                 code="data.missing_file",
             )
         found |= dict.fromkeys(files)

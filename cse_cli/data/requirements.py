@@ -207,7 +207,10 @@ def _checked_on_hub(one: Availability, unreachable: str | None) -> Availability:
     action = "run `cse data download` on a machine with internet, and copy its caches: docs/data.md"
     if unreachable.startswith(hub.OFFLINE):
         action = f"unset {hub.OFFLINE}, or {action}"
-    return replace(one, state="missing", problem=f"not on this machine, and {unreachable}", action=action)
+    hint = models.similar(one.requirement.name) if one.requirement.kind == "model" else ""
+    return replace(
+        one, state="missing", problem=f"not on this machine, and {unreachable}{hint and f'.{hint}'}", action=action
+    )
 
 
 def _missing_error(missing: Sequence[Availability], fetchable: Sequence[Availability]) -> MissingError:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.recipe.command import Set
 from cse_cli.recipe.completion import complete_recipe
 
 SCHEMA_VERSION = 2
@@ -25,10 +26,7 @@ def inspect(
             autocompletion=complete_recipe,
         ),
     ],
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key of the recipe to a TOML value. Repeatable."),
-    ] = None,
+    set_: Set = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
 ) -> None:
     """Inspect a training text: lengths and what is cut, duplicates, near-duplicates, and evaluation sentences.

@@ -23,7 +23,7 @@ from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.requirements import HUB, requirements
 from cse_cli.recipe.schema import Recipe
 from registry import ENCODERS
-from registry.errors import CseError
+from registry.errors import CseError, MissingError, suggestion
 from registry.evaluators.pairs import one_line
 from registry.resources import catalog
 from registry.tokens import Vocabulary
@@ -45,7 +45,13 @@ def find_recipe(name: str, overrides: Sequence[str]) -> Recipe:
     if name.startswith(HUB) or name in catalog.names():
         text = Override.of("data.dataset", [name])
     else:
-        text, unset = Override.of("data.file", list(map(str, find_files([name])))), [*unset, "data.dataset"]
+        try:
+            files = list(map(str, find_files([name])))
+        except MissingError as error:
+            raise MissingError(
+                f"{error.message}." + suggestion(name, catalog.names()), error.next_action, code=error.code
+            ) from None
+        text, unset = Override.of("data.file", files), [*unset, "data.dataset"]
     return changed(read(DEFAULT), [text, *parse_overrides(overrides)], unset).recipe
 
 

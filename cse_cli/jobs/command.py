@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin, Precision, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, with_precision
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
@@ -19,10 +19,6 @@ EPILOG = (
 Recipes = Annotated[
     list[str] | None,
     typer.Argument(help="Files or names of recipes or studies.", autocompletion=complete_recipe_or_study),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key to a TOML value. Repeatable."),
 ]
 FastDevRun = Annotated[
     bool,

@@ -82,6 +82,8 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
         for task, result in ends.items():
             if isinstance(result, Result):
                 screen.skip(task.job.name, result)
+        if ends and request.name is not None:
+            screen.advise(["note: --name has no effect on finished runs"])
         left = {task: task.job.name for task in tasks if task not in ends}
         ends |= _execute(left, placement, screen)[0]
     if len(tasks) == 1 and isinstance(error := ends[tasks[0]], CseError):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from time import monotonic
 
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cse_cli.analysis.headlines import headlines
-from cse_cli.core.console import Console, Screen
+from cse_cli.core.console import CUT, WHOLE, Console, Screen
 from cse_cli.core.events import Observer, RunInfo
 from cse_cli.core.formatting import duration
 from cse_cli.core.results import Result
@@ -32,6 +33,8 @@ class RunsScreen(Screen):
         self._left_run = ""
         self._runs = self._begun = self._ended = 0
         self._since = monotonic()
+        self._rows: Progress | None = None
+        self._parallel: dict[str, RunLines] = {}
 
     def expect(self, runs: int) -> None:
         """Set the number of runs that this command executes."""
@@ -43,7 +46,16 @@ class RunsScreen(Screen):
         self._begun += 1
         if self._several:
             self.write(f"[bold]run {self._begun} of {self._runs}[/bold] · {escape(label)}")
-        return self if alone else RunLines(label, self.console)
+        if alone:
+            return self
+        if self.live and self._rows is None:
+            name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
+            shown = TextColumn("{task.fields[dev]}{task.fields[left]}", table_column=WHOLE)
+            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=12), shown)
+            self._rows = Progress(*columns, console=self.console, transient=True, expand=True)
+            self._rows.start()
+        self._parallel[label] = RunLines(label, self.console, self._rows)
+        return self._parallel[label]
 
     def wait_for(self, label: str, run: RecordedRun) -> None:
         """Print which run of another process is awaited."""
@@ -57,6 +69,7 @@ class RunsScreen(Screen):
     def end(self, label: str, end: Result | CseError) -> None:
         """Print the result or error of one of several runs, and the estimated time of those that are left."""
         self._ended += 1
+        self._parallel.pop(label, self)._close()
         if not self._several:
             return
         place = f"{self._ended} of {self._runs}"
@@ -75,31 +88,38 @@ class RunsScreen(Screen):
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         self._close()
+        if self._rows is not None:
+            self._rows.stop()
         if self._several and isinstance(error, KeyboardInterrupt | Terminated):
             self.write(f"stopped{self._left_run}. To run the rest: {escape(self._command)}")
 
 
 class RunLines(Screen):
-    """Lines of one of several parallel runs, which begin with the name of the run."""
+    """One of several parallel runs: lines that begin with its name, and on a terminal a row of `rows`."""
 
-    def __init__(self, name: str, console: Console) -> None:
+    def __init__(self, name: str, console: Console, rows: Progress | None) -> None:
         super().__init__(console)
         self.live = False
+        self._rows = rows
+        self._label = name
         self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
 
     def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
         """Print nothing."""
 
     def started(self, run: RunInfo) -> None:
-        """Print from which step the run is resumed."""
+        """Print from which step the run is resumed, and add its row."""
         if run.done:
             self.write(f"resuming after step {run.done}")
+        self._total, self._last_line = run.steps, monotonic()
+        if self._rows is not None:
+            self._bar = self._rows
+            self._task = self._bar.add_task(escape(self._label), total=run.steps, completed=run.done, dev="", left="")
 
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Print nothing."""
-
-    def scoring(self, what: str, share: float) -> None:
-        """Print nothing."""
+    def _close(self) -> None:
+        if self._bar is not None:
+            self._bar.remove_task(self._task)
+            self._bar = None
 
     def write(self, text: str) -> None:
         """Print lines with the name of the run."""

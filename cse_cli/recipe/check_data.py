@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cse_cli.recipe.errors import nearest
-from cse_cli.recipe.keys import Keys
+from cse_cli.recipe.keys import Keys, dotted
 from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import PlacedPart, Recipe
 from registry import GENERATORS, LOSSES
@@ -14,7 +14,6 @@ from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
 from registry.resources.catalog.hub_sets import HubSet
 
-_EITHER = "give either 'dataset' or 'file', not both"
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
 
 
@@ -42,7 +41,7 @@ def check_data(recipe: Recipe, tables: Mapping[str, Any], problems: Problems) ->
 def _check_section(recipe: Recipe, written: Mapping[str, Any], problems: Problems) -> None:
     data = recipe.data
     if data.dataset and data.file:
-        problems.add("recipe.conflict", ("data", "file"), _EITHER, at_key=True)
+        _report_both(("data",), problems)
     elif not {"dataset", "file"} & written.keys() and recipe.losses:
         problems.add("recipe.missing_key", ("data",), _ONE_OF, at_key=True)
     if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
@@ -89,9 +88,19 @@ def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problem
     if keys[0] == "evaluators" and {"dataset", "file"} <= placed.entry.parameters.model_fields.keys():
         written = {"dataset", "file"} & tables["evaluators"][keys[1]].keys()
         if len(written) == 2:
-            problems.add("recipe.conflict", (*keys, "file"), _EITHER, at_key=True)
+            _report_both(keys, problems)
         elif not written:
             problems.add("recipe.missing_key", keys, _ONE_OF, at_key=True)
+
+
+def _report_both(keys: Keys, problems: Problems) -> None:
+    given = problems.origins is not None and problems.origins.where((*keys, "file"), at_key=True).startswith("--")
+    dataset = dotted((*keys, "dataset"))
+    how = (
+        f"add --unset {dataset}" if given else f"delete 'dataset', or if it is inherited, add remove = [\"{dataset}\"]"
+    )
+    message = f"give either 'dataset' or 'file', not both. For the file, {how}"
+    problems.add("recipe.conflict", (*keys, "file"), message, at_key=True)
 
 
 def _check_split(name: str, split: str, keys: Keys, split_keys: Keys, problems: Problems) -> bool:

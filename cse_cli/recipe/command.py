@@ -30,6 +30,11 @@ Plugin = Annotated[
 ]
 """Option of every command that looks up components."""
 
+SET = "Set a dotted key of the recipe to a TOML value, for example train.steps=100. Repeatable."
+"""Help of `--set`, the same in every command that reads recipes."""
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
+"""Option of every command that reads recipes."""
+
 Device = Annotated[
     str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
 ]
@@ -66,9 +71,7 @@ def show(
     ] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="Set a value of the recipe, for example train.seed=1. Repeatable. Implies --resolved."
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help=f"{SET} Implies --resolved."),
     ] = None,
     unset: Annotated[
         list[str] | None,

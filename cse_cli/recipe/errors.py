@@ -14,10 +14,10 @@ MOST_NAMES = 5
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " Did you mean …?", or the valid names if none is similar. It follows a message."""
+    """Return " Did you mean …?", or the valid names if none is similar, or "". It follows a message."""
     known = list(known)
     more = f", … ({len(known)} in total)" if len(known) > MOST_NAMES else ""
-    valid = f" Valid: {', '.join(known[:MOST_NAMES])}{more}." if known else " No names are valid."
+    valid = f" Valid: {', '.join(known[:MOST_NAMES])}{more}." if known else ""
     return suggestion(name, known) or valid
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.formatting import setting_text
+from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.errors import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
 from cse_cli.recipe.keys import Keys, dotted, parse_dotted
@@ -37,6 +38,10 @@ STUDY = "study"
 _MERGE_KEYS = ("extends", "remove")
 
 
+FAR = 1000.0
+"""Factor between the range that `cse tune` searches and a value that cannot be meant."""
+
+
 @dataclass(frozen=True)
 class WrittenRecipe:
     """A recipe's files, merged with overrides, without defaults, and the place of each value. It is not validated."""
@@ -59,7 +64,7 @@ class LoadedRecipe(WrittenRecipe):
     Args:
         recipe: Complete recipe.
         changes: Overrides that differ from the files, as `key=value` or `no key`, without the seed and prose.
-        notes: Values of the files that an override of another key replaces.
+        notes: Values of the files that an override of another key replaces, and values that cannot be meant.
     """
 
     recipe: Recipe
@@ -112,7 +117,7 @@ def changed(
         recipe = validate(tables, origins)
     except RecipeError as error:
         raise RecipeError([_with_full_paths(problem, changes, written) for problem in error.problems]) from None
-    notes = tuple(_replaced(written, changes))
+    notes = (*_replaced(written, changes), *_far_values(recipe))
     return LoadedRecipe(written.name, written.path, tables, origins, recipe, made, notes)
 
 
@@ -153,6 +158,18 @@ def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator
         if (value := known.pop(EXCLUSIVE[key], None)) is not None:
             yield f"train.{key}={override.value} replaces train.{EXCLUSIVE[key]}={value}"
         known[key] = f"{override.value} ({override.label})"
+
+
+def _far_values(recipe: Recipe) -> Iterator[str]:
+    """Yield a note for each value that is 1,000 times as far as the range on a log scale that `cse tune` searches."""
+    for placed in recipe.parts():
+        for name, field in placed.entry.parameters.model_fields.items():
+            tune, value = tune_of(field), placed.part.params.get(name)
+            if tune is None or not tune.log or not isinstance(value, int | float) or value == 0:
+                continue
+            if not tune.low / FAR <= value <= tune.high * FAR:
+                usual = f"usual values are {tune.low:g} to {tune.high:g}"
+                yield f"{placed.place}.{name} is {value:g}: {usual}"
 
 
 def _changes(tables: dict[str, Any], paths: Sequence[Keys], overrides: Sequence[Override]) -> Iterator[str]:

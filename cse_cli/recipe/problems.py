@@ -40,8 +40,9 @@ class Problems:
 
     @property
     def found(self) -> list[Problem]:
-        """All problems in the order of the files."""
-        return sorted(self._found, key=_file_order)
+        """All problems in the order of the files. A mistyped name is not also a part that nothing uses."""
+        unknown = {one.code.replace("unknown", "unused") for one in self._found if "unknown" in one.code}
+        return sorted((one for one in self._found if one.code not in unknown), key=_file_order)
 
     def raise_if_any(self, what: str = "recipe") -> None:
         """Raise an error with all problems.

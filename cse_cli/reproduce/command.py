@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin, Precision, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, with_precision
 from cse_cli.recipe.completion import complete_recipe
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ def reproduce(
             "training."
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key to a TOML value. Repeatable."),
-    ] = None,
+    set_: Set = None,
     unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
     device: Device = "auto",
     precision: Precision = None,

@@ -94,14 +94,32 @@ def logs(
         print_log(run, follow=follow)
 
 
-def rm(runs: Runs, yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False) -> None:
-    """Delete runs with all their files, and their child runs, such as the trials of a search."""
+def rm(
+    runs: Annotated[
+        list[str] | None, typer.Argument(metavar="RUN", help="IDs or names of runs, or names of searches.")
+    ] = None,
+    recipe: Annotated[str | None, typer.Option(help="All runs of this recipe, for example 'mini/*'.")] = None,
+    status: Annotated[str | None, typer.Option(help="All runs with this status, for example failed.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All runs and searches.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the confirmation.")] = False,
+) -> None:
+    """Delete runs with all their files and child runs, and searches with all their trials.
+
+    You choose runs by name, or by --recipe and --status, or all.
+    """
     from rich.filesize import decimal
 
     from cse_cli.core.formatting import counted
+    from cse_cli.runs.listing import select_runs
     from cse_cli.runs.removal import find_removable, remove
 
-    found = find_removable(runs)
+    if (how := bool(runs) + (recipe is not None or status is not None) + all_) != 1:
+        fault = "no run is named" if how == 0 else "names, --recipe or --status, and --all exclude each other"
+        raise CseError(fault, "cse runs rm RUN, --recipe NAME, --status failed or --all", code="runs.nothing_to_remove")
+    found = find_removable(runs or [run.run_id for run in select_runs(recipe=recipe, status=status)])
+    if not found:
+        sys.stderr.write("no run matches\n  → list all runs: cse runs ls\n")
+        return
     for run in found:
         sys.stderr.write(f"{run.about.short} {run.name} {run.state}\n")
     question = f"delete {counted(len(found), 'run')}?"
@@ -125,6 +143,7 @@ def export(
     small: Annotated[
         bool, typer.Option("--small", help="Omit figures and the scores of each pair, which `cse compare` resamples.")
     ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing archive.")] = False,
 ) -> None:
     """Write finished runs, without weights, to an archive that another state directory can import."""
     from rich.filesize import decimal
@@ -132,6 +151,8 @@ def export(
     from cse_cli.core.formatting import counted
     from cse_cli.runs.exchange import export_runs, find_exportable
 
+    if file.exists() and not force:
+        raise CseError(f"{file} exists", "add --force to overwrite it, or choose another file", code="runs.file_exists")
     found, skipped = find_exportable(run or (), study or ())
     sys.stdout.write(f"{file}: {counted(len(found), 'run')}, {decimal(export_runs(found, file, small=small))}\n")
     if skipped:
@@ -160,7 +181,9 @@ app.command(
 app.command("show", epilog="Examples:  cse runs show 3f2a  ·  cse runs show 'quickstart seed 0'")(show)
 app.command("logs", epilog="Examples:  cse runs logs 3f2a  ·  cse runs logs 3f2a -f")(logs)
 app.command("stop", epilog="Examples:  cse runs stop 3f2a  ·  cse runs stop 3f2a 81bc --no-wait")(stop)
-app.command("rm", epilog="Examples:  cse runs rm 3f2a 81bc  ·  cse runs rm 3f2a --yes")(rm)
+app.command(
+    "rm", epilog="Examples:  cse runs rm 3f2a 81bc  ·  cse runs rm --status failed  ·  cse runs rm --all --yes"
+)(rm)
 app.command(
     "export", epilog="Examples:  cse runs export runs.zip  ·  cse runs export paper.zip --study studies/mini/ifcl_queue"
 )(export)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from types import MappingProxyType
@@ -28,8 +29,8 @@ _TABLE = {"recipe": "p", "seed": "r", "status": "l", "dev": "r", "test avg": "r"
 """Columns of the table and their alignment."""
 _COLUMNS = ("run", *_TABLE, "note", "gain", "changed", "name", "group", "experiment")
 """Columns of the tab-separated lines."""
-_NARROW = 100
-"""In a terminal with fewer columns, the table shows names and changed settings instead of the training time."""
+_NARROW, _NARROWEST = 100, 66
+"""In a terminal with fewer columns, names and changed settings are below the table, which omits times."""
 _STYLES = {"FINISHED": "green", "FAILED": "red", "STOPPED": "yellow", "LOST": "yellow", "RUNNING": "cyan"}
 
 
@@ -185,21 +186,19 @@ def print_runs(runs: Sequence[RecordedRun], folded: Mapping[str, int] = MappingP
         return
     console = Console(highlight=False)
     console.print(as_rich(_table(runs, console.width, folded), gap=1))
+    names = _names(runs, folded) if console.width < _NARROW else {}
     for run in runs:
-        for text in _remarks(run):
+        for text in (*filter(None, [names.get(run.run_id)]), *_remarks(run)):
             console.print(f"{run.about.short}: {escape(text)}")
 
 
 def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int] = MappingProxyType({})) -> Table:
-    columns, names = _TABLE, {}
-    for run in runs:  # labels and changed settings. The recipe column has the name of a search
-        search = run.about.summary == "tuning"
-        labels = [f"search: {counted(folded.get(run.about.search, 0), 'trial')}"] if search else _labels(run)
-        names[run.run_id] = ", ".join([*labels, *map(_short, run.about.changes)])
-    if any(names.values()):
+    columns, names = _TABLE, _names(runs, folded)
+    if width < _NARROW:
+        omitted = ("seconds", "started") if width < _NARROWEST else ("seconds",)
+        columns = {name: kind for name, kind in _TABLE.items() if name not in omitted}
+    elif any(names.values()):
         columns = {"recipe": "p", _NAME: "p"} | _TABLE
-        if width < _NARROW:
-            columns.pop("seconds")
     rows = []
     for run in runs:
         cells = _cells(run) | {_NAME: names[run.run_id], "started": f"{run.about.created.astimezone():%m-%d %H:%M}"}
@@ -208,9 +207,21 @@ def _table(runs: Sequence[RecordedRun], width: int, folded: Mapping[str, int] = 
     return Table("", tuple(columns), tuple(rows), label="run", align=f"l{''.join(columns.values())}")
 
 
+def _names(runs: Sequence[RecordedRun], folded: Mapping[str, int]) -> dict[str, str]:
+    """Return run ID → labels and changed settings. The recipe column has the name of a search."""
+    names = {}
+    for run in runs:
+        search = run.about.summary == "tuning"
+        labels = [f"search: {counted(folded.get(run.about.search, 0), 'trial')}"] if search else _labels(run)
+        names[run.run_id] = ", ".join([*labels, *map(_short, run.about.changes)])
+    return names
+
+
 def _short(change: str) -> str:
-    """Return "steps=10" for "train.steps=10". The pipe and JSON have the whole key."""
+    """Return "steps=10" for "train.steps=10", and four digits of a number. The pipe and JSON have all."""
     key, equals, value = change.partition("=")
+    with suppress(ValueError):
+        value = f"{float(value):.4g}" if "." in value or "e-" in value else value
     return f"{key.rpartition('.')[2]}={value}" if equals else change
 
 

@@ -44,8 +44,11 @@ def remove(found: Sequence[RecordedRun]) -> int:
             if not lock.acquire():
                 raise _running_error(run)
             try:
-                freed += size([run.about.path])
+                search = [home() / "tuning" / run.about.search] if run.about.summary == "tuning" else []
+                freed += size([run.about.path, *search])
                 run.about.path.rename(hidden)  # atomic, so that kill -9 leaves no partial run
+                for folder in search:
+                    shutil.rmtree(folder, ignore_errors=True)
             finally:
                 lock.release()
         for left in runs().glob(".*.removed"):

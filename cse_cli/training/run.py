@@ -40,8 +40,10 @@ from cse_cli.training.recording import about_run, make_result, record_inputs, re
 from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
 from registry.distributed import rank, world_size
+from registry.encoders.saved import own_pooling
 from registry.errors import CseError, RunFailedError
 from registry.resources import hub
+from registry.resources.models import locate
 
 SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
@@ -66,6 +68,14 @@ def prepare(job: Job, observer: Observer) -> Prepared:
     experiment = resolve(recipe, job.seed)
     if compute.warning:
         observer.observe(Warned(compute.warning))
+    for name, part in recipe.encoders.items():
+        given, model = part.params.get("pooling"), part.params.get("model")
+        own = own_pooling(locate(model)) if given and model else None
+        if own is not None and own != given:
+            setting = f"encoders.{name}.pooling"
+            observer.observe(
+                Warned(f"{setting} is '{given}', but '{model}' was made for '{own}': set {setting} = '{own}'")
+            )
     if recipe.train.steps == 0:
         return Prepared(job, compute, experiment, None, None, 0)
 
@@ -81,6 +91,12 @@ def prepare(job: Job, observer: Observer) -> Prepared:
             text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, job.seed, *place,
             lambda *count: observer.observe(Preparing("tokenizing", *count)), bool(recipe.data.unique_in_batch),
         )  # fmt: skip
+        length = 0 if recipe.queue is None else recipe.queue.params.get("length", 0)
+        if length > text.rows:
+            alarms.append(
+                f"queue.length is {length:,}, but the text has {text.rows:,} rows: the queue contains sentences of the "
+                "batch, and some of them several times. Set a smaller queue.length"
+            )
         for notice in (*text.notices, *alarms, *batches.notices):
             observer.observe(Warned(notice))
         return text, batches

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cse_cli.core.formatting import parse_duration
-from cse_cli.recipe.command import Plugin, with_precision
+from cse_cli.recipe.command import SET, Plugin, with_precision
 from cse_cli.recipe.completion import complete_recipe
 from registry import plugins
 from registry.errors import CseError
@@ -46,7 +46,7 @@ Metric = Annotated[
 ]
 Seeds = Annotated[str | None, typer.Option(help="Number or list of seeds. The score is their mean.", **_SPACE)]
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps of a trial. Default: the recipe's.", **_SPACE)]
-Set = Annotated[list[str] | None, typer.Option("--set", help="Set dotted.key=value in every trial.", **_SPACE)]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET, **_SPACE)]
 Unset = Annotated[list[str] | None, typer.Option(help="Remove a dotted key in every trial.", **_SPACE)]
 Trials = Annotated[int | None, typer.Option(min=1, help="Total number of trials. Default: 20.", **_SEARCH)]
 Timeout = Annotated[str | None, typer.Option(help="Start no new trial after this time: 90, 30m or 2h.", **_SEARCH)]

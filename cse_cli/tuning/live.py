@@ -8,9 +8,9 @@ from statistics import fmean
 from typing import Literal
 
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from cse_cli.core.console import Screen
+from cse_cli.core.console import CUT, WHOLE, Screen
 from cse_cli.core.events import Observer, RunInfo, SilentObserver, Warned
 from cse_cli.core.formatting import duration
 from cse_cli.recipe.load import LoadedRecipe
@@ -148,10 +148,9 @@ class TuneScreen(Screen):
         """Open the bar of a run."""
         self._dev, self._total = "", run.steps
         if self.live:
-            columns = (TextColumn("         {task.description}"), MofNCompleteColumn(), BarColumn(bar_width=24))
-            self._bar = Progress(*columns, TextColumn("{task.fields[dev]}"), console=self.console, transient=True)
-            self._task = self._bar.add_task(self._trial, total=run.steps, completed=run.done, loss="", dev="", rate="")
-            self._bar.start()
+            name, dev = TextColumn("         {task.description}", table_column=CUT), TextColumn("{task.fields[dev]}")
+            columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=16), dev)
+            self._open(columns, escape(self._trial), run.steps, completed=run.done, dev="")
         self._last_line = time.monotonic()
 
     def stepped(self, step: int, loss: float, rate: float) -> None:

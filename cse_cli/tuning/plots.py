@@ -1,52 +1,119 @@
-"""Optuna's figures of a search: history, slices and importances."""
+"""Figures of a search: history, slices, contours and importances."""
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
-from optuna.trial import TrialState
-from optuna.visualization.matplotlib import plot_optimization_history, plot_param_importances, plot_slice
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from matplotlib.tri import Triangulation
 
-from cse_cli.core.plotting import DOTS
-from cse_cli.tuning.results import comparable_trials, importances
-from cse_cli.tuning.study import Study, metric
+from cse_cli.core.plotting import CHOSEN, MEASURED, PAGE, Heading, add_legend, label_axes, new_figure, save_figures
+from cse_cli.tuning.parameter import Parameter, show_value
+from cse_cli.tuning.results import Search, Trial, read_search
+from cse_cli.tuning.study import Study
+
+FEWEST = 4
+"""Minimum number of complete trials for contours."""
+_OWN: dict[str, Any] = {"marker": "*", "s": 60, "color": CHOSEN, "zorder": 4, "label": "recipe's own value"}
+_OTHERS: dict[str, Any] = {"s": 12, "color": MEASURED, "label": "trial"}
 
 
 def draw(study: Study, directory: Path) -> list[Path]:
     """Write each figure that has data as SVG and PNG, and return the files.
 
-    `history` shows the score of every trial and the best so far, `slice` the score by the value of each parameter, and
-    `importance` each parameter's share of the score's variance.
+    `history` shows the score of every trial and the best so far, `slice` the score by the value of each parameter,
+    `contour` that of two numeric ones, and `importance` each parameter's share of the score's variance. The trial with
+    the recipe's own values is marked in each.
     """
-    if not study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
-        return []
-    name = metric(study)
-    files: list[Path] = []
-    style: dict[Any, Any] = {"svg.hashsalt": "cse", "savefig.dpi": DOTS, "savefig.bbox": "tight"}
-    with mpl.rc_context(style), warnings.catch_warnings(action="ignore"):
-        plt.switch_backend("agg")  # even if a display is available
-        files += _save(plot_optimization_history(study, target_name=name), directory / "history")
-        panels: Any = plot_slice(study, target_name=name)
-        for panel in np.ravel(panels) if np.size(panels) > 1 else ():  # the long names of parts would overlap
-            panel.set_xlabel(panel.get_xlabel().replace(".", ".\n"))
-            panel.tick_params(axis="x", which="both", labelrotation=90)
-        files += _save(panels, directory / "slice")
-        if len(importances(study)) > 1:
-            files += _save(plot_param_importances(comparable_trials(study), target_name=name), directory / "importance")
-    return files
+    search = read_search(study)
+    return save_figures(_figures(search), directory) if search.complete else []
 
 
-def _save(axes: Any, stem: Path) -> list[Path]:
-    """Write the figure of one panel or several, and close it."""
-    figure = np.ravel(axes)[0].figure
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    files = [stem.with_suffix(".svg"), stem.with_suffix(".png")]
-    for file in files:
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
-    plt.close(figure)
-    return files
+def _figures(search: Search) -> Iterator[tuple[str, Figure]]:
+    parameters = search.config.parameters
+    heading = Heading(f"{search.metric} of the trials", f"{search.config.recipe} · {search.config.scored_by}")
+    trials = sorted(search.complete, key=lambda trial: trial.number)
+    figure = new_figure(heading)
+    numbers = [trial.number for trial in trials]
+    axes = figure.add_subplot()
+    axes.step(
+        numbers,
+        list(accumulate(_scores(trials), max)),
+        where="post",
+        color=MEASURED,
+        marker="none",
+        label="best so far",
+    )
+    _scatter(axes, trials, dict(zip(numbers, numbers, strict=True)))
+    label_axes(axes, "trial", search.metric, grid="y")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    add_legend(figure)
+    yield "history", figure
+
+    figure = new_figure(heading, width=PAGE, height=2.0 * ((len(parameters) + 2) // 3))
+    for place, parameter in enumerate(parameters, start=1):
+        axes = figure.add_subplot((len(parameters) + 2) // 3, min(3, len(parameters)), place)
+        _scatter(axes, trials, _places(parameter, trials))
+        label_axes(axes, "", search.metric, grid="y")
+        _scale(axes, parameter, "x")
+    add_legend(figure)
+    yield "slice", figure
+
+    ordered = [one for one in parameters if one.choices is None and one.when is None]
+    if len(parameters) == len(ordered) == 2 and len(trials) >= FEWEST:
+        first, second = (_places(parameter, trials) for parameter in ordered)
+        shown = [trial for trial in trials if trial.number in first and trial.number in second]
+        figure = new_figure(heading, height=2.6)
+        axes = figure.add_subplot()
+        for parameter, axis in zip(ordered, "xy", strict=True):
+            _scale(axes, parameter, axis)
+        x, y = ([places[trial.number] for trial in shown] for places in (first, second))
+        even = [np.log(at) if one.log else np.array(at) for one, at in zip(ordered, (x, y), strict=True)]
+        triangles = Triangulation(*((at - at.min()) / np.ptp(at) for at in even)).triangles
+        figure.colorbar(axes.tricontourf(Triangulation(x, y, triangles), _scores(shown)), label=search.metric)
+        for own, looks in ((False, _OTHERS), (True, _OWN)):
+            axes.scatter(
+                *([places[one.number] for one in shown if one.own == own] for places in (first, second)), **looks
+            )
+        add_legend(figure)
+        yield "contour", figure
+
+    if search.importance:
+        figure = new_figure(heading, height=0.4 + 0.25 * len(search.importance))
+        axes = figure.add_subplot()
+        names = list(search.importance)[::-1]
+        axes.barh(names, [search.importance[name] for name in names], color=MEASURED)
+        axes.set_xlabel("share of the score's variance")
+        yield "importance", figure
+
+
+def _scores(trials: Sequence[Trial]) -> list[float]:
+    return [trial.score for trial in trials if trial.score is not None]
+
+
+def _places(parameter: Parameter, trials: Sequence[Trial]) -> dict[int, Any]:
+    """Return number of a trial → its value on an axis, the recipe's own for the trial that has it."""
+    values = {
+        trial.number: trial.values.get(parameter.name, parameter.default if trial.own else None) for trial in trials
+    }
+    as_text = parameter.choices is not None
+    return {number: show_value(value) if as_text else value for number, value in values.items() if value is not None}
+
+
+def _scatter(axes: Axes, trials: Sequence[Trial], places: dict[int, Any]) -> None:
+    for own, looks in ((False, _OTHERS), (True, _OWN)):
+        shown = [trial for trial in trials if trial.own == own and trial.number in places]
+        axes.scatter([places[trial.number] for trial in shown], _scores(shown), **looks)
+
+
+def _scale(axes: Axes, parameter: Parameter, axis: str) -> None:
+    """Label an axis with a parameter, with its scale."""
+    axes.set(**{f"{axis}label": parameter.name.rpartition(".")[2]})
+    if parameter.log:
+        axes.set(**{f"{axis}scale": "log"})

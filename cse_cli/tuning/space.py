@@ -218,7 +218,12 @@ def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str,
         raise _ambiguous(name, allowed)
     if matching:
         return _at_path(recipe, (allowed or matching)[0])
-    near = suggestion(name, {*recipe.tune, *searchable, *(path.rpartition(".")[2] for path in known)})
+    has_queue = recipe.queue is not None or not name.startswith("queue")
+    near = (
+        " The recipe has no queue."
+        if not has_queue
+        else suggestion(name, {*recipe.tune, *searchable, *(path.rpartition(".")[2] for path in known)})
+    )
     raise UnknownNameError(
         f"--param: unknown parameter '{name}'.{near}",
         f"use one of {shorten(tunable(recipe, known))}",

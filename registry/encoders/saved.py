@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -342,6 +343,13 @@ def _pooling(folder: Path) -> str:
             code="encoders.unsupported_pooling",
         )
     return known[modes[0]]
+
+
+def own_pooling(folder: Path) -> str | None:
+    """Return the pooling that a sentence-transformers directory declares, or None if cse supports none of it."""
+    with suppress(_UnsupportedError):
+        return _read_modules(folder).pooling if (folder / MODULES).is_file() else None
+    return None
 
 
 def _fixed(folder: Path) -> FixedDense:

@@ -106,9 +106,13 @@ def locate(model: str, *, force: bool = False) -> Path:
         return folder
     about = known(model)
     _require_download(model, about)
+    return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=similar(model))
+
+
+def similar(model: str) -> str:
+    """Return " Did you mean …?" for a name that is not known, or an empty string."""
     others = [name for name in (*local_names(), *_spellings()) if name != model]
-    hint = suggestion(model, others) if about is None else ""
-    return hub.fetch(_repositories(model)[0], needed_files, force=force, complete=complete, hint=hint)
+    return suggestion(model, others) if known(model) is None else ""
 
 
 def find(model: str) -> Path | None:

@@ -51,6 +51,6 @@ def test_it_pools_what_it_names_and_is_saved(tmp_path, largest, family):
 def test_a_recipe_names_it(largest):
     recipe = load("mini/simcse_en", ["encoders.online.pooling=largest"]).recipe
     assert [one.name for one in plugin_poolings(recipe)] == [largest]
-    with pytest.raises(Exception, match="unknown pooling") as caught:
+    with pytest.raises(Exception, match="pooling: should be") as caught:
         load("mini/simcse_en", ["encoders.online.pooling=larges"])
-    assert "largest" in str(caught.value)
+    assert "Did you mean 'largest'" in str(caught.value)

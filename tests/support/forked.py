@@ -36,7 +36,7 @@ class Forked:
         context = multiprocessing.get_context("forkserver")
         out, err = context.Pipe(duplex=False), context.Pipe(duplex=False)
         given = ([str(each) for each in arguments], str(folder), {**os.environ, **environment})
-        self._process = context.Process(target=_become, args=(*given, out[1], (out if joined else err)[1]))
+        self._process = context.Process(target=become, args=(*given, out[1], (out if joined else err)[1]))
         self._process.start()
         for _, writer in (out, err):
             writer.close()
@@ -100,9 +100,8 @@ class Forked:
         self.wait()
 
 
-def _become(
-    arguments: list[str], folder: str, environment: Mapping[str, str], out: Connection, err: Connection
-) -> None:
+def become(arguments: list[str], folder: str, environment: Mapping[str, str], out: Connection, err: Connection) -> None:
+    """Be a program with these arguments, this environment and these ends of its output."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()

@@ -177,7 +177,7 @@ def _own_file(file: str) -> Table:
     folder, path = data_folder(), expand_user(Path(file))
     near = [place / path.parent for place in (Path(), folder) if place is not None]
     names = [each.name for place in near if is_dir(place) for each in place.iterdir() if each.is_file()]
-    action = "set `file` to an existing path, absolute or relative to the current directory or to $CSE_DATA"
+    action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
     return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
 
 

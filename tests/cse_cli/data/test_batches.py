@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from cse_cli.data.batches import Batches, ViewPlan
@@ -214,7 +214,6 @@ def test_a_label_that_is_no_number_is_named(tmp_path, cell):
 # Batches without equal texts.
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(8, 20)), min_size=12, max_size=80), st.integers(2, 4))
 def test_no_text_is_in_two_rows_of_a_batch(texts, size):
     texts += [(100 + row, 100 + row) for row in range(size)]  # a batch without a repeated text exists

@@ -241,7 +241,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=CALLS, number=st.integers(0, 2**60))
 def test_no_row_gets_the_cell_of_another(upper, calls, number):
     for lines, patience, block in calls:

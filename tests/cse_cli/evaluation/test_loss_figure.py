@@ -26,3 +26,11 @@ def test_parts_stand_beside_the_whole():
 def test_a_part_that_is_the_whole_is_drawn_once():
     (label,) = drawn({"info_nce": WHOLE})
     assert label.startswith("_")
+
+
+def test_a_loss_has_a_logarithmic_axis_unless_it_can_be_negative():
+    with figure_style():
+        (axes,) = loss_curves(WHOLE, {}, Heading("Loss")).axes
+        assert axes.get_yscale() == "log"
+        (axes,) = loss_curves(WHOLE, {"margin": [(0, 0.5), (10, -0.5)]}, Heading("Loss")).axes
+        assert axes.get_yscale() == "linear"

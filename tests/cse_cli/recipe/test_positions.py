@@ -105,7 +105,7 @@ def paths(value: Any, prefix: tuple = ()) -> set[tuple]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.dictionaries(KEYS, st.dictionaries(KEYS, VALUES, max_size=3), max_size=3),
     st.dictionaries(KEYS, st.lists(st.dictionaries(KEYS, VALUES, max_size=3), min_size=1, max_size=3), max_size=2),

@@ -98,7 +98,7 @@ def test_only_finished_runs_are_exported_with_what_is_below_them(runs: Runs, tmp
     record(name="other")
     code, out, err = runs("export", str(tmp_path / "a.zip"), "--run", "search")
     assert (code, ": 2 runs, " in out, "1 run skipped" in err) == (0, True, True)
-    assert ": 3 runs, " in runs("export", str(tmp_path / "a.zip"))[1]
+    assert ": 3 runs, " in runs("export", str(tmp_path / "a.zip"), "--force")[1]
     for arguments, message in {
         ("--run", "damaged"): "no finished run to export",
         ("--run", "nope"): "run 'nope' does not exist",
@@ -113,6 +113,8 @@ def test_no_other_file_is_overwritten(runs: Runs, tmp_path: Path) -> None:
     record()
     (tmp_path / "thesis.tex").write_text("important")
     code, _, err = runs("export", str(tmp_path / "thesis.tex"))
+    assert (code, "--force" in err) == (2, True)
+    code, _, err = runs("export", str(tmp_path / "thesis.tex"), "--force")
     assert (code, "is not an archive of runs" in err) == (2, True)
     assert (tmp_path / "thesis.tex").read_text() == "important"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -131,7 +131,7 @@ def test_trials_are_folded_into_the_line_of_their_search() -> None:
     others, folded = listing.fold_trials(select_runs())
     assert [run.about.search for run in others] == ["", "s"]
     assert folded == {"s": 2}
-    texts = [[cell.text for cell in row.cells][:2] for row in listing._table(others, 80, folded).rows]
+    texts = [[cell.text for cell in row.cells][:2] for row in listing._table(others, 100, folded).rows]
     assert texts == [["r", ""], ["s", "search: 2 trials"]]
 
 
@@ -149,7 +149,7 @@ def test_a_duration_is_a_time_ago() -> None:
 
 def test_names_tags_and_settings_are_a_column() -> None:
     recorded(recipe="r", seed=0, name="short queue", tags={"for": "paper"}, changes=("queue.length=64",))
-    (row,) = listing._table(select_runs(), 80).rows
+    (row,) = listing._table(select_runs(), 100).rows
     assert row.cells[1].text == "'short queue', for=paper, length=64"
 
 

@@ -38,6 +38,27 @@ def test_a_run_is_deleted_with_its_files(runs: Runs, home: Path) -> None:
     assert len(list((home / "runs").iterdir())) == 1
 
 
+def test_runs_are_chosen_by_recipe_and_status_or_all(runs: Runs) -> None:
+    record("one")
+    recorded(end="failed", name="failed").close()
+    assert runs("rm", "--status", "failed", "--yes")[1].startswith("1 run removed")
+    assert names() == ["one"]
+    assert runs("rm", "--recipe", "no/*", "--yes")[2].startswith("no run matches")
+    assert runs("rm", "--yes")[0] == runs("rm", "one", "--all", "--yes")[0] == 2
+    assert names() == ["one"]
+    assert runs("rm", "--all", "--yes")[1].startswith("1 run removed")
+    assert names() == []
+
+
+def test_a_search_is_deleted_with_its_study(runs: Runs, home: Path) -> None:
+    recorded(end="finished", name="both", search="both", summary="tuning").close()
+    for search in ("both", "other"):
+        (home / "tuning" / search).mkdir(parents=True)
+        (home / "tuning" / search / "journal.jsonl").write_text("{}")
+    assert runs("rm", "both", "--yes")[0] == 0
+    assert [folder.name for folder in (home / "tuning").iterdir()] == ["other"]
+
+
 def test_runs_below_it_go_with_it(runs: Runs) -> None:
     search = record("search")
     trial = record("trial", search.run_id)
