@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from cse_cli.analysis.headlines import main_metric, metric_value
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
@@ -108,6 +108,7 @@ class ComparisonDocument(BaseModel, frozen=True):
         circumstances: Other differences: text, weights and code of the same name, device, precision, versions.
         corrected_for: Number of comparisons that share the level.
         assumed_plan: Number of seeds that `--planned` gave at analysis time. It is not recorded.
+        word_overlap: Primary metric → score of the word overlap, the baseline without an encoder.
     """
 
     schema_version: Literal[4] = 4
@@ -119,6 +120,7 @@ class ComparisonDocument(BaseModel, frozen=True):
     assumed_plan: int | None = None
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
+    word_overlap: dict[str, float] = Field(default_factory=dict)
 
 
 def compare(
@@ -158,6 +160,8 @@ def compare(
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
+    judged = tuple(judge(plain, plans, {method.letter: method.name for method in methods}))
+    overlaps = {one.main.metric: metric_value(methods[0].latest.word_overlap, one.main.metric) for one in judged}
     return ComparisonDocument(
         sides=tuple(map(_summary, methods)),
         changes=changes,
@@ -165,8 +169,9 @@ def compare(
         resamples=resamples,
         corrected_for=len(couples),
         assumed_plan=planned,
-        comparisons=tuple(judge(plain, plans, {method.letter: method.name for method in methods})),
+        comparisons=judged,
         notes=(*notes, *find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
+        word_overlap={metric: score for metric, score in overlaps.items() if score is not None},
     )
 
 

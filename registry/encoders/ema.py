@@ -36,8 +36,8 @@ class Ema(Encoder):
 
     Source: MoCoSE (2022, section 3.2, Algorithm 1) and its code; MoCo (He et al. 2020), BYOL (Grill et al. 2020).
     Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`, `trained`); constant
-    or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`). Start of the
-    copy in ESimCSE (ES4) and PT-BERT (PT3): `random_weights`.
+    or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`). In
+    methods/esimcse.md and methods/pt_bert.md: start of the copy (ES4, PT3, `random_weights`).
 
     Args:
         of: Encoder whose weights are averaged. The recipe declares it before this one.

@@ -72,7 +72,7 @@ def test_every_weight_equals_the_encoders_at_the_start(model):
 
 
 def test_a_copy_that_starts_from_random_weights(model):
-    """ES4 and PT3: BERT's own initialization: ones and zeros in the norms, N(0, 0.02) elsewhere. Heads are those of `of`."""
+    """ES4, PT3: BERT's own initialization: ones and zeros in the norms, N(0, 0.02) elsewhere. Heads are copied."""
     online = online_of(model, {"mlp": Mlp()})
     nudge(online)
     target = Ema(online, decay=0.9, schedule="constant", share=[], random_weights=True)
@@ -83,7 +83,8 @@ def test_a_copy_that_starts_from_random_weights(model):
         elif value.dim() == 1:
             assert torch.equal(value, torch.full_like(value, "LayerNorm.weight" in name)), name
         else:
-            assert value.std() == pytest.approx(0.02, rel=0.5) and abs(value.mean()) < 0.005, name
+            assert value.std() == pytest.approx(0.02, rel=0.5), name
+            assert abs(value.mean()) < 0.005, name
     start = {name: value.clone() for name, value in mine.items()}
     target.embed(tokens_of(online))  # the copy differs from `of` on purpose
     after(1, target)
