@@ -83,7 +83,7 @@ def test_statements_follow_from_the_records(home: Path, tmp_path: Path, monkeypa
     assert len(switches) == 8
     for row, _, _, *cells in switches:
         for settings, cell in zip(values, cells, strict=True):
-            assert settings[row].replace('"', "").endswith(f"={cell}") if cell else row not in settings
+            assert settings[row].replace('"', "").endswith(f"={cell}") if cell != "—" else row not in settings
 
 
 @pytest.mark.docs
