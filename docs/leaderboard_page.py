@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -12,6 +13,7 @@ from markdown_table import cell, table
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.analysis.papers import model_name
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
+from cse_cli.recipe.load import load
 from registry.papers import LISTS, listed_rows
 
 MEASURED = Path(__file__).parent / "results" / "one_budget.md"
@@ -130,14 +132,27 @@ def _measured() -> tuple[str, str]:
     recipes = {row["row"]: row["recipe"] for row in tomllib.loads(STUDY.read_text(encoding="utf-8"))["study"]["rows"]}
     result = MEASURED.read_text(encoding="utf-8").partition("## Result")[2]
     _, *rows = _rows(result)
-    shown = [[name, score, difference, f"`{recipes[name]}`"] for name, _, score, difference, *_ in rows]
+    _, *chosen = _rows(result[result.index("| row | trials |") :])
+    settings = {name: _changed(recipes[name], of.replace("\\", "")) for name, _, of in chosen}
+    shown = [
+        [name, score, difference, f"`{recipes[name]}`{settings.get(name, '')}" if name in recipes else ""]
+        for name, _, score, difference, *_ in rows
+    ]
     return _part(
         "mini_en (en), results of this project",
-        "The small encoder of the package, average of the seven sets. All rows have the same text and five seeds. The "
-        "trained methods have the same budget, and settings that six trials chose: "
-        "[protocol, tests and conclusions](one_budget.md).",
+        "The small encoder of the package, average of the seven sets. All rows have the same text. Those with ± "
+        "have five seeds. The trained methods have the same budget, and settings that six trials chose: a setting next "
+        "to a recipe replaces the recipe's own. "
+        "[Protocol, tests and conclusions](one_budget.md).",
         table(["method", AVERAGE, "difference from SimCSE", "recipe"], shown),
     )
+
+
+def _changed(recipe: str, settings: str) -> str:
+    """Return the chosen settings of a row that differ from its recipe."""
+    resolved = load(recipe).recipe.hash()
+    each = re.split(r", (?=[a-z_]+\.)", settings)
+    return "".join(f" `{one}`" for one in each if load(recipe, [one]).recipe.hash() != resolved)
 
 
 def _rows(page: str) -> Iterator[list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -25,9 +26,9 @@ def tables(text: str) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize(
     ("page", "first", "studies", "count"),
     [
-        ("one_budget", "Result", ["methods"], 139),
-        ("one_budget_wiki", "Result", ["methods_wiki"], 170),
-        ("composition", "Tatoeba", ["composition", "composition_wiki"], 18),
+        ("one_budget", "Result", ["methods"], 186),
+        ("one_budget_wiki", "Result", ["methods_wiki"], 213),
+        ("composition", "Tatoeba", ["composition", "composition_wiki"], 32),
     ],
 )
 def test_a_page_has_the_numbers_of_the_records(
@@ -44,6 +45,66 @@ def test_a_page_has_the_numbers_of_the_records(
     shown = tables(text[text.index(f"## {first}") : text.index("## What follows")])
     assert len(shown) == count
     assert [row for row in shown if row not in made] == []
+
+
+def chosen(report: str) -> dict[str, str]:
+    """Return row → settings that its trials chose."""
+    start = report.index("| row | trials | chosen |")
+    rows = tables(report[start : report.index("\n\n", start)].replace("\\", ""))
+    return {name: settings for name, _, settings in rows}
+
+
+@pytest.mark.docs
+def test_statements_follow_from_the_records(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What training adds to each row's start, and the values of the switches that trials chose."""
+    monkeypatch.chdir(ROOT)
+    for archive in ("methods", "methods_wiki"):
+        assert exit_code_of("runs", "import", str(RESULTS / "records" / f"{archive}.zip")) == 0
+    pages = {name: (RESULTS / f"{name}.md").read_text(encoding="utf-8") for name in ("one_budget", "one_budget_wiki")}
+    values = []
+    for study, page in zip(("methods", "methods_wiki"), pages.values(), strict=True):
+        runs = [run for run in all_runs() if re.fullmatch(f"studies/open/{study}/[^·]+/", run.about.study or "")]
+        gains: dict[str, list[float]] = {}
+        for run in runs:
+            assert run.result is not None
+            if run.result.steps:
+                before, after = run.result.untrained["dev"]["spearman"], run.result.scores["dev"]["spearman"]
+                gains.setdefault(run.about.study or "", []).append(after - before)
+                assert run.result.selected_step in (20, 40, 60)
+        rows = [fmean(of_row) for of_row in gains.values()]
+        every = [gain for of_row in gains.values() for gain in of_row]
+        assert f"Of {len(rows)} rows, {sum(gain < 0 for gain in rows)} end" in page
+        assert f"so do {sum(gain < 0 for gain in every)} of {len(every)} runs" in page
+        report = tmp_path / f"{study}.md"
+        assert exit_code_of("report", f"studies/open/{study}", "--output", str(report)) == 0
+        values.append(chosen(report.read_text(encoding="utf-8")))
+    text = pages["one_budget"]
+    switches = tables(text[text.index("## Which variant") : text.index("## What does not follow")])
+    assert len(switches) == 8
+    for row, _, _, *cells in switches:
+        for settings, cell in zip(values, cells, strict=True):
+            assert settings[row].replace('"', "").endswith(f"={cell}") if cell != "—" else row not in settings
+
+
+@pytest.mark.docs
+def test_starts_and_the_shuffled_view(home: Path) -> None:
+    """Untrained read-outs of two rows, and SimCSE whose positive has shuffled words."""
+    assert exit_code_of("runs", "import", str(RESULTS / "records" / "starts.zip")) == 0
+    averages: dict[str, list[float]] = {}
+    for run in all_runs():
+        assert run.result is not None
+        average = run.result.average()
+        assert average is not None
+        averages.setdefault(run.about.recipe, []).append(average)
+    page = (RESULTS / "one_budget.md").read_text(encoding="utf-8")
+    assert f"that read-out has {averages['mini/consert_en'][0]:.2f}" in page
+    shuffled = mean_text(averages["mini/simcse_en"])
+    assert f"has {shuffled} on the seven sets" in page
+    composition = (RESULTS / "composition.md").read_text(encoding="utf-8")
+    (start,) = averages["mini/composed_en"]
+    assert f"the composition has {start:.2f}" in composition
+    for mean, words in ((65.26, "training adds {} points there"), (63.57, "takes {} away on Wikipedia")):
+        assert words.format(f"{abs(mean - start):.2f}") in composition
 
 
 @pytest.mark.docs

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from cse_cli.analysis.experiments import ENVIRONMENT, Change, last_finished, read_resolved, recipe_changes
 from cse_cli.analysis.headlines import main_metric, metric_value
@@ -136,6 +136,7 @@ class ComparisonDocument(BaseModel, frozen=True):
         circumstances: Other differences: text, weights and code of the same name, device, precision, versions.
         corrected_for: Number of comparisons that share the level.
         assumed_plan: Number of seeds that `--planned` gave at analysis time. It is not recorded.
+        word_overlap: Primary metric → score of the word overlap, the baseline without an encoder.
     """
 
     schema_version: Literal[5] = 5
@@ -147,6 +148,7 @@ class ComparisonDocument(BaseModel, frozen=True):
     assumed_plan: int | None = None
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...] = ()
+    word_overlap: dict[str, float] = Field(default_factory=dict)
 
 
 UNEQUAL = ". Their budgets differ: {} and {} training steps"
@@ -192,6 +194,9 @@ def compare(
     steps = {method.letter: sorted({run.steps for run in method.runs.values()}) for method in methods}
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
+    names = {method.letter: method.name for method in methods}
+    judged = tuple(judge(plain, plans, names, only_primary=not metrics))
+    overlaps = {one.main.metric: metric_value(methods[0].latest.word_overlap, one.main.metric) for one in judged}
     return ComparisonDocument(
         sides=tuple(map(_summary, methods)),
         changes=changes,
@@ -199,11 +204,9 @@ def compare(
         resamples=resamples,
         corrected_for=len(couples),
         assumed_plan=planned,
-        comparisons=tuple(
-            _with_budgets(one, steps)
-            for one in judge(plain, plans, {method.letter: method.name for method in methods}, only_primary=not metrics)
-        ),
+        comparisons=tuple(_with_budgets(one, steps) for one in judged),
         notes=(*notes, *find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
+        word_overlap={metric: score for metric, score in overlaps.items() if score is not None},
     )
 
 

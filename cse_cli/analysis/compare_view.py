@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from rich.markup import escape
 from rich.text import Text
@@ -22,7 +23,7 @@ FEW = 3
 """Number of comparisons up to which `cse compare` shows all details."""
 MOST_NAMED = 6
 """Number of methods up to which a remark names them."""
-BASELINE, NONE = "baseline", "—"
+BASELINE, NONE, OVERLAP = "baseline", "—", "no encoder"
 _MODES: Mapping[Mode, str] = {
     "planned": "planned: the seeds were planned before the first run; one t test",
     "incomplete": "planned seeds are missing: there is no test before they finish",
@@ -40,22 +41,26 @@ class Line:
         name: Name of the method. If every two are compared, the names of both.
         scores: Scores of the method for the seeds that it shares with the other one.
         tested: Its comparison by the primary metric. None for the method that all others are compared with.
+        baseline: Mean score of that method, in the line of the word overlap. It has no test.
     """
 
     name: str
     scores: tuple[float, ...]
     tested: MetricComparison | None = None
+    baseline: float | None = None
 
     @property
     def difference(self) -> float:
         """Mean difference over the shared seeds."""
+        if self.baseline is not None:
+            return self.scores[0] - self.baseline
         return 0.0 if self.tested is None else self.tested.over_seeds.difference
 
     @property
     def verdict(self) -> str:
         """Direction of a difference that the test shows, else a dash."""
         if self.tested is None:
-            return BASELINE
+            return BASELINE if self.baseline is None else OVERLAP
         if self.tested.finding != "different":
             return NONE
         words = ("better", "worse") if self.tested.more_is_better else ("higher", "lower")
@@ -82,6 +87,8 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
             lines.append(Line(name, over.second, one.main))
     if baseline:
         lines.insert(0, Line(baseline, tuple(scores[seed] for seed in sorted(scores))))
+        if (overlap := document.word_overlap.get(metric)) is not None:
+            lines.append(Line("Word overlap", (overlap,), baseline=fmean(lines[0].scores)))
     return sorted(lines, key=lambda line: -line.difference)
 
 
@@ -110,9 +117,12 @@ def summary_table(lines: Sequence[Line]) -> Table:
     for line in lines:
         over = None if line.tested is None else line.tested.over_seeds
         cells = (
-            Cell(str(len(line.scores))),
+            Cell("no seeds" if line.baseline is not None or _constant(line.scores) else str(len(line.scores))),
             *([Cell(mean_text(line.scores))] if means else []),
-            Cell("0.00" if over is None else signed(line.difference), strong=line.verdict not in (BASELINE, NONE)),
+            Cell(
+                "0.00" if line.verdict == BASELINE else signed(line.difference),
+                strong=line.verdict not in (BASELINE, NONE, OVERLAP),
+            ),
             Cell("" if over is None else interval_text(over)),
             Cell("" if over is None else p_value(over.p_adjusted)),
             Cell(line.verdict),
@@ -120,6 +130,10 @@ def summary_table(lines: Sequence[Line]) -> Table:
         rows.append(Row(line.name, cells, emphasis.get(line.verdict, "")))
     headings = ("n", *(["mean ± sd"] if means else []), "diff.", "interval", "p", "")
     return Table("Differences", headings, tuple(rows), align=f"p{'r' * (len(headings) - 1)}l")
+
+
+def _constant(scores: Sequence[float]) -> bool:
+    return len(scores) > len(set(scores)) == 1
 
 
 def interval_text(seeds: Paired) -> str:
@@ -151,8 +165,10 @@ def mode_lines(document: ComparisonDocument) -> list[str]:
 def summary_legend(document: ComparisonDocument) -> list[str]:
     """Return the meaning of the columns of a summary."""
     shared = "that a method shares with the first one" if baseline_of(document) else "that both methods share"
+    seconds = [one.main.over_seeds.second for one in document.comparisons]
     return [
         f"n: seeds {shared}; mean, sd and diff., the mean difference, are over these seeds",
+        *(["no seeds: the score does not depend on the seed"] if any(map(_constant, seconds)) else []),
         f"interval, p: paired test over seeds. {counted(document.corrected_for, 'comparison')} share the 5 % (Bretz et "
         "al. 2009), so an interval excludes 0 exactly if its difference is significant",
         *mode_lines(document),

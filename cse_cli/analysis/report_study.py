@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from cse_cli.analysis.compare import ComparisonDocument
 from cse_cli.analysis.compare_view import baseline_of, interval_text, summary_legend, summary_lines, summary_parts
+from cse_cli.analysis.headlines import headlines
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
@@ -51,6 +53,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "scores": _scores_parts(runs),
         "reproduces": study.answers is not None and paper_table(study) is not None,
         "choices": _choices_parts(runs),
+        "gains": _gains_parts(runs),
         "differences": _differences_parts(runs, argument, results, tags),
         "figures": figures,
         "cells": _cells_table(runs),
@@ -87,11 +90,14 @@ def _scores_parts(runs: StudyRuns) -> list[Any]:
     rows = []
     for name, of_row in scores.items():
         seeds = max((len(numbers) for numbers in of_row.values()), default=0)
-        rows.append([name, str(seeds), *(mean_text(of_row.get(column, [])) for column in columns)])
+        constant = seeds > 1 and all(len(set(numbers)) == 1 for numbers in of_row.values())
+        scored = (mean_text(of_row.get(column, [])) for column in columns)
+        rows.append([name, "no seeds" if constant else str(seeds), *scored])
     table = plain_table(["", "n", *columns], rows, align="p" + "r" * (1 + len(columns)))
     missing = runs.missing()
     lines = missing_cells(missing, f"cse run {study.name}") if missing else []
-    return [table, ("n: number of seeds. ±: sample standard deviation over them.", *lines)]
+    about = "n: number of seeds. No seeds: the scores do not depend on the seed. ±: sample standard deviation."
+    return [table, (about, *lines)]
 
 
 def _choices_parts(runs: StudyRuns) -> list[Any]:
@@ -99,17 +105,43 @@ def _choices_parts(runs: StudyRuns) -> list[Any]:
     if not runs.choices:
         return []
     about = f"Settings with the best mean dev score of {seed_list(runs.study.tune_seeds)}. Other seeds score them:"
-    parts: list[Any] = [about, choices_table(runs.choices)]
-    scores = values(runs.study, [cell for cell, _ in runs.cells], runs.current)
-    pairs = [
-        (fmean(numbers), choice.score)
-        for choice in runs.choices
-        for numbers in scores.get(choice.row, {}).values()
-        if numbers and choice.score is not None
+    return [about, choices_table(runs.choices)]
+
+
+def _gains_parts(runs: StudyRuns) -> list[Any]:
+    """Return what training adds to the start of each row, by the first headline with both scores. Empty without one."""
+    current = runs.current
+    scores = values(runs.study, [cell for cell, _ in runs.cells], current)
+    name, rows, gains, pairs = "", [], [], []
+    for cell, _ in runs.cells:
+        results = current.get(cell.hash, ())
+        found = [one for run in results for one in headlines(run) if one.gain is not None]
+        if not found or cell.resolved is None:
+            continue
+        evaluate, encoders = cell.resolved.evaluate, cell.resolved.encoders
+        scored = encoders[evaluate.selection_encoder or evaluate.encoder]
+        read = scored.params.get("eval_pooling") or scored.params.get("pooling") or scored.name
+        name = found[0].name
+        dev, gained = [one.score for one in found], [one.gain or 0.0 for one in found]
+        start, seconds = fmean(dev) - fmean(gained), min(run.seconds for run in results)
+        counts = (str(read), str(len(cell.resolved.views)), f"{seconds:.0f}")
+        rows.append((fmean(gained), (cell.label, *counts, f"{start:.2f}", mean_text(dev), signed(fmean(gained)))))
+        gains += gained
+        pairs += [(fmean(of_row), fmean(dev)) for of_row in scores[cell.row].values() if of_row]
+    if not rows:
+        return []
+    header = ["row", "read-out", "views", "time (s)", "start", name, "gain"]
+    ordered = [cells for _, cells in sorted(rows, key=itemgetter(0), reverse=True)]
+    below = sum(gain < 0 for gain, _ in rows)
+    lines = [
+        f"below their own start: {below} of {counted(len(rows), 'row')}, and the selected state of "
+        f"{sum(gain < 0 for gain in gains)} of {counted(len(gains), 'run')}",
+        "start: score before training; read-out: pooling of the scored encoder, or the component that reads it; "
+        "views: texts that a step encodes; time: that of the fastest run, with its evaluations",
     ]
-    if (along := trend("dev", [score for score, _ in pairs], [dev for _, dev in pairs])) is not None:
-        parts.append([f"rank correlation of dev score and score over {along.n} rows: {signed(along.rho)}"])
-    return parts
+    if (along := trend(name, *map(list, zip(*pairs, strict=True)))) is not None:
+        lines.append(f"rank correlation of {name} and score over {along.n} rows: {signed(along.rho)}")
+    return [plain_table(header, ordered, align="plrrrrr"), lines]
 
 
 def _differences_parts(runs: StudyRuns, argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> list[Any]:

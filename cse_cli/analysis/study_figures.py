@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from cse_cli.analysis.compare_view import BASELINE, NONE, Line, baseline_of, summary_lines
+from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
 from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns
@@ -374,6 +374,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "worse": _WORSE,
     "lower": _WORSE,
     BASELINE: {"color": BLACK, "marker": "D"},
+    OVERLAP: {"color": BLACK, "marker": "x"},
 }
 """Verdict → style, in the order of the legend. Markers differ in gray, too."""
 
@@ -388,7 +389,7 @@ def difference_figure(runs: StudyRuns) -> Figure | None:
         return None
     score = score or document.comparisons[0].main.metric
     lines = summary_lines(document, score)
-    counts = sorted({len(line.scores) for line in lines})
+    counts = sorted({len(line.scores) for line in lines if line.baseline is None})
     seeds = counted(counts[0], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     together = f"{counted(document.corrected_for, 'interval')} with 95 % together"
     missing = len(runs.rows_without_runs())

@@ -36,10 +36,10 @@ def signed(value: float | None) -> str:
 
 
 def mean_text(values: Sequence[float]) -> str:
-    """Return the mean, with the standard deviation of several values."""
+    """Return the mean, with the standard deviation of several values that are not all equal."""
     if not values:
         return ""
-    return f"{fmean(values):.2f} ± {stdev(values):.2f}" if len(values) > 1 else f"{values[0]:.2f}"
+    return f"{fmean(values):.2f} ± {stdev(values):.2f}" if len(set(values)) > 1 else f"{values[0]:.2f}"
 
 
 def interval(low: float | None, high: float | None) -> str:

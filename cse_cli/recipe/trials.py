@@ -153,6 +153,5 @@ def choices_table(choices: Sequence[Choice]) -> Table:
     rows = []
     for choice in choices:
         trials = str(choice.trials) if choice.finished == choice.trials else f"{choice.finished} of {choice.trials}"
-        score = "" if choice.score is None else f"{choice.score:.2f}"
-        rows.append((choice.row, trials, settings_text(choice.settings) or "none", score))
-    return plain_table(("row", "trials", "chosen", "dev"), rows, align="prpr")
+        rows.append((choice.row, trials, settings_text(choice.settings) or "none"))
+    return plain_table(("row", "trials", "chosen"), rows, align="prp")

@@ -17,6 +17,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from registry import ENCODERS
 from registry.encoders.backbone import modes_kept
 from registry.errors import CseError, suggestion
+from registry.resources.models import load_model
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, Step, Tune
 
@@ -35,7 +36,8 @@ class Ema(Encoder):
 
     Source: MoCoSE (2022, section 3.2, Algorithm 1) and its code; MoCo (He et al. 2020), BYOL (Grill et al. 2020).
     Doubtful and settled in methods/mocose.md: gradient through the target (M3, `target_gradient`, `trained`); constant
-    or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`).
+    or cosine decay, and T (M6, `schedule`, `total_steps`); order of update and forward pass (M7, `update`). In
+    methods/esimcse.md and methods/pt_bert.md: start of the copy (ES4, PT3, `random_weights`).
 
     Args:
         of: Encoder whose weights are averaged. The recipe declares it before this one.
@@ -54,6 +56,8 @@ class Ema(Encoder):
             the shared embedding layer and shared heads, as in MoCoSE's code.
         trained: Heads of the copy that the optimizer also trains, before each update of the average. MoCoSE's code
             trains its projection because it does not freeze it. Default: none.
+        random_weights: Whether the copy starts with random weights instead of those of the checkpoint, as in the code
+            of ESimCSE and PT-BERT. Its heads and shared parts start as those of `of`. Default: false.
 
     Example:
         [encoders.momentum]
@@ -75,6 +79,7 @@ class Ema(Encoder):
         dropout: Annotated[float, Field(ge=0, lt=1), Tune(0.0, 0.3)] | None = None,
         target_gradient: Literal["none", "embeddings"] = "none",
         trained: list[str] | None = None,
+        random_weights: bool | None = None,
     ) -> None:
         super().__init__()
         if target_gradient == "embeddings" and "embeddings" not in share:
@@ -105,7 +110,9 @@ class Ema(Encoder):
         self.augment_at, self.vocabulary = of.augment_at, of.vocabulary
         self.register_buffer("updates", torch.zeros((), dtype=torch.int64))
         self.updates: Tensor
-        self._checked = False
+        self._checked = bool(random_weights)
+        if random_weights:
+            self._draw_weights(of)
         self._latest = decay
 
     def train(self, mode: bool = True) -> Ema:
@@ -169,6 +176,26 @@ class Ema(Encoder):
     def report(self) -> dict[str, float]:
         """Return the decay of the latest update."""
         return {"decay": self._latest}
+
+    def _draw_weights(self, of: Encoder) -> None:
+        """Replace the weights that the copy has from the checkpoint by random ones of the same architecture.
+
+        Raises:
+            CseError: If `of` is not built from a model of transformers, or the copy shares all its weights.
+        """
+        name = getattr(of, "model", None)
+        drawn = {} if name is None else dict(load_model(name, random_weights=True).named_parameters(prefix="backbone"))
+        shared = {id(parameter) for parameter in of.parameters()}
+        own = {path: mine for path, mine in self.target.named_parameters() if id(mine) not in shared and path in drawn}
+        if not own:
+            raise CseError(
+                "random_weights has no effect, because the copy has no own weights of a checkpoint",
+                "remove random_weights, or set of to an encoder such as `transformer`",
+                code="encoders.no_random_weights",
+            )
+        with torch.no_grad():
+            for path, mine in own.items():
+                mine.copy_(drawn[path])
 
     def _train(self, names: Sequence[str], share: Sequence[str]) -> None:
         """Enable the gradient of some heads of the copy.

@@ -34,7 +34,7 @@ def test_queue_holds_momentum_embeddings_without_dropout(parts):
 
 
 def test_copy_starts_as_pretrained_encoder_with_same_head(parts):
-    """The authors' copy starts from random weights; ES4."""
+    """The authors' copy starts from random weights: the switch of ES4."""
     made = experiment(parts, "esimcse_en")
     tokens = step_of(made).batch["queued"]
     online, slow = made.method.encoder("online"), made.method.encoder("momentum")
@@ -45,3 +45,22 @@ def test_copy_starts_as_pretrained_encoder_with_same_head(parts):
             parameter.mul_(2)
     ours, theirs = (e.encode(tokens, e.embed(tokens)).sentence for e in (online, slow))
     assert torch.allclose(ours, theirs, atol=1e-6)
+
+
+def test_the_switch_for_a_random_copy_changes_the_second_step_only(parts):
+    """ES4: the first step has no queue. The second has the random copy's embeddings as negatives."""
+    losses = {}
+    for switch in ("false", "true"):
+        torch.manual_seed(0)  # the head
+        made = experiment(parts, "esimcse_en", f"encoders.momentum.random_weights={switch}")
+        losses[switch] = []
+        for index in range(2):
+            step = step_of(made, index)
+            losses[switch].append(made.method.objective(made.method(step)).item())
+            queued = step.sentences("queued")
+            for _, component in made.method.components():
+                component.after_step(step)
+        held = torch.nn.functional.normalize(queued.detach(), dim=-1)
+        assert torch.allclose(made.method.queue.negatives().vectors[-4:], held, atol=1e-6)
+    assert losses["true"][0] == losses["false"][0]
+    assert abs(losses["true"][1] - losses["false"][1]) > 1e-3

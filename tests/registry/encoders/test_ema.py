@@ -71,6 +71,38 @@ def test_every_weight_equals_the_encoders_at_the_start(model):
     assert torch.equal(target.encode_for_eval(tokens), online.encode_for_eval(tokens))
 
 
+def test_a_copy_that_starts_from_random_weights(model):
+    """ES4, PT3: BERT's own initialization: ones and zeros in the norms, N(0, 0.02) elsewhere. Heads are copied."""
+    online = online_of(model, {"mlp": Mlp()})
+    nudge(online)
+    target = Ema(online, decay=0.9, schedule="constant", share=[], random_weights=True)
+    mine, theirs = dict(target.target.named_parameters()), dict(online.named_parameters())
+    for name, value in mine.items():
+        if name.startswith("heads."):
+            assert torch.equal(value, theirs[name])
+        elif value.dim() == 1:
+            assert torch.equal(value, torch.full_like(value, "LayerNorm.weight" in name)), name
+        else:
+            assert value.std() == pytest.approx(0.02, rel=0.5), name
+            assert abs(value.mean()) < 0.005, name
+    start = {name: value.clone() for name, value in mine.items()}
+    target.embed(tokens_of(online))  # the copy differs from `of` on purpose
+    after(1, target)
+    for name, value in mine.items():
+        torch.testing.assert_close(value, 0.9 * start[name] + 0.1 * theirs[name], rtol=0, atol=1e-6)
+
+
+def test_random_weights_leave_shared_parts(model):
+    online = online_of(model)
+    words = online.backbone.embeddings.word_embeddings.weight
+    before = words.detach().clone()
+    target = Ema(online, share=["embeddings"], random_weights=True)
+    assert target.target.backbone.embeddings.word_embeddings.weight is words
+    assert torch.equal(words, before)
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(target.target.backbone.get_parameter(name), online.backbone.get_parameter(name))
+
+
 def test_a_copy_made_too_early_is_refused_before_the_first_step(model):
     online = online_of(model)
     target = Ema(online, share=["embeddings"])
@@ -339,6 +371,8 @@ def test_refusals_name_what_there_is(model):
     for values, code, named in wrong:
         with refuses(f"encoders.{code}", *named):
             Ema(online, **values)
+    with refuses("encoders.no_random_weights"):
+        Ema(FakeEncoder(), share=[], random_weights=True)
     with pytest.raises(CseError, match="does not support heads"):
         Ema(online).attach({"mlp": Mlp()})
     with refuses("encoders.unknown_part", "'embeddings'"):
