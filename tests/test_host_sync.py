@@ -82,9 +82,6 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr("cse_cli.training.method.autocast", lambda *_, **__: nullcontext())
     monkeypatch.setattr(stepping, "make_optimizer", lambda method, _: torch.optim.AdamW(method.parameters()))
-    # What is looked at once, before the first update.
-    monkeypatch.setattr(Ema, "_check_start", lambda self: setattr(self, "_checked", True))
-    monkeypatch.setattr(Fgsm, "_check_epsilon", lambda *_: None)
 
 
 def stepper(name: str, parts: Small) -> TrainStep:
@@ -92,6 +89,9 @@ def stepper(name: str, parts: Small) -> TrainStep:
     recipe = load(name, changes, dropped).recipe
     made = resolve(recipe, seed=5)
     method = made.method.train().to(DEVICE)
+    for _, component in method.components():
+        if isinstance(component, Ema | Fgsm):
+            component._checked = True  # what is looked at once, before the first update
     text = open_text(recipe.data, made.columns)
     batches = Batches(text, made.plans, recipe.train.batch_size, recipe.data.max_length, 5)
     return TrainStep(method, batches, recipe.train, Compute(DEVICE, "fp32"), 5, STEPS)

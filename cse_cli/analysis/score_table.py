@@ -52,7 +52,7 @@ class Score(BaseModel, frozen=True):
         p: Two-sided p-value of no difference from the reference, corrected for looks and, in a complete row, for its
             cells. None if the difference is not tested.
         significant: Whether the difference is statistically significant. Never without a p-value.
-        constant: Whether several seeds have the same score, so that the difference is compared with the rounding of the
+        equal: Whether several seeds have the same score, so that the difference is compared with the rounding of the
             reference and not tested.
         comparable: Whether the reported number is the same quantity: metric, split, aggregate and N.
         marks: Remarks on the number and on its difference.
@@ -68,7 +68,7 @@ class Score(BaseModel, frozen=True):
     reference: float | None = None
     p: float | None = None
     significant: bool = False
-    constant: bool = False
+    equal: bool = False
     comparable: bool = True
     marks: tuple[Mark, ...] = ()
     implied: float | None = None
@@ -106,7 +106,7 @@ class Score(BaseModel, frozen=True):
         other = self.difference is not None and not self.comparable
         doubts = {"incomparable": other, "test-selected": test_selected, "stale": stale, "single seed": self.n == 1}
         marks: list[Mark] = [mark for mark in SYMBOLS if doubts.get(mark, False)]
-        if not marks and self.difference is not None and (self.p is not None or self.constant):
+        if not marks and self.difference is not None and (self.p is not None or self.equal):
             differs = self.significant or self.p is None
             marks = [("above" if self.difference > 0 else "below") if differs else "within"]
         significant = self.significant and not (stale or test_selected or other)
@@ -118,7 +118,7 @@ class Score(BaseModel, frozen=True):
 
     def untested(self) -> Score:
         """Return the score without a statement about its difference."""
-        return self.model_copy(update={"p": None, "significant": False, "constant": False})
+        return self.model_copy(update={"p": None, "significant": False, "equal": False})
 
 
 class ScoreRow(BaseModel, frozen=True):
@@ -291,7 +291,7 @@ def _score(
     if abs(mean - reference) <= half + rounding:
         return score.with_p(1.0)
     if (spread := stdev(differences)) <= rounding:
-        return score.model_copy(update={"constant": True})
+        return score.model_copy(update={"equal": True})
     return score.with_p(design.p((mean - reference) / spread * math.sqrt(design.size), mode))
 
 

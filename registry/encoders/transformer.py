@@ -438,8 +438,8 @@ class TransformerEncoder(Encoder):
 
     def _headed(self, pooled: Tensor, groups: Sequence[tuple[str, int]]) -> Tensor:
         for head in self._heads():
-            rows, pooled = len(pooled), head(pooled, groups)
-            returned.shape(head, "forward", pooled, rows, None)
+            before, pooled = pooled.shape[:-1], head(pooled, groups)
+            returned.shape(head, "forward", pooled, *before, None)
         return pooled
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:

@@ -63,6 +63,7 @@ class Sts(PairEvaluator):
         split = "dev"
     """
 
+    version = 2
     metric: ClassVar[str] = "spearman"
     metrics: ClassVar[tuple[str, ...]] = (
         "spearman", "pearson", *(f"{name}_{how}" for name in ("spearman", "pearson") for how in AGGREGATES), *INTERVAL,

@@ -184,7 +184,6 @@ def test_a_hub_set_is_training_text():
     data = Data(dataset=("hf:me/sentences",), column="sentence")
     text = open_text(data, {"text"})
     assert list(text.cells("text")) == ["a", "b", "c"]
-    assert list(text.digests) == ["hf:me/sentences/train"]
     with pytest.raises(CseError, match="Its columns: sentence, score") as caught:
         open_text(Data(dataset=("hf:me/sentences",)), {"text"})
     assert "data.column" in str(caught.value)

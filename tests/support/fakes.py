@@ -73,6 +73,7 @@ def all_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a run believe that every data set that it needs, apart from the training text, is on this machine."""
     from cse_cli.data import identity, requirements
     from cse_cli.data.requirements import Availability, Requirement
+    from registry.resources import catalog
 
     look = requirements.availability
 
@@ -82,4 +83,4 @@ def all_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(requirements, "availability", available)
     monkeypatch.setattr(identity, "availability", available)
-    monkeypatch.setattr(identity, "_rows_sha256", lambda wanted: f"{wanted.name}-{wanted.split}")
+    monkeypatch.setattr(catalog, "fingerprint", lambda name, split: f"{name}-{split}")

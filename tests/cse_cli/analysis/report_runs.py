@@ -27,6 +27,7 @@ def evil_report() -> Report:
         "scores": [table, (EVIL, "1. one", "- two")],
         "reproduces": True,
         "choices": [EVIL, table],
+        "gains": [table, (EVIL,)],
         "differences": [EVIL, table, (EVIL,)],
         "figures": [FIGURE],
         "cells": table,
