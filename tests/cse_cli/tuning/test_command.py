@@ -72,8 +72,9 @@ def test_a_search_from_one_word_to_a_confirmed_recipe(file, folder, home, tune):
 
 
 def test_matplotlib_that_cannot_be_imported_fails_no_search(file, home, tune, monkeypatch):
-    monkeypatch.delitem(sys.modules, "cse_cli.tuning.plots", raising=False)
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for module in ("cse_cli.tuning.plots", "cse_cli.core.plotting"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, err = tune(file, "--param", "temperature", "--trials", 1)
     assert code == 0, err
     assert "figures cannot be drawn: ModuleNotFoundError" in " ".join(err.split())
