@@ -56,22 +56,22 @@ def items(component: object, hook: str, given: object, kind: type, rows: int) ->
     Raises:
         PartError: If it returned something else.
     """
-    wanted = f"return a list with one {kind.__name__} for each of the {rows} rows, in the same order"
+    action = f"return a list with one {kind.__name__} for each of the {rows} rows, in the same order"
     if not isinstance(given, Sequence):
-        refuse(*_named(component, hook), type(given).__name__, wanted)
+        refuse(*_named(component, hook), type(given).__name__, action)
     if other := [each for each in given if not isinstance(each, kind)]:
-        refuse(*_named(component, hook), f"a list that contains {type(other[0]).__name__}", wanted)
+        refuse(*_named(component, hook), f"a list that contains {type(other[0]).__name__}", action)
     count(component, hook, len(given), rows)
 
 
-def count(component: object, hook: str, rows: int, wanted: int) -> None:
+def count(component: object, hook: str, rows: int, expected: int) -> None:
     """Check the number of rows that a hook returned.
 
     Raises:
         PartError: If it differs.
     """
-    if rows != wanted:
-        refuse(*_named(component, hook), f"{rows} rows for {wanted}", "return one row for each, in the same order")
+    if rows != expected:
+        refuse(*_named(component, hook), f"{rows} rows for {expected}", "return one row for each, in the same order")
 
 
 def instance(component: object, hook: str, given: object, kind: type) -> None:
@@ -125,14 +125,14 @@ def scores(evaluator: Evaluator, given: object) -> None:
         PartError: If it returned something else.
     """
     hook, metrics = "__call__", evaluator.returned_metrics()
-    wanted = f"return a dictionary with a number for each of its metrics: {', '.join(metrics)}"
+    action = f"return a dictionary with a number for each of its metrics: {', '.join(metrics)}"
     if not isinstance(given, Mapping):
-        refuse(*_named(evaluator, hook), type(given).__name__, wanted)
+        refuse(*_named(evaluator, hook), type(given).__name__, action)
     if other := sorted(given.keys() ^ set(metrics)):
         verb = "no" if other[0] in metrics else "the undeclared metric"
-        refuse(*_named(evaluator, hook), f"{verb} '{other[0]}'", wanted)
+        refuse(*_named(evaluator, hook), f"{verb} '{other[0]}'", action)
     for name, value in given.items():
         if not isinstance(value, int | float):
-            refuse(*_named(evaluator, hook), f"{type(value).__name__} for '{name}'", wanted)
+            refuse(*_named(evaluator, hook), f"{type(value).__name__} for '{name}'", action)
         if not math.isfinite(value):
             refuse(*_named(evaluator, hook), f"{value} for '{name}'", "return a finite number, also for equal scores")

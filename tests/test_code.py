@@ -234,9 +234,7 @@ def once_used_helpers() -> dict[str, list[str]]:
 
 NOT_YET = (
     "cse_cli/analysis/compare.py",
-    "cse_cli/analysis/report_study.py",
     "cse_cli/core/distributed.py",
-    "cse_cli/core/part_errors.py",
     "cse_cli/core/processes.py",
     "cse_cli/data/table_text.py",
     "cse_cli/evaluation/evaluate.py",
@@ -247,9 +245,7 @@ NOT_YET = (
     "cse_cli/publishing/push.py",
     "cse_cli/recipe/cells.py",
     "cse_cli/recipe/copy.py",
-    "cse_cli/recipe/load.py",
     "cse_cli/recipe/requirements.py",
-    "cse_cli/recipe/trials.py",
     "cse_cli/recipe/validate.py",
     "cse_cli/recipe/view.py",
     "cse_cli/runs/claim.py",

@@ -281,8 +281,7 @@ def _best(of_one: Sequence[Configuration], layout: ScoreLayout) -> Chosen:
 def _with_fresh_seeds(one: Configuration, every: Sequence[Configuration]) -> Configuration:
     """Return a configuration with the seeds that were planned after all other runs, or else marked as not fresh.
 
-    A test on the seeds by which it was chosen among N configurations finds too many differences: with N = 20 in 16 of
-    100 equal methods, where 5 are promised (`benchmarks/false_positives.py`).
+    A test on the seeds that chose it among several configurations would find more differences than its level says.
     """
     plans = {result.plan.seeds: result.plan for result in one.results if result.plan is not None}
     for plan in sorted(plans.values(), key=lambda plan: plan.made, reverse=True)[:1]:

@@ -42,6 +42,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
     figures = _figure(runs)
     cost = [(runs.tried, "trial"), (current, "run")]
     took = [f"{sum(run.seconds for run in of) / 3600:.1f} h for {counted(len(of), what)}" for of, what in cost if of]
+    about_choices = f"Settings with the best mean dev score of {seed_list(study.tune_seeds)}. Other seeds score them:"
     report_values = {
         "study": study,
         "runs": runs,
@@ -52,7 +53,7 @@ def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, st
         "recipe": recipe_text(cells[0].load(study.seed_list[0]).recipe.resolved()),
         "scores": _scores_parts(runs),
         "reproduces": study.answers is not None and paper_table(study) is not None,
-        "choices": _choices_parts(runs),
+        "choices": [about_choices, choices_table(runs.choices)] if runs.choices else [],
         "gains": _gains_parts(runs),
         "differences": _differences_parts(runs, argument, results, tags),
         "figures": figures,
@@ -98,14 +99,6 @@ def _scores_parts(runs: StudyRuns) -> list[Any]:
     lines = missing_cells(missing, f"cse run {study.name}") if missing else []
     about = "n: number of seeds. No seeds: the scores do not depend on the seed. ±: sample standard deviation."
     return [table, (about, *lines)]
-
-
-def _choices_parts(runs: StudyRuns) -> list[Any]:
-    """Return the settings that the trials of each row chose. Empty if no row is tuned."""
-    if not runs.choices:
-        return []
-    about = f"Settings with the best mean dev score of {seed_list(runs.study.tune_seeds)}. Other seeds score them:"
-    return [about, choices_table(runs.choices)]
 
 
 def _gains_parts(runs: StudyRuns) -> list[Any]:

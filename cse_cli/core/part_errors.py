@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from cse_cli.core.devices import missing_memory
@@ -41,7 +40,8 @@ def explain(error: Exception) -> PartError | None:
         for entry in registry.registered.values()
         if entry.distribution != OWN
     }
-    found = next(((place, entry) for place, (frame, _) in enumerate(walked) if (entry := _component(frame, own))), None)
+    objects = ((place, own.get(type(frame.f_locals.get("self")))) for place, (frame, _) in enumerate(walked))
+    found = next(((place, entry) for place, entry in objects if entry is not None), None)
     if found is None:
         return None
     first, entry = found
@@ -62,11 +62,6 @@ def part(entry: Entry[Any]) -> str:
     """Return the kind and name of a component for messages: "loss 'uniformity'"."""
     registry = next(registry for registry in REGISTRIES if registry.kind == entry.kind)
     return f"{registry.singular} '{entry.name}'"
-
-
-def _component(frame: FrameType, own: dict[type, Entry[Any]]) -> Entry[Any] | None:
-    """Return the entry of the component whose method a frame executes."""
-    return own.get(type(frame.f_locals.get("self")))
 
 
 def _shown(file: str) -> str:

@@ -67,7 +67,7 @@ MADE_ROWS = 32
 TOKENS = 25
 """Tokens of a typical sentence, for an estimate without the text."""
 A100 = 5e12
-"""Operations per second of an A100 in batches of 64 such sentences, which use a fraction of its peak."""
+"""Operations per second that an A100 is assumed to reach in batches of 64 such sentences, a fraction of its peak."""
 ON_A100, SPREAD = "one A100", 2.5
 """Name of the device for comparison, and ratio of the ends of an estimate."""
 

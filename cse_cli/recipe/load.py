@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -130,7 +130,8 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
         known = values(validate(written.tables, written.origins))
     except RecipeError:  # the recipe has its own problems
         return problem
-    similar = () if "Did you mean" in problem.message else _similar(override.keys[-1], known)
+    last = {path.rpartition(".")[2] for path in known}
+    similar = () if "Did you mean" in problem.message else get_close_matches(override.keys[-1], last, n=1, cutoff=0.75)
     names = (override.path, override.keys[-1], *similar)
     found = next(filter(None, ([path for path in known if is_ending(name, path)] for name in names)), [])
     if override.path in known or not found:
@@ -138,10 +139,6 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
     more = f" and {len(found) - MOST_NAMES} more" if len(found) > MOST_NAMES else ""
     message = f"the recipe has no '{override.path}'. Did you mean {', '.join(found[:MOST_NAMES])}{more}?"
     return replace(problem, message=message)
-
-
-def _similar(key: str, paths: Iterable[str]) -> list[str]:
-    return get_close_matches(key, {path.rpartition(".")[2] for path in paths}, n=1, cutoff=0.75)
 
 
 def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator[str]:

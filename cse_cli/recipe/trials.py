@@ -58,7 +58,8 @@ def trials(study: Study, overrides: Sequence[str | Override] = (), unset: Sequen
         (keys, row, combination)
         for keys, row in study.placed_rows()
         if row.tune
-        for combination in _combinations(study, row)
+        for tried in [study.tried(row)]
+        for combination in (tuple(map(Override.of, tried, values)) for values in itertools.product(*tried.values()))
     ]
     rows = [
         PlacedRow(
@@ -70,11 +71,6 @@ def trials(study: Study, overrides: Sequence[str | Override] = (), unset: Sequen
     ]
     made = cells_of_rows(study, rows, overrides, unset, omitted=_not_selecting)
     return [Trial(row.row, settings, cell) for (_, row, settings), cell in zip(combined, made, strict=True)]
-
-
-def _combinations(study: Study, row: Row) -> list[tuple[Override, ...]]:
-    tried = study.tried(row)
-    return [tuple(map(Override.of, tried, values)) for values in itertools.product(*tried.values())]
 
 
 def settings_text(settings: Sequence[Override]) -> str:

@@ -193,7 +193,7 @@ def verify_padding(model: Any) -> None:
     alone = model(input_ids=ids[1:, :3], attention_mask=tokens.mask[1:, :3]).last_hidden_state[0].float()
     exact = next(model.parameters()).dtype == torch.float32
     if (batch - alone).norm() > (1e-4 if exact else 0.1) * alone.norm():
-        raise families.unsupported(model, _HERE, _OTHERS, "a sentence has other states in a padded batch than alone")
+        raise families.unsupported(model, _HERE, _OTHERS, "the states of a sentence change in a padded batch")
 
 
 def run(model: Any, tokens: Tokens, packed: bool = False) -> Tensor:
