@@ -102,7 +102,7 @@ def _scores_parts(runs: StudyRuns) -> list[Any]:
 
 
 def _gains_parts(runs: StudyRuns) -> list[Any]:
-    """Return what training adds to the start of each row, by the first headline with both scores. Empty without one."""
+    """Return the gains over the start of each row, by the first headline with both scores. Empty without one."""
     current = runs.current
     scores = values(runs.study, [cell for cell, _ in runs.cells], current)
     name, rows, gains, pairs = "", [], [], []

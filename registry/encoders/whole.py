@@ -181,7 +181,7 @@ def attention_of(model: Any, padded: bool) -> Attention:
 
 @torch.no_grad()
 def verify_padding(model: Any) -> None:
-    """Check that the states of a sentence are the same alone and in a padded batch.
+    """Check that the states of a sentence are the same with and without padding.
 
     Raises:
         CseError: If they differ.
