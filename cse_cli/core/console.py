@@ -1,4 +1,4 @@
-"""The display of a run's events on stderr, and consoles for stdout."""
+"""The display of progress and messages on stderr, and consoles for stdout."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from rich.progress import (
 from rich.segment import Segment
 from rich.table import Column
 
-from cse_cli.core.events import RunInfo, SilentObserver
-from cse_cli.core.formatting import duration
 from cse_cli.core.terminal import printable, unfiltered
 
 
@@ -87,20 +85,16 @@ def wrap_words(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
-class Screen(SilentObserver):
-    """Display of runs on stderr: a progress bar on a terminal, otherwise lines. Use it as a context manager."""
+class Screen:
+    """Progress and messages on stderr: a bar on a terminal, otherwise lines. Use it as a context manager."""
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         self.console = console or Console(stderr=True, highlight=False, emoji=False, quiet=quiet)
         self.live = self.console.is_terminal and not quiet
         self._bar: Progress | None = None
         self._task = TaskID(0)
-        self._total = 0
         self._preparing = ""
         self._last_line = 0.0
-        self._dev = ""
-        self._first: tuple[int, float] | None = None
-        """Step and time at the start of the estimate of the time left."""
 
     def __enter__(self) -> Self:
         return self
@@ -110,13 +104,13 @@ class Screen(SilentObserver):
     ) -> None:
         self._close()
 
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Show slow work before the first step as a bar if its size is known, otherwise as lines."""
+    def preparing(self, what: str, done: float = 0, total: float | None = 0) -> None:
+        """Show slow work as a bar if its size is known, otherwise as lines."""
         if self.live and total:
             self._show_bar(what, (MofNCompleteColumn(),), done, total)
         else:
             self._close()
-            self._print_line(what, f" {done:,}/{total:,}" if total else "", done >= total)
+            self._print_line(what, f" {done:,}/{total:,}" if total else "", done >= (total or 0))
 
     def downloading(self, what: str, done: int, total: int | None) -> None:
         """Show the received bytes as a bar on a terminal, otherwise as lines."""
@@ -154,92 +148,17 @@ class Screen(SilentObserver):
         self._preparing, self._last_line = what, now
         self.write(f"[dim]{escape(what)}{count} …[/dim]")
 
-    def started(self, run: RunInfo) -> None:
-        """Print the header of the run, then open the progress bar."""
-        again = f", resuming after step {run.done}" if run.done else ""
-        self.write(f"[bold]{escape(run.recipe)}[/bold] · {escape(run.title)} · seed {run.seed}{again}")
-        self.write(
-            f"  {run.steps:,} steps over {run.sentences:,} sentences · {escape(run.device)} · {run.precision}\n"
-            f"  run {run.run_id} · state in {escape(run.home)}" + (f"\n  {run.hint}" if run.hint else "")
-        )
-        self._dev, self._total, self._preparing = "", run.steps, ""
-        if self.live:
-            shown = "loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}  {task.fields[left]}"
-            columns = (TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None))
-            fields: dict[str, Any] = {"loss": "–", "dev": "", "rate": "", "left": ""}
-            self._open(
-                (*columns, TextColumn(shown, table_column=WHOLE)), "train", run.steps, completed=run.done, **fields
-            )
-        self._last_line = time.monotonic()
-        self._first = None
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        """Update the bar, or print a line every `PLAIN_EVERY` seconds."""
-        left = self._left(step)
-        if self._bar is not None:
-            fields: dict[str, Any] = {
-                "loss": f"{loss:.4f}",
-                "dev": self._dev,
-                "rate": f"{rate:,.0f} sent/s",
-                "left": left,
-            }
-            self._bar.update(self._task, completed=step, **fields)
-            return
-        now = time.monotonic()
-        if now - self._last_line >= PLAIN_EVERY:
-            self._last_line = now
-            self.write(
-                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}".rstrip()
-            )
-
     def scoring(self, what: str, share: float) -> None:
-        """Show the percentage next to the bar of the training, in a separate bar, or in lines."""
-        if self._bar is not None and not self._preparing:
-            self._bar.update(self._task, left=f"scoring {share:.0%}")
-        elif self.live:
+        """Show the finished share of an evaluation in a bar, or in lines."""
+        if self.live:
             self._show_bar(what, (TaskProgressColumn(),), share, 1.0)
         elif time.monotonic() - self._last_line >= PLAIN_EVERY:
             self._last_line = time.monotonic()
             self.write(f"[dim]{escape(what)} {share:.0%} …[/dim]")
 
-    def _left(self, step: int) -> str:
-        """Return the estimated time of the steps after `step`, or an empty string at the first reported step.
-
-        The rate is measured from that step on, because the first steps of a process take several times as long.
-        """
-        if self._first is None or step <= self._first[0]:
-            self._first = step, time.monotonic()
-            return ""
-        done, since = self._first
-        return f"{duration((time.monotonic() - since) / (step - done) * (self._total - step))} left"
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Print dev scores and mark the best so far."""
-        shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
-        self._dev = f"dev {next(iter(scores.values())):.2f}  "
-        if self._bar is not None:
-            self._bar.update(self._task, dev=self._dev, left=self._left(step) if step else "")
-        label = "untrained" if step == 0 else f"step {step}"
-        self.write(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}")
-
-    def halted(self, reason: str) -> None:
-        """Print why the training ended before its last step."""
-        self.write(f"  {escape(reason)}")
-
     def warned(self, text: str) -> None:
         """Print a warning."""
         self.write(message("warning", text, self.console))
-
-    def stopped(self, run_id: str | None) -> None:
-        """Print how to resume an interrupted run."""
-        self._close()
-        how = " before the first step" if run_id is None else f". To resume: cse run --resume {run_id[:8]}"
-        self.write(f"stopped{how}")
-
-    def ran(self, text: str) -> None:
-        """Print the result of one of several runs."""
-        self._close()
-        self.write(escape(wrap_words(text, self.console.width) if self.live else text))
 
     def advise(self, lines: Sequence[str]) -> None:
         """Print next commands without wrapping, so that you can copy them."""

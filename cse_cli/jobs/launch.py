@@ -10,7 +10,7 @@ from time import sleep
 from cse_cli.core.console import Screen, print_error, to_json, write_json
 from cse_cli.core.devices import choose, worker_devices
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined, run_on_rank0
-from cse_cli.core.events import Observer, SilentObserver
+from cse_cli.core.part_errors import part_errors
 from cse_cli.core.paths import require_home
 from cse_cli.core.processes import ProcessRank
 from cse_cli.core.results import Result
@@ -18,9 +18,11 @@ from cse_cli.data.columns import Making
 from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, download_size, fetch
 from cse_cli.data.sources import open_text
+from cse_cli.jobs.engine import Engine, release
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.placement import Placement, choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest, options_of
-from cse_cli.jobs.screen import RunsScreen
+from cse_cli.jobs.screen import RunScreen, RunsScreen
 from cse_cli.jobs.study import (
     StudyOutcome,
     StudyPlan,
@@ -45,10 +47,11 @@ from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
-from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import read_about
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute, prepare, try_step
+from cse_cli.runs.claim import Busy, BusyError, Claimed, Done
+from cse_cli.runs.events import Listener
+from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.record import RunRecord, read_about
+from cse_cli.training.run import prepare, train, try_step
 from registry.errors import CseError, DiskError, MissingError, TrackingError
 from registry.resources import hub
 
@@ -61,7 +64,7 @@ def run_jobs(request: RunRequest) -> int:
     jobs = request.jobs()
     placement = choose_placement(jobs, request)
     if request.dry_run:
-        return _plan_jobs(jobs, placement, as_json=request.as_json)
+        return _plan_jobs(jobs, placement, request.device, as_json=request.as_json)
     ends = run_all(jobs, placement, request)
     _show(jobs, [end for end in ends if isinstance(end, Result)], request)
     return next((end.exit_code for end in ends if isinstance(end, CseError)), 0)
@@ -105,18 +108,27 @@ def _execute(
     ends: dict[Task, Result | CseError] = {}
     begun: set[Task] = set()
     screen.expect(len(labels))
-    with placement.open() as executor:
+    with Engine(placement) as engine:
+        alone = engine.slots == 1
 
-        def begin(task: Task) -> Observer:
+        def begin(task: Task, run_id: str) -> Listener:
             begun.add(task)
-            return screen.begin(labels[task], alone=executor.one_by_one)
+            return screen.begin(labels[task], run_id, task.job.loaded.recipe.title, alone=alone)
 
-        tasks = list(labels) if executor.one_by_one else sorted(labels, key=_length, reverse=True)
-        for task, end in run_tasks(tasks, executor, begin, lambda task, run: screen.wait_for(labels[task], run)):
+        def wait_for(task: Task, run: RecordedRun) -> None:
+            screen.wait_for(labels[task], run.about.short, run.host)
+
+        tasks = list(labels) if alone else sorted(labels, key=_length, reverse=True)
+        for task, end in run_tasks(tasks, engine, begin, wait_for):
             if isinstance(end, TrackingError | DiskError):
                 raise end
             ends[task] = end
             screen.end(labels[task], end)
+    from cse_cli.analysis.run_figures import draw_figures  # imports matplotlib
+
+    for end in ends.values():
+        if isinstance(end, Result):
+            draw_figures(end)
     return ends, len(begun & {task for task, end in ends.items() if isinstance(end, Result)})
 
 
@@ -174,16 +186,17 @@ def _show_notes(jobs: Sequence[Job], screen: Screen) -> None:
     screen.advise([f"note: {note}" for note in dict.fromkeys(note for job in jobs for note in job.loaded.notes)])
 
 
-def _plan_jobs(jobs: Sequence[Job], placement: Placement, *, as_json: bool) -> int:
+def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_json: bool) -> int:
     """Build and read everything that jobs need, print what would run and where, and return the exit code."""
     plans, code = [], 0
-    with Screen() as screen:
+    with RunScreen() as screen:
         _show_notes(jobs, screen)
         for job in jobs:
             try:
-                prepared = prepare(job, screen)
-                plan = describe_run(prepared)
-                plans.append({**plan, "losses": try_step(prepared)})
+                with part_errors():
+                    about = job.about(None)
+                    prepared = prepare(job.loaded.recipe, job.seed, device, RunRecord(about, None, screen.show))
+                plans.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:
                     raise
@@ -218,13 +231,16 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
     """
     try:
         if request.dry_run:
-            return _plan_jobs(request.jobs(), Placement(), as_json=request.as_json) if here.rank == 0 else 0
+            return (
+                _plan_jobs(request.jobs(), Placement(), request.device, as_json=request.as_json)
+                if here.rank == 0
+                else 0
+            )
         with joined(here, request.device):
             # The recipes of rank 0 count, even if those of another machine differ.
             planned_jobs = run_on_rank0(lambda: _checked_jobs(request))
-            with Screen(quiet=request.quiet) as screen:
-                observer = screen if here.rank == 0 else SilentObserver()
-                results = [execute(job, observer) if done is None else done for job, done in planned_jobs]
+            with RunScreen(quiet=request.quiet) as screen:
+                results = [_run_together(job, request, screen) if done is None else done for job, done in planned_jobs]
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_EXIT_SECONDS)  # the first process prints the error, and torchrun then ends this one
@@ -235,6 +251,32 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
     if here.rank == 0:
         _show([job for job, _ in planned_jobs], results, request)
     return 0
+
+
+def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
+    """Claim a run on rank 0, and execute it on every rank."""
+    held: list[Claimed] = []
+
+    def take() -> str | Result:
+        fetch(requirements(job.loaded.recipe), screen.downloading)
+        claim = job.claim(request.device)
+        if isinstance(claim, Busy):
+            raise BusyError(claim.run)
+        if isinstance(claim, Done):
+            assert claim.run.result is not None
+            return claim.run.result
+        held.append(claim)
+        return claim.run_id
+
+    taken = run_on_rank0(take)
+    if isinstance(taken, Result):
+        return taken
+    try:
+        result = train(taken, request.device, screen.listen(taken, job.loaded.recipe.title) if held else None)
+    finally:
+        for claim in held:
+            release(claim)
+    return result
 
 
 def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:

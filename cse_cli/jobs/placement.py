@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 
 from cse_cli.core.devices import worker_devices
 from cse_cli.core.processes import torchrun_rank
-from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import RunRequest
-from cse_cli.training.build import Job
 from registry.accelerators import ACCELERATORS, device_count
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import CseError
 
-GROUP = "cse.executors"
-"""Entry point group of cluster executors: classes that take a `Placement`. The name is the scheme of `--cluster`."""
-_RAY = EntryPoint("ray", "cse_cli.ray.executor:RayExecutor", GROUP)
+STALL_SECONDS = 7200.0
+"""Default time without an event after which a run is continued in a new process. An evaluation takes less."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +36,6 @@ class Placement:
     device: str = "auto"
     stall_timeout: float = STALL_SECONDS
 
-    def open(self) -> Executor:
-        """Return the executor, which has not started any process yet."""
-        if self.cluster is not None:
-            executor: Executor = _cluster_executor(self.cluster).load()(self)
-            return executor
-        return LocalExecutor(self.devices, self.stall_timeout) if self.devices else SerialExecutor(self.processes)
-
     def describe(self) -> str:
         """Return where jobs run, in one line."""
         if self.cluster is not None:
@@ -55,20 +45,6 @@ class Placement:
         if self.devices:
             return f"{len(self.devices)} runs in parallel: {', '.join(self.devices)}"
         return "one run after the other" + (f", {self.processes} processes each" if self.processes > 1 else "")
-
-
-def _cluster_executor(address: str) -> EntryPoint:
-    """Return the executor for the scheme of an address. An address without a scheme belongs to Ray."""
-    scheme, separator, _ = address.partition("://")
-    known: dict[str, EntryPoint] = {point.name: point for point in (*entry_points(group=GROUP), _RAY)}
-    name = scheme if separator else _RAY.name
-    if name not in known:
-        raise UnknownNameError(
-            f"--cluster '{address}': there is no executor '{name}'.{suggestion(name, known)}",
-            "use auto, HOST:PORT, local-cluster or " + ", ".join(f"{each}://…" for each in sorted(known)),
-            code="jobs.unknown_cluster",
-        )
-    return known[name]
 
 
 def choose_placement(jobs: Sequence[Job], request: RunRequest) -> Placement:

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from cse_cli.core.console import Screen, stdout_console, write_json
 from cse_cli.core.devices import Compute, choose
-from cse_cli.core.events import Preparing
 from cse_cli.core.formatting import UNSET, counted, duration, seed_list
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_threads_restored
@@ -41,7 +40,7 @@ from cse_cli.recipe.schema import PROSE, Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.train_parts import entry_of
 from cse_cli.runs.index import all_runs
-from cse_cli.training.build import Experiment, Job, resolve
+from cse_cli.training.build import Experiment, resolve
 from cse_cli.training.checkpoint import method_state
 from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
@@ -177,8 +176,8 @@ def make_plan(name: str, request: RunRequest, screen: Screen, *, here: bool = Tr
     measured: dict[str, Measured] = {}
     if here and all(one.state == "here" for one in found):
         for key, job in different.items():
-            screen.observe(Preparing(f"measuring steps and evaluations of {job.loaded.name}"))
-            measured[key] = measure(job, slots, placement.processes)
+            screen.preparing(f"measuring steps and evaluations of {job.loaded.name}")
+            measured[key] = measure(job.loaded.recipe, job.seed, request.device, slots, placement.processes)
     runs = [(job.loaded.recipe, measured[shape(job.loaded.recipe)]) for job in jobs if measured]
     guessed = [] if measured else [operations(job.loaded.recipe) for job in jobs]
     counts = [one.steps(recipe) for recipe, one in runs] or [one[0] for one in guessed if one]
@@ -295,28 +294,27 @@ class Sample:
         return Cells(vocabulary.ids(self.sentences(column), max_length))
 
 
-def measure(job: Job, slots: int = 1, processes: int = 1) -> Measured:
-    """Train and score a separate experiment for a few seconds. Everything that the job requires is on this machine.
+def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: int = 1) -> Measured:
+    """Train and score a separate experiment for a few seconds. Everything that it requires is on this machine.
 
     With `slots` parallel runs, each has its share of the threads. `processes` on separate devices share each batch.
     """
-    recipe = job.loaded.recipe
-    compute = choose(job.device, recipe.train.precision)
+    compute = choose(device, recipe.train.precision)
     with torch.random.fork_rng(), torch_threads_restored():
         threads = limit_torch_threads()
         if slots > 1 and thread_setting() is None:
             torch.set_num_threads(max(1, threads // slots))
-        text, columns = (None, {}) if recipe.train.steps == 0 else open_existing(recipe, job.device)
+        text, columns = (None, {}) if recipe.train.steps == 0 else open_existing(recipe, device)
         forget_peak(compute.device)
         with suppress(OSError):  # only on Linux: the peak of this process becomes its current memory
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        experiment, step, checkpoint = resolve(recipe, job.seed), 0.0, 0
+        experiment, step, checkpoint = resolve(recipe, seed), 0.0, 0
         method = experiment.method.to(compute.device)
         if text is not None:
             share = processes if is_accelerator(compute.device) else 1
             sample = cast("Text", Sample(text, min(text.rows, max(ROWS, 16 * recipe.train.batch_size))))
-            settings = recipe.train.batch_size, recipe.data.max_length, job.seed, 0, share
-            step = step_seconds(experiment, Batches(sample, experiment.plans, *settings), compute, job.seed)
+            settings = recipe.train.batch_size, recipe.data.max_length, seed, 0, share
+            step = step_seconds(experiment, Batches(sample, experiment.plans, *settings), compute, seed)
             trained = _bytes(weights for weights in method.parameters() if weights.requires_grad)
             checkpoint = _bytes(method_state(method).values())
             checkpoint += entry_of(recipe.train, "optimizer").cls.copies * trained

@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cse_cli.jobs.executor import STALL_SECONDS
+from cse_cli.core.formatting import differences
 from cse_cli.jobs.fast_dev_run import TAGS, reductions
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.load import Override, load
+from cse_cli.recipe.schema import PROSE
 from cse_cli.recipe.study_schema import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
-from cse_cli.runs.record import RECIPE, About
-from cse_cli.training.build import Job
-from cse_cli.training.run import changed_settings, experiment_changed
+from cse_cli.runs.record import RECIPE, About, read_recipe
+from cse_cli.training.run import experiment_changed
 from registry import plugins
 from registry.errors import CseError
 
@@ -38,7 +39,7 @@ class RunRequest:
     workers: int | None = None
     processes: int | None = None
     cluster: str | None = None
-    stall_timeout: float = STALL_SECONDS
+    stall_timeout: float = 7200.0
     dry_run: bool = False
     as_json: bool = False
     quiet: bool = False
@@ -111,7 +112,7 @@ class RunRequest:
         loaded = load(recipe, given := [*first, *self.overrides, *last], self.unset)
         if self.fast_dev_run:
             loaded = load(recipe, [*given, *reductions(loaded.recipe, given)], self.unset)
-        return Job(loaded, loaded.recipe.train.seed, self.device)
+        return Job(loaded, loaded.recipe.train.seed)
 
     def _resumed(self, run: RecordedRun) -> Job:
         if len(self.recipes) > 1 or self.seeds is not None:
@@ -129,8 +130,10 @@ class RunRequest:
         recipe = self.recipes[0] if self.recipes else str(about.path / RECIPE)
         # The seed of the run comes first: a seed of the command line is a changed setting.
         job = self._job(recipe, self.seed, [Override.of("train.seed", about.seed)])
-        if run.end == "finished" and (changed := changed_settings(about, job.loaded.recipe)):
-            raise experiment_changed(about, changed)  # its result is shown, and no training checks it
+        both = read_recipe(about.run_id), job.loaded.recipe.resolved()
+        ran, now = ({key: value for key, value in resolved.items() if key not in PROSE} for resolved in both)
+        if changed := list(differences(ran, now)):
+            raise experiment_changed(about, changed)
         loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)
         return replace(job, loaded=loaded, resume=run.run_id, group=about.group)
 

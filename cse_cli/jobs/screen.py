@@ -1,23 +1,125 @@
-"""Progress of one or several runs on stderr."""
+"""Progress of one or several runs on stderr, from their events."""
 
 from __future__ import annotations
 
-from time import monotonic
+import time
+from collections.abc import Mapping
+from typing import Any
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from cse_cli.analysis.headlines import headlines
-from cse_cli.core.console import CUT, WHOLE, Console, Screen
-from cse_cli.core.events import Observer, RunInfo
+from cse_cli.core.console import CUT, PLAIN_EVERY, WHOLE, Console, Screen, wrap_words
 from cse_cli.core.formatting import duration
+from cse_cli.core.paths import home
 from cse_cli.core.results import Result
-from cse_cli.runs.index import RecordedRun
+from cse_cli.runs.events import Listener
+from cse_cli.runs.index import read_run
+from cse_cli.runs.record import read_about
 from cse_cli.runs.signals import Terminated
 from registry.errors import CseError
 
 
-class RunsScreen(Screen):
+class RunScreen(Screen):
+    """Shows the events of one run at a time."""
+
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        super().__init__(console, quiet=quiet)
+        self._heading = ""
+        self._total = 0
+        self._dev = ""
+        self._first: tuple[int, float] | None = None
+        """Step and time at the start of the estimate of the time left."""
+
+    def listen(self, run_id: str, title: str) -> Listener:
+        """Return the receiver of the events of a run, whose recipe has a title."""
+        about = read_about(run_id)
+        self._heading = f"[bold]{escape(about.recipe)}[/bold] · {escape(title)} · seed {about.seed}"
+        self._place = f"run {run_id} · state in {escape(str(home()))}"
+        return self.show
+
+    def show(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Show an event of the run."""
+        match kind:
+            case "progress":
+                self.progress(data["what"], data["done"], data["total"])
+            case "started":
+                self.started(data)
+            case "metrics" if "train/loss" in data["values"]:
+                values = {key: float(value) for key, value in data["values"].items()}
+                self.stepped(data["step"], values["train/loss"], values.get("speed/sentences_per_second", 0.0))
+            case "evaluated":
+                self.evaluated(data["step"], {k: float(v) for k, v in data["scores"].items()}, data["best"])
+            case "warning":
+                self.warned(data["text"])
+            case "halted":
+                self.write(f"  {escape(data['reason'])}")
+
+    def progress(self, what: str, done: float, total: float | None) -> None:
+        """Show slow work next to the bar of the training, in a separate bar, or in lines."""
+        if self._bar is not None and not self._preparing:
+            self._bar.update(self._task, left=f"scoring {done / (total or 1):.0%}")
+        elif total == 1:  # the share of an evaluation
+            self.scoring(what, done)
+        else:
+            self.preparing(what, done, total)
+
+    def started(self, data: Mapping[str, Any]) -> None:
+        """Print the header of the run, then open the progress bar."""
+        steps, done = data["steps"], data["step"]
+        if not steps:
+            return
+        self.write(self._heading + (f", resuming after step {done}" if done else ""))
+        self.write(
+            f"  {steps:,} steps over {data['sentences']:,} sentences · {escape(data['device'])} · {data['precision']}\n"
+            f"  {self._place}" + (f"\n  {data['hint']}" if data["hint"] else "")
+        )
+        self._dev, self._total, self._preparing = "", steps, ""
+        if self.live:
+            shown = "loss {task.fields[loss]}  {task.fields[dev]}{task.fields[rate]}  {task.fields[left]}"
+            columns = (TextColumn("  step"), MofNCompleteColumn(), BarColumn(bar_width=None))
+            fields: dict[str, Any] = {"loss": "–", "dev": "", "rate": "", "left": ""}
+            self._open((*columns, TextColumn(shown, table_column=WHOLE)), "train", steps, completed=done, **fields)
+        self._last_line = time.monotonic()
+        self._first = None
+
+    def stepped(self, step: int, loss: float, rate: float) -> None:
+        """Update the bar, or print a line every `PLAIN_EVERY` seconds."""
+        left = self._left(step)
+        if self._bar is not None:
+            fields = {"loss": f"{loss:.4f}", "dev": self._dev, "rate": f"{rate:,.0f} sent/s", "left": left}
+            self._bar.update(self._task, completed=step, **fields)  # type: ignore[arg-type]
+            return
+        now = time.monotonic()
+        if now - self._last_line >= PLAIN_EVERY:
+            self._last_line = now
+            self.write(
+                f"  step {step}/{self._total}  loss {loss:.4f}  {self._dev}{rate:,.0f} sentences/s  {left}".rstrip()
+            )
+
+    def _left(self, step: int) -> str:
+        """Return the estimated time of the steps after `step`, or an empty string at the first reported step.
+
+        The rate is measured from that step on, because the first steps of a process take several times as long.
+        """
+        if self._first is None or step <= self._first[0]:
+            self._first = step, time.monotonic()
+            return ""
+        done, since = self._first
+        return f"{duration((time.monotonic() - since) / (step - done) * (self._total - step))} left"
+
+    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
+        """Print dev scores and mark the best so far."""
+        shown = "  ".join(f"{escape(name)} {value:.2f}" for name, value in scores.items())
+        self._dev = f"dev {next(iter(scores.values())):.2f}  "
+        if self._bar is not None:
+            self._bar.update(self._task, dev=self._dev, left=self._left(step) if step else "")
+        label = "untrained" if step == 0 else f"step {step}"
+        self.write(f"  {label:>12}  {shown}{'  [green]best[/green]' if best else ''}")
+
+
+class RunsScreen(RunScreen):
     """Screen of the runs of a command, with a line for each start and end if there are several. A context manager.
 
     Args:
@@ -30,24 +132,25 @@ class RunsScreen(Screen):
         super().__init__(quiet=quiet)
         self._several = several
         self._command = command
-        self._left_run = ""
+        self._begun_run = ""
         self._runs = self._begun = self._ended = 0
-        self._since = monotonic()
+        self._since = time.monotonic()
         self._rows: Progress | None = None
         self._parallel: dict[str, RunLines] = {}
 
     def expect(self, runs: int) -> None:
         """Set the number of runs that this command executes."""
         self._runs, self._begun, self._ended = runs, 0, 0
-        self._since = monotonic()
+        self._since = time.monotonic()
 
-    def begin(self, label: str, *, alone: bool) -> Observer:
-        """Print which run starts and return its observer. `alone` is whether no other run is in parallel."""
+    def begin(self, label: str, run_id: str, title: str, *, alone: bool) -> Listener:
+        """Print which run starts, and return the receiver of its events. `alone`: no other run is in parallel."""
         self._begun += 1
+        self._begun_run = run_id
         if self._several:
             self.write(f"[bold]run {self._begun} of {self._runs}[/bold] · {escape(label)}")
         if alone:
-            return self
+            return self.listen(run_id, title)
         if self.live and self._rows is None:
             name = TextColumn("[dim]{task.description}[/dim]", table_column=CUT)
             shown = TextColumn("{task.fields[dev]}{task.fields[left]}", table_column=WHOLE)
@@ -55,11 +158,11 @@ class RunsScreen(Screen):
             self._rows = Progress(*columns, console=self.console, transient=True, expand=True)
             self._rows.start()
         self._parallel[label] = RunLines(label, self.console, self._rows)
-        return self._parallel[label]
+        return self._parallel[label].show
 
-    def wait_for(self, label: str, run: RecordedRun) -> None:
+    def wait_for(self, label: str, short: str, host: str) -> None:
         """Print which run of another process is awaited."""
-        self.write(f"waiting for {escape(label)}: run {run.about.short} is {escape(run.host)}")
+        self.write(f"waiting for {escape(label)}: run {short} is {escape(host)}")
 
     def skip(self, label: str, result: Result) -> None:
         """Print which run is finished and is not repeated."""
@@ -76,25 +179,26 @@ class RunsScreen(Screen):
         if isinstance(end, CseError):
             self.failed(f"run {place}: {label}", end)
             return
-        left = (monotonic() - self._since) / self._ended * (self._runs - self._ended)
-        self.ran(end_line(f"finished {place} · {label}", end, left))
-
-    def stopped(self, run_id: str | None) -> None:
-        """Print how to resume the command."""
-        if not self._several:
-            super().stopped(run_id)
-        elif run_id is not None:
-            self._left_run = f" in run {run_id[:8]}"
+        left = (time.monotonic() - self._since) / self._ended * (self._runs - self._ended)
+        line = end_line(f"finished {place} · {label}", end, left)
+        self.write(escape(wrap_words(line, self.console.width) if self.live else line))
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Close the bars. After an interruption, print how to continue."""
         self._close()
         if self._rows is not None:
             self._rows.stop()
-        if self._several and isinstance(error, KeyboardInterrupt | Terminated):
-            self.write(f"stopped{self._left_run}. To run the rest: {escape(self._command)}")
+        if not isinstance(error, KeyboardInterrupt | Terminated):
+            return
+        if self._several:
+            self.write(f"stopped. To run the rest: {escape(self._command)}")
+        elif self._begun_run and read_run(self._begun_run).started is not None:
+            self.write(f"stopped. To resume: cse run --resume {self._begun_run[:8]}")
+        else:
+            self.write("stopped before the first step")
 
 
-class RunLines(Screen):
+class RunLines(RunScreen):
     """One of several parallel runs: lines that begin with its name, and on a terminal a row of `rows`."""
 
     def __init__(self, name: str, console: Console, rows: Progress | None) -> None:
@@ -104,17 +208,18 @@ class RunLines(Screen):
         self._label = name
         self._name = f"[dim]{escape(f'[{name}]')}[/dim] "
 
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
+    def preparing(self, what: str, done: float = 0, total: float | None = 0) -> None:
         """Print nothing."""
 
-    def started(self, run: RunInfo) -> None:
+    def started(self, data: Mapping[str, Any]) -> None:
         """Print from which step the run is resumed, and add its row."""
-        if run.done:
-            self.write(f"resuming after step {run.done}")
-        self._total, self._last_line = run.steps, monotonic()
-        if self._rows is not None:
+        steps, done = data["steps"], data["step"]
+        if done:
+            self.write(f"resuming after step {done}")
+        self._total, self._last_line, self._preparing = steps, time.monotonic(), ""
+        if self._rows is not None and self._bar is None:
             self._bar = self._rows
-            self._task = self._bar.add_task(escape(self._label), total=run.steps, completed=run.done, dev="", left="")
+            self._task = self._bar.add_task(escape(self._label), total=steps, completed=done, dev="", left="")
 
     def _close(self) -> None:
         if self._bar is not None:

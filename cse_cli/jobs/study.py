@@ -23,6 +23,7 @@ from cse_cli.core.tables import Cell as TableCell
 from cse_cli.core.tables import Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.data.identity import identify_known
 from cse_cli.jobs.fast_dev_run import reduced
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import RunRequest, parse_tags
 from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
@@ -33,7 +34,6 @@ from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import Choice, Trial, choices_table, choose, trials, tuned
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import log_of
-from cse_cli.training.build import Job
 from registry.errors import CseError
 
 Key = tuple[str, int]
@@ -204,7 +204,7 @@ def _runs(study: Study, different: Sequence[Cell], seeds: Sequence[int], request
 
 def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
     group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name
-    job = Job(cell.load(seed), seed, request.device, study=cell_tag(study, cell), group=group)
+    job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group)
     return request.labeled(job, several=True)
 
 

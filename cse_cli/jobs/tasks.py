@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import sleep
 
-from cse_cli.core.events import Observer
 from cse_cli.core.identity import Difference, Plan
 from cse_cli.core.results import Result
 from cse_cli.data.identity import Known, identify_known
-from cse_cli.jobs.executor import Executor
-from cse_cli.runs.claim import BusyError
+from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.job import Job
+from cse_cli.runs.claim import Busy, BusyError, Claimed
+from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs
-from cse_cli.runs.lock import is_held
-from cse_cli.runs.record import lock_of
-from cse_cli.training.build import Job
 from registry.errors import CseError
 
 POLL_SECONDS = 1.0
@@ -54,12 +51,6 @@ class Task:
             and run.about.seed == self.job.seed
             and self.known.matches(run.about.identity, code=not self.accept_changed)
         ]
-
-    def unfinished(self, recorded: Iterable[RecordedRun]) -> list[RecordedRun]:
-        """Return the unfinished records of this run, newest first. `--again` and `--resume` ignore them."""
-        if self.job.again or self.job.resume is not None:
-            return []
-        return [run for run in self.same(recorded) if run.end not in ("finished", "pruned")]
 
     def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
         """Return the result of the run, or None if it is not finished."""
@@ -104,8 +95,8 @@ def planned(tasks: Sequence[Task]) -> list[Task]:
 
 def run_tasks(
     tasks: Sequence[Task],
-    executor: Executor,
-    begin: Callable[[Task], Observer],
+    engine: Engine,
+    begin: Callable[[Task, str], Listener],
     wait_for: Callable[[Task, RecordedRun], None] = lambda *_: None,
 ) -> Iterator[tuple[Task, Result | CseError]]:
     """Execute tasks and yield the result or error of each. No task is executed twice.
@@ -114,56 +105,46 @@ def run_tasks(
 
     Args:
         tasks: Tasks in the order in which they start.
-        executor: Executor of the runs.
-        begin: Called when a run starts. Returns its observer.
+        engine: Engine that executes the runs.
+        begin: Called when a run starts, with its ID. Returns the receiver of its events.
         wait_for: Called once for each task of another process, when no other task is left.
     """
-    left, running, awaited = list(tasks), dict[Future[Result], Task](), set[Task]()
-    held: dict[Task, RecordedRun] = {}
+    left, running, awaited = list(tasks), dict[str, Task](), set[Task]()
+    busy: dict[Task, RecordedRun] = {}
     while left or running:
-        while left and len(running) < executor.slots:
-            recorded = all_runs()
-            done = finished(left, recorded)
+        while left and len(running) < engine.slots:
+            done = finished(left, all_runs())
             yield from done.items()
             left = [task for task in left if task not in done]
-            held = {task: run for task in left if (run := _holder(task, recorded)) is not None}
-            task = next((task for task in left if task not in held), None)
-            if task is None:
+            busy, task = {}, None
+            for task in left:
+                try:
+                    claim = task.job.claim(engine.device)
+                except CseError as error:
+                    yield task, error
+                    break
+                if isinstance(claim, Busy):
+                    busy[task] = claim.run
+                    continue
+                if isinstance(claim, Claimed):
+                    running[claim.run_id] = task
+                    engine.start(claim, begin(task, claim.run_id))
+                elif claim.run.result is not None:
+                    yield task, claim.run.result
+                break
+            else:
                 break
             left.remove(task)
-            running[executor.submit(_resuming(task, recorded), begin(task))] = task
         if not running:
-            for task in [task for task in held if task not in awaited]:
+            for task in [task for task in busy if task not in awaited]:
                 awaited.add(task)
-                wait_for(task, held[task])
+                wait_for(task, busy[task])
             sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
-            continue
-        executor.wait()
-        for future in [future for future in running if future.done()]:
-            task, end = running.pop(future), _end_of(future)
+        for run_id, end in engine.ended():
+            task = running.pop(run_id)
             if isinstance(end, BusyError) and task.job.resume is None:
                 left.append(task)
-            else:
+            elif isinstance(end, Result | CseError):
                 yield task, end
-
-
-def _end_of(future: Future[Result]) -> Result | CseError:
-    try:
-        return future.result()
-    except CseError as error:
-        return error
-
-
-def _holder(task: Task, recorded: Sequence[RecordedRun]) -> RecordedRun | None:
-    """Return the record of the task if another process executes it, or None.
-
-    A run that another process is about to resume has only a lock.
-    """
-    unfinished = task.unfinished(recorded)
-    return next((run for run in unfinished if run.state == "RUNNING" or is_held(lock_of(run.run_id))), None)
-
-
-def _resuming(task: Task, recorded: Sequence[RecordedRun]) -> Job:
-    """Return the job of a task, which resumes the newest unfinished record."""
-    found = next((run for run in task.unfinished(recorded) if not run.about.pulled), None)
-    return task.job if found is None else replace(task.job, resume=found.run_id, may_restart=True)
+            else:
+                raise end

@@ -19,6 +19,7 @@ from cse_cli.core.results import WORD_OVERLAP, Result, Scores
 from cse_cli.core.tables import Cell, Row, Table, as_rich, as_rich_parts, plain_table
 from cse_cli.evaluation.evaluate import has_data
 from cse_cli.evaluation.tasks import parse_tasks
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import bare_name
 from cse_cli.recipe.schema import Recipe
 from cse_cli.training.build import Prepared
@@ -185,15 +186,15 @@ def _mean(text: str, values: Sequence[float | None]) -> str:
     return text.format(statistics.mean(known)) if known else ""
 
 
-def describe_run(prepared: Prepared) -> RunPlan:
+def describe_run(job: Job, prepared: Prepared) -> RunPlan:
     """Return the plan of a run, with its first batch."""
-    recipe = prepared.job.loaded.recipe
+    recipe = job.loaded.recipe
     weights = list(prepared.experiment.method.parameters())
     batch = {} if prepared.batches is None else prepared.batches.batch(0)
     return {
-        "recipe": prepared.job.loaded.name,
+        "recipe": job.loaded.name,
         "title": recipe.title,
-        "seed": prepared.job.seed,
+        "seed": job.seed,
         "device": prepared.compute.describe(),
         "precision": prepared.compute.precision,
         "weights": sum(p.numel() for p in weights),
@@ -207,7 +208,7 @@ def describe_run(prepared: Prepared) -> RunPlan:
 
 
 def _describe_view(prepared: Prepared, name: str, tokens: Tokens) -> dict[str, Any]:
-    view = prepared.job.loaded.recipe.views[name]
+    view = prepared.experiment.recipe.views[name]
     first = tokens.ids[0][tokens.mask[0] == 1].tolist()
     decode = getattr(prepared.experiment.plans[name].vocabulary, "decode", None)
     return {

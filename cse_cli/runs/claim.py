@@ -1,7 +1,8 @@
 """Claims: the decision whether a run is done, busy, resumed or new.
 
-A claim is the lock of the run's directory. So several processes, on all machines that share the state directory, can
-execute one study or one search: each claims the next free run.
+The process that starts a run claims it: it locks the file `claim` in the run's directory until the run has ended. So
+several processes, on all machines that share the state directory, can execute one study: each claims the next free run.
+The process that executes the run locks another file there, so a run is also busy while its worker outlives the claim.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from typing import Any
 
 from cse_cli.core.identity import Plan
 from cse_cli.core.paths import home
+from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import RECIPE, About, RunRecord, lock_of
+from cse_cli.runs.record import RECIPE, About, RunRecord, claim_of, lock_of, read_about
 from registry.errors import CseError
 
 
@@ -34,10 +36,10 @@ class Busy:
 
 @dataclass(frozen=True)
 class Claimed:
-    """This process executes the run and holds its lock."""
+    """This process starts the run, and holds its claim until it releases `lock`."""
 
-    record: RunRecord
-    resumed: bool
+    run_id: str
+    lock: FileLock
 
 
 Claim = Done | Busy | Claimed
@@ -46,7 +48,7 @@ _DONE = ("finished", "pruned")
 """Ends of runs that are not resumed."""
 
 
-def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
+def claim(about: About, resolved: Mapping[str, Any], *, again: bool = False) -> Claim:
     """Claim the run of an experiment with a seed, or a new run with `again`.
 
     Recorded runs with the same identity, seed and search are the same run.
@@ -57,8 +59,8 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
             return taken
         about = about.model_copy(update={"plan": _first_plan(about, recorded)})
         about.write(resolved)
-        (lock := FileLock(lock_of(about.run_id))).acquire()
-    return Claimed(RunRecord(about, lock), resumed=False)
+        (lock := FileLock(claim_of(about.run_id))).acquire()
+    return Claimed(about.run_id, lock)
 
 
 def claim_run(run_id: str) -> Claim:
@@ -73,6 +75,18 @@ def claim_run(run_id: str) -> Claim:
         f"run its recipe again: cse run {run.about.path / RECIPE}",
         code="runs.not_resumable",
     )
+
+
+def open_run(run_id: str, listener: Listener | None = None) -> RunRecord:
+    """Return the record of a claimed run for writing.
+
+    Raises:
+        BusyError: If another process, which its driver has left, still executes the run.
+    """
+    about, lock = read_about(run_id), FileLock(lock_of(run_id))
+    if not lock.acquire():
+        raise BusyError(read_run(run_id))
+    return RunRecord(about, lock, listener)
 
 
 def _is_same(run: RecordedRun, about: About) -> bool:
@@ -94,15 +108,12 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
         return Done(max(done, key=lambda run: run.about.created))
     free = [run for run in found if run.end not in _DONE and not run.about.pulled]
     for run in free:
-        if run.state == "RUNNING":
-            return Busy(run)
-    for run in free:
-        lock = FileLock(lock_of(run.run_id))
-        if not lock.acquire():
+        lock = FileLock(claim_of(run.run_id))
+        if run.state == "RUNNING" or not lock.acquire():
             return Busy(run)
         now = read_run(run.run_id)
         if now.end not in _DONE:
-            return Claimed(RunRecord(now.about, lock), resumed=True)
+            return Claimed(run.run_id, lock)
         lock.release()
         if not now.unreadable:  # it ended in the meantime
             return Done(now)
@@ -120,7 +131,3 @@ class BusyError(CseError):
             code="runs.busy",
         )
         self.run = run
-
-    def __reduce__(self) -> tuple[type[BusyError], tuple[RecordedRun]]:
-        """Return the arguments for pickling."""
-        return BusyError, (self.run,)

@@ -88,7 +88,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the run ends, or Ctrl-C.")] = False,
 ) -> None:
     """Print the log of a run."""
-    from cse_cli.runs.stop import print_log
+    from cse_cli.runs.log import print_log
 
     with contextlib.suppress(KeyboardInterrupt):
         print_log(run, follow=follow)

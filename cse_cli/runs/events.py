@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,8 @@ FILE = "events.jsonl"
 """Name of the file in a run's directory."""
 
 End = Literal["finished", "failed", "stopped", "pruned"]
+Listener = Callable[[str, Mapping[str, Any]], None]
+"""Receives kind and data of each event at once, and must be fast: the run waits for it."""
 ENDS: tuple[End, ...] = ("finished", "failed", "stopped", "pruned")
 """Kinds of events that end a run. A later "started" resumes it."""
 
@@ -31,6 +33,8 @@ _FIELDS = {
     "tags": {"values"},
     "dataset": {"name", "digest", "context", "source"},
     "warning": {"text"},
+    "progress": {"what", "done", "total"},
+    "halted": {"reason"},
     "evaluated": {"step", "scores"},
     "checkpoint": {"step"},
     "file": {"name"},
@@ -42,14 +46,20 @@ _LATEST = 1e11
 """A time beyond this one, in the year 5138, is damage."""
 
 
+class Pruned(Exception):  # noqa: N818 - not an error
+    """The search ended the run of a trial early. The run keeps its curve and has no result."""
+
+
 @dataclass(frozen=True)
 class Event:
     """One event.
 
     Args:
-        kind: "started" (host, pid, command, device, step, steps), "metrics" (step, values), "system" (values),
-            "tags" (values), "dataset" (name, digest, context, source), "warning" (text), "evaluated" (step, scores,
-            best), "checkpoint" (step), "file" (name), "model" (name, title, about), or one of `ENDS` (reason).
+        kind: "started" (host, pid, command, device, precision, hint, sentences, step, steps), "progress" (what, done,
+            total) of slow work, "metrics" (step, values), "system" (values), "tags" (values), "dataset" (name, digest,
+            context, source), "warning" (text), "evaluated" (step, scores, best), "checkpoint" (step), "halted" (reason)
+            before the last step, "file" (name), "model" (name, title, about), or one of `ENDS` (reason). "failed" also
+            has the error (type, message, action, code).
         time: Seconds since 1970.
         data: Everything else.
     """

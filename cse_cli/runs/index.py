@@ -24,8 +24,7 @@ from cse_cli.core import paths
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
 from cse_cli.runs.events import FILE, read_history
-from cse_cli.runs.lock import is_held
-from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, last_end, lock_of, read_about
+from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, is_busy, last_end, read_about
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.paths import write_atomically
 from registry.validation import describe
@@ -88,7 +87,7 @@ class RecordedRun:
         """State of the run."""
         if self.end is not None:
             return self.end.upper()  # type: ignore[return-value]
-        held = is_held(lock_of(self.run_id))
+        held = is_busy(self.run_id)
         if held is None and not self.about.pulled:
             held = False
             with suppress(OSError):

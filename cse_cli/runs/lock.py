@@ -20,8 +20,8 @@ from typing import Self
 
 from registry.paths import make_folder
 
-LOCK = "lock"
-"""Name of the locked file in a run's directory. It is never deleted: another process may be about to lock it."""
+LOCK, CLAIM = "lock", "claim"
+"""Names of the locked files in a run's directory. They are never deleted: another process may be about to lock one."""
 
 _PROBE_SECONDS = 0.5
 """Longer than `is_held` holds a free lock."""

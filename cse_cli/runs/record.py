@@ -6,7 +6,9 @@ In `runs/<id>/`:
 * `recipe.toml`: the resolved recipe, a valid argument of `cse run`
 * `events.jsonl`: events, append only (`cse_cli.runs.events`)
 * `result.json`: scores of a finished run
-* `environment.json`, `series/`, `figures/`, `model/`, `checkpoint*.pt`, `log.txt`, `lock`, `mirrors/`
+* `environment.json`, `series/`, `figures/`, `model/`, `checkpoint*.pt`, `mirrors/`
+* `log.txt`: what the process of the run wrote to its terminal, if it was a process of its own
+* `lock`, `claim`: locks of the process that executes the run, and of the one that started it
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import shlex
 import shutil
 import socket
 import sys
+import time
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,9 +32,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.paths import runs
-from cse_cli.runs.events import End, EventLog, read_history
-from cse_cli.runs.lock import LOCK, FileLock
-from registry.errors import CseError
+from cse_cli.runs.events import End, EventLog, Listener, Pruned, read_history
+from cse_cli.runs.lock import CLAIM, LOCK, FileLock, is_held
+from registry.errors import CseError, StopRequested
 from registry.paths import make_folder, write_atomically
 from registry.validation import describe
 
@@ -41,7 +44,14 @@ RESULT = "result.json"
 LOG = "log.txt"
 ENVIRONMENT = "environment.json"
 STOP = "stop"
-"""Name of the file whose presence requests the run to stop."""
+"""Name of the file that asks the run to end: as pruned for the reason in it, or as stopped without one."""
+SEEN = "seen"
+"""Name of the file with the last step whose dev score the search has seen."""
+PROGRESS_SECONDS = 2.0
+"""Shortest time between two records of progress."""
+LOOK_SECONDS = 1.0
+"""Time between two checks for a request to stop."""
+_POLL_SECONDS = 0.02
 MODEL = "model"
 """Name of the directory of the selected model."""
 
@@ -201,82 +211,110 @@ def _unreadable(file: Path, why: str) -> CseError:
 
 
 class RunRecord:
-    """Writer of a run's record, which holds its lock. On ranks above 0 it has none and discards everything."""
+    """The run that this process executes: writer of its events and files.
 
-    def __init__(self, about: About, lock: FileLock | None) -> None:
+    Args:
+        about: Description of the run.
+        lock: Lock of the run, which this process holds. Without it, nothing is written: in the other processes of the
+            run, and in training outside a run.
+        listener: Function that receives every event. If another process reads the events instead, it equals None.
+    """
+
+    def __init__(self, about: About, lock: FileLock | None, listener: Listener | None = None) -> None:
         self.about = about
         self.path = about.path
+        self.run_id = about.run_id
         self._lock = lock
         self._log = None if lock is None else EventLog(self.path)
+        self._listener = listener
+        self._progress_at = self._looked_at = time.monotonic()
 
-    @property
-    def run_id(self) -> str:
-        """ID of the run."""
-        return self.about.run_id
+    def event(self, kind: str, **data: Any) -> None:
+        """Record an event, and pass it to the listener."""
+        if self._log is not None:
+            self._log.append(kind, **data)
+        if self._listener is not None:
+            self._listener(kind, data)
 
-    def started(self, step: int = 0, steps: int = 0, device: str = "") -> None:
+    def started(self, step: int = 0, steps: int = 0, **data: Any) -> None:
         """Record that the run starts, or resumes after `step` of `steps` steps."""
+        for name in (STOP, SEEN):  # an earlier request is void
+            (self.path / name).unlink(missing_ok=True)
         command = shlex.join(["cse", *sys.argv[1:]])
-        place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command, "device": device}
-        self._append("started", **place, step=step, steps=steps)
+        place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
+        self.event("started", **place, **data, step=step, steps=steps)
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step."""
         if values:
-            self._append("metrics", step=step, values={key: float(value) for key, value in values.items()})
+            self.event("metrics", step=step, values={key: float(value) for key, value in values.items()})
 
-    def system(self, values: Mapping[str, float]) -> None:
-        """Record measurements of the machine."""
-        self._append("system", values=dict(values))
-
-    def tags(self, values: Mapping[str, str]) -> None:
-        """Set or replace tags."""
-        self._append("tags", values=dict(values))
-
-    def dataset(self, name: str, digest: str, context: str, source: str) -> None:
-        """Record a data set of the run. `context` is "training" or "evaluation"."""
-        self._append("dataset", name=name, digest=digest, context=context, source=source)
-
-    def warned(self, text: str) -> None:
-        """Record a warning."""
-        self._append("warning", text=text)
+    def progress(self, what: str, done: float = 0, total: float | None = 0) -> None:
+        """Show the progress of slow work, and record it if the last record is old. `total` is None or 0 if unknown."""
+        if self._log is not None and time.monotonic() - self._progress_at >= PROGRESS_SECONDS:
+            self._progress_at = time.monotonic()
+            self._log.append("progress", what=what, done=done, total=total)
+        if self._listener is not None:
+            self._listener("progress", {"what": what, "done": done, "total": total})
 
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        """Record the scores of the selecting evaluator at a step."""
-        self._append("evaluated", step=step, scores=dict(scores), best=best)
+        """Record the scores of the selecting evaluator at a step. The run of a trial then waits for the search.
+
+        Raises:
+            Pruned: If the search ends the trial.
+        """
+        self.event("evaluated", step=step, scores=dict(scores), best=best)
+        if self._log is None or self.about.trial is None:
+            return
+        while self._listener is None and not (self.path / STOP).exists() and _read_step(self.path / SEEN) < step:
+            time.sleep(_POLL_SECONDS)
+        self._stop_if_requested()
+
+    def stop_if_requested(self) -> None:
+        """End the run between two steps if its stop file exists, which is looked for once a second.
+
+        Raises:
+            StopRequested: After `cse runs stop`.
+        """
+        if self._log is not None and time.monotonic() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            self._stop_if_requested()
+
+    def _stop_if_requested(self) -> None:
+        with suppress(FileNotFoundError):
+            if reason := (self.path / STOP).read_text(encoding="utf-8"):
+                raise Pruned(reason)
+            raise stop_requested(self.run_id)
 
     def checkpoint(self, step: int) -> None:
         """Record that the checkpoint of a step is on the disk."""
-        self._append("checkpoint", step=step)
+        self.event("checkpoint", step=step)
         self.sync()
 
     def file(self, name: str, content: str | None = None) -> None:
         """Record that a file or directory belongs to the record. Write `content` to it first."""
         if self._log is not None and content is not None:
             write_atomically(self.path / name, content)
-        self._append("file", name=name)
-
-    def model(self, name: str, title: str, about: Mapping[str, str]) -> None:
-        """Record that the directory `name` contains the selected model."""
-        self._append("model", name=name, title=title, about=dict(about))
+        self.event("file", name=name)
 
     def sync(self) -> None:
         """Wait until all events are on the disk."""
         if self._log is not None:
             self._log.sync()
 
-    def end(self, kind: End, reason: str = "") -> None:
+    def end(self, kind: End, reason: str = "", **error: str | None) -> None:
         """Record how the run ended, and release its lock. Later calls do nothing.
 
         A finished or pruned run has nothing to resume, so its checkpoints are deleted.
         """
         if self._log is None:
             return
-        self._append(kind, reason=reason)
+        self.event(kind, reason=reason, **error)
         self.sync()
         if kind in ("finished", "pruned"):
             delete_checkpoints(self.run_id)
-        (self.path / STOP).unlink(missing_ok=True)
+        for name in (STOP, SEEN):
+            (self.path / name).unlink(missing_ok=True)
         self.close()
 
     def close(self) -> None:
@@ -286,9 +324,28 @@ class RunRecord:
             self._log = None
             self._lock.release()
 
-    def _append(self, kind: str, **data: Any) -> None:
-        if self._log is not None:
-            self._log.append(kind, **data)
+
+def request_end(run_id: str, reason: str = "") -> None:
+    """Ask a run to stop, or with a reason to end as pruned."""
+    (folder_of(run_id) / STOP).write_text(reason, encoding="utf-8")
+
+
+def stop_requested(run_id: str) -> StopRequested:
+    """Return the error of a run that was asked to stop."""
+    message, action = f"run {run_id[:8]} was stopped by `cse runs stop`", f"resume it: cse run --resume {run_id[:8]}"
+    return StopRequested(message, action, code="runs.stopped")
+
+
+def answer(run_id: str, step: int) -> None:
+    """Let the run of a trial, which waits after a dev score, go on."""
+    (folder_of(run_id) / SEEN).write_text(str(step), encoding="utf-8")
+
+
+def _read_step(file: Path) -> int:
+    try:
+        return int(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # not written yet
+        return -1
 
 
 def unrecorded() -> RunRecord:
@@ -297,12 +354,23 @@ def unrecorded() -> RunRecord:
 
 
 def lock_of(run_id: str) -> Path:
-    """Return the lock file of a run."""
+    """Return the file that the process of a run locks."""
     return folder_of(run_id) / LOCK
 
 
+def claim_of(run_id: str) -> Path:
+    """Return the file that the process which starts a run locks, until the run has ended."""
+    return folder_of(run_id) / CLAIM
+
+
+def is_busy(run_id: str) -> bool | None:
+    """Return whether a process executes a run or is about to, or None if the file system has no locks."""
+    held = is_held(lock_of(run_id)), is_held(claim_of(run_id))
+    return True if True in held else None if None in held else False
+
+
 def log_of(run_id: str) -> Path:
-    """Return the log file of a run."""
+    """Return the file with the output of the process of a run."""
     return folder_of(run_id) / LOG
 
 

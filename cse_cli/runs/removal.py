@@ -10,7 +10,7 @@ from pathlib import Path
 from cse_cli.core.paths import home, runs
 from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import lock_of
+from cse_cli.runs.record import claim_of, is_busy
 from registry.errors import CseError
 
 
@@ -39,9 +39,9 @@ def remove(found: Sequence[RecordedRun]) -> int:
     """
     freed = 0
     for run in found:
-        lock, hidden = FileLock(lock_of(run.run_id)), run.about.path.with_name(f".{run.run_id}.removed")
+        lock, hidden = FileLock(claim_of(run.run_id)), run.about.path.with_name(f".{run.run_id}.removed")
         with FileLock(home() / "claims.lock"):  # no other process can claim the run now
-            if not lock.acquire():
+            if is_busy(run.run_id) or not lock.acquire():
                 raise _running_error(run)
             try:
                 search = [home() / "tuning" / run.about.search] if run.about.summary == "tuning" else []

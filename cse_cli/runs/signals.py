@@ -12,9 +12,9 @@ from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
-from cse_cli.core.events import Pruned
+from cse_cli.runs.events import Pruned
 from cse_cli.runs.record import RunRecord
-from registry.errors import CseError, StopRequested
+from registry.errors import CseError, RunFailedError, StopRequested
 
 _TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 _LONGEST_REASON = 300
@@ -54,7 +54,11 @@ def ending(record: RunRecord) -> Iterator[None]:
         if isinstance(error, SystemExit) and isinstance(error.__context__, BrokenPipeError):
             record.end("stopped")
             raise
-        record.end("failed", in_one_line(error))
+        known = error if isinstance(error, CseError) else RunFailedError(f"{type(error).__name__}: {error}")
+        record.end(
+            "failed", in_one_line(error), type=type(known).__name__, message=known.message, action=known.next_action,
+            code=known.code,
+        )  # fmt: skip
         raise
     finally:
         _active.remove(request)

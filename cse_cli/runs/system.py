@@ -43,7 +43,7 @@ def _sample_until(stopped: Event, seconds: float, record: RunRecord) -> None:
             with suppress(Exception):  # a lost GPU, which the run reports
                 values |= {f"gpu_{number}_{name}": value for name, value in _sample_gpu(nvml, handle)}
         with suppress(OSError):  # a full disk, which the run reports
-            record.system({f"system/{name}": round(value, 1) for name, value in values.items()})
+            record.event("system", values={f"system/{name}": round(value, 1) for name, value in values.items()})
 
 
 def sample_seconds() -> float | None:

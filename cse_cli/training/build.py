@@ -1,72 +1,22 @@
-"""Job of a run, and its recipe as an `Experiment`: every component is built, bound to the others and checked."""
+"""A recipe as an `Experiment`: every component is built, bound to the others and checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from cse_cli.core.devices import Compute
-from cse_cli.core.events import Observer, Preparing, Warned
-from cse_cli.core.identity import Plan
 from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.columns import Making, OwnColumns
 from cse_cli.data.sources import Text
-from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.schema import Recipe, View
 from cse_cli.training.method import BoundView, Method, Term
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, HEADS, LOSSES, QUEUES
-from registry.distributed import world_size
 from registry.errors import CseError
 from registry.types import Encoder, Evaluator, Loss
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run to be done.
-
-    Args:
-        loaded: Recipe and its origin.
-        seed: Seed of initialization, dropout and order.
-        device: Device as `cse_cli.core.devices.choose` takes it.
-        resume: ID of the run to resume, or None for the run that the claim finds or creates.
-        may_restart: Whether to start a new run if that one cannot be resumed.
-        again: Whether to train again although the same run is finished.
-        plan: Seeds that were planned together with this one.
-        study: Cell of a study that the run fills.
-        search: Name of the search whose trial the run is.
-        trial: Number of the trial.
-        confirms: Name of the search whose best values the run verifies.
-        parent: ID of the recorded run that it belongs to, such as the record of a search.
-        run_name: Display name instead of recipe and seed.
-        tags: Tags of the user.
-        group: Group of the run. Default: the recipe's family.
-        scores_only: Whether to keep only scores and curves, without model, figures and score series.
-    """
-
-    loaded: LoadedRecipe
-    seed: int
-    device: str = "auto"
-    resume: str | None = None
-    may_restart: bool = False
-    again: bool = False
-    plan: Plan | None = None
-    study: str = ""
-    search: str = ""
-    trial: int | None = None
-    confirms: str = ""
-    parent: str = ""
-    run_name: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    group: str | None = None
-    scores_only: bool = False
-
-    @property
-    def name(self) -> str:
-        """Display name of the run."""
-        return self.run_name or f"{self.loaded.name} seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -104,40 +54,35 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Job with everything built and read, before anything is recorded.
+    """Experiment on a device, with everything read.
 
     Args:
-        job: The job.
         compute: Device and precision.
         experiment: The built recipe.
+        seed: Seed of initialization, dropout and order.
         text: Training text, or None for a recipe without training.
         batches: Training batches, or None for a recipe without training.
         steps: Number of training steps.
+        making: How it makes columns that do not exist.
     """
 
-    job: Job
     compute: Compute
     experiment: Experiment
+    seed: int
     text: Text | None
     batches: Batches | None
     steps: int
+    making: Making
 
-    def own_columns(self, observer: Observer) -> OwnColumns:
-        """Return the columns that are made for the sentences of evaluators."""
-        return OwnColumns(self.experiment.recipe.data.columns, making(self.job, observer))
+    @property
+    def own_columns(self) -> OwnColumns:
+        """Columns that are made for the sentences of evaluators."""
+        return OwnColumns(self.experiment.recipe.data.columns, self.making)
 
     @property
     def sentences(self) -> int:
         """Number of rows of the training text."""
         return 0 if self.text is None else self.text.rows
-
-
-def making(job: Job, observer: Observer) -> Making:
-    """Return how a run makes columns that do not exist: on its device, with its progress."""
-    device = job.device if world_size() == 1 else "auto"
-    return Making(
-        (device,), lambda *count: observer.observe(Preparing(*count)), lambda text: observer.observe(Warned(text))
-    )
 
 
 def resolve(recipe: Recipe, seed: int) -> Experiment:

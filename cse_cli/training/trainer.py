@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from cse_cli.core.distributed import gather_objects, run_on_rank0
-from cse_cli.core.events import Collapsed, Evaluated, Halted, Observer, Scoring, Stepped, Warned
 from cse_cli.core.results import EarlyStop, Scores
 from cse_cli.core.threads import resume_torch_threads
 from cse_cli.evaluation.evaluate import evaluate, score
@@ -62,24 +61,22 @@ class Trainer:
         prepared: Experiment to train. It moves to its device.
         folder: Directory of checkpoints and states.
         record: Record of the run.
-        observer: Receiver of the progress.
 
     Raises:
         ValueError: If the job has no training.
     """
 
-    def __init__(self, prepared: Prepared, folder: Path, record: RunRecord, observer: Observer) -> None:
+    def __init__(self, prepared: Prepared, folder: Path, record: RunRecord) -> None:
         if prepared.batches is None:
             raise ValueError("a recipe without training has nothing to train")
         self.experiment = prepared.experiment
         self.settings = prepared.experiment.recipe.train
         self.total = prepared.steps
-        self.seed = prepared.job.seed
+        self.seed = prepared.seed
         self.compute = compute = prepared.compute
         self.folder = folder
         self.record = record
-        self.observer = observer
-        self.own_columns = prepared.own_columns(observer)
+        self.own_columns = prepared.own_columns
         self.method = self.experiment.method.to(compute.device)
         check_replicas_equal(self.method, 0)
         self.stepper = TrainStep(
@@ -122,7 +119,7 @@ class Trainer:
                     self._record(taken)
                 self._evaluate_and_save()
             if (end := self.early_stop) is not None:
-                run_on_rank0(lambda: self.observer.observe(Halted(end.text)))
+                self.record.event("halted", reason=end.text)
         finally:
             self.stepper.close()
 
@@ -281,14 +278,16 @@ class Trainer:
 
     def _report(self, values: Mapping[str, float], warning: str | None) -> None:
         rate = self.progress.step * self.settings.batch_size / self.progress.step_seconds
-        self.record.metrics(values, self.progress.step)
-        self.observer.observe(Stepped(self.progress.step, values["train/loss"], rate))
+        self.record.metrics({**values, "speed/sentences_per_second": rate}, self.progress.step)
         for _, component in self.method.components():
             for notice in component.notices():
                 self._warn(notice)
         if warning is not None:
             self.record.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
-            self.observer.observe(Collapsed(f"step {self.progress.step}: {warning}"))
+            if self.record.about.trial is not None:  # collapsed embeddings do not recover
+                raise RunFailedError(f"step {self.progress.step}: {warning.partition(';')[0]}", code="tune.collapsed")
+            self._warn(f"step {self.progress.step}: {warning}")
+        self.record.stop_if_requested()
 
     def _evaluate(self) -> None:
         """Score the dev evaluator that selects. The untrained state is scored but never selected."""
@@ -300,7 +299,7 @@ class Trainer:
         only = [] if everything or metric is None else [metric.rpartition(".")[0]]
         scores = evaluate(
             one.scored if everything else one.selecting, one.evaluators, settings, self.compute, only, one.plans,
-            show=lambda name, share: self.observer.observe(Scoring(f"scoring {name}", share)),
+            show=lambda name, share: self.record.progress(f"scoring {name}", share, 1),
             columns=self.own_columns,
         )  # fmt: skip
         if at == 0:
@@ -319,11 +318,10 @@ class Trainer:
         shown = {selecting, *self.experiment.evaluators[name].shown_metrics()}
         # Without the name of the evaluator, so that all recipes log the same curve.
         self.record.metrics({f"dev/{key}": v for key, v in scores[name].items() if key in shown}, at)
-        self.record.evaluated(at, {metric: value}, best)
-        run_on_rank0(lambda: self.observer.observe(Evaluated(at, {metric: value}, best)))
+        run_on_rank0(lambda: self.record.evaluated(at, {metric: value}, best))
 
     def _warn(self, text: str) -> None:
-        self.observer.observe(Warned(text))
+        self.record.event("warning", text=text)
 
     # --- losses that are NaN or infinite ---
 

@@ -17,20 +17,21 @@ import tomlkit
 
 from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paired_tests import shared_metrics
-from cse_cli.core.events import Observer
 from cse_cli.core.identity import Mode
 from cse_cli.core.plans import plan_of
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Paired, compare_paired
 from cse_cli.data.identity import identify_known
+from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.placement import place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.tasks import Task, finished, planned, run_tasks
 from cse_cli.recipe.files import find_parent
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.overrides import apply_overrides, parse_overrides
+from cse_cli.runs.events import Listener
 from cse_cli.runs.index import all_runs
-from cse_cli.training.build import Job
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.parameter import settings_of
 from cse_cli.tuning.results import Search, Trial, Verification, verdict
@@ -164,8 +165,8 @@ def verify(search: Search, seeds: int, request: RunRequest, screen: TuneScreen) 
         message = "the recipe's values are the best, so there is no gain to verify"
         raise CseError(message, "run more trials with --trials", code="tune.no_gain")
     chosen = new_seeds(search, seeds)
-    own = _tasks(search, "own", tuned_recipe(search), chosen, request)
-    found = _tasks(search, "found", tuned_recipe(search, best), chosen, request)
+    own = _tasks(search, "own", tuned_recipe(search), chosen)
+    found = _tasks(search, "found", tuned_recipe(search, best), chosen)
     results = _results([task for pair in zip(own, found, strict=True) for task in pair], request, screen)
     pairs = [(results[first], results[second]) for first, second in zip(own, found, strict=True)]
     plan = plan_of([first for first, _ in pairs]).paired_with(plan_of([second for _, second in pairs]))
@@ -174,15 +175,13 @@ def verify(search: Search, seeds: int, request: RunRequest, screen: TuneScreen) 
     return Verification(trial=best.number, values=best.values, main=search.metric, paired=paired, mode=mode)
 
 
-def _tasks(search: Search, side: str, recipe: TunedRecipe, seeds: Sequence[int], request: RunRequest) -> list[Task]:
+def _tasks(search: Search, side: str, recipe: TunedRecipe, seeds: Sequence[int]) -> list[Task]:
     """Return the runs of one side with the plan of their seeds. They are results of the recipe."""
     known = identify_known(recipe.load().recipe)
     jobs = [
         Job(
             recipe.load([Override.of("train.seed", seed)]),
             seed,
-            request.device,
-            may_restart=True,
             parent=search.run_id or "",
             run_name=f"{side}, seed {seed} of {search.name}",
             confirms=search.name,
@@ -196,14 +195,14 @@ def _results(tasks: Sequence[Task], request: RunRequest, screen: TuneScreen) -> 
     """Return the results of all tasks. Unfinished ones are run now."""
     done = finished(tasks, all_runs())
     if left := [task for task in tasks if task not in done]:
-        with place_runs(len(left), request).open() as executor:
+        with Engine(place_runs(len(left), request)) as engine:
 
-            def begin(task: Task) -> Observer:
+            def begin(task: Task, _run_id: str) -> Listener:
                 side = task.job.run_name.partition(",")[0]
                 screen.verifying(f"{side} values", task.job.seed, tasks.index(task) + 1, len(tasks))
-                return screen.observer_of(task.job.name, alone=executor.one_by_one)
+                return screen.receiver(task.job.name, alone=engine.slots == 1)
 
-            for task, end in run_tasks(left, executor, begin):
+            for task, end in run_tasks(left, engine, begin):
                 if isinstance(end, CseError):
                     raise end
                 done[task] = end

@@ -1,4 +1,4 @@
-"""Main loop of a search: it gets trials from the study, gives their runs to an executor, and returns the results.
+"""Main loop of a search: it gets trials from the study, gives their runs to the engine, and returns the results.
 
 One process runs a search. It fails the trials that an ended process left, and queues their values again. A trial is one
 run per seed, one after the other, whose dev scores are reported to Optuna.
@@ -9,29 +9,26 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from statistics import fmean, pstdev
+from typing import Any
 from uuid import uuid4
 
 from optuna import Study, Trial
 from optuna.exceptions import OptunaError
 from optuna.trial import FrozenTrial, TrialState
 
-from cse_cli.core.events import Collapsed, Evaluated, Event, Observer, Pruned, Started, Stopped
-from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
 from cse_cli.evaluation.evaluate import score
-from cse_cli.jobs.executor import Executor
+from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.tasks import POLL_SECONDS
 from cse_cli.recipe.errors import RecipeError
 from cse_cli.recipe.load import LoadedRecipe, Override, load
-from cse_cli.runs.claim import BusyError
-from cse_cli.runs.events import End
-from cse_cli.runs.record import ABOUT, STOP, About, RunRecord, delete_checkpoints, folder_of, last_end
+from cse_cli.runs.claim import Busy, BusyError, Done
+from cse_cli.runs.events import End, Listener, Pruned
+from cse_cli.runs.record import STOP, About, RunRecord, delete_checkpoints, request_end
 from cse_cli.runs.signals import in_one_line, stop_if_asked
-from cse_cli.training.build import Job
-from cse_cli.training.recording import about_run
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.live import Ending, TuneScreen
@@ -66,16 +63,14 @@ MOST_FAILURES = 5
 class Driver:
     """Runs trials until the budget of a search is spent."""
 
-    def __init__(
-        self, study: Study, config: SearchConfig, executor: Executor, parent: About, screen: TuneScreen
-    ) -> None:
+    def __init__(self, study: Study, config: SearchConfig, engine: Engine, parent: About, screen: TuneScreen) -> None:
         self._base = config.load_base()
         recipe = self._base.recipe
         self._budget = budget(study)
         self.study = study
         self.config = config.model_copy(update={"trials": self._budget, "seeds": config.seeds_of(recipe)})
         self.ran = 0
-        self._executor = executor
+        self._engine = engine
         self._parent = parent
         self._screen = screen
         self._space = samplers.distributions(config.parameters)
@@ -84,7 +79,7 @@ class Driver:
             self._points = samplers.grid_points(config.parameters, self._budget)
         self._until = None if config.timeout is None else time.monotonic() + config.timeout
         self._open: dict[int, TrialRuns] = {}
-        self._running: dict[Future[Result], TrialRuns] = {}
+        self._running: dict[str, TrialRuns] = {}
         self._failed_before = counts(study.get_trials(deepcopy=False))["failed"]
         study.pruner = samplers.make_pruner(self.config, recipe.train.steps, recipe.train.evaluate_every)
 
@@ -101,10 +96,8 @@ class Driver:
                     action = f"continue it: cse tune --resume {self.config.name}"
                     raise StopRequested(message, action, code="tune.stopped")
                 ending = self._begin_trials()
-                if self._running:
-                    self._executor.wait()
-                for future in [future for future in self._running if future.done()]:
-                    self._continue(self._running.pop(future), future)
+                for run_id, end in self._engine.ended():
+                    self._continue(self._running.pop(run_id), end)
             return ending
         finally:
             for runs in self._open.values():
@@ -120,7 +113,7 @@ class Driver:
 
     def _begin_trials(self) -> Ending | None:
         """Start trials while slots are free. Return why none is left, or None if all slots are in use."""
-        while len(self._open) < self._executor.slots:
+        while len(self._open) < self._engine.slots:
             trials = [one for one in self.study.get_trials(deepcopy=False) if not is_left(one)]
             if self._until is not None and time.monotonic() >= self._until:
                 return "timeout"
@@ -187,15 +180,30 @@ class Driver:
             if parameter.name in held and parameter.exists(trial.params):
                 samplers.suggest(trial, parameter.name, self._space[parameter.name])
 
-    def _continue(self, runs: TrialRuns, ended: Future[Result] | None = None) -> None:
-        """Receive the result of a trial's run, then submit its next run or end the trial."""
+    def _continue(self, runs: TrialRuns, ended: Result | Exception | None = None) -> None:
+        """Receive the end of a trial's run, then start its next run or end the trial."""
         try:
-            if ended is not None:
-                runs.take(ended.result())
-            job = runs.next_job()
+            while True:
+                if isinstance(ended, Exception):
+                    raise ended
+                if ended is not None:
+                    runs.take(ended)
+                if (job := runs.next_job()) is None:
+                    return self._settle(runs, TrialState.COMPLETE, "finished")
+                claim = job.claim(self._engine.device)
+                if isinstance(claim, Busy):  # a worker of a killed process still ends the run
+                    ended = None
+                    time.sleep(POLL_SECONDS)
+                elif isinstance(claim, Done):
+                    ended = claim.run.result or Pruned(claim.run.reason)
+                else:
+                    runs.begin(job.seed, claim.run_id)
+                    show = self._screen.receiver(f"trial {number_of(runs.trial)}", alone=self._engine.slots == 1)
+                    self._running[claim.run_id] = runs
+                    return self._engine.start(claim, runs.listener(claim.run_id, show))
         except Pruned as error:
             self._settle(runs, TrialState.PRUNED, "pruned", str(error))
-        except BusyError:  # a worker of a killed process still ends the run
+        except BusyError:
             time.sleep(POLL_SECONDS)
             self._continue(runs)
         except Exception as error:
@@ -205,12 +213,6 @@ class Driver:
                 raise
             runs.trial.set_user_attr(REASON, in_one_line(error))
             self._settle(runs, TrialState.FAIL, "failed", in_one_line(error))
-        else:
-            if job is None:
-                self._settle(runs, TrialState.COMPLETE, "finished")
-            else:
-                inner = self._screen.observer_of(f"trial {number_of(runs.trial)}", alone=self._executor.one_by_one)
-                self._running[self._executor.submit(job, runs.observer(job.seed, inner))] = runs
 
     def _settle(self, runs: TrialRuns, became: TrialState, kind: End, reason: str = "") -> None:
         del self._open[runs.trial.number]
@@ -286,9 +288,29 @@ class TrialRuns:
         elif RUN not in self.trial.user_attrs:  # the run was finished before, and not observed
             self.trial.set_user_attr(RUN, result.run_id)
 
-    def observer(self, seed: int, inner: Observer) -> Observer:
-        """Return the observer of the run of a seed. Its dev scores count only if it is the only run of the trial."""
-        return TrialObserver(self.trial, seed, inner, prunes=not self._several)
+    def begin(self, seed: int, run_id: str) -> None:
+        """Keep the ID of the run of a seed."""
+        self.trial.set_user_attr(RUNS, {**self.trial.user_attrs.get(RUNS, {}), str(seed): run_id})
+        if not self._several:
+            self.trial.set_user_attr(RUN, run_id)
+
+    def listener(self, run_id: str, show: Listener) -> Listener:
+        """Return the receiver of the events of a run. Its dev scores can end it if it is the only run of the trial."""
+        steps = 0
+
+        def listen(kind: str, data: Mapping[str, Any]) -> None:
+            nonlocal steps
+            show(kind, data)
+            steps = data["steps"] if kind == "started" else steps
+            # The score of the untrained state does not describe the trial.
+            if kind == "evaluated" and not self._several and (step := data["step"]) > 0:
+                value = float(next(iter(data["scores"].values())))
+                if not math.isnan(value):
+                    self.trial.report(value, step)
+                    if step < steps and self.trial.should_prune():
+                        request_end(run_id, f"step {step}: dev score {value:.2f}")
+
+        return listen
 
     def end(self, kind: End, reason: str = "") -> None:
         """Record the end of the trial. A failed one is not resumed."""
@@ -316,22 +338,16 @@ class TrialRuns:
         if RUN not in self.trial.user_attrs:
             self.trial.set_user_attr(RUN, uuid4().hex)
         job = self._job(loaded, loaded.recipe.train.seed, parent=self._parent.run_id, run_name=self._name)
-        own = {"run_id": self.trial.user_attrs[RUN], "summary": "seeds", "seed": None, "identity": None}
-        about = about_run(job, Identity(settings=loaded.recipe.hash())).model_copy(update=own)
+        own = {"run_id": self.trial.user_attrs[RUN], "summary": "seeds", "seed": None}
+        about = job.about(None).model_copy(update=own)
         record = take_record(about, loaded.recipe.resolved())
         record.started()
         return record
 
     def _job(self, loaded: LoadedRecipe, seed: int, *, parent: str, run_name: str) -> Job:
-        config = self._config
-        resume = self.trial.user_attrs.get(RUNS, {}).get(str(seed))
-        if resume is not None:
-            is_recorded = (folder_of(resume) / ABOUT).exists()
-            resume = resume if is_recorded and last_end(resume) not in ("finished", "pruned") else None
         return Job(
-            loaded, seed, config.request.device, resume=resume, may_restart=True, search=config.name,
-            trial=number_of(self.trial), parent=parent, run_name=run_name, tags=config.tags, group=self._parent.group,
-            scores_only=True,
+            loaded, seed, search=self._config.name, trial=number_of(self.trial), parent=parent, run_name=run_name,
+            tags=self._config.tags, group=self._parent.group,
         )  # fmt: skip
 
 
@@ -345,39 +361,3 @@ def _selected_score(result: Result) -> float:
     if math.isnan(value):
         raise RunFailedError("the dev score is NaN", code="tune.nan_score")
     return value
-
-
-class TrialObserver:
-    """Forwards the progress of a run, reports its dev scores to the trial, and ends the run if the pruner decides so.
-
-    `prunes`: dev scores of this run can end it. With several seeds, whole runs are compared instead.
-    """
-
-    def __init__(self, trial: Trial, seed: int, inner: Observer, *, prunes: bool) -> None:
-        self._trial = trial
-        self._seed = seed
-        self._inner = inner
-        self._prunes = prunes
-        self._total = 0
-
-    def observe(self, event: Event) -> None:
-        """Forward an event and report dev scores. End the run if the pruner decides so or embeddings collapse."""
-        match event:
-            case Started(run):  # its ID is stored, so that it can be resumed
-                self._total = run.steps
-                known = self._trial.user_attrs.get(RUNS, {})
-                self._trial.set_user_attr(RUNS, {**known, str(self._seed): run.run_id})
-                if self._prunes:
-                    self._trial.set_user_attr(RUN, run.run_id)
-            case Stopped():  # the search has its own command to resume
-                return
-            case Collapsed(text):  # collapsed embeddings do not recover
-                raise RunFailedError(text.partition(";")[0], code="tune.collapsed")
-        self._inner.observe(event)
-        # The score of the untrained state does not describe the trial.
-        if isinstance(event, Evaluated) and self._prunes and event.step > 0:
-            value = next(iter(event.scores.values()))
-            if not math.isnan(value):
-                self._trial.report(value, event.step)
-                if event.step < self._total and self._trial.should_prune():
-                    raise Pruned(f"step {event.step}: dev score {value:.2f}")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
-from cse_cli.core.console import CUT, WHOLE, Screen
-from cse_cli.core.events import Observer, RunInfo, SilentObserver, Warned
+from cse_cli.core.console import CUT, WHOLE
 from cse_cli.core.formatting import duration
+from cse_cli.jobs.screen import RunScreen
 from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.runs.events import Listener
 from cse_cli.tuning.config import SearchConfig, dev_metric
 from cse_cli.tuning.parameter import Parameter, Value, show_value
 from cse_cli.tuning.results import Trial
@@ -26,19 +27,7 @@ Ending = Literal["budget", "exhausted", "timeout"]
 """Why a search ends: all trials are done, every point of the space was tried, or the time is over."""
 
 
-class RunWarnings(SilentObserver):
-    """Forwards the warnings of one of several runs."""
-
-    def __init__(self, name: str, observer: Observer) -> None:
-        self._name = name
-        self._observer = observer
-
-    def warned(self, text: str) -> None:
-        """Forward a warning."""
-        self._observer.observe(Warned(f"{self._name}: {text}"))
-
-
-class TuneScreen(Screen):
+class TuneScreen(RunScreen):
     """Shows a search, and in a terminal a bar for the current run."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -49,9 +38,14 @@ class TuneScreen(Screen):
         self._at_once = 1
         self._took: list[float] = []
 
-    def observer_of(self, name: str, *, alone: bool) -> Observer:
-        """Return the observer of a run. `alone`: no other run is active."""
-        return self if alone else RunWarnings(name, self)
+    def receiver(self, name: str, *, alone: bool) -> Listener:
+        """Return the receiver of the events of a run. If others run in parallel, only its warnings are shown."""
+
+        def warned(kind: str, data: Mapping[str, Any]) -> None:
+            if kind == "warning":
+                self.warned(f"{name}: {data['text']}")
+
+        return self.show if alone else warned
 
     def chosen(self, recipe: str, reason: str) -> None:
         """Print the recipe, and the reason if the user did not name it."""
@@ -139,18 +133,18 @@ class TuneScreen(Screen):
         self._line(f"{f'{number}/{total}':>7}  {escape(what)}, seed {seed}")
         self._trial = what
 
-    def preparing(self, what: str, done: int = 0, total: int = 0) -> None:
-        """Print the preparation of the first trial. Later trials share it."""
-        if not self._took:
-            super().preparing(what, done, total)
+    def progress(self, what: str, done: float, total: float | None) -> None:
+        """Show the preparation of the first trial. Later trials share it."""
+        if not self._took and total != 1:
+            self.preparing(what, done, total)
 
-    def started(self, run: RunInfo) -> None:
+    def started(self, data: Mapping[str, Any]) -> None:
         """Open the bar of a run."""
-        self._dev, self._total = "", run.steps
+        self._dev, self._total = "", data["steps"]
         if self.live:
             name, dev = TextColumn("         {task.description}", table_column=CUT), TextColumn("{task.fields[dev]}")
             columns = (name, MofNCompleteColumn(table_column=WHOLE), BarColumn(bar_width=16), dev)
-            self._open(columns, escape(self._trial), run.steps, completed=run.done, dev="")
+            self._open(columns, escape(self._trial), self._total, completed=data["step"], dev="")
         self._last_line = time.monotonic()
 
     def stepped(self, step: int, loss: float, rate: float) -> None:
@@ -161,16 +155,10 @@ class TuneScreen(Screen):
             self._last_line = time.monotonic()
             self._line(f"         {escape(self._trial)}  step {step}/{self._total}  {self._dev}")
 
-    def scoring(self, what: str, share: float) -> None:
-        """Print nothing: a trial is short."""
-
     def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
         """Keep the score for the bar."""
         if best or step == 0:
             self._dev = f"dev {next(iter(scores.values())):.2f}"
-
-    def stopped(self, run_id: str | None) -> None:
-        """Print nothing: `interrupted` prints the next command."""
 
     def _line(self, text: str) -> None:
         self.console.print(text, soft_wrap=not self.live)

@@ -11,13 +11,11 @@ from uuid import uuid4
 
 from optuna import Study
 
-from cse_cli.core.identity import Identity
+from cse_cli.jobs.job import Job
 from cse_cli.mirrors import follow
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, About, RunRecord, folder_of, lock_of, read_about
-from cse_cli.training.build import Job
-from cse_cli.training.recording import about_run
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.results import Verification, importances
 from cse_cli.tuning.samplers import pruner_name
@@ -41,22 +39,23 @@ def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -
         study.set_user_attr(RECORD, uuid4().hex)
     group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or f"tune/{config.name}"
     job = Job(base, base.recipe.train.seed, search=config.name, run_name=config.name, tags=config.tags, group=group)
-    own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None, "identity": None}
-    about = about_run(job, Identity(settings=base.recipe.hash())).model_copy(update=own)
+    own = {"run_id": study.user_attrs[RECORD], "recipe": "", "summary": "tuning", "seed": None}
+    about = job.about(None).model_copy(update=own)
     return take_record(about, base.recipe.resolved())
 
 
 def record_settings(record: RunRecord, study: Study, config: SearchConfig) -> None:
     """Record the space, the sampler and the other settings of a search."""
-    record.tags(
-        {
+    record.event(
+        "tags",
+        values={
             "sampler": config.sampler,
             "pruner": pruner_name(config),
             "trials": str(budget(study)),
             "metric": metric(study),
             "storage": str(journal(config.name)),
             **{f"space.{parameter.name}": parameter.shown for parameter in config.parameters},
-        }
+        },
     )
 
 

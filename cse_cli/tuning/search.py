@@ -15,13 +15,13 @@ from pathlib import Path
 from cse_cli.core.devices import choose
 from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
+from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.placement import place_runs
 from cse_cli.mirrors import follow
 from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.index import all_runs
-from cse_cli.runs.record import STOP
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
 from cse_cli.tuning.config import SearchConfig, dev_metric
@@ -162,14 +162,13 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
         placement = place_runs(max(0, budget(study) - done), request)
         try:
             with closing(follow(record.about)), ending(record):
-                (record.path / STOP).unlink(missing_ok=True)  # an earlier request to stop is void
                 record.started(device=request.device)
                 record_settings(record, study, config)
-                with placement.open() as executor:
-                    alone = executor.one_by_one and request.cluster is None
+                with Engine(placement) as engine:
+                    alone = engine.slots == 1 and request.cluster is None
                     where = f"on {choose(request.device).describe()}" if alone else placement.describe()
-                    screen.opened(config, done, budget(study), where, executor.slots)
-                    driver = Driver(study, config, executor, record.about, screen)
+                    screen.opened(config, done, budget(study), where, engine.slots)
+                    driver = Driver(study, config, engine, record.about, screen)
                     why = driver.drive()
                 record_findings(record, study, screen.warned)
                 record.end("finished")

@@ -1,0 +1,146 @@
+"""Runs on a Ray cluster: one task for each run, which starts its worker on the node and waits for it.
+
+All nodes share the state directory, in which the run is claimed, recorded and followed, so nothing goes through Ray but
+the ID of the run and the exit of its process. Ray does not repeat tasks: the engine continues a lost run.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from cse_cli._version import __version__
+from cse_cli.core.paths import home
+from cse_cli.core.threads import THREADS_VARIABLE, limit_waiting
+from cse_cli.jobs.child import LEAVE_SECONDS, Child
+from cse_cli.jobs.placement import Placement
+from registry.errors import CseError, MissingError
+
+_PASSED_ON = ("CSE_", "MLFLOW_", "HF_")
+"""Beginnings of the environment variables of the driver that runs need."""
+_POLL_SECONDS = 0.2
+
+
+class Cluster:
+    """A Ray cluster, of which this process is a driver until `close`.
+
+    Raises:
+        CseError: If Ray is not installed, no cluster responds, or no node has room for a run.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        address = placement.cluster or "auto"
+        try:
+            import ray
+        except ModuleNotFoundError:
+            message = f"--cluster {address} needs Ray, which is not installed"
+            raise CseError(message, "pip install 'cse-registry[ray]'", code="cluster.not_installed") from None
+        how = "start one with `ray start --head`, and name its HOST:PORT or use --cluster auto"
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="critical", configure_logging=False)
+        except Exception as error:  # Ray raises many kinds
+            reason = str(error).strip().partition("\n")[0]
+            raise MissingError(f"--cluster {address}: {reason}", how, code="cluster.not_found") from None
+        self._ray: Any = ray
+        self._workers, self._processes = placement.workers, placement.processes
+        on_gpus = placement.device != "cpu" and bool(ray.cluster_resources().get("GPU"))
+        self._device = "cuda" if on_gpus else "cpu"
+        threads = int(os.environ.get(THREADS_VARIABLE) or 1)
+        self._resource, self._each = ("GPU", self._processes) if on_gpus else ("CPU", self._processes * threads)
+        if not self._room():
+            ray.shutdown()
+            message = f"no node of the cluster has room for a run, which needs {self._each} {self._resource}"
+            action = f"add nodes, or lower --processes or {THREADS_VARIABLE}"
+            raise MissingError(message, action, code="cluster.too_small")
+        passed_on = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+        self._setting = {
+            **passed_on, "CSE_HOME": str(home()), **({} if on_gpus else {THREADS_VARIABLE: str(threads)}),
+        }  # fmt: skip
+        needs = {"num_gpus": self._each, "num_cpus": 0} if on_gpus else {"num_cpus": self._each}
+        # A run whose driver has died records its end and exits. Ray would kill it at once.
+        environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
+        self._task = ray.remote(_execute).options(**needs, max_retries=0, runtime_env=environment)
+
+    def _room(self) -> int:
+        """Return the number of runs that fit on the nodes."""
+        nodes = [node["Resources"].get(self._resource, 0) for node in self._ray.nodes() if node["Alive"]]
+        return sum(int(number // self._each) for number in nodes)
+
+    @property
+    def slots(self) -> int:
+        """The requested number of runs, even if some wait for new nodes. Default: as many as fit."""
+        return self._workers or max(1, self._room())
+
+    def start(self, run_id: str) -> RayProcess:
+        """Start a run as soon as a node has room for it."""
+        arguments = (run_id, self._device, self._processes, self._setting, str(Path.cwd()), __version__)
+        return RayProcess(self._ray, self._task.remote(*arguments))
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._ray.shutdown()
+
+
+class RayProcess:
+    """Process of one run on a node, as the engine sees it."""
+
+    def __init__(self, ray: Any, task: Any) -> None:
+        self._ray, self._task = ray, task
+        self._how = ""
+
+    def exit_code(self) -> int | None:
+        """Return the exit code, or None while it runs or waits for a node."""
+        if not self._ray.wait([self._task], timeout=0)[0]:
+            return None
+        try:
+            code, self._how = self._ray.get(self._task)
+        except self._ray.exceptions.RayError as error:
+            first = next((line for line in str(error).strip().split("\n") if line), type(error).__name__)
+            code, self._how = -9, f"was lost with its node: {first}"
+        return int(code)
+
+    def stop(self) -> None:
+        """Request the end of the run."""
+        self._ray.cancel(self._task)
+
+    def kill(self) -> None:
+        """Kill the task, unless it has ended."""
+        with suppress(Exception):
+            self._ray.cancel(self._task, force=True)
+
+    def describe_exit(self) -> str:
+        """Return how it ended, for use after "its process"."""
+        return self._how
+
+
+def _execute(
+    run_id: str, device: str, processes: int, setting: dict[str, str], folder: str, version: str
+) -> tuple[int, str]:
+    """Execute a run in a process of this node, and return its exit code and how it ended."""
+    os.environ.pop(THREADS_VARIABLE, None)  # Ray sets it to 1
+    os.environ.update(setting)
+    limit_waiting(os.environ)
+    host = socket.gethostname()
+    if not (home() / "runs" / run_id).is_dir():
+        return 3, f"did not start: node {host} does not see the state directory {home()}, which all nodes must share"
+    if __version__ != version:
+        return 3, f"did not start: node {host} has cse {__version__}, and the driver {version}"
+    child = Child(run_id, device, os.environ, processes, Path(folder) if Path(folder).is_dir() else home())
+    try:
+        while child.exit_code() is None:
+            time.sleep(_POLL_SECONDS)
+    except KeyboardInterrupt:  # the driver has canceled this task
+        child.stop()
+        until = time.monotonic() + LEAVE_SECONDS
+        while child.exit_code() is None and time.monotonic() < until:
+            time.sleep(_POLL_SECONDS)
+        child.kill()
+    except BaseException:  # the driver has exited, and Ray ends this process
+        child.stop()
+        raise
+    code = child.exit_code()
+    return -9 if code is None else code, child.describe_exit()

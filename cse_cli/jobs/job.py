@@ -1,0 +1,124 @@
+"""A run that is asked for, and its claim: the step from a recipe and a seed to a run with an ID."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cse_cli.core.devices import choose
+from cse_cli.core.environment import git_commit
+from cse_cli.core.identity import Identity, Plan
+from cse_cli.data.identity import identify, plugin_poolings
+from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.train_parts import train_entries
+from cse_cli.recipe.validate import is_test_split
+from cse_cli.runs.claim import Claim, claim, claim_run
+from cse_cli.runs.record import About
+from cse_cli.training.recording import model_of
+from registry import plugins
+from registry.poolings import POOLINGS
+from registry.resources import hub
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run that is asked for.
+
+    Args:
+        loaded: Recipe and its origin.
+        seed: Seed of initialization, dropout and order.
+        resume: ID of the run to resume, or None for the run that the claim finds or creates.
+        again: Whether to train again although the same run is finished.
+        plan: Seeds that were planned together with this one.
+        study: Cell of a study that the run fills.
+        search: Name of the search whose trial the run is.
+        trial: Number of the trial.
+        confirms: Name of the search whose best values the run verifies.
+        parent: ID of the recorded run that it belongs to, such as the record of a search.
+        run_name: Display name instead of recipe and seed.
+        tags: Tags of the user.
+        group: Group of the run. Default: the recipe's family.
+    """
+
+    loaded: LoadedRecipe
+    seed: int
+    resume: str | None = None
+    again: bool = False
+    plan: Plan | None = None
+    study: str = ""
+    search: str = ""
+    trial: int | None = None
+    confirms: str = ""
+    parent: str = ""
+    run_name: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    group: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Display name of the run."""
+        return self.run_name or f"{self.loaded.name} seed {self.seed}"
+
+    def claim(self, device: str | None = None) -> Claim:
+        """Claim the run. What it needs is on this machine.
+
+        Args:
+            device: Device of the run, or None if another machine executes it.
+
+        Raises:
+            CseError: If the device does not support the precision, or the run to resume cannot be resumed.
+            MissingError: If a requirement is not on this machine.
+        """
+        if self.resume is not None:
+            return claim_run(self.resume)
+        recipe = self.loaded.recipe
+        precision = "" if device is None else choose(device, recipe.train.precision).precision
+        hub.forget()
+        return claim(self.about(identify(recipe), precision), recipe.resolved(), again=self.again)
+
+    def about(self, identity: Identity | None, precision: str = "") -> About:
+        """Return the description of a new run, or of a search, which has no identity and no precision."""
+        loaded, recipe = self.loaded, self.loaded.recipe
+        entries = [*(placed.entry for placed in recipe.parts()), *train_entries(recipe.train)]
+        named = [(entry.kind, entry.name) for entry in entries]
+        named += [(POOLINGS.kind, pooling.name) for pooling in plugin_poolings(recipe)]
+        selecting, paper = recipe.evaluate.metric_for_best_model, recipe.paper
+        return About(
+            name=self.name,
+            recipe=loaded.name,
+            source=str(loaded.path.absolute()),
+            seed=self.seed,
+            group=self.group or os.environ.get("MLFLOW_EXPERIMENT_NAME") or family(loaded.name, recipe.language),
+            parent=self.parent,
+            study=self.study,
+            search=self.search,
+            trial=self.trial,
+            confirms=self.confirms,
+            changes=loaded.changes,
+            tags=dict(self.tags),
+            note=recipe.description or recipe.title,
+            method=recipe.title.partition(",")[0],
+            encoder=Path(model_of(recipe)).name,
+            data=Path(recipe.data.named).name,
+            paper="" if paper is None else f"{paper.key}/{paper.table}/{paper.row}",
+            test_selected=selecting is not None
+            and is_test_split(recipe.evaluators[selecting.rpartition(".")[0]].params),
+            limited=recipe.evaluate.limit is not None,
+            precision=precision,
+            commits=hub.used(),
+            git=git_commit(loaded.path) or "",
+            plugins=plugins.files_of(named),
+            identity=identity,
+            plan=self.plan,
+        )
+
+
+def family(name: str, language: str) -> str:
+    """Return the group of a recipe's runs: "mini/ifcl_en" for "mini/ifcl_en_no_tl".
+
+    It is the recipe's name up to its language. What follows is a variant, to be compared with the others.
+    """
+    before, found, _ = f"{name}_".partition(f"_{language}_")
+    return f"{before}_{language}" if found else name
