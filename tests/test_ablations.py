@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.events import SilentObserver
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study, outline
-from cse_cli.runs.record import unrecorded
-from cse_cli.training.build import Job
+from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
+from tests.support.running import Heard
 from tests.support.shrunken import Small, small
 
 STEPS = 5
@@ -51,16 +50,6 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Small:
     return small(tmp_path_factory.mktemp("ablations"), rows=300)
 
 
-class Losses(SilentObserver):
-    """Keeps the losses it hears of."""
-
-    def __init__(self) -> None:
-        self.seen: dict[int, float] = {}
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        self.seen[step] = loss
-
-
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("study", STUDIES)
 def test_five_steps(study, parts, home):
@@ -75,15 +64,16 @@ def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
     whole = [*own, *changed, *own, f"train.steps={STEPS}", "evaluate.eval_on_start=false"]
     unset = [*setting.unset, *dropped, "evaluate.metric_for_best_model"]
     loading = load(setting.recipe, whole, unset)
-    heard = Losses()
-    prepared = prepare(Job(loading, 0, "cpu"), heard)
+    heard = Heard()
+    record = RunRecord(About(name="five steps", group="test"), None, heard)
+    prepared = prepare(loading.recipe, 0, "cpu", record)
     folder.mkdir(parents=True)
 
-    trainer = Trainer(prepared, folder, unrecorded(), heard)
+    trainer = Trainer(prepared, folder, record)
     before = [weight.clone() for weight in trainer.method.parameters()]
     trainer.run()
 
     assert trainer.progress.step == STEPS, setting.label
-    assert list(heard.seen) == [1, STEPS], setting.label
-    assert all(math.isfinite(loss) for loss in heard.seen.values()), setting.label
+    assert len(heard.losses) == len({1, STEPS}), setting.label
+    assert all(math.isfinite(loss) for loss in heard.losses), setting.label
     assert any((one != other).any() for one, other in zip(before, trainer.method.parameters(), strict=True))

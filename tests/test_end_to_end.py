@@ -14,22 +14,22 @@ import pytest
 import torch
 
 from cse_cli.core.devices import choose
-from cse_cli.core.events import SilentObserver
 from cse_cli.core.results import Result
 from cse_cli.evaluation.encoder import SentenceEncoder
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results
 from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe, unrecorded
-from cse_cli.training.build import Job
 from cse_cli.training.recording import family
-from cse_cli.training.run import execute, prepare
+from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES
 from registry.encoders.saved import open_encoder
 from tests.support.chosen import distinct, these, trains
 from tests.support.records import points, states
+from tests.support.running import execute
 from tests.support.shrunken import STEPS, Small
 
 NAMES = distinct(all_recipes())
@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 def run(recipe: str, parts: Small, *more: str, seed: int = 5) -> Result:
     changed, dropped = parts.options(load(recipe).recipe)
     loaded = load(recipe, [*changed, *more, f"train.seed={seed}"], dropped)
-    return execute(Job(loaded, seed, "cpu"), SilentObserver())
+    return execute(Job(loaded, seed))
 
 
 @pytest.mark.parametrize("name", these(distinct(filter(trains, NAMES), "loss", "encoder"), filter(trains, NAMES)))
@@ -57,9 +57,9 @@ def test_two_steps(name, parts, home):
     }  # fmt: skip
     dropped += [key for key, value in selects.items() if value is not None]
     loaded = load(name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], dropped)
-    prepared = prepare(Job(loaded, 5, "cpu"), SilentObserver())
+    prepared = prepare(loaded.recipe, 5, "cpu", unrecorded())
     (home / "runs" / "one").mkdir(parents=True)
-    trainer = Trainer(prepared, home / "runs" / "one", unrecorded(), SilentObserver())
+    trainer = Trainer(prepared, home / "runs" / "one", unrecorded())
     before = [weight.clone() for weight in trainer.method.parameters()]
 
     trainer.run()
@@ -103,7 +103,7 @@ def test_what_is_recorded_runs_again_to_the_same_bit(parts):
     first = run("simcse_en", parts)  # its head is made anew: the seed decides it
     torch.manual_seed(99)
     again = load(str(folder_of(str(first.run_id)) / RECIPE))
-    second = execute(Job(again, again.recipe.train.seed, "cpu", again=True), SilentObserver())
+    second = execute(Job(again, again.recipe.train.seed, again=True))
 
     assert second.run_id != first.run_id
     assert second.last_state == first.last_state
@@ -164,7 +164,7 @@ def test_a_baseline_without_training(parts, home, tmp_path):
         'split = "dev"\n'
     )
 
-    result = execute(Job(load(str(path)), 0, "cpu"), SilentObserver())
+    result = execute(Job(load(str(path)), 0))
 
     assert (result.steps, result.last_state, result.selected_step, result.untrained) == (0, None, None, {})
     encoder, _ = open_encoder(str(parts.models["bert"]), "mean")
@@ -190,7 +190,7 @@ def test_untrained_scores_of_every_evaluator(parts, home):
 def test_untrained_scores_where_nothing_selects(parts, home):
     changed, dropped = parts.options(load("simcse_en").recipe)
     loaded = load("simcse_en", [*changed, "evaluate.eval_on_start=true"], [*dropped, "evaluate.metric_for_best_model"])
-    result = execute(Job(loaded, 0, "cpu"), SilentObserver())
+    result = execute(Job(loaded, 0))
     assert set(result.untrained) == {"stsb_dev"}
     assert (result.metric_for_best_model, result.selected_step, result.curve) == (None, None, {})
     assert result.scores != result.untrained
@@ -200,7 +200,7 @@ def test_the_directory_of_a_run_says_what_ran(parts):
     result = run("mini/simcse_en", parts)
     folder = folder_of(str(result.run_id))
     assert {path.name for path in folder.iterdir()} == {
-        "run.toml", "recipe.toml", "events.jsonl", "result.json", "environment.json", "log.txt", "lock", "model",
+        "run.toml", "recipe.toml", "events.jsonl", "result.json", "environment.json", "claim", "lock", "model",
         "series",
     }  # fmt: skip
     history = read_history(folder)

@@ -152,7 +152,7 @@ class Screen:
         """Show the finished share of an evaluation in a bar, or in lines."""
         if self.live:
             self._show_bar(what, (TaskProgressColumn(),), share, 1.0)
-        elif time.monotonic() - self._last_line >= PLAIN_EVERY:
+        elif share and time.monotonic() - self._last_line >= PLAIN_EVERY:
             self._last_line = time.monotonic()
             self.write(f"[dim]{escape(what)} {share:.0%} …[/dim]")
 

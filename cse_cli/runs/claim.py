@@ -48,7 +48,7 @@ _DONE = ("finished", "pruned")
 """Ends of runs that are not resumed."""
 
 
-def claim(about: About, resolved: Mapping[str, Any], *, again: bool = False) -> Claim:
+def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
     """Claim the run of an experiment with a seed, or a new run with `again`.
 
     Recorded runs with the same identity, seed and search are the same run.

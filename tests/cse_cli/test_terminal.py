@@ -8,7 +8,6 @@ import re
 import pytest
 
 from cse_cli.core.console import Console
-from cse_cli.core.events import RunInfo
 from cse_cli.tuning.live import TuneScreen
 from tests.support.shrunken import recipe, small
 from tests.support.terminal import on_terminal, screen
@@ -57,7 +56,7 @@ def test_a_trial_of_two_parameters_shows_steps_bar_and_score(tmp_path):
     with TuneScreen() as shown:
         shown.console, shown.live = Console(file=written, force_terminal=True, width=80, highlight=False), True
         shown.trial_began(1, {"losses.info_nce.temperature": 0.01189, "train.learning_rate": 0.0009354})
-        shown.started(RunInfo("small", "Small", 1, "cpu", "fp32", "ab" * 16, "/state", 20, 10, 100))
+        shown.started({"steps": 20, "step": 10})
         shown.evaluated(10, {"dev.spearman": 57.25}, True)
         shown.stepped(11, 0.5, 10.0)
         assert shown._bar is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result
-from cse_cli.runs.claim import Claimed, claim
+from cse_cli.runs.claim import Claimed, claim, open_run
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs
 from cse_cli.runs.record import RESULT, About, RunRecord, folder_of
@@ -60,8 +60,9 @@ def recorded(
     asked.setdefault("group", asked.get("recipe") or "group")
     claimed = claim(About(**asked), resolved, again=True)
     assert isinstance(claimed, Claimed)
-    record = claimed.record
-    record.started(0, 100 if result is None else result.steps, "cpu")
+    record = open_run(claimed.run_id)
+    claimed.lock.release()
+    record.started(0, 100 if result is None else result.steps, device="cpu")
     if result is not None:
         record.file(RESULT, result.model_copy(update={"run_id": record.run_id}).to_json())
     if end is not None:

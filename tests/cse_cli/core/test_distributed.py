@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from cse_cli.core.distributed import gather_objects, rank0_first, run_on_rank0
-from cse_cli.core.events import Pruned, SilentObserver
 from cse_cli.core.results import Result
+from cse_cli.jobs.engine import release
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
+from cse_cli.runs.events import Listener, Pruned
 from cse_cli.runs.index import all_runs
 from cse_cli.training import checkpoint
 from cse_cli.training import run as running
 from cse_cli.training import trainer as loop
-from cse_cli.training.build import Job
 from cse_cli.training.checkpoint import dropout_seed
-from cse_cli.training.run import execute
 from cse_cli.training.train_step import StepOutput, TrainStep
 from registry.distributed import is_distributed, rank, single_process, world_size
 from registry.errors import CseError, UnknownNameError
@@ -30,29 +30,27 @@ from registry.resources import catalog
 from tests.support.chosen import distinct
 from tests.support.fakes import all_here
 from tests.support.processes import on_ranks, without_dropout
+from tests.support.running import Heard
 from tests.support.shrunken import Small, pairs
 
 Asked = tuple[str, Sequence[str], Sequence[str]]
 """Recipe, what is changed and what is dropped."""
 
 
-class Heard(SilentObserver):
-    """Keeps what it hears."""
-
-    def __init__(self) -> None:
-        self.losses: dict[int, float] = {}
-        self.warnings: list[str] = []
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:
-        self.losses[step] = loss
-
-    def warned(self, text: str) -> None:
-        self.warnings.append(text)
-
-
 def job(asked: Asked, resume: str | None = None) -> Job:
     loaded = load(*asked)
-    return Job(loaded, loaded.recipe.train.seed, "cpu", resume=resume, again=resume is None, scores_only=True)
+    return Job(loaded, loaded.recipe.train.seed, resume=resume, again=resume is None)
+
+
+def together(job: Job, listener: Listener | None = None) -> Result:
+    """Do a run on all processes: the first one claims it."""
+    claims: list[Any] = []
+    run_id = run_on_rank0(lambda: claims.append(job.claim("cpu")) or claims[0].run_id)  # type: ignore[func-returns-value]
+    try:
+        return running.train(run_id, "cpu", (listener or Heard()) if claims else None)
+    finally:
+        for claim in claims:
+            release(claim)
 
 
 def few_pairs(patch: pytest.MonkeyPatch) -> None:
@@ -61,7 +59,7 @@ def few_pairs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(catalog, "fingerprint", lambda name, split: f"{name}-{split}")
 
 
-def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, dict[int, float], dict[str, torch.Tensor]]]:
+def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, list[float], dict[str, torch.Tensor]]]:
     """Return of each run its result, the losses told and the last weights; nothing left to chance, double precision.
 
     Adam divides by a gradient's own size: where that is 0 but for rounding, single precision would compare rounding.
@@ -84,7 +82,7 @@ def exactly(asked: Mapping[str, Asked]) -> dict[str, tuple[Result, dict[int, flo
             states: list[dict[str, torch.Tensor]] = []
             patch.setattr(checkpoint, "state_digest", lambda state, states=states: str(states.append(state)))
             heard = Heard()
-            found[name] = running.execute(job(one), heard), heard.losses, states[0] if states else {}
+            found[name] = together(job(one), heard), heard.losses, states[0] if states else {}
     return found
 
 
@@ -97,9 +95,9 @@ def broken_and_resumed(asked: Asked, at: int, homes: Sequence[Path]) -> dict[str
     os.environ["CSE_HOME"] = str(homes[rank()])
     with pytest.MonkeyPatch.context() as patch:
         few_pairs(patch)
-        whole = running.execute(job(asked), SilentObserver())
+        whole = together(job(asked))
         run = end_after(asked, at)
-        resumed = running.execute(job(asked, run), SilentObserver())
+        resumed = together(job(asked, run))
         ended = end_after(asked, at)
     return {"whole": whole, "resumed": resumed, "ended": ended}
 
@@ -116,16 +114,14 @@ def end_after(asked: Asked, at: int) -> str:
 
         patch.setattr(TrainStep, "take", stopping)
         with pytest.raises(Stop):
-            running.execute(job(asked), SilentObserver())
+            together(job(asked))
     return all_runs()[0].run_id
 
 
-class Bored(SilentObserver):
-    """Ends the run at its first score after training began."""
-
-    def evaluated(self, step: int, scores: Mapping[str, float], best: bool) -> None:
-        if step > 0:
-            raise Pruned("not worth it")
+def bored(kind: str, data: Mapping[str, Any]) -> None:
+    """End the run at its first score after training began."""
+    if kind == "evaluated" and data["step"] > 0:
+        raise Pruned("not worth it")
 
 
 def failures(asked: Asked, uneven: Asked, homes: Sequence[Path]) -> dict[str, Any]:
@@ -139,13 +135,13 @@ def failures(asked: Asked, uneven: Asked, homes: Sequence[Path]) -> dict[str, An
         found["other weights"] = with_other_weights(asked)
         found["not a number"] = with_nan_on_the_second(asked)
         with pytest.raises(Pruned):
-            running.execute(job(asked), Bored())
+            together(job(asked), bored)
     return found
 
 
 def said(asked: Asked) -> tuple[str, str]:
     try:
-        running.execute(job(asked), SilentObserver())
+        together(job(asked))
     except CseError as error:
         return type(error).__name__, error.message
     return "", "nothing"
@@ -303,7 +299,7 @@ def test_a_resumed_run_is_bit_for_bit_the_unbroken_one(
     monkeypatch.setenv("CSE_HOME", str(home))
     few_pairs(monkeypatch)
     heard = Heard()
-    alone = execute(job(options, first["ended"]), heard)
+    alone = together(job(options, first["ended"]), heard)
     assert any("the number of processes changed from 2 to 1" in text for text in heard.warnings)
     assert alone.steps == 6
     assert alone.last_state != first["whole"].last_state

@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from cse_cli.core.events import SilentObserver
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
 from tests.support.command import cse
+from tests.support.running import execute
 from tests.support.shrunken import recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs")]
@@ -110,7 +109,7 @@ def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):
 
 
 def test_evaluate_a_finished_run_gives_its_own_score(parts, home, tmp_path, capsys):
-    one = execute(Job(load(str(recipe(tmp_path, parts))), 3, "cpu"), SilentObserver())
+    one = execute(Job(load(str(recipe(tmp_path, parts))), 3))
     _, out, _ = evaluate(str(one.run_id)[:8], "--tasks", "stsb_open/dev", "--json", capsys=capsys)
     scored = json.loads(out)["models"][0]
     assert scored["scores"]["stsb_open/dev"] == pytest.approx(one.scores["dev"], abs=1e-4)

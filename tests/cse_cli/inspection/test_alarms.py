@@ -5,23 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.core.events import SilentObserver
 from cse_cli.core.paths import cache
 from cse_cli.inspection import alarms
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Job
+from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.run import prepare
 from registry.resources import catalog
+from tests.support.running import Heard
 
 OPEN = [row["text"] for row in catalog.open_text("tatoeba_open")]
 
 
-class Warnings(SilentObserver):
-    def __init__(self):
-        self.texts = []
-
-    def warned(self, text):
-        self.texts.append(text)
+def warnings(loaded):
+    heard = Heard()
+    prepare(loaded.recipe, 0, "cpu", RunRecord(About(name="small", group="small"), None, heard))
+    return heard.warnings
 
 
 @pytest.fixture
@@ -54,9 +52,7 @@ def warned(folder, parts):
             split = "dev"
         '''
         (folder / "small.toml").write_text(recipe, encoding="utf-8")
-        observer = Warnings()
-        prepare(Job(load("small.toml", ("data.max_length=64", *overrides)), seed=0, device="cpu"), observer)
-        return observer.texts
+        return warnings(load("small.toml", ("data.max_length=64", *overrides)))
 
     return of
 
@@ -118,6 +114,4 @@ def test_random_numbers_of_the_training_are_unchanged(warned, monkeypatch):
 
 
 def test_the_shipped_text_of_the_quickstart_has_none(capsys):
-    observer = Warnings()
-    prepare(Job(load("quickstart"), seed=0, device="cpu"), observer)
-    assert observer.texts == []
+    assert warnings(load("quickstart")) == []

@@ -10,10 +10,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from cse_cli.jobs.elastic import _end_rendezvous
 from torch.distributed.elastic.multiprocessing import SignalException
 from torch.distributed.elastic.rendezvous.utils import _PeriodicTimer
 
-from cse_cli.jobs.elastic import _end_rendezvous
 from tests.support.chosen import these
 from tests.support.programs import CSE, below, ended, gone, ranks, running, step, until
 from tests.support.records import only_run, states

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-
 from cse_cli.core.events import Collapsed, Pruned, RunInfo, SilentObserver
+from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
+
 from cse_cli.core.results import Result
 from cse_cli.jobs.child import send_through
-from cse_cli.jobs.executor import STALL_SECONDS, Executor, LocalExecutor, SerialExecutor
 from cse_cli.recipe.load import load
 from cse_cli.runs.index import read_run
 from cse_cli.runs.record import log_of

@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.events import SilentObserver
 from cse_cli.data.requirements import fetch
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import merged_requirements
-from cse_cli.runs.record import read_about
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
+from cse_cli.runs.index import all_runs
 from registry.errors import MissingError
 from registry.resources import hub, models
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
+from tests.support.running import execute
 from tests.support.tiny import tiny_bert
 
 pytestmark = pytest.mark.process
@@ -72,33 +71,25 @@ def world(tmp_path, monkeypatch):
 
 
 def job(recipe, **options):
-    return Job(load(recipe), 42, "cpu", **options)
+    return Job(load(recipe), 42, **options)
 
 
-class Interrupted(SilentObserver):
-    """Ends its run after step 2, as Ctrl-C does."""
-
-    def __init__(self):
-        self.run_id = ""
-
-    def started(self, run):
-        self.run_id = run.run_id
-
-    def evaluated(self, step, scores, best):
-        if step == 2:
-            raise KeyboardInterrupt
+def interrupted(kind, data):
+    """End the run after step 2, as Ctrl-C does."""
+    if kind == "evaluated" and data["step"] == 2:
+        raise KeyboardInterrupt
 
 
 def test_commits_are_recorded_and_a_second_run_asks_nothing(world):
     server, recipe = world
-    first = execute(job(recipe), SilentObserver())
+    first = execute(job(recipe))
     assert first.commits == {
         "model someone/bert": server.repos["models", "someone/bert"].main,
         "dataset someone/text": server.repos["datasets", "someone/text"].main,
         "dataset someone/pairs": server.repos["datasets", "someone/pairs"].main,
     }
     server.log.clear()
-    second = execute(job(recipe, again=True), SilentObserver())
+    second = execute(job(recipe, again=True))
     assert server.log == []
     assert second.run_id != first.run_id
     assert (second.scores, second.commits, second.last_state) == (first.scores, first.commits, first.last_state)
@@ -106,17 +97,17 @@ def test_commits_are_recorded_and_a_second_run_asks_nothing(world):
 
 def test_a_run_is_taken_up_with_its_own_commits(world):
     server, recipe = world
-    whole = execute(job(recipe), SilentObserver())
-    stopped = Interrupted()
+    whole = execute(job(recipe))
     with pytest.raises(KeyboardInterrupt):
-        execute(job(recipe, again=True), stopped)
-    assert read_about(stopped.run_id).commits == whole.commits
+        execute(job(recipe, again=True), interrupted)
+    stopped = all_runs()[0]
+    assert stopped.about.commits == whole.commits
     config = server.content / "models/someone/bert/config.json"  # the owner publishes something else
     config.write_text(config.read_text().replace("{", '{"note": "new",', 1))
     server.load()
     models.locate("someone/bert", force=True)
     assert hub.used()["model someone/bert"] != whole.commits["model someone/bert"]
-    resumed = execute(job(recipe, resume=stopped.run_id), SilentObserver())
+    resumed = execute(job(recipe, resume=stopped.run_id))
     assert resumed.commits == whole.commits
     assert resumed.last_state == whole.last_state
 

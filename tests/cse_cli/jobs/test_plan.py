@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from cse_cli.core.devices import choose
-from cse_cli.core.events import SilentObserver
 from cse_cli.data.sources import open_text
 from cse_cli.jobs import plan as module
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.plan import (
     RECORDS,
     STEPS,
@@ -30,14 +30,13 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import Data
 from cse_cli.runs.index import recorded_ids
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
 from cse_cli.training.train_step import TrainStep
 from registry.queues.rolling import RollingQueue
 from registry.types import Evaluator
 from tests.cse_cli.data.test_columns import shout, shouted
 from tests.cse_cli.recipe.tiny_study import grid
 from tests.support.command import cse, refused
+from tests.support.running import execute
 from tests.support.shrunken import recipe
 from tests.support.tiny import sentences
 
@@ -222,14 +221,14 @@ def test_unmeasured_parts_and_columns_are_named(file, capsys, monkeypatch):
 
 @pytest.fixture
 def job(tmp_path, parts):
-    return Job(load(str(recipe(tmp_path, parts))), 3, "cpu")
+    return Job(load(str(recipe(tmp_path, parts))), 3)
 
 
 @pytest.mark.slow
 def test_parts_of_a_run_of_which_nothing_is_left(job, home):
     torch.manual_seed(5)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
-    found = measure(job)
+    found = measure(job.loaded.recipe, job.seed, "cpu")
     after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
@@ -256,9 +255,9 @@ def test_the_disk_space_is_what_a_run_writes(tmp_path, parts, optimizer, monkeyp
     write = checkpoint.write
     monkeypatch.setattr(checkpoint, "write", written)
     file = recipe(tmp_path, parts, steps=6, evaluate_every=2)
-    job = Job(load(str(file), [f"train.optimizer={optimizer}"]), 3, "cpu")
-    found = measure(job)
-    execute(job, SilentObserver())
+    job = Job(load(str(file), [f"train.optimizer={optimizer}"]), 3)
+    found = measure(job.loaded.recipe, job.seed, "cpu")
+    execute(job)
     assert sizes == {"chec": found.checkpoint, "best": found.model}
     assert found.checkpoint == {"adamw": 3, "rmsprop": 2, "sgd": 1}[optimizer] * found.model
 
@@ -277,7 +276,7 @@ def test_a_recipe_without_training(tmp_path, parts):
     kept = path.read_text().replace("[views.anchor]\n[views.positive]\n[losses.info_nce]\n", "")
     path.write_text(kept.replace('metric_for_best_model = "dev.spearman"\n', ""))
     loaded = load(str(path))
-    found = measure(Job(loaded, 0, "cpu"))
+    found = measure(loaded.recipe, 0, "cpu")
     assert (found.step, found.rows, found.dev, found.checkpoint) == (0.0, 0, 0.0, 0)
     assert found.times(loaded.recipe) == {"training": 0.0, "evaluation": found.evaluation}
     assert found.evaluation > 0
@@ -296,7 +295,7 @@ def test_the_queue_is_full_when_steps_are_measured(tmp_path, parts, monkeypatch)
         return take(self, done, look)
 
     monkeypatch.setattr(TrainStep, "take", watched)
-    measure(Job(load(str(path)), 0, "cpu"))
+    measure(load(str(path)).recipe, 0, "cpu")
     assert filled == [0, 4] + [30] * STEPS
     assert WARM_UP == 2
 
@@ -309,7 +308,7 @@ def test_a_column_that_is_not_made_is_replaced_by_the_text(tmp_path, parts, monk
     made = '[data.columns.translation]\nname = "shout"\n'
     changed = path.read_text().replace(str(parts.text), str(text)).replace("[data]\n", f"{made}[data]\n")
     path.write_text(changed.replace("[views.positive]\n", f"[views.positive]\n{augment}"))
-    found = measure(Job(load(str(path)), 0, "cpu"))
+    found = measure(load(str(path)).recipe, 0, "cpu")
     assert found.step > 0
     assert list(found.columns) == ["reading text"]
 

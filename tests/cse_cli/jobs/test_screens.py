@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from cse_cli.core.events import Evaluated, RunInfo, Started, Stopped, Warned
+
 from cse_cli.jobs.screen import RunsScreen
 from cse_cli.jobs.view import next_steps, print_results
 from registry.errors import RunFailedError

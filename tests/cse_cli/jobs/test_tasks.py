@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from cse_cli.core.distributed import _portable
 from cse_cli.core.events import SilentObserver
-from cse_cli.jobs import tasks
 from cse_cli.jobs.elastic import Exchange
 from cse_cli.jobs.executor import LocalExecutor, SerialExecutor
+
+from cse_cli.core.distributed import _portable
+from cse_cli.jobs import tasks
 from cse_cli.recipe.load import load
 from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 
 import psutil
 import pytest
-
 from cse_cli.core.events import Pruned
+from cse_cli.jobs.executor import STALL_SECONDS, SerialExecutor
+
 from cse_cli.core.paths import home
 from cse_cli.jobs import placement as placements
-from cse_cli.jobs.executor import STALL_SECONDS, SerialExecutor
 from cse_cli.jobs.placement import Placement
 from cse_cli.runs.index import all_runs
 from registry.errors import CseError, MissingError
@@ -384,7 +384,8 @@ class TestExecutor:
 
 
 def _without_marker(executor: object, threads: int | None) -> object:
-    from cse_cli._version import __version__
     from cse_cli.ray.relay import Setting
+
+    from cse_cli._version import __version__
 
     return Setting(__version__, {}, threads, Path.cwd(), Path("/nowhere/at/all"), 1)

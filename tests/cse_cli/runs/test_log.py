@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from cse_cli.core import console
 from cse_cli.core.events import (
     Collapsed,
     Evaluated,
@@ -21,6 +19,8 @@ from cse_cli.core.events import (
     Stepped,
     Warned,
 )
+
+from cse_cli.core import console
 from cse_cli.runs import log as logs
 from cse_cli.runs.log import RunLog
 from registry.errors import CseError, StopRequested

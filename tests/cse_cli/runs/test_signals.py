@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-
 from cse_cli.core.events import Pruned
+
 from cse_cli.runs.signals import Terminated, defer_signals, ending, stop_if_asked
 from registry.errors import CseError, StopRequested
 from tests.support.records import only_run, points

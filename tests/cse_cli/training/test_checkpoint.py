@@ -10,7 +10,7 @@ import torch
 
 from cse_cli.training import checkpoint
 from cse_cli.training.checkpoint import method_state, state_digest
-from tests.cse_cli.training.test_loop import Heard, Killed, before_step, kill, prepared, text, trainer
+from tests.cse_cli.training.test_loop import Killed, Recorded, before_step, kill, prepared, text, trainer
 from tests.support.errors import refuses
 
 __all__ = ["text"]  # a fixture
@@ -76,11 +76,11 @@ def test_an_unusable_checkpoint_is_named_and_skipped(text: str, tmp_path: Path, 
             checkpoint.write(last, {**content, "run": "8c1f0e2b44"})
         case _:
             checkpoint.write(last, {**content, "method": {"other.weight": torch.ones(2)}})
-    heard = Heard()
-    again = trainer(killed, prepared(text, checkpoint_every=3), observer=heard)
+    log = Recorded()
+    again = trainer(killed, prepared(text, checkpoint_every=3), log)
     again.restore()
     assert again.progress.step == 9
-    (told,) = heard.warnings
+    (told,) = log.heard.warnings
     assert told.startswith(f"{last} ")
     assert {"other run": "run 8c1f0e2b", "other method": "another method: encoders"}.get(
         damage, "is damaged" if damage != "foreign" else "not a checkpoint"
@@ -92,11 +92,11 @@ def test_an_unusable_checkpoint_is_named_and_skipped(text: str, tmp_path: Path, 
 
 def test_a_checkpoint_whose_best_state_is_damaged_is_not_used(text: str, killed: Path) -> None:
     flip(killed / "best-10.pt", (killed / "best-10.pt").stat().st_size // 2)
-    heard = Heard()
-    again = trainer(killed, prepared(text, checkpoint_every=3), observer=heard)
+    log = Recorded()
+    again = trainer(killed, prepared(text, checkpoint_every=3), log)
     again.restore()
     assert (again.progress.step, again.selection.step) == (9, 5)
-    (told,) = heard.warnings
+    (told,) = log.heard.warnings
     assert "checkpoint.pt needs best-10.pt, which is damaged" in told
 
 
@@ -125,11 +125,11 @@ def test_killed_between_the_two_renames(text: str, tmp_path: Path, killed: Path)
     whole = trainer(tmp_path / "whole", prepared(text))
     whole.run()
     shutil.move(killed / "checkpoint.pt", killed / "checkpoint.partial")
-    heard = Heard()
-    again = trainer(killed, prepared(text, checkpoint_every=3), observer=heard)
+    log = Recorded()
+    again = trainer(killed, prepared(text, checkpoint_every=3), log)
     again.restore()
     again.run()
-    assert heard.warnings == []
+    assert log.heard.warnings == []
     assert state_digest(method_state(again.method)) == state_digest(method_state(whole.method))
 
 

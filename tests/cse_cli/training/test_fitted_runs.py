@@ -3,14 +3,13 @@
 import pytest
 
 from cse_cli.core.devices import choose
-from cse_cli.core.events import SilentObserver
 from cse_cli.evaluation.encoder import SentenceEncoder
+from cse_cli.jobs.job import Job
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
 from registry import EVALUATORS
 from registry.encoders.saved import open_encoder
 from tests.support.errors import refuses
+from tests.support.running import execute
 from tests.support.shrunken import recipe
 
 FITTED = {
@@ -21,7 +20,7 @@ FITTED = {
 
 def execute_with(path, *changes):
     loaded = load(str(path), list(changes))
-    return execute(Job(loaded, loaded.recipe.train.seed, "cpu"), SilentObserver())
+    return execute(Job(loaded, loaded.recipe.train.seed))
 
 
 @pytest.mark.exhaustive

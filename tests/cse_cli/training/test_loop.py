@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from cse_cli.core.devices import choose
-from cse_cli.core.events import SilentObserver
 from cse_cli.core.threads import torch_threads_restored
 from cse_cli.data.batches import Batches, ViewPlan
+from cse_cli.data.columns import Making
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
 from cse_cli.runs.record import About, RunRecord
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Experiment, Job, Prepared
+from cse_cli.training.build import Experiment, Prepared
 from cse_cli.training.checkpoint import method_state, state_digest
 from cse_cli.training.method import BoundView, Method, Term
 from cse_cli.training.train_step import StepOutput
@@ -31,27 +31,21 @@ from registry.errors import RunFailedError
 from registry.types import Encode, Evaluator
 from tests.support.fakes import FakeEncoder, WordVocabulary
 from tests.support.processes import on_ranks
+from tests.support.running import Heard
 
 
 class Recorded(RunRecord):
     """Keeps what it is told, as (step, name) → value."""
 
     def __init__(self) -> None:
-        super().__init__(About(name="test", group="test"), None)
+        self.heard = Heard()
+        super().__init__(About(name="test", group="test"), None, self.heard)
         self.points: dict[tuple[int, str], float] = {}
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         for name, value in values.items():
             assert (step, name) not in self.points
             self.points[step, name] = value
-
-
-class Heard(SilentObserver):
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    def warned(self, text: str) -> None:
-        self.warnings.append(text)
 
 
 class Spread(Evaluator):
@@ -111,17 +105,14 @@ def prepared(text: str, evaluator: Evaluator | None = None, **train: object) -> 
     method = Method({"online": encoder}, bound, queue, {"info_nce": entry.build({})}, {"info_nce": term})
     plans = {name: ViewPlan("text", WordVocabulary()) for name in bound}
     experiment = Experiment(recipe, method, plans, {"dev": evaluator or Spread()})
-    job = Job(loaded=None, seed=3)  # type: ignore[arg-type]
     opened = open_text(recipe.data, {"text"})
     batches = Batches(opened, plans, 8, 16, seed=3)
-    return Prepared(job, choose("cpu"), experiment, opened, batches, recipe.train.steps or 0)
+    return Prepared(choose("cpu"), experiment, 3, opened, batches, recipe.train.steps or 0, Making())
 
 
-def trainer(
-    folder: Path, job: Prepared, record: Recorded | None = None, observer: SilentObserver | None = None
-) -> Trainer:
+def trainer(folder: Path, job: Prepared, record: Recorded | None = None) -> Trainer:
     folder.mkdir(exist_ok=True)
-    return Trainer(job, folder, record or Recorded(), observer or SilentObserver())
+    return Trainer(job, folder, record or Recorded())
 
 
 class Killed(BaseException):
@@ -218,10 +209,10 @@ def test_a_resumed_run_has_the_threads_of_its_start(
         torch.set_num_threads(2)
         trainer(tmp_path / "run", prepared(text)).save()
         torch.set_num_threads(1)
-        heard = Heard()
-        trainer(tmp_path / "run", prepared(text), observer=heard).restore()
+        log = Recorded()
+        trainer(tmp_path / "run", prepared(text), log).restore()
         assert torch.get_num_threads() == (1 if set_by_user else 2)
-    assert ["from 2 to 1" in warning for warning in heard.warnings] == [True] * set_by_user
+    assert ["from 2 to 1" in warning for warning in log.heard.warnings] == [True] * set_by_user
 
 
 def trained(folder: str, text: str, stop: int | None) -> str:
@@ -319,11 +310,11 @@ def test_weights_that_the_last_step_made_nan_are_not_saved(
 
 
 def test_collapse_is_announced_once(text: str, tmp_path: Path) -> None:
-    heard, log = Heard(), Recorded()
+    log = Recorded()
     job = prepared(text, collapse_cosine=0.01, steps=60)
-    trainer(tmp_path / "run", job, log, heard).run()
-    assert len(heard.warnings) == 1
-    assert "mean cosine between different sentences" in heard.warnings[0]
+    trainer(tmp_path / "run", job, log).run()
+    assert len(log.heard.warnings) == 1
+    assert "mean cosine between different sentences" in log.heard.warnings[0]
     assert sum(name == "health/collapse_alarm" for _, name in log.points) == 1
 
 

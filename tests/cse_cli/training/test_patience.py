@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.core.events import SilentObserver
 from cse_cli.core.results import EarlyStop
 from cse_cli.training.checkpoint import Selection, method_state, state_digest
 from cse_cli.training.trainer import Trainer
@@ -35,17 +34,13 @@ class Listed(Evaluator):
         return {"listed": next(self.scores)}
 
 
-class Halts(SilentObserver):
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
-
-    def halted(self, reason: str) -> None:
-        self.reasons.append(reason)
-
-
 def patient(folder: Path, text: str, scores: Iterable[float] = SCORES, **train: object) -> Trainer:
     job = prepared(text, Listed(scores), **{"steps": 40, "patience": 2, **train})
-    return trainer(folder, job, observer=Halts())
+    return trainer(folder, job)
+
+
+def halts(running: Trainer) -> list[str]:
+    return [data["reason"] for kind, data in running.record.heard.events if kind == "halted"]  # type: ignore[attr-defined]
 
 
 def weights(running: Trainer) -> str:
@@ -58,9 +53,7 @@ def test_the_training_stops_after_evaluations_without_a_better_score(text: str, 
     assert running.progress.step == 20
     assert running.selection.curve == {0: 9.0, 5: 1.0, 10: 3.0, 15: 2.0, 20: 3.0}
     assert running.early_stop == EarlyStop(step=20, best_step=10, evaluations=2, metric="dev.listed")
-    assert running.observer.reasons == [  # type: ignore[attr-defined]
-        "stopped early at step 20: no better dev.listed in 2 evaluations since step 10"
-    ]
+    assert halts(running) == ["stopped early at step 20: no better dev.listed in 2 evaluations since step 10"]
     assert running.saved == 20
 
 
@@ -98,7 +91,7 @@ def test_the_last_step_is_not_early(text: str, tmp_path: Path) -> None:
     running = patient(tmp_path / "run", text, steps=20)
     running.run()
     assert (running.progress.step, running.early_stop) == (20, None)
-    assert running.observer.reasons == []  # type: ignore[attr-defined]
+    assert halts(running) == []
 
 
 @pytest.mark.parametrize(("at", "seen"), [(13, 3), (17, 4)])

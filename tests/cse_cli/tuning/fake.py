@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
 from optuna.trial import FrozenTrial
 
-from cse_cli.core.events import Observer, RunInfo, Started
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import Result, Versions
-from cse_cli.jobs.executor import Executor
-from cse_cli.runs.record import About
-from cse_cli.training.build import Job
+from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.job import Job
+from cse_cli.runs.claim import Claimed
+from cse_cli.runs.events import Listener, Pruned
+from cse_cli.runs.lock import FileLock
+from cse_cli.runs.record import ABOUT, STOP, About, claim_of, folder_of
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.driver import Driver
 from cse_cli.tuning.live import TuneScreen
@@ -26,8 +27,8 @@ from cse_cli.tuning.study import load_study, open_study
 from tests.support.records import recorded
 
 STEPS = 8
-Score = Callable[[Job, Observer], float]
-"""Executes a run with its observer, and returns the score."""
+Score = Callable[[Job, Listener], float]
+"""Executes a run, tells its events, and returns the score."""
 
 
 def parameter(name: str = "train.learning_rate", **changes: Any) -> Parameter:
@@ -66,7 +67,7 @@ def config(folder: Path, **changes: Any) -> SearchConfig:
     return SearchConfig(**about)
 
 
-def good(job: Job, observer: Observer) -> float:
+def good(job: Job, tell: Listener) -> float:
     """Return a score that depends only on the values."""
     train = job.loaded.recipe.train
     return -float(train.learning_rate + train.weight_decay + train.batch_size)
@@ -75,10 +76,10 @@ def good(job: Job, observer: Observer) -> float:
 def raising(error: BaseException, *numbers: int) -> Score:
     """Return a score that raises an error in these trials, unless their run is resumed."""
 
-    def score(job: Job, observer: Observer) -> float:
-        if number(job) in numbers and job.resume is None:
+    def score(job: Job, tell: Listener) -> float:
+        if number(job) in numbers and not is_resumed(job):
             raise error
-        return good(job, observer)
+        return good(job, tell)
 
     return score
 
@@ -89,45 +90,70 @@ def number(job: Job) -> int:
     return job.trial
 
 
-class FakeExecutor(Executor):
-    """Executes the oldest submitted run on each wait. An interrupted run leaves a record.
+class FakeEngine(Engine):
+    """Executes the oldest started run on each call of `ended`. An interrupted run leaves a record.
 
     Args:
         score: Executes a run.
-        slots: Maximum number of submitted runs.
+        slots: Maximum number of started runs.
     """
 
     slots = 1
 
     def __init__(self, score: Score = good, slots: int = 1) -> None:
         self.score = score
-        self.slots = slots
+        self.slots = slots  # type: ignore[misc]
         self.jobs: list[Job] = []
+        self.resumed: list[bool] = []
         self.most = 0
-        self._queue: deque[tuple[Job, Observer, Future[Result]]] = deque()
-        self._ids = count()
+        self._queue: deque[tuple[Job, str, Listener]] = deque()
 
-    def submit(self, job: Job, observer: Observer) -> Future[Result]:
-        future: Future[Result] = Future()
+    def claim(self, job: Job, _device: str | None) -> Claimed:
+        """Stand in for the claim of a run, whose recipe names no model."""
         self.jobs.append(job)
-        self._queue.append((job, observer, future))
-        self.most = max(self.most, len(self._queue))
-        return future
+        self.resumed.append(is_resumed(job))
+        folder_of(run_of(job)).mkdir(parents=True, exist_ok=True)
+        return Claimed(run_of(job), FileLock(claim_of(run_of(job))))
 
-    def wait(self) -> None:
-        job, observer, future = self._queue.popleft()
-        run_id = job.resume or f"{number(job)}x{job.seed}x{id(self)}x{next(self._ids)}"
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def start(self, claimed: Claimed, listener: Listener) -> None:
+        self._queue.append((self.jobs[-1], claimed.run_id, listener))
+        self.most = max(self.most, len(self._queue))
+
+    def ended(self) -> list[tuple[str, Result | Exception]]:
+        if not self._queue:
+            return []
+        job, run_id, listener = self._queue.popleft()
+
+        def tell(kind: str, data: Mapping[str, Any]) -> None:
+            listener(kind, data)
+            if (stop := folder_of(run_id) / STOP).exists():
+                reason = stop.read_text()
+                stop.unlink()
+                raise Pruned(reason)
+
         try:
-            observer.observe(Started(RunInfo("fake", "Fake", job.seed, "cpu", "fp32", run_id, "", STEPS, 0, 0)))
-            future.set_result(result(job, self.score(job, observer), run_id))
+            tell("started", {"step": 0, "steps": STEPS})
+            return [(run_id, result(job, self.score(job, tell), run_id))]
         except KeyboardInterrupt:
+            folder_of(run_id).rmdir()
             recorded(run_id=run_id, end="stopped")
             raise
         except Exception as error:
-            future.set_exception(error)
+            return [(run_id, error)]
 
-    def close(self, *, cancel: bool) -> None:
-        """Do nothing."""
+
+def run_of(job: Job) -> str:
+    """Return the ID of a run."""
+    return f"{number(job)}x{job.seed}x{job.search}"
+
+
+def is_resumed(job: Job) -> bool:
+    """Return whether the run was interrupted before."""
+    return (folder_of(run_of(job)) / ABOUT).exists()
 
 
 def result(job: Job, score: float, run_id: str) -> Result:
@@ -166,12 +192,14 @@ class Notes(TuneScreen):
 
 def drive(
     config: SearchConfig, score: Score = good, screen: TuneScreen | None = None, slots: int = 1
-) -> tuple[str, Driver, FakeExecutor]:
-    """Run a search, and return its ending, the driver and the executor."""
-    executor = FakeExecutor(score, slots)
+) -> tuple[str, Driver, FakeEngine]:
+    """Run a search, and return its ending, the driver and the engine."""
+    engine = FakeEngine(score, slots)
     parent = About(name=config.name, group="tune", summary="tuning", search=config.name)
-    driver = Driver(open_study(config), config, executor, parent, screen or TuneScreen(quiet=True))
-    return driver.drive(), driver, executor
+    driver = Driver(open_study(config), config, engine, parent, screen or TuneScreen(quiet=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Job, "claim", lambda job, device: engine.claim(job, device))
+        return driver.drive(), driver, engine
 
 
 def trials(config: SearchConfig) -> list[FrozenTrial]:

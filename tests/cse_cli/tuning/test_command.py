@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.jobs.executor import SerialExecutor
+from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.placement import Placement
 from cse_cli.recipe.files import find
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
@@ -126,11 +127,12 @@ def test_a_gain_is_verified_with_new_seeds(file, tune, undrawn, monkeypatch):
     # Another seed adds only its own runs, in parallel.
     given = []
 
-    def spread(placement):
-        given.append(placement.devices)
-        return SerialExecutor()
+    class InThisProcess(Engine):
+        def __init__(self, placement):
+            given.append(placement.devices)
+            super().__init__(Placement(device="cpu"))
 
-    monkeypatch.setattr("cse_cli.jobs.placement.Placement.open", spread)
+    monkeypatch.setattr("cse_cli.tuning.best.Engine", InThisProcess)
     code, _, err = tune("--best", name, "--verify-seeds", 3, "--workers", 2)
     assert code == 0, err
     assert [len(devices) for devices in given] == [2]

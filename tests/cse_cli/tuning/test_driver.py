@@ -11,7 +11,6 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from cse_cli.core.events import Evaluated, Warned
 from cse_cli.jobs.request import RunRequest
 from cse_cli.runs.claim import BusyError
 from cse_cli.runs.index import read_run
@@ -32,9 +31,11 @@ from tests.cse_cli.tuning.fake import (
     config,
     drive,
     good,
+    is_resumed,
     number,
     parameter,
     raising,
+    run_of,
     trials,
 )
 from tests.support.command import cse
@@ -47,10 +48,10 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("slots", [1, 3, 9])
 def test_the_first_trial_is_the_recipe_and_the_budget_exact(slots, tmp_path):
     asked = config(tmp_path, trials=7)
-    ending, driver, executor = drive(asked, slots=slots)
+    ending, driver, engine = drive(asked, slots=slots)
     found = trials(asked)
-    assert (ending, driver.ran, len(found), executor.most) == ("budget", 7, 7, min(slots, 7))
-    assert sorted(map(number, executor.jobs)) == list(range(7))
+    assert (ending, driver.ran, len(found), engine.most) == ("budget", 7, 7, min(slots, 7))
+    assert sorted(map(number, engine.jobs)) == list(range(7))
     assert (found[0].params, found[0].user_attrs["own"]) == ({"train.learning_rate": 3e-5}, True)
     assert all(1e-5 <= trial.params["train.learning_rate"] <= 1e-3 for trial in found)
 
@@ -98,10 +99,10 @@ def test_the_recipes_own_values_must_be_possible(tmp_path):
 
 
 def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
-    def score(job, observer):
+    def score(job, tell):
         (folder_of(job.parent)).mkdir(parents=True)
         (folder_of(job.parent) / STOP).touch()
-        return good(job, observer)
+        return good(job, tell)
 
     with refuses("tune.stopped", "'search'", "cse tune --resume search"):
         drive(config(tmp_path, trials=3), score)
@@ -114,10 +115,10 @@ def test_a_search_that_is_requested_to_stop_ends_after_its_trial(tmp_path):
 def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
     asked = config(tmp_path, trials=4)
 
-    def score(job, observer):
+    def score(job, tell):
         if number(job) == 2:
-            observer.observe(Evaluated(2, {"dev.spearman": 7.0}, True))
-        return raising(KeyboardInterrupt(), 2)(job, observer)
+            tell("evaluated", {"step": 2, "scores": {"dev.spearman": 7.0}, "best": True})
+        return raising(KeyboardInterrupt(), 2)(job, tell)
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
@@ -125,10 +126,10 @@ def test_an_interrupted_trial_is_resumed_with_its_run(tmp_path):
     assert (left.state, left.intermediate_values) == (TrialState.RUNNING, {2: 7.0})
     assert [trial.state for trial in read_trials(load_study("search"))] == [*["complete"] * 2, "interrupted"]
     notes = Notes()
-    _, driver, executor = drive(asked, screen=notes)
+    _, driver, engine = drive(asked, screen=notes)
     assert notes.heard[0] == ("resumed", 2)
-    assert [job.resume for job in executor.jobs] == [left.user_attrs["runs"]["42"], None]
-    assert (executor.jobs[0].may_restart, driver.ran) == (True, 2)
+    assert (engine.resumed, driver.ran) == ([True, False], 2)
+    assert run_of(engine.jobs[0]) == left.user_attrs["runs"]["42"]
     *_, failed, again, last = trials(asked)
     assert (failed.number, failed.state) == (2, TrialState.FAIL)
     assert (again.params, again.intermediate_values) == (left.params, left.intermediate_values)
@@ -156,44 +157,44 @@ def test_kills_change_neither_numbers_nor_values(tmp_path, monkeypatch, sampler)
 
 def test_a_failure_stored_before_a_kill_is_not_run_again(tmp_path):
     open_study(config(tmp_path)).ask().set_user_attr(studies.REASON, "the loss is nan")
-    _, _, executor = drive(config(tmp_path, trials=2))
+    _, _, engine = drive(config(tmp_path, trials=2))
     first, second = read_trials(load_study("search"))
     assert (first.state, first.reason, second.state) == ("failed", "the loss is nan", "complete")
-    assert len(executor.jobs) == 1
+    assert len(engine.jobs) == 1
 
 
 def test_a_run_that_a_worker_of_a_killed_process_still_ends(tmp_path):
     asked, busy = config(tmp_path, trials=2), [True, True]
     other = recorded(name="other", end="stopped")
 
-    def score(job, observer):
+    def score(job, tell):
         if busy:
             busy.pop()
             raise BusyError(read_run(other.run_id))
-        return good(job, observer)
+        return good(job, tell)
 
-    _, driver, executor = drive(asked, score)
-    assert (driver.ran, list(map(number, executor.jobs))) == (2, [0, 0, 0, 1])
+    _, driver, engine = drive(asked, score)
+    assert (driver.ran, list(map(number, engine.jobs))) == (2, [0, 0, 0, 1])
     assert studies.counts(trials(asked)) == {"complete": 2, "pruned": 0, "failed": 0}
 
 
 def test_seeds_of_a_trial_run_one_after_another(tmp_path):
     asked = config(tmp_path, trials=4, seeds=(5, 6, 7))
 
-    def score(job, observer):
-        if number(job) == 1 and job.seed == 6 and job.resume is None:
+    def score(job, tell):
+        if number(job) == 1 and job.seed == 6 and not is_resumed(job):
             raise KeyboardInterrupt
-        return good(job, observer) + job.seed
+        return good(job, tell) + job.seed
 
     with pytest.raises(KeyboardInterrupt):
         drive(asked, score)
-    _, _, executor = drive(asked, lambda job, observer: good(job, observer) + job.seed, slots=2)
-    did = [(number(job), job.seed) for job in executor.jobs]
+    _, _, engine = drive(asked, lambda job, tell: good(job, tell) + job.seed, slots=2)
+    did = [(number(job), job.seed) for job in engine.jobs]
     assert did[:2] == [(1, 6), (2, 5)]
-    assert executor.jobs[0].resume is not None
+    assert engine.resumed[0]
     assert sorted(did) == [(1, 6), (1, 7), *((n, seed) for n in (2, 3) for seed in (5, 6, 7))]
     found = read_trials(load_study("search"))
-    assert executor.most == 2
+    assert engine.most == 2
     assert found[1].score == pytest.approx(6 - found[1].values["train.learning_rate"] - 64)
     assert [trial.state for trial in found] == ["complete"] * 4
 
@@ -202,9 +203,9 @@ def test_no_trial_starts_after_the_timeout(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(drivers, "time", SimpleNamespace(monotonic=lambda: now[0]))
 
-    def slow(job, observer):
+    def slow(job, tell):
         now[0] += 3.0
-        return good(job, observer)
+        return good(job, tell)
 
     ending, driver, _ = drive(config(tmp_path, trials=50, timeout=5.0), slow, slots=2)
     assert (ending, driver.ran) == ("timeout", 3)  # the third began after 3 s, and none after 6 s
@@ -212,9 +213,9 @@ def test_no_trial_starts_after_the_timeout(tmp_path, monkeypatch):
 
 
 def test_warnings_of_parallel_runs_name_their_trial(tmp_path):
-    def score(job, observer):
-        observer.observe(Warned("slow disk"))
-        return good(job, observer)
+    def score(job, tell):
+        tell("warning", {"text": "slow disk"})
+        return good(job, tell)
 
     for slots, said in ((1, "slow disk"), (2, "trial 0: slow disk")):
         notes = Notes()

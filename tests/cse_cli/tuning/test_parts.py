@@ -137,16 +137,16 @@ def test_a_search_over_parts(tmp_path, capsys):
     asked = config(tmp_path, parameters=parameters, trials=24)
     seen = []
 
-    def score(job, observer):
+    def score(job, tell):
         part = job.loaded.recipe.losses["info_nce"]
         seen.append((part.name, job.loaded.recipe.queue and job.loaded.recipe.queue.name))
         return 1.0 if part.name == "focal_info_nce" else part.params.get("temperature", 0.0)
 
-    ending, driver, executor = drive(asked, score)
+    ending, driver, engine = drive(asked, score)
     study = load_study("search")
     found = read_trials(study)
     invalid = [trial for trial in found if trial.state == "invalid"]
-    assert (ending, driver.ran, len(executor.jobs), counts(trials(asked))["complete"]) == ("budget", 24, 24, 24)
+    assert (ending, driver.ran, len(engine.jobs), counts(trials(asked))["complete"]) == ("budget", 24, 24, 24)
     # The loss without negatives goes with no queue, and each such pair of parts is told once.
     assert {(trial.values["losses.info_nce"], bool(trial.values["queue"])) for trial in invalid} == {
         ("dot_classification", True)
@@ -193,7 +193,7 @@ def test_the_best_parts_are_saved(tmp_path):
     file.write_text(text + 'low = 64\nhigh = 128\n[tune.queue]\npaths = ["queue"]\nchoices = [false]\n')
     parameters = tuple(space(file, BARE, AUGMENT, names=["queue", "length", "temperature"]).values())
     asked = config(tmp_path, parameters=parameters, trials=12, recipe=str(file))
-    drive(asked, lambda job, observer: len(job.loaded.recipe.views["positive"].augment) - bool(job.loaded.recipe.queue))
+    drive(asked, lambda job, tell: len(job.loaded.recipe.views["positive"].augment) - bool(job.loaded.recipe.queue))
     search = read_search(load_study("search"))
     for trial in search.complete:
         saved, tuned = tmp_path / "better.toml", tuned_recipe(search, trial)

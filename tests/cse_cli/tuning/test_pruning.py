@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cse_cli.core.events import Evaluated
 from cse_cli.tuning import samplers
 from cse_cli.tuning import study as studies
 from cse_cli.tuning.results import read_trials
@@ -19,10 +18,10 @@ pytestmark = pytest.mark.slow
 def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
     asked = config(tmp_path, trials=12, pruner="median")
 
-    def score(job, observer):
+    def score(job, tell):
         value = 10.0 if number(job) < 6 else 1.0
         for step in (0, 2, 4, 6, 8):
-            observer.observe(Evaluated(step, {"dev.spearman": value + step}, True))
+            tell("evaluated", {"step": step, "scores": {"dev.spearman": value + step}, "best": True})
         return value + 8
 
     drive(asked, score, slots=slots)
@@ -36,9 +35,9 @@ def test_the_median_ends_a_trial_that_is_behind(slots, tmp_path):
 def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):
     asked = config(tmp_path, trials=12, pruner=name, seeds=seeds)
 
-    def score(job, observer):
+    def score(job, tell):
         for step in (2, 4, 6, 8):
-            observer.observe(Evaluated(step, {"dev.spearman": step / 100 - number(job)}, True))
+            tell("evaluated", {"step": step, "scores": {"dev.spearman": step / 100 - number(job)}, "best": True})
         return job.seed / 100 - number(job)
 
     drive(asked, score)
@@ -50,6 +49,6 @@ def test_every_pruner_keeps_the_best_trial(tmp_path, name, seeds):
 def test_wilcoxon_prunes_after_three_seeds(tmp_path):
     asked = config(tmp_path, trials=2, seeds=(0, 1, 2, 3, 4))
     assert samplers.pruner_name(asked) == "wilcoxon"
-    _, _, executor = drive(asked, lambda job, _: 80.0 + job.seed - 3 * number(job))
-    assert [job.seed for job in executor.jobs if number(job) == 1] == [0, 1, 2]
+    _, _, engine = drive(asked, lambda job, _: 80.0 + job.seed - 3 * number(job))
+    assert [job.seed for job in engine.jobs if number(job) == 1] == [0, 1, 2]
     assert [trial.state for trial in read_trials(open_study(asked))] == ["complete", "pruned"]
