@@ -13,31 +13,20 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from cse_cli.core.events import SilentObserver
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
-from cse_cli.runs.record import unrecorded
-from cse_cli.training.build import Job
+from cse_cli.runs.record import About, RunRecord
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 from registry.errors import CseError
 
 SMALL = "studies/mini/"
-
-
-class Last(SilentObserver):
-    """Observer that keeps the last loss."""
-
-    loss = float("nan")
-
-    def stepped(self, step: int, loss: float, rate: float) -> None:  # noqa: ARG002 - signature of an observer
-        """Keep the loss."""
-        self.loss = loss
 
 
 def settings(beginnings: tuple[str, ...]) -> dict[str, Cell]:
@@ -64,15 +53,17 @@ def run(cell: Cell, steps: int, device: str) -> float:
     """
     budget = (f"train.steps={steps}", "train.evaluate_every=0", "evaluate.eval_on_start=false")
     loaded = _loaded(cell, *budget, without=("evaluate.metric_for_best_model",))
-    heard = Last()
+    last = float("nan")
+
+    def listen(kind: str, data: Mapping[str, Any]) -> None:
+        nonlocal last
+        if kind == "metrics":
+            last = data["values"].get("train/loss", last)
+
+    record = RunRecord(About(name="ablation", group="ablations"), None, listen)
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(
-            prepare(Job(loaded, 0, device), heard),
-            Path(folder),
-            unrecorded(),
-            heard,
-        ).run()
-    return heard.loss
+        Trainer(prepare(loaded.recipe, 0, device, record), Path(folder), record).run()
+    return last
 
 
 def lines(chosen: dict[str, Cell], steps: int, device: str) -> Iterator[tuple[str, bool]]:

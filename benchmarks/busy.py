@@ -86,16 +86,14 @@ def train(recipe: str) -> int:
     """Train for the seconds that each line of the input names, and print the rate."""
     import torch
 
-    from cse_cli.core.events import SilentObserver
     from cse_cli.recipe.load import load
     from cse_cli.runs.record import unrecorded
-    from cse_cli.training.build import Job
     from cse_cli.training.run import prepare
     from cse_cli.training.trainer import Trainer
 
-    prepared, done = prepare(Job(load(recipe, ["train.steps=1000000"]), 0, "cpu"), SilentObserver()), 1
+    prepared, done = prepare(load(recipe, ["train.steps=1000000"]).recipe, 0, "cpu", unrecorded()), 1
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(prepared, Path(folder), unrecorded(), SilentObserver())
+        trainer = Trainer(prepared, Path(folder), unrecorded())
         trainer.method.train()
         trainer.stepper.take(0)
         print(json.dumps("ready"), flush=True)

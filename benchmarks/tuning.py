@@ -18,15 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cse_cli.core.events import SilentObserver
+from cse_cli.jobs.job import Job
 from cse_cli.jobs.request import RunRequest
 from cse_cli.recipe.load import load
-from cse_cli.training.build import Job
-from cse_cli.training.run import execute
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.live import TuneScreen
 from cse_cli.tuning.search import run_search
 from tests.cse_cli.tuning.fake import config, drive, parameter
+from tests.support.running import execute
 from tests.support.shrunken import recipe, small
 
 FIRST = 3
@@ -61,7 +60,7 @@ def whole(folder: Path, runs: int) -> Iterator[tuple[str, float, float]]:
     def each(some: list[str]) -> None:
         for rate in some:
             loaded = load(str(path), [rate])
-            execute(Job(loaded, loaded.recipe.train.seed, "cpu", scores_only=True), SilentObserver())
+            execute(Job(loaded, loaded.recipe.train.seed))
 
     each(rates[:FIRST])
     yield "separate run", *(seconds / runs for seconds in timed(lambda: each(rates[FIRST:])))

@@ -101,8 +101,8 @@ def quick_databases(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.Te
 @pytest.fixture(autouse=True)
 def memory_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Free no memory between runs: tiny models need not go at once; it took 7 % of the tests' time."""
-    if "cse_cli.jobs.executor" in sys.modules:
-        monkeypatch.setattr("cse_cli.jobs.executor.free_memory", lambda: None)
+    if "cse_cli.jobs.engine" in sys.modules:
+        monkeypatch.setattr("cse_cli.jobs.engine.free_memory", lambda: None)
 
 
 @pytest.fixture(autouse=True)

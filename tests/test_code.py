@@ -238,7 +238,6 @@ NOT_YET = (
     "cse_cli/core/processes.py",
     "cse_cli/data/table_text.py",
     "cse_cli/evaluation/evaluate.py",
-    "cse_cli/jobs/elastic.py",
     "cse_cli/jobs/screen.py",
     "cse_cli/jobs/study.py",
     "cse_cli/jobs/tasks.py",

@@ -27,11 +27,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from benchmarks.gpu.document import write
-from cse_cli.core.events import SilentObserver
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.record import unrecorded
-from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 from registry.resources.models import quiet_transformers
@@ -73,12 +71,7 @@ def losses(name: str, made: Small, device: str, double: bool = False, draw: int 
     changed += [f"train.steps={STEPS}", "train.precision=fp32", "train.batch_size=16", "evaluate.eval_on_start=false"]
     recipe = load(name, changed, dropped)
     with tempfile.TemporaryDirectory() as folder, _exact(), _drawn_on_the_cpu():
-        trainer = Trainer(
-            prepare(Job(recipe, 0, device), SilentObserver()),
-            Path(folder),
-            unrecorded(),
-            SilentObserver(),
-        )
+        trainer = Trainer(prepare(recipe.recipe, 0, device, unrecorded()), Path(folder), unrecorded())
         if double:
             trainer.method.double()
         trainer.method.train()

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
-from cse_cli.core.events import SilentObserver
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.runs.record import unrecorded
-from cse_cli.training.build import Job
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 
@@ -53,13 +51,8 @@ class CseSteps:
         self.name = name or recipe or "cse"
         loaded = _recipe(setting, recipe, total)
         self._folder = tempfile.TemporaryDirectory()
-        prepared = prepare(Job(loaded, setting.seed, setting.device), SilentObserver())
-        self.trainer = Trainer(
-            prepared,
-            Path(self._folder.name),
-            unrecorded(),
-            SilentObserver(),
-        )
+        prepared = prepare(loaded.recipe, setting.seed, setting.device, unrecorded())
+        self.trainer = Trainer(prepared, Path(self._folder.name), unrecorded())
         self.trainer.method.train()
         self.device = prepared.compute.device
         torch.manual_seed(setting.seed)

@@ -7,6 +7,7 @@ the ID of the run and the exit of its process. Ray does not repeat tasks: the en
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from contextlib import suppress
@@ -22,7 +23,7 @@ from registry.errors import CseError, MissingError
 
 _PASSED_ON = ("CSE_", "MLFLOW_", "HF_")
 """Beginnings of the environment variables of the driver that runs need."""
-_POLL_SECONDS = 0.2
+_CONNECT_SECONDS, _POLL_SECONDS = 10.0, 0.2
 
 
 class Cluster:
@@ -39,12 +40,18 @@ class Cluster:
         except ModuleNotFoundError:
             message = f"--cluster {address} needs Ray, which is not installed"
             raise CseError(message, "pip install 'cse-registry[ray]'", code="cluster.not_installed") from None
-        how = "start one with `ray start --head`, and name its HOST:PORT or use --cluster auto"
         try:
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            if address != "auto":  # `ray.init` waits for two minutes
+                socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
             ray.init(address=address, log_to_driver=False, logging_level="critical", configure_logging=False)
         except Exception as error:  # Ray raises many kinds
             reason = str(error).strip().partition("\n")[0]
+            how = "start one with `ray start --head`, and name its HOST:PORT or use --cluster auto"
             raise MissingError(f"--cluster {address}: {reason}", how, code="cluster.not_found") from None
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Ray puts handlers below those of Python, which abort the process three seconds after SIGTERM.
+            signal.signal(number, signal.getsignal(number))
         self._ray: Any = ray
         self._workers, self._processes = placement.workers, placement.processes
         on_gpus = placement.device != "cpu" and bool(ray.cluster_resources().get("GPU"))

@@ -38,7 +38,7 @@ Processes = Annotated[
     int | None,
     typer.Option(min=1, help="Number of processes that share each run. Default: one per GPU."),
 ]
-Cluster = Annotated[str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")]
+Cluster = Annotated[str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
 Name = Annotated[str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.")]
 Tag = Annotated[
     list[str] | None,

@@ -57,13 +57,13 @@ class RunScreen(Screen):
                 self.write(f"  {escape(data['reason'])}")
 
     def progress(self, what: str, done: float, total: float | None) -> None:
-        """Show slow work next to the bar of the training, in a separate bar, or in lines."""
-        if self._bar is not None and not self._preparing:
-            self._bar.update(self._task, left=f"scoring {done / (total or 1):.0%}")
-        elif total == 1:  # the share of an evaluation
-            self.scoring(what, done)
-        else:
+        """Show slow work in a bar or in lines, and an evaluation during the training next to its bar."""
+        if total != 1:
             self.preparing(what, done, total)
+        elif self._bar is not None and not self._preparing:
+            self._bar.update(self._task, left=f"scoring {done:.0%}")
+        else:  # `done` is the share of an evaluation
+            self.scoring(what, done)
 
     def started(self, data: Mapping[str, Any]) -> None:
         """Print the header of the run, then open the progress bar."""

@@ -20,6 +20,7 @@ from cse_cli.jobs.job import Job
 from cse_cli.runs.claim import Busy, BusyError, Claimed
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.record import delete_checkpoints
 from registry.errors import CseError
 
 POLL_SECONDS = 1.0
@@ -109,7 +110,7 @@ def run_tasks(
         begin: Called when a run starts, with its ID. Returns the receiver of its events.
         wait_for: Called once for each task of another process, when no other task is left.
     """
-    left, running, awaited = list(tasks), dict[str, Task](), set[Task]()
+    left, running, awaited = list(tasks), dict[str, tuple[Task, Listener]](), set[Task]()
     busy: dict[Task, RecordedRun] = {}
     while left or running:
         while left and len(running) < engine.slots:
@@ -123,12 +124,15 @@ def run_tasks(
                 except CseError as error:
                     yield task, error
                     break
-                if isinstance(claim, Busy):
+                if isinstance(claim, Busy) and task.job.resume is None:
                     busy[task] = claim.run
                     continue
+                if isinstance(claim, Busy):
+                    yield task, BusyError(claim.run)
+                    break
                 if isinstance(claim, Claimed):
-                    running[claim.run_id] = task
-                    engine.start(claim, begin(task, claim.run_id))
+                    running[claim.run_id] = task, begin(task, claim.run_id)
+                    engine.start(claim, running[claim.run_id][1])
                 elif claim.run.result is not None:
                     yield task, claim.run.result
                 break
@@ -141,8 +145,12 @@ def run_tasks(
                 wait_for(task, busy[task])
             sleep(POLL_SECONDS if left else 0.0)  # other processes execute the rest
         for run_id, end in engine.ended():
-            task = running.pop(run_id)
+            task, listener = running.pop(run_id)
             if isinstance(end, BusyError) and task.job.resume is None:
+                left.append(task)
+            elif isinstance(end, CseError) and end.code == "training.no_usable_checkpoint" and task.job.resume is None:
+                listener("warning", {"text": f"run {run_id[:8]} starts again from its first step: {end.message}"})
+                delete_checkpoints(run_id)
                 left.append(task)
             elif isinstance(end, Result | CseError):
                 yield task, end

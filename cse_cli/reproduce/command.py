@@ -44,7 +44,7 @@ def reproduce(
         int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
     ] = None,
     cluster: Annotated[
-        str | None, typer.Option(help="Execute runs on a Ray cluster: auto, ray://HOST or local-cluster.")
+        str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,

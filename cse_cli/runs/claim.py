@@ -16,7 +16,7 @@ from cse_cli.core.paths import home
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import RECIPE, About, RunRecord, claim_of, lock_of, read_about
+from cse_cli.runs.record import RECIPE, About, RunRecord, claim_of, is_busy, lock_of, read_about
 from registry.errors import CseError
 
 
@@ -109,7 +109,7 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
     free = [run for run in found if run.end not in _DONE and not run.about.pulled]
     for run in free:
         lock = FileLock(claim_of(run.run_id))
-        if run.state == "RUNNING" or not lock.acquire():
+        if run.state == "RUNNING" or is_busy(run.run_id) or not lock.acquire():
             return Busy(run)
         now = read_run(run.run_id)
         if now.end not in _DONE:

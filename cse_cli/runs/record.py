@@ -227,7 +227,7 @@ class RunRecord:
         self._lock = lock
         self._log = None if lock is None else EventLog(self.path)
         self._listener = listener
-        self._progress_at = self._looked_at = time.monotonic()
+        self._progress_at, self._looked_at = time.monotonic(), 0.0
 
     def event(self, kind: str, **data: Any) -> None:
         """Record an event, and pass it to the listener."""

@@ -62,7 +62,7 @@ Precision = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Number of trials in parallel. Default: one per GPU.", **_SEARCH)
 ]
-Cluster = Annotated[str | None, typer.Option(help="Ray cluster: auto, ray://… or local-cluster.", **_SEARCH)]
+Cluster = Annotated[str | None, typer.Option(help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", **_SEARCH)]
 Tag = Annotated[
     list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag of the search and its trials. Repeatable.", **_SEARCH)
 ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from cse_cli.core.events import Evaluated, RunInfo, Started, Stopped, Warned
 
 from cse_cli.jobs.screen import RunsScreen
 from cse_cli.jobs.view import next_steps, print_results
@@ -36,14 +35,13 @@ def test_table_and_next_commands(snapshot, capsys, home):
 
 def interrupted_runs() -> None:
     """Begin two parallel runs, of which one fails and one is interrupted."""
-    run = RunInfo("small", "Small", 1, "cpu", "fp32", "ab" * 16, "/state", 20, 10, 100)
     with RunsScreen(several=True, command="cse run small --seeds 1,2") as screen:
         screen.expect(2)
-        first = screen.begin("small seed 1", alone=False)
-        for event in (Started(run), Evaluated(20, {"dev.spearman": 51.5}, True), Warned("a warning")):
-            first.observe(event)
+        first = screen.begin("small seed 1", "ab" * 16, "Small", alone=False)
+        first("started", {"steps": 20, "step": 10})
+        first("evaluated", {"step": 20, "scores": {"dev.spearman": 51.5}, "best": True})
+        first("warning", {"text": "a warning"})
         screen.end("small seed 2", RunFailedError("the loss is nan", "lower the rate", code="training.nan"))
-        first.observe(Stopped(run.run_id))
         raise KeyboardInterrupt
 
 
@@ -60,7 +58,6 @@ def test_progress_of_parallel_runs(snapshot, capsys):
         ("quickstart", "--seeds", "1,1"),
         ("quickstart", "--tag", "paper"),
         ("quickstart", "--processes", "5"),
-        ("quickstart", "--cluster", "rai://host:1"),
         ("quickstart", "studies/ifcl_queue_length"),
         ("studies/ifcl_queue_length", "--processes", "2"),
     ],

@@ -131,8 +131,8 @@ def test_a_run_that_cannot_go_on_starts_anew(folder, run, home, monkeypatch):
     monkeypatch.setattr(TrainStep, "take", take)
     code, _, err = run("tiny.toml")
     assert code == 0
-    assert ", starting a new one: " in err
-    assert [one[2] for one in runs()] == ["FAILED", "FINISHED"]
+    assert "starts again from its first step: no usable checkpoint" in err
+    assert [one[2] for one in runs()] == ["FINISHED"]
 
 
 @pytest.mark.parametrize(

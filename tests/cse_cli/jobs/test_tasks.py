@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cse_cli.core.events import SilentObserver
-from cse_cli.jobs.elastic import Exchange
-from cse_cli.jobs.executor import LocalExecutor, SerialExecutor
 
-from cse_cli.core.distributed import _portable
 from cse_cli.jobs import tasks
-from cse_cli.recipe.load import load
+from cse_cli.jobs.engine import Engine
+from cse_cli.jobs.placement import Placement
 from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import lock_of
-from cse_cli.training.build import Job
+from cse_cli.runs.record import claim_of, lock_of
+from cse_cli.training import run as running
 from cse_cli.training.trainer import Trainer
 from tests.cse_cli.jobs.conftest import Run
 from tests.support.chosen import these
@@ -90,12 +85,12 @@ def test_processes_that_start_together_have_one_plan(file, run, monkeypatch):
     more = {"run_id": "b" * 32, "seed": 1, "plan": later}
     claimed = claim(first.model_copy(update=more))
     assert isinstance(claimed, Claimed)
-    claimed.record.close()
+    claimed.lock.release()
     assert read_run("b" * 32).about.plan == first.plan
     others = {"run_id": "c" * 32, "seed": 2, "plan": later.model_copy(update={"seeds": (0, 1, 2)})}
     claimed = claim(first.model_copy(update=others))
     assert isinstance(claimed, Claimed)
-    claimed.record.close()
+    claimed.lock.release()
     assert read_run("c" * 32).about.plan.made == later.made
 
 
@@ -168,49 +163,34 @@ def test_other_seeds_are_trained_first(stopped, held, file, run, trained, monkey
 
 
 def test_another_process_that_is_first_is_awaited(stopped, file, run, trained, monkeypatch):
-    """It takes the run after this one looked, so that only the claim sees it."""
-    lock, looked = FileLock(lock_of(stopped)), tasks._holder
+    """It executes the run after this one has claimed it, as a worker does whose driver was killed."""
+    lock, opened = FileLock(lock_of(stopped)), vars(running)["open_run"]
 
     def late(*arguments: Any) -> Any:
-        found = looked(*arguments)
-        monkeypatch.setattr(tasks, "_holder", looked)
+        monkeypatch.setattr(running, "open_run", opened)
         lock.acquire()
-        return found
+        return opened(*arguments)
 
-    monkeypatch.setattr(tasks, "_holder", late)
+    monkeypatch.setattr(running, "open_run", late)
     monkeypatch.setattr(tasks, "sleep", lambda _: lock.release())
     code, out, _ = run(file, "--json")
     assert (code, trained) == (0, [3])
     assert [one.run_id for one in results(out)] == [stopped]
 
 
-def resuming(file: str, run_id: str) -> Job:
-    return Job(load(file), 3, "cpu", resume=run_id)
-
-
-def check_busy(error: object, run_id: str) -> None:
-    assert isinstance(error, BusyError)
-    assert error.run.run_id == run_id
-    assert error.exit_code == 2
-    assert run_id[:8] in error.message
-
-
-def test_busy_crosses_processes(stopped, held, file, tmp_path: Path):
-    error = SerialExecutor().submit(resuming(file, stopped), SilentObserver()).exception()
-    check_busy(error, stopped)
-    check_busy(pickle.loads(pickle.dumps(error)), stopped)
-    assert _portable(error) is error
-    exchange = Exchange(tmp_path)
-    exchange.write("failure-1", error)
-    check_busy(exchange.read("failure-1"), stopped)
-
-
 @pytest.mark.process
 @pytest.mark.parametrize("processes", these([2], [1, 2]))
-def test_busy_crosses_real_processes(processes, stopped, held, file):
-    executor = LocalExecutor(["cpu"]) if processes == 1 else SerialExecutor(processes)
-    with executor:
-        future = executor.submit(resuming(file, stopped), SilentObserver())
-        while not future.done():
-            executor.wait()
-        check_busy(future.exception(), stopped)
+def test_a_worker_of_a_busy_run_says_so(processes, stopped, held, file):
+    """The claim is free, and the run is not."""
+    devices = ("cpu",) if processes == 1 else ()
+    with Engine(Placement(processes, devices, device="cpu")) as engine:
+        (lock := FileLock(claim_of(stopped))).acquire()
+        engine.start(Claimed(stopped, lock), lambda *_: None)
+        ends: list[Any] = []
+        while not ends:
+            ends = engine.ended()
+    ((run_id, error),) = ends
+    assert run_id == stopped
+    assert isinstance(error, BusyError)
+    assert (error.run.run_id, error.exit_code) == (stopped, 2)
+    assert stopped[:8] in error.message

@@ -32,11 +32,11 @@ def full(**about: Any) -> RunRecord:
     fields = {"name": "mini/ifcl_en seed 1", "group": "mini/ifcl_en", "recipe": "mini/ifcl_en", "method": "IFCL"}
     resolved = {"title": "IFCL", "train": {"steps": 3, "seed": 1}}
     record = recorded(end=None, resolved=resolved, **{**fields, **about})
-    record.dataset("stsb/dev", "a" * 64, "evaluation", "stsb")
+    record.event("dataset", name="stsb/dev", digest="a" * 64, context="evaluation", source="stsb")
     record.file("environment.json", "{}")
     for step in (1, 2, 3):
         record.metrics({"train/loss": 1 / step}, step)
-    record.system({"system/cpu_utilization_percentage": 12.5})
+    record.event("system", values={"system/cpu_utilization_percentage": 12.5})
     fill(record)
     return record
 
@@ -50,7 +50,7 @@ def fill(record: RunRecord) -> None:
     (model / "1_Pooling/config.json").write_text("{}")
     (model / "modules.json").write_text("[]")
     (model / "weights").write_bytes(bytes(10_000))
-    record.model("model", "mini/ifcl_en seed 1", {"recipe": "mini/ifcl_en"})
+    record.event("model", name="model", title="mini/ifcl_en seed 1", about={"recipe": "mini/ifcl_en"})
     write_series({"stsb": {"gold": [1.0, 2.0]}}, record.path / "series")
     record.file("series")
     record.end("finished")
@@ -138,7 +138,7 @@ def test_mlflow_loads_the_model(tmp_path: Path) -> None:
 
     record = recorded(end=None)
     TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean").export(record.path / "model", 32)
-    record.model("model", "run", {})
+    record.event("model", name="model", title="run", about={})
     record.end("finished")
     sync()
     (made,) = models(record.run_id)
@@ -236,7 +236,7 @@ def test_nan_is_kept_and_infinity_is_skipped() -> None:
 def test_long_values_are_cut() -> None:
     path = "/".join(["folder"] * 90) + "/dev.tsv"
     record = recorded(end=None, resolved={"long": "x" * 7000, **{f"p{i}": "v" for i in range(150)}}, note="n" * 9000)
-    record.dataset(path, "d", "evaluation", path)
+    record.event("dataset", name=path, digest="d", context="evaluation", source=path)
     record.end("finished")
     sync()
     run = there(record.run_id)
@@ -262,8 +262,8 @@ def test_a_refused_record_keeps_back_no_other(
     monkeypatch.setattr(mirror, "_LONGEST_DATASET", 1000)
     record = recorded(end=None)
     record.metrics({"loss": 1.0}, 1)
-    record.dataset("x" * 501, "d", "evaluation", "x")
-    record.dataset("stsb", "d", "test", "stsb")
+    record.event("dataset", name="x" * 501, digest="d", context="evaluation", source="x")
+    record.event("dataset", name="stsb", digest="d", context="test", source="stsb")
     record.metrics({"loss": 2.0}, 2)
     record.end("finished")
     sync()
@@ -316,7 +316,7 @@ def test_a_server_older_than_mlflow_3_gets_all_but_the_model(
 def test_the_name_of_a_model_becomes_legal() -> None:
     record = recorded(end=None)
     (record.path / "model").mkdir()
-    record.model("model", "a:b.c%'\"/d seed 0", {})
+    record.event("model", name="model", title="a:b.c%'\"/d seed 0", about={})
     record.end("finished")
     sync()
     assert [one.name for one in models(record.run_id)] == ["a-b-c----d seed 0"]

@@ -63,7 +63,7 @@ def test_offline_file_has_the_run(home: Path, monkeypatch: pytest.MonkeyPatch) -
     for step in (10, 20):
         record.metrics({"train/loss": 1 / step}, step)
     record.metrics({"eval/avg": 61.5}, 20)
-    record.dataset("stsb", "d1", "evaluation", "stsb")
+    record.event("dataset", name="stsb", digest="d1", context="evaluation", source="stsb")
     record.file("result.json", result().to_json())
     record.end("failed", "the loss is NaN")
 

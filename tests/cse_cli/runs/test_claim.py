@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cse_cli.core.identity import Identity
-from cse_cli.runs.claim import Busy, Claimed, Done, claim, claim_run
+from cse_cli.runs.claim import Busy, Claimed, Done, claim, claim_run, open_run
+from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
 from cse_cli.runs.record import About
 from tests.support.errors import refuses
@@ -28,20 +29,35 @@ def claimed_run(about: About, *, resumed: bool, again: bool = False) -> str:
     """Claim a run that is not done, end it, and return its ID."""
     claimed = claim(about, again=again)
     assert isinstance(claimed, Claimed)
-    assert claimed.resumed == resumed
-    claimed.record.end("finished")
-    return claimed.record.run_id
+    record = open_run(claimed.run_id)
+    assert bool(read_history(record.path).starts) == resumed
+    record.started()
+    record.end("finished")
+    claimed.lock.release()
+    return claimed.run_id
 
 
 def test_a_new_run_is_claimed_and_no_other_process_gets_it() -> None:
     claimed = claim(about())
     assert isinstance(claimed, Claimed)
-    assert not claimed.resumed
     busy = claim(about())
     assert isinstance(busy, Busy)
-    assert busy.run.run_id == claimed.record.run_id
-    assert isinstance(claim_run(claimed.record.run_id), Busy)
-    claimed.record.end("finished")
+    assert busy.run.run_id == claimed.run_id
+    assert isinstance(claim_run(claimed.run_id), Busy)
+    claimed.lock.release()
+    assert isinstance(claim(about()), Claimed)
+
+
+def test_a_run_whose_worker_outlives_its_driver_is_busy() -> None:
+    claimed = claim(about())
+    assert isinstance(claimed, Claimed)
+    record = open_run(claimed.run_id)
+    claimed.lock.release()
+    assert isinstance(claim(about()), Busy)
+    with refuses("runs.busy", claimed.run_id[:8]):
+        open_run(claimed.run_id)
+    record.close()
+    assert isinstance(claim(about()), Claimed)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +118,11 @@ def _claim_all(seeds: int, barrier: object, hold: bool) -> None:
     for seed in range(seeds):
         claimed = claim(about(seed))
         if isinstance(claimed, Claimed):
-            claimed.record.started()
+            record = open_run(claimed.run_id)
+            record.started()
             if not hold:
-                claimed.record.file("result.json", result(seed=seed, identity=IDENTITY).to_json())
-                claimed.record.end("finished")
+                record.file("result.json", result(seed=seed, identity=IDENTITY).to_json())
+                record.end("finished")
     if hold:
         time.sleep(60)
 

@@ -28,8 +28,8 @@ def run() -> RunRecord:
     for step in (1, 2, 3):
         record.metrics({"train/loss": 4.0 - step, "nan": math.nan}, step)
     record.metrics({"eval/avg": 62.0, "speed/tokens": 100.0}, 3)
-    record.tags({"avg": "62.00"})
-    record.warned("the batch is small")
+    record.event("tags", values={"avg": "62.00"})
+    record.event("warning", text="the batch is small")
     record.file("result.json", result(recipe="[b]mini[/b]", identity=identity, plan=plan).to_json())
     (record.path / "mirrors").mkdir()
     (record.path / "mirrors/mlflow.json").write_text('{"uri": "sqlite:///m.db", "id": "fedc", "offset": 3}')

@@ -52,7 +52,7 @@ def test_a_run_is_imported_as_it_was(runs: Runs, elsewhere: Callable[[], None], 
     assert read_recipe(made.run_id) == RESOLVED
     assert list(read_series(after.about.path / "series")["stsb"]["cosine"]) == [0.5, 0.25]
     new = {path.relative_to(after.about.path).as_posix() for path in after.about.path.rglob("*") if path.is_file()}
-    assert files - new == {"model/weights", "mirrors/mlflow.json", "a.pt", "lock"}
+    assert files - new == {"model/weights", "mirrors/mlflow.json", "a.pt", "lock", "claim"}
     assert new <= files
     assert runs("import", archive) == (0, "0 runs imported, 1 skipped (already exist)\n", "")
 

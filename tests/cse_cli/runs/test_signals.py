@@ -13,8 +13,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from cse_cli.core.events import Pruned
 
+from cse_cli.runs.events import Pruned
 from cse_cli.runs.signals import Terminated, defer_signals, ending, stop_if_asked
 from registry.errors import CseError, StopRequested
 from tests.support.records import only_run, points
@@ -27,9 +27,9 @@ class Recorded:
         self.ends: list[str] = []
         self.reason = ""
 
-    def end(self, kind: str, reason: str = "") -> None:
+    def end(self, kind: str, reason: str = "", **error: str) -> None:
         self.ends.append(kind)
-        self.reason = reason
+        self.reason, self.error = reason, error
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +67,9 @@ def test_the_reason_is_the_first_line_of_the_message() -> None:
             raise error
         assert record.reason.startswith(reason)
         assert len(record.reason) <= 300
+    assert record.error == {
+        "type": "RunFailedError", "message": f"ValueError: {'x' * 1000}", "action": None, "code": ""
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -122,6 +125,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 
 PROGRAM = """
 import os, signal, sys, time
+from cse_cli.runs.events import Pruned
 from cse_cli.runs.signals import ending
 from tests.support.records import recorded
 record = recorded(end=None)
