@@ -116,7 +116,7 @@ class Machine:
             about = (folder / "run.toml").read_text(encoding="utf-8")
             name = re.search(r'^name = "(.*)"$', about, re.MULTILINE)[1]  # type: ignore[index]
             result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-            events = [event for event in events if event["kind"] not in ("system", "file")]
+            events = [event for event in events if event["kind"] not in ("system", "file", "progress")]
             found[name] = self.clean({"weights": weights.hexdigest(), "result": result, "events": events})
         return dict(sorted(found.items()))
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -37,10 +36,8 @@ from cse_cli.core.plotting import (
     new_figure,
     save_figures,
 )
-from cse_cli.core.results import SERIES_FOLDER, STS_TASKS, Result, read_series
-from cse_cli.recipe.load import load
-from cse_cli.runs.record import RECIPE, folder_of
-from registry import EVALUATORS, papers
+from cse_cli.core.results import STS_TASKS, Result
+from registry import papers
 from registry.papers import AVERAGE
 
 LABELS = {"measured": "this run", "untrained": "untrained"}
@@ -114,27 +111,6 @@ class FinishedRun:
         """Return evaluator → series with these names. Evaluators without one of them are omitted."""
         found = {evaluator: tuple(of.get(name, ()) for name in names) for evaluator, of in self.series.items()}
         return {evaluator: series for evaluator, series in found.items() if all(len(one) for one in series)}
-
-
-def draw_figures(result: Result) -> Path | None:
-    """Draw each figure for which a recorded run has data, in its directory, unless it has figures.
-
-    Returns:
-        Directory of the figures, or None without any. A figure that cannot be drawn is a warning.
-    """
-    folder = folder_of(str(result.run_id))
-    directory = folder / "figures"
-    if directory.is_dir() or not (folder / SERIES_FOLDER).is_dir():
-        return directory if directory.is_dir() else None
-    try:
-        recipe = load(str(folder / RECIPE)).recipe
-        parts = {name: EVALUATORS[part.name].build(part.params) for name, part in recipe.evaluators.items()}
-        data = {name: list(evaluator.fingerprints()) for name, evaluator in parts.items()}
-        series = {name: dict(of) for name, of in read_series(folder / SERIES_FOLDER).items()}
-        draw_run(result, cast("Series", series), directory, data)
-    except Exception as error:
-        sys.stderr.write(f"warning: figures are missing: {type(error).__name__}: {error}\n")
-    return directory if directory.is_dir() else None
 
 
 def draw_run(

@@ -11,12 +11,15 @@ from cse_cli.core.devices import choose
 from cse_cli.core.environment import git_commit
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.data.identity import identify, plugin_poolings
+from cse_cli.data.requirements import fetch
 from cse_cli.recipe.load import LoadedRecipe
+from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.train_parts import train_entries
 from cse_cli.recipe.validate import is_test_split
-from cse_cli.runs.claim import Claim, claim, claim_run
-from cse_cli.runs.record import About
+from cse_cli.runs.claim import Busy, BusyError, Claim, claim, claim_run
+from cse_cli.runs.record import About, read_about
 from cse_cli.training.recording import model_of
+from cse_cli.training.run import experiment_changed
 from registry import plugins
 from registry.poolings import POOLINGS
 from registry.resources import hub
@@ -68,12 +71,23 @@ class Job:
             device: Device of the run, or None if another machine executes it.
 
         Raises:
-            CseError: If the device does not support the precision, or the run to resume cannot be resumed.
+            CseError: If the device does not support the precision, or the experiment of the run to resume has changed.
+            BusyError: If another process executes the run to resume.
             MissingError: If a requirement is not on this machine.
         """
-        if self.resume is not None:
-            return claim_run(self.resume)
         recipe = self.loaded.recipe
+        if self.resume is not None:
+            about = read_about(self.resume)
+            with hub.pinned(about.commits):
+                fetch(requirements(recipe), lambda *_: None)
+                changed = [] if about.identity is None else about.identity.differences(identify(recipe))
+            if changed:
+                raise experiment_changed(about, map(str, changed))
+            claimed = claim_run(self.resume)
+            if isinstance(claimed, Busy):
+                raise BusyError(claimed.run)
+            return claimed
+        fetch(requirements(recipe), lambda *_: None)
         precision = "" if device is None else choose(device, recipe.train.precision).precision
         hub.forget()
         return claim(self.about(identify(recipe), precision), recipe.resolved(), again=self.again)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from time import sleep
 
+from cse_cli.analysis.draw import draw_figures
 from cse_cli.core.console import Screen, print_error, to_json, write_json
 from cse_cli.core.devices import choose, worker_devices
 from cse_cli.core.distributed import LostRankError, announce_failure, is_first_refused, joined, run_on_rank0
@@ -124,8 +125,6 @@ def _execute(
                 raise end
             ends[task] = end
             screen.end(labels[task], end)
-    from cse_cli.analysis.run_figures import draw_figures  # imports matplotlib
-
     for end in ends.values():
         if isinstance(end, Result):
             draw_figures(end)

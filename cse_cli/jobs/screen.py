@@ -14,8 +14,8 @@ from cse_cli.core.console import CUT, PLAIN_EVERY, WHOLE, Console, Screen, wrap_
 from cse_cli.core.formatting import duration
 from cse_cli.core.paths import home
 from cse_cli.core.results import Result
+from cse_cli.jobs.engine import is_started
 from cse_cli.runs.events import Listener
-from cse_cli.runs.index import read_run
 from cse_cli.runs.record import read_about
 from cse_cli.runs.signals import Terminated
 from registry.errors import CseError
@@ -192,7 +192,7 @@ class RunsScreen(RunScreen):
             return
         if self._several:
             self.write(f"stopped. To run the rest: {escape(self._command)}")
-        elif self._begun_run and read_run(self._begun_run).started is not None:
+        elif is_started(self._begun_run):
             self.write(f"stopped. To resume: cse run --resume {self._begun_run[:8]}")
         else:
             self.write("stopped before the first step")

@@ -124,12 +124,9 @@ def run_tasks(
                 except CseError as error:
                     yield task, error
                     break
-                if isinstance(claim, Busy) and task.job.resume is None:
+                if isinstance(claim, Busy):
                     busy[task] = claim.run
                     continue
-                if isinstance(claim, Busy):
-                    yield task, BusyError(claim.run)
-                    break
                 if isinstance(claim, Claimed):
                     running[claim.run_id] = task, begin(task, claim.run_id)
                     engine.start(claim, running[claim.run_id][1])

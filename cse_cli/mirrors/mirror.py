@@ -22,7 +22,7 @@ from typing import ClassVar
 import psutil
 from pydantic import BaseModel, ValidationError
 
-from cse_cli.analysis.run_figures import draw_figures
+from cse_cli.analysis.draw import draw_figures
 from cse_cli.core.environment import without_password
 from cse_cli.runs.events import ENDS, FILE, Event, read_events
 from cse_cli.runs.index import recorded_ids, result_of

@@ -101,7 +101,7 @@ def test_only_settings_that_change_the_work_are_measured_again():
 def planted(monkeypatch):
     """Replace measurements by planted times, and return the names of the measured recipes."""
     names = []
-    monkeypatch.setattr(module, "measure", lambda job, *_: names.append(job.loaded.name) or MEASURED)
+    monkeypatch.setattr(module, "measure", lambda recipe, *_: names.append(recipe.title) or MEASURED)
     return names
 
 
@@ -136,7 +136,7 @@ def test_a_real_plan_records_nothing(file, home, capsys):
 
 def test_seeds_are_measured_once(file, planted, capsys):
     (one,) = planned(file, "--seeds", "3", capsys=capsys)
-    assert planted == ["small"]
+    assert planted == ["Small [red]one"]
     assert (one["runs"], one["finished"], one["steps"], one["memory"]) == (3, 0, 9, 700_000_000)
     assert one["stages"] == {"training": 3 * 3 * 0.5, "evaluation": 3 * (3.0 + 2 * 3.0 + 7.0)}
     assert one["seconds"] == sum(one["stages"].values())
@@ -171,7 +171,7 @@ def test_a_study_and_a_recipe(folder, parts, run, planted, capsys):
     run("small.toml", "--seed", "0", "--set", "losses.info_nce.temperature=0.1")
     study, one = planned(grid(folder), "small.toml", capsys=capsys)
     assert (study["runs"], study["finished"], one["runs"]) == (2, 1, 1)
-    assert planted == ["small", "small"]  # the temperatures take equally long
+    assert planted == ["Small [red]one"] * 2  # the temperatures take equally long
 
 
 def test_what_is_missing_is_named_and_the_exit_code_is_zero(file, capsys):

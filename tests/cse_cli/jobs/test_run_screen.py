@@ -7,6 +7,7 @@ import io
 import pytest
 
 from cse_cli.core.console import Console
+from cse_cli.core.paths import home
 from cse_cli.jobs import screen as progress
 from cse_cli.jobs.screen import RunScreen
 from cse_cli.runs.record import About
@@ -59,7 +60,7 @@ def whole_run(shown: RunScreen) -> None:
 def test_plain_lines(screen, snapshot):
     shown, written = screen(terminal=False)
     whole_run(shown)
-    assert written.getvalue() == snapshot
+    assert written.getvalue().replace(str(home()), "HOME") == snapshot
 
 
 @pytest.mark.parametrize("width", [20, 40, 200])

@@ -11,7 +11,7 @@ import pytest
 from cse_cli.core.paths import runs
 from cse_cli.mirrors.command import sync as sync_command
 from cse_cli.mirrors.mirror import Follower, State, configured, follow, load, sending
-from cse_cli.runs.claim import Claimed, claim_run
+from cse_cli.runs.claim import open_run
 from cse_cli.runs.record import RunRecord
 from tests.support.errors import refuses
 from tests.support.records import recorded
@@ -117,13 +117,12 @@ def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
         record.metrics({"loss": float(step)}, step)
     record.end("stopped")
     sync_command()
-    resumed = claim_run(record.run_id)
-    assert isinstance(resumed, Claimed)
+    resumed = open_run(record.run_id)
     follower = follow(record.about)
-    resumed.record.started(2)
+    resumed.started(2)
     for step in (3, 4):
-        resumed.record.metrics({"loss": float(step), "new": 0.0}, step)
-    resumed.record.end("finished")
+        resumed.metrics({"loss": float(step), "new": 0.0}, step)
+    resumed.end("finished")
     follower.close()
     sent = [event.data for event in Memory.events[record.run_id] if event.kind == "metrics"]
     assert [(data["step"], sorted(data["values"])) for data in sent] == [
@@ -144,10 +143,9 @@ def test_a_killed_run_is_lost_and_continues_when_resumed() -> None:
     sync_command()
     assert Memory.calls == before + 1  # it only connects
     assert Memory.kinds(record.run_id) == ["started", "lost"]
-    resumed = claim_run(record.run_id)
-    assert isinstance(resumed, Claimed)
-    resumed.record.started(0)
-    resumed.record.end("finished")
+    resumed = open_run(record.run_id)
+    resumed.started(0)
+    resumed.end("finished")
     sync_command()
     assert Memory.kinds(record.run_id) == ["started", "lost", "started", "finished"]
 

@@ -18,6 +18,7 @@ from cse_cli.core.results import write_series
 from cse_cli.mirrors import mlflow as mirror
 from cse_cli.mirrors.command import sync
 from cse_cli.mirrors.mlflow import legal_name
+from cse_cli.runs.claim import open_run
 from cse_cli.runs.details import settings_of
 from cse_cli.runs.record import RunRecord
 from tests.support.errors import refuses
@@ -160,18 +161,15 @@ def test_ends_become_statuses(end: str, status: str) -> None:
 
 
 def test_a_lost_run_is_killed_and_runs_again_when_resumed() -> None:
-    from cse_cli.runs.claim import Claimed, claim_run
-
     record = recorded(end=None)
     record.close()
     sync()
     assert there(record.run_id).info.status == "KILLED"
-    resumed = claim_run(record.run_id)
-    assert isinstance(resumed, Claimed)
-    resumed.record.started(0)
+    resumed = open_run(record.run_id)
+    resumed.started(0)
     sync()
     assert there(record.run_id).info.status == "RUNNING"
-    resumed.record.end("finished")
+    resumed.end("finished")
     sync()
     assert there(record.run_id).info.status == "FINISHED"
 
