@@ -30,49 +30,45 @@ class Cluster:
     """A Ray cluster, of which this process is a driver until `close`.
 
     Raises:
-        CseError: If Ray is not installed, no cluster responds, or no node has room for a run.
+        CseError: If Ray is not installed, no cluster responds, or no node is large enough for a run.
     """
 
     def __init__(self, placement: Placement) -> None:
-        address = placement.cluster or "auto"
+        address, count = placement.cluster or "auto", placement.processes
         try:
             import ray
-        except ModuleNotFoundError:
-            message = f"--cluster {address} needs Ray, which is not installed"
-            raise CseError(message, "pip install 'cse-registry[ray]'", code="cluster.not_installed") from None
-        try:
+
             host, _, port = address.removeprefix("ray://").rpartition(":")
             if address != "auto":  # `ray.init` waits for two minutes
                 socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
             ray.init(address=address, log_to_driver=False, logging_level="critical", configure_logging=False)
+        except ModuleNotFoundError:
+            message = f"--cluster {address} needs Ray, which is not installed"
+            raise CseError(message, "pip install 'cse-registry[ray]'", code="cluster.not_installed") from None
         except Exception as error:  # Ray raises many kinds
-            reason = str(error).strip().partition("\n")[0]
-            how = "start one with `ray start --head`, and name its HOST:PORT or use --cluster auto"
-            raise MissingError(f"--cluster {address}: {reason}", how, code="cluster.not_found") from None
+            message = f"--cluster {address}: {str(error).strip().partition(chr(10))[0]}"
+            how = "start a cluster with `ray start --head`, and name its HOST:PORT or use --cluster auto"
+            raise MissingError(message, how, code="cluster.not_found") from None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             # Ray puts handlers below those of Python, which abort the process three seconds after SIGTERM.
             signal.signal(number, signal.getsignal(number))
-        self._ray: Any = ray
-        self._workers, self._processes = placement.workers, placement.processes
+        self._ray, self._workers, threads = ray, placement.workers, int(os.environ.get(THREADS_VARIABLE) or 1)
         on_gpus = placement.device != "cpu" and bool(ray.cluster_resources().get("GPU"))
-        self._device = "cuda" if on_gpus else "cpu"
-        threads = int(os.environ.get(THREADS_VARIABLE) or 1)
-        self._resource, self._each = ("GPU", self._processes) if on_gpus else ("CPU", self._processes * threads)
-        if not self._room():
+        self._resource, self._each = ("GPU", count) if on_gpus else ("CPU", count * threads)
+        if not self._fitting():
             ray.shutdown()
-            message = f"no node of the cluster has room for a run, which needs {self._each} {self._resource}"
+            message = f"no node of the cluster is large enough for a run, which needs {self._each} {self._resource}"
             action = f"add nodes, or lower --processes or {THREADS_VARIABLE}"
             raise MissingError(message, action, code="cluster.too_small")
-        passed_on = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
-        self._setting = {
-            **passed_on, "CSE_HOME": str(home()), **({} if on_gpus else {THREADS_VARIABLE: str(threads)}),
-        }  # fmt: skip
-        needs = {"num_gpus": self._each, "num_cpus": 0} if on_gpus else {"num_cpus": self._each}
+        setting = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+        setting |= {"CSE_HOME": str(home()), **({} if on_gpus else {THREADS_VARIABLE: str(threads)})}
+        self._arguments = ("cuda" if on_gpus else "cpu", count, setting, str(Path.cwd()), __version__)
         # A run whose driver has died records its end and exits. Ray would kill it at once.
         environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
+        needs = {"num_gpus": self._each, "num_cpus": 0} if on_gpus else {"num_cpus": self._each}
         self._task = ray.remote(_execute).options(**needs, max_retries=0, runtime_env=environment)
 
-    def _room(self) -> int:
+    def _fitting(self) -> int:
         """Return the number of runs that fit on the nodes."""
         nodes = [node["Resources"].get(self._resource, 0) for node in self._ray.nodes() if node["Alive"]]
         return sum(int(number // self._each) for number in nodes)
@@ -80,12 +76,11 @@ class Cluster:
     @property
     def slots(self) -> int:
         """The requested number of runs, even if some wait for new nodes. Default: as many as fit."""
-        return self._workers or max(1, self._room())
+        return self._workers or max(1, self._fitting())
 
     def start(self, run_id: str) -> RayProcess:
-        """Start a run as soon as a node has room for it."""
-        arguments = (run_id, self._device, self._processes, self._setting, str(Path.cwd()), __version__)
-        return RayProcess(self._ray, self._task.remote(*arguments))
+        """Start a run as soon as a node is free."""
+        return RayProcess(self._ray, self._task.remote(run_id, *self._arguments))
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -93,21 +88,20 @@ class Cluster:
 
 
 class RayProcess:
-    """Process of one run on a node, as the engine sees it."""
+    """Process of one run on a node, as the engine sees it (`cse_cli.jobs.engine.Process`)."""
 
     def __init__(self, ray: Any, task: Any) -> None:
-        self._ray, self._task = ray, task
-        self._how = ""
+        self._ray, self._task, self._how = ray, task, ""
 
     def exit_code(self) -> int | None:
         """Return the exit code, or None while it runs or waits for a node."""
         if not self._ray.wait([self._task], timeout=0)[0]:
             return None
+        code = -signal.SIGKILL
         try:
             code, self._how = self._ray.get(self._task)
         except self._ray.exceptions.RayError as error:
-            first = next((line for line in str(error).strip().split("\n") if line), type(error).__name__)
-            code, self._how = -9, f"was lost with its node: {first}"
+            self._how = f"was lost with its node: {str(error).strip().partition(chr(10))[0]}"
         return int(code)
 
     def stop(self) -> None:
@@ -131,23 +125,20 @@ def _execute(
     os.environ.pop(THREADS_VARIABLE, None)  # Ray sets it to 1
     os.environ.update(setting)
     limit_waiting(os.environ)
-    host = socket.gethostname()
-    if not (home() / "runs" / run_id).is_dir():
-        return 3, f"did not start: node {host} does not see the state directory {home()}, which all nodes must share"
-    if __version__ != version:
-        return 3, f"did not start: node {host} has cse {__version__}, and the driver {version}"
-    child = Child(run_id, device, os.environ, processes, Path(folder) if Path(folder).is_dir() else home())
-    try:
-        while child.exit_code() is None:
+    if not (home() / "runs" / run_id).is_dir() or __version__ != version:
+        here = f"cse {__version__} and no run {run_id[:8]} in {home()}"
+        return (
+            3,
+            f"cannot start on node {socket.gethostname()}, which has {here}. All nodes need cse {version} and CSE_HOME",
+        )
+    child, until = Child(run_id, device, os.environ, processes, Path(folder) if Path(folder).is_dir() else home()), None
+    while (code := child.exit_code()) is None and (until is None or time.monotonic() < until):
+        try:
             time.sleep(_POLL_SECONDS)
-    except KeyboardInterrupt:  # the driver has canceled this task
-        child.stop()
-        until = time.monotonic() + LEAVE_SECONDS
-        while child.exit_code() is None and time.monotonic() < until:
-            time.sleep(_POLL_SECONDS)
-        child.kill()
-    except BaseException:  # the driver has exited, and Ray ends this process
-        child.stop()
-        raise
-    code = child.exit_code()
-    return -9 if code is None else code, child.describe_exit()
+        except BaseException as error:  # canceled by the driver, or the driver has exited and Ray ends this process
+            child.stop()
+            if not isinstance(error, KeyboardInterrupt):
+                raise
+            until = time.monotonic() + LEAVE_SECONDS
+    child.kill()
+    return -signal.SIGKILL if code is None else code, child.describe_exit()

@@ -1,4 +1,4 @@
-"""A run that is asked for, and its claim: the step from a recipe and a seed to a run with an ID."""
+"""Requested runs and their claims: the step from a recipe and a seed to a run with an ID."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from registry.resources import hub
 
 @dataclass(frozen=True)
 class Job:
-    """A run that is asked for.
+    """A requested run.
 
     Args:
         loaded: Recipe and its origin.

@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def main() -> None:
-    """Execute the run, alone or as one of several processes, and exit."""
+    """Execute the run in one process or as one of several, and exit."""
     collect_rarely()
     run_id, device, count, parent = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     here = group.torchrun_rank()

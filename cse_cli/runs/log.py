@@ -1,4 +1,4 @@
-"""Print what a run did, line by line, from its events."""
+"""Print the events of a run, line by line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def print_log(name: str, *, follow: bool = False) -> None:
 
 
 def _text(event: Event) -> str:
-    """Return an event in words. Empty for one that says nothing to a reader."""
+    """Return an event in words. Empty for an event without use to a reader."""
     data = event.data
     match event.kind:
         case "started":

@@ -7,7 +7,7 @@ In `runs/<id>/`:
 * `events.jsonl`: events, append only (`cse_cli.runs.events`)
 * `result.json`: scores of a finished run
 * `environment.json`, `series/`, `figures/`, `model/`, `checkpoint*.pt`, `mirrors/`
-* `log.txt`: what the process of the run wrote to its terminal, if it was a process of its own
+* `log.txt`: output of the process of the run, if it was not the process of the command
 * `lock`, `claim`: locks of the process that executes the run, and of the one that started it
 """
 
@@ -250,7 +250,7 @@ class RunRecord:
             self.event("metrics", step=step, values={key: float(value) for key, value in values.items()})
 
     def progress(self, what: str, done: float = 0, total: float | None = 0) -> None:
-        """Show the progress of slow work, and record it if the last record is old. `total` is None or 0 if unknown."""
+        """Show the progress of slow work, and record it if the last record is old. Without a known size, `total` is None or 0."""
         if self._log is not None and time.monotonic() - self._progress_at >= PROGRESS_SECONDS:
             self._progress_at = time.monotonic()
             self._log.append("progress", what=what, done=done, total=total)
@@ -331,13 +331,13 @@ def request_end(run_id: str, reason: str = "") -> None:
 
 
 def stop_requested(run_id: str) -> StopRequested:
-    """Return the error of a run that was asked to stop."""
+    """Return the error of a run that `cse runs stop` ended."""
     message, action = f"run {run_id[:8]} was stopped by `cse runs stop`", f"resume it: cse run --resume {run_id[:8]}"
     return StopRequested(message, action, code="runs.stopped")
 
 
 def answer(run_id: str, step: int) -> None:
-    """Let the run of a trial, which waits after a dev score, go on."""
+    """Let the run of a trial continue, which waits after a dev score."""
     (folder_of(run_id) / SEEN).write_text(str(step), encoding="utf-8")
 
 

@@ -63,7 +63,7 @@ class Prepared:
         text: Training text, or None for a recipe without training.
         batches: Training batches, or None for a recipe without training.
         steps: Number of training steps.
-        making: How it makes columns that do not exist.
+        making: Devices and callbacks for columns that do not exist.
     """
 
     compute: Compute

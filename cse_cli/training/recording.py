@@ -1,4 +1,4 @@
-"""What a run records: its inputs before the first step, its outcome after the last."""
+"""Records of a run: its inputs before the first step, its outcome after the last."""
 
 from __future__ import annotations
 
