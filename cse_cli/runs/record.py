@@ -250,7 +250,7 @@ class RunRecord:
             self.event("metrics", step=step, values={key: float(value) for key, value in values.items()})
 
     def progress(self, what: str, done: float = 0, total: float | None = 0) -> None:
-        """Show the progress of slow work, and record it if the last record is old. Without a known size, `total` is None or 0."""
+        """Show the progress of slow work, of which `total` may be unknown, and record it if the last record is old."""
         if self._log is not None and time.monotonic() - self._progress_at >= PROGRESS_SECONDS:
             self._progress_at = time.monotonic()
             self._log.append("progress", what=what, done=done, total=total)
