@@ -22,7 +22,7 @@ from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
 from cse_cli.training.build import Experiment, Job, Prepared
 from cse_cli.training.trainer import Trainer
 from registry import ENCODERS, plugins
-from registry.poolings import POOLINGS
+from registry.core import POOLINGS
 from registry.resources import hub
 from registry.types import Evaluator
 

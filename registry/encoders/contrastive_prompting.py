@@ -18,9 +18,9 @@ from registry import ENCODERS
 from registry.encoders import backbone as halves
 from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
-from registry.encoders.pooling import last_places
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.poolings import last_places
 from registry.tokens import Tokens
 from registry.types import Tune
 from registry.vocabulary import Ending, HubVocabulary, JoinedVocabulary

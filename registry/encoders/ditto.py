@@ -12,9 +12,9 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.export import Layout
-from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.poolings import pool
 from registry.tokens import Tokens
 
 MeanPooling = Literal["mean", "last2", "first_last"]

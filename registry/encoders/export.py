@@ -20,7 +20,7 @@ from typing import Any
 from torch import Tensor, eye, tensor, zeros
 
 from registry.encoders.convolutions import Convolutions
-from registry.encoders.pooling import averaged
+from registry.poolings import averaged
 from registry.resources.models import quiet_transformers, without_pooler
 
 MODULES = "modules.json"

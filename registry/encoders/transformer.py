@@ -12,7 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry import ENCODERS, returned
+from registry import ENCODERS, POOLINGS, returned
+from registry.core import BUILT_IN, BuiltIn
 from registry.encoders import backbone as halves
 from registry.encoders import families, lora, whole
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
@@ -20,9 +21,17 @@ from registry.encoders.export import TOKEN_POOLINGS, Layout, export_encoder, exp
 from registry.encoders.families import is_split
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import Pooling, averaged, last_copies, mask_places, needs_all_states, pool, reads_mask
 from registry.errors import CseError
-from registry.poolings import BUILT_IN, POOLINGS, PoolingName
+from registry.poolings import (
+    PoolingName,
+    averaged,
+    last_copies,
+    mask_places,
+    needs_all_states,
+    pool,
+    pool_tokens,
+    reads_mask,
+)
 from registry.resources.models import WeightType
 from registry.tokens import Encoded, Pieces, Tokens
 from registry.types import Encoder, Head, ModelName, Tune
@@ -140,8 +149,8 @@ class TransformerEncoder(Encoder):
     def __init__(
         self,
         model: ModelName,
-        pooling: Pooling | PoolingName = "cls",
-        eval_pooling: Pooling | PoolingName | None = None,
+        pooling: BuiltIn | PoolingName = "cls",
+        eval_pooling: BuiltIn | PoolingName | None = None,
         first_layer_index: Literal[0, 1] = 0,
         head_at_eval: bool = False,
         dropout: Probability | None = None,
@@ -449,10 +458,10 @@ class TransformerEncoder(Encoder):
             return pool(pooling, states, last_copies(tokens))
         if is_split(self.backbone) and pooling in BUILT_IN:
             return pool(pooling, states, tokens.mask, self.first_layer_index)
-        first = self.first_layer_index if pooling == "first_last" else 0
-        found = POOLINGS[pooling](states[first:], tokens.mask)
-        if pooling not in BUILT_IN:
-            returned.shape_of(f"pooling '{pooling}'", POOLINGS[pooling].function, found, tokens.rows, None)
+        if pooling in BUILT_IN:
+            return pool_tokens(pooling, states, tokens.mask, self.first_layer_index)
+        found = POOLINGS[pooling](states, tokens.mask)
+        returned.shape_of(f"pooling '{pooling}'", POOLINGS[pooling].function, found, tokens.rows, None)
         return found
 
     def _template_alone(self, tokens: Tokens) -> Tensor:

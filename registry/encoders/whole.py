@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from registry.encoders import families, packing
 from registry.encoders.families import blocks, embedded, embedding_layer, is_split
 from registry.encoders.packing import Pack, Prepended, Rows
-from registry.encoders.pooling import last_places
 from registry.errors import CseError
+from registry.poolings import last_places
 from registry.tokens import Tokens
 
 Attention = Literal["causal", "bidirectional"]

@@ -15,9 +15,9 @@ from registry.encoders import backbone as halves
 from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import needs_all_states, pool
 from registry.errors import CseError, MissingError
 from registry.masking import Masking, Rate, Share
+from registry.poolings import needs_all_states, pool
 from registry.resources.models import load_language_model, load_model
 from registry.tokens import Encoded, Tokens, attention_mask
 from registry.types import Component, Encoder, Loss, ModelName

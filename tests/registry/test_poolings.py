@@ -1,4 +1,4 @@
-"""Registered poolings: values by hand, plug-ins and errors."""
+"""Poolings: values by hand, plug-ins and errors."""
 
 import os
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from registry import POOLINGS, plugins
-from registry.poolings import Poolings
+from registry.core import BUILT_IN, Poolings
+from registry.poolings import masked_mean, needs_all_states, pool, pool_tokens
 from tests.support.errors import refuses
 
 LOWER = torch.tensor([[[3.0, 5.0], [1.0, 1.0], [9.0, 9.0]]])
@@ -15,27 +16,33 @@ MASK = torch.tensor([[1, 1, 0]])
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "first", "value"),
     [
-        ("cls", [1.0, 2.0]),
-        ("last", [4.0, -6.0]),
-        ("mean", [2.5, -2.0]),
-        ("weighted_mean", [3.0, -10 / 3]),  # (1·1 + 2·4)/3 and (2 − 12)/3
-        ("last2", [2.25, 0.5]),  # means of (2, 3.5) and (2.5, −2.5)
-        ("first_last", [1.75, -0.5]),  # means of (1, 1.5) and (2.5, −2.5)
+        ("cls", 0, [1.0, 2.0]),
+        ("last", 0, [4.0, -6.0]),
+        ("mean", 0, [2.5, -2.0]),
+        ("weighted_mean", 0, [3.0, -10 / 3]),  # (1·1 + 2·4)/3 and (2 − 12)/3
+        ("last2", 0, [2.25, 0.5]),  # means of (2, 3.5) and (2.5, −2.5)
+        ("first_last", 0, [1.75, -0.5]),  # means of (1, 1.5) and (2.5, −2.5)
+        ("first_last", 1, [2.25, 0.5]),
     ],
 )
-def test_by_hand(name, value):
-    assert POOLINGS[name](STATES, MASK)[0].tolist() == pytest.approx(value)
-
-
-def test_all_are_tested():
-    assert POOLINGS.names() == ["cls", "first_last", "last", "last2", "mean", "weighted_mean"]
+@pytest.mark.parametrize("function", [pool, pool_tokens])
+def test_by_hand(function, name, first, value):
+    assert function(name, STATES, MASK, first)[0].tolist() == pytest.approx(value)
 
 
 def test_padding_on_the_left_is_not_pooled():
     states, mask = [STATES[2].flip(1)], torch.tensor([[0, 1, 1]])
-    assert [POOLINGS[name](states, mask)[0].tolist() for name in ("cls", "last")] == [[4.0, -6.0], [1.0, 2.0]]
+    assert [pool_tokens(name, states, mask)[0].tolist() for name in ("cls", "last")] == [[4.0, -6.0], [1.0, 2.0]]
+
+
+def test_only_averages_of_layers_need_every_state():
+    assert {name for name in BUILT_IN if needs_all_states(name)} == {"last2", "first_last"}
+
+
+def test_rows_without_tokens_are_zero_not_nan():
+    assert masked_mean(torch.ones(1, 2, 3), torch.zeros(1, 2)).tolist() == [[0.0, 0.0, 0.0]]
 
 
 def test_a_file_brings_a_pooling(tmp_path, monkeypatch):
@@ -54,7 +61,7 @@ def test_a_file_brings_a_pooling(tmp_path, monkeypatch):
 
 
 def test_mistakes():
-    with refuses("component.unknown", "'men'. Did you mean 'mean'"):
+    with refuses("component.unknown", "'men'"):
         POOLINGS["men"]
     fresh = Poolings()
     with refuses("component.invalid_name", "'Max'"):

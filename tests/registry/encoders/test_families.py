@@ -6,11 +6,11 @@ from transformers import AutoModel, BartConfig, BartModel, LlamaModel
 
 from registry.encoders import whole
 from registry.encoders.compiled import prepare
-from registry.encoders.pooling import pool_tokens
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.losses.info_nce import InfoNCE
+from registry.poolings import pool_tokens
 from registry.tokens import Sample, Tokens
 from registry.types import Negatives
 from tests.support.errors import refuses
@@ -332,7 +332,7 @@ def test_what_stands_at_padding_never_reaches_a_vector():
     dirty = states.masked_fill(mask.unsqueeze(-1) == 0, float("nan"))
     for pooling in POOLINGS:
         expected = slow_pool(pooling, states, mask)
-        torch.testing.assert_close(pool_tokens(pooling, dirty, mask), expected, rtol=0, atol=1e-6)
+        torch.testing.assert_close(pool_tokens(pooling, [dirty], mask), expected, rtol=0, atol=1e-6)
 
 
 def test_shuffled_positions_are_those_of_a_permuted_sentence(tmp_path):

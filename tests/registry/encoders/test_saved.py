@@ -1,13 +1,12 @@
 import json
 from functools import partial
-from typing import get_args
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from registry.encoders.pooling import Pooling
+from registry.core import BUILT_IN
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import MissingError
@@ -82,7 +81,7 @@ def test_two_layers_are_written_as_weights(tmp_path, form, start, weights):
 def test_every_pooling_is_exported_here():
     in_templates = {"mask", "last_mask"}  # tests/registry/encoders/test_template.py
     of_any_model = {"last", "weighted_mean", "text"}  # tests/registry/encoders/test_families_saved.py
-    assert {pooling for pooling, _, _ in FORMS} | in_templates | of_any_model == set(get_args(Pooling))
+    assert {pooling for pooling, _, _ in FORMS} | in_templates | of_any_model == BUILT_IN
 
 
 def test_the_layout_is_the_classic_one(tmp_path):
