@@ -94,7 +94,8 @@ class DittoEncoder(TransformerEncoder):
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the attention head."""
         made = super().layout(max_length)
-        return replace(made, own={**made.own, "format": "ditto", "block": self.block, "head": self.head})
+        own = {**made.own, "format": "ditto", "block": self.block, "head": self.head}
+        return replace(made, own=own, loadable=False)
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         attention = self.backbone.encoder.layer[self.block].attention.self

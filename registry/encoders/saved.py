@@ -20,8 +20,8 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.core import BUILT_IN
-from registry.encoders import whole
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
+from registry.encoders.architectures import is_decoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.ditto import MeanPooling
 from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
@@ -187,7 +187,7 @@ def _open(model: str, folder: Path, given: dict[str, Any]) -> tuple[Encoder, int
         **given,
     }
     if given["pooling"] is None:
-        given["pooling"] = "last" if whole.is_decoder(load_skeleton(given["model"])) else "cls"
+        given["pooling"] = "last" if is_decoder(load_skeleton(given["model"])) else "cls"
     encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
     encoder.normalizes = saved.normalizes
@@ -237,7 +237,7 @@ def _open_own(folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> 
 
 def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
     """Open a transformers model whose settings sentence-transformers does not have."""
-    values = settings.get("settings") or {key: settings[key] for key in _LAYOUT if key in settings}
+    values = {**settings.get("settings", {}), **{key: settings[key] for key in _LAYOUT if key in settings}}
     values = {**values, "model": str(folder), **given}
     values["denoise_at_eval"] = "denoise" in values
     if values["pooling"] not in _POOLINGS.get(name, BUILT_IN):

@@ -1,10 +1,9 @@
 """The papers' tables hold together: averages, bold, flags, and recipes that answer rows."""
 
 import pytest
-from pydantic import ValidationError
 
 from registry import papers
-from registry.papers import PaperTables, Row, Table
+from registry.papers import Row
 from tests.support.errors import refuses
 
 
@@ -163,47 +162,27 @@ def test_unknown_paper_suggests_the_nearest():
         papers.load("iflc")
 
 
-def _table(**changes):
-    table = {
-        "number": 1, "caption": "", "metric": "", "varied": "",
-        "columns": [{"name": "A", "evaluator": "a"}, {"name": "B", "evaluator": "b"}],
-        "rows": {"r": {"cells": "1 2", "recipe": "x"}},
-    }  # fmt: skip
-    return {**table, **changes}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rows": {"r": {"cells": "1", "recipe": "x"}}}, "1 cells for 2 columns"),
-        ({"rows": {"r": {"cells": "1 2", "std": "1", "recipe": "x"}}}, "1 standard deviations for 2 cells"),
-        ({"rows": {"r": {"cells": "1 2"}}}, "row 'r', column 'A'"),
-        (
-            {"rows": {"r": {"cells": "1 2", "recipe": "x", "not_reproduced_because": "y"}}},
-            "`not_reproduced_because`",
-        ),
-        ({"columns": [{"name": "A", "evaluator": "a"}, {"name": "B"}]}, "row 'r', column 'B'"),
-        ({"kind": "settings"}, "row 'r', column 'A'"),
-        ({"number": None}, "either `number` or `place`"),
-        ({"place": "README"}, "either `number` or `place`"),
-        ({"rows": {"r": {"cells": "1 2", "recipe": "x", "bold": ["C"]}}}, "bold contains"),
-        ({"rows": {"r": {"cells": "1 2", "recipe": "x", "held_by": {"C": "y"}}}}, "held_by contains"),
-        ({"columns": [{"name": "A", "evaluator": "a"}, {"name": "B", "of": "A"}]}, "`of` and `minus`"),
-        ({"columns": [{"name": "A", "evaluator": "a"}, {"name": "B", "of": "A", "minus": "q"}]}, "`minus` a row"),
-        ({"flags": [{"kind": "misprint", "note": "", "row": "q"}]}, "unknown row: 'q'"),
-        ({"flags": [{"kind": "misprint", "note": "", "column": "C"}]}, "unknown column: 'C'"),
-        ({"flags": [{"kind": "hunch", "note": ""}]}, "flags.0.kind"),
-    ],
-)
-def test_a_crooked_table_is_refused(changes, message):
-    with pytest.raises(ValidationError, match=message):
-        Table.model_validate(_table(**changes))
+@pytest.mark.parametrize("key", papers.names())
+def test_tables_are_complete(key):
+    """Cells for all columns, and flags, bold, differences and recipes of columns and rows that exist."""
+    paper = papers.load(key)
+    assert paper.tables
+    for identifier, table in paper.tables.items():
+        headings = {column.name for column in table.columns}
+        assert (table.number is None) != (table.place is None), identifier
+        for name, row in table.rows.items():
+            assert len(row.cells) == len(table.columns), (identifier, name)
+            assert len(row.std) in (0, len(row.cells)), (identifier, name)
+            assert {*row.bold, *(row.held_by if isinstance(row.held_by, dict) else ())} <= headings, (identifier, name)
+            assert row.recipe is None or row.not_reproduced_because is None, (identifier, name)
+        for column in table.columns:
+            assert (column.of is None) == (column.minus is None), (identifier, column.name)
+            assert column.of is None or (column.of in headings and column.minus in table.rows), (identifier, column)
+        assert {flag.row for flag in table.flags} <= {None, *table.rows}, identifier
+        assert {flag.column for flag in table.flags} <= {None, *headings}, identifier
+    for figure in paper.figures.values():
+        assert sum(map(bool, (figure.study, figure.recipes, figure.not_reproduced_because))) == 1, figure.number
 
 
 def test_row_numbers():
     assert Row(cells="1e-5 - 0.80", recipe="x").numbers == (1e-5, None, 0.8)
-
-
-def test_a_paper_needs_a_table():
-    with pytest.raises(ValidationError):
-        PaperTables(key="k", short="K", citation="", url="", tables={})

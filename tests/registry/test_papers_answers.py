@@ -10,7 +10,7 @@ from cse_cli.recipe.load import load
 from cse_cli.recipe.paths import values
 from cse_cli.recipe.study import load_study
 from registry import EVALUATORS, papers
-from registry.papers import AVERAGE, Answer, Figure, Quoted, Table
+from registry.papers import AVERAGE, Answer, Quoted, Table
 from registry.resources import catalog
 from registry.resources.models import known
 
@@ -142,15 +142,6 @@ def test_figures_are_those_that_the_papers_draw():
     assert [f.number for f in papers.load("mocose").figures.values()] == [str(n) for n in range(2, 13)]
     assert papers.load("ifcl").figures["fig4c"].quoted[0] == Quoted(what="step of IFCL's best score", value=8456)
     assert [q.value for q in papers.load("mocose").figures["fig2"].quoted] == [14.67]
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [{}, {"study": "s", "recipes": ["r"]}, {"recipes": ["r"], "not_reproduced_because": "why"}, {"recipes": []}],
-)
-def test_a_figure_has_one_answer(answers):
-    with pytest.raises(ValueError, match="`study`, `recipes` and `not_reproduced_because`"):
-        Figure(number="1", caption="", x="", y="", **answers)
 
 
 def test_what_answers_a_cell():

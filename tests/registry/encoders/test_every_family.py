@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from registry.encoders import families, whole
+from registry.encoders import architectures
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.resources.models import load_model
@@ -95,7 +95,7 @@ def test_a_step_has_the_gradient_of_a_plain_loop(tmp_path, family):
 
 @pytest.mark.parametrize("family", ["distilbert", "modernbert", "eurobert", *DECODERS])
 def test_packed_rows_are_exact_where_they_are_used(tmp_path, family):
-    packs = whole.packs(TransformerEncoder(str(tiny(tmp_path, family)), "mean").backbone)
+    packs = architectures.runs_packed(TransformerEncoder(str(tiny(tmp_path, family)), "mean").backbone)
     assert packs is (family != "gemma2")  # whose scores have a limit
 
 
@@ -150,4 +150,4 @@ def test_what_a_family_lacks_is_refused_by_name(tmp_path, family, values, code, 
 
 
 def test_parts_are_known_for_every_family():
-    assert set(FAMILIES) - {"albert"} <= set(families.PARTS)
+    assert set(FAMILIES) - {"albert"} <= set(architectures.PARTS)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModel, BartConfig, BartModel, LlamaModel
 
-from registry.encoders import whole
+from registry.encoders import backbone
 from registry.encoders.compiled import prepare
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
@@ -117,9 +117,9 @@ def test_modern_encoders_are_bidirectional_and_never_causal(tmp_path, padded):
 def test_attention_that_depends_on_padding_is_refused(tmp_path, monkeypatch):
     """A decoder with only a changed configuration: without a mask its modules were causal."""
     model = AutoModel.from_pretrained(tiny_llama(tmp_path)).eval()
-    monkeypatch.setattr(whole, "attention_of", lambda _, padded: "bidirectional" if padded else "causal")
+    monkeypatch.setattr(backbone, "attention_of", lambda _, padded: "bidirectional" if padded else "causal")
     with refuses("encoders.unsupported_attention", "causal without padding", "bidirectional with padding"):
-        whole.set_attention(model, "bidirectional")
+        backbone.set_attention(model, "bidirectional")
 
 
 def test_bidirectional_states_equal_those_under_a_padding_mask(tmp_path):
