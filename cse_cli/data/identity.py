@@ -22,7 +22,7 @@ from registry.code import code_version
 from registry.core import BUILT_IN, POOLINGS, Pooling
 from registry.errors import MissingError
 from registry.resources import catalog, hub
-from registry.resources.catalog.hub_sets import HubSet
+from registry.resources.hub_sets import HubSet
 from registry.resources.models import settings_sha256, sha256_of, weights_sha256
 
 ENGINE = "1"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from registry.encoders.whitening import whitening, without_top
 from registry.errors import CseError
 from registry.poolings import masked_mean
-from registry.resources.catalog.readers import lines
+from registry.resources.rows import lines
 from registry.tokens import Encoded, Tokens, Vocabulary
 from registry.types import Encoder
 

@@ -395,7 +395,7 @@ class TransformerEncoder(Encoder):
             denoised = self.denoise if self.denoise_at_eval else None
             special = {"template": template, "end_with": end_with, "denoise": denoised}
             given = {key: value for key, value in special.items() if value is not None}
-            own = {"format": "template", **given} if given else {}
+            own: dict[str, Any] = {"format": "template", **given} if given else {}
             return Layout(pooling, dense, length, self.model, not own, self.first_layer_index, own=own)
         settings = self.settings()
         plain = self._as_trained and settings.keys() <= {"pooling", "attention"}

@@ -13,7 +13,8 @@ from registry import EVALUATORS
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.evaluators.pairs import PairEvaluator, one_line
 from registry.resources import catalog
-from registry.resources.catalog import Column, Pair, PairFile
+from registry.resources.catalog import Pair, PairFile
+from registry.resources.rows import Column
 from registry.types import DatasetName, Encode, FileName
 
 KS = (1, 5, 10)

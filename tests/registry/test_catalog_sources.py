@@ -12,7 +12,7 @@ import pytest
 
 from registry.errors import MissingError
 from registry.resources import catalog
-from registry.resources.catalog.readers import member_of
+from registry.resources.rows import member_of
 from tests.support.errors import refuses
 
 COMMIT = "0" * 40
@@ -352,7 +352,7 @@ def test_every_source_gives_the_rows_that_the_catalog_knows(name, key, network, 
         network.publish(base + file, content)
     monkeypatch.delenv("CSE_DATA")
     alone = about.model_copy(update={"sources": {key: remote}})
-    monkeypatch.setattr(sys.modules["registry.resources.catalog.find"], "entry", lambda _: alone)
+    monkeypatch.setattr(sys.modules["registry.resources.catalog"], "entry", lambda _: alone)
     for split in splits:
         assert catalog.fetch(name, split).known is True, split
 

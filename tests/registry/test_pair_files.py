@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from registry.errors import CseError
-from registry.resources.catalog import Column, Pair, PairFile
+from registry.resources.catalog import Pair, PairFile
+from registry.resources.rows import Column
 from tests.conftest import ROOT
 from tests.registry.malformed_pairs import HEAD, MALFORMED, MANY, OBJECT, cut, written
 from tests.support.errors import refuses
@@ -247,9 +248,7 @@ def test_a_data_set_of_the_hub_is_read_by_its_columns(monkeypatch):
         asked.append((name, split))
         return datasets.Dataset.from_dict(rows)
 
-    monkeypatch.setitem(
-        sys.modules, "registry.resources.catalog.hub_sets", types.SimpleNamespace(open_hub_set=open_hub_set)
-    )
+    monkeypatch.setitem(sys.modules, "registry.resources.hub_sets", types.SimpleNamespace(open_hub_set=open_hub_set))
     own = pair_file("hf:owner/name:config", split="validation")
     assert own.scored() == [Pair("", 1.0, "a", "b"), Pair("", 2.5, "c", "d")]
     assert asked == [("hf:owner/name:config", "validation")]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from registry.resources import catalog
-from registry.resources.catalog.find import SHIPPED
+from registry.resources.catalog import SHIPPED
 from registry.texts import selection
 from registry.texts.selection import open_pairs, plain, training_pairs
 
