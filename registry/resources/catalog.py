@@ -608,6 +608,29 @@ def read_pairs(name: str, split: str) -> list[Pair]:
     return pairs
 
 
+def read_columns(name: str, split: str, columns: Sequence[Column]) -> list[Pair]:
+    """Return two columns of a split as pairs, in the order of its files. A third column is their score.
+
+    Raises:
+        UnknownNameError: If a column does not exist.
+        CseError: If a cell is not a sentence or a number, or rows are missing.
+        MissingError: If it cannot be downloaded.
+    """
+    known = entry(name).columns_of(split)
+    for column in columns:
+        if column.name not in known:
+            raise UnknownNameError(
+                f"dataset '{name}/{split}' has no column '{column.name}'.{suggestion(column.name, known)}",
+                f"set `{column.parameter}` to one of {', '.join(known)}",
+                code="data.missing_column",
+            )
+    source = locate(name, split)
+    wanted = [Column("", column.name) for column in columns]
+    pairs = [_pair(record, wanted, "") for record in source.records(wanted)]
+    source.check(len(pairs))
+    return pairs
+
+
 def open_text(name: str, split: str = "train") -> Iterator[dict[str, str]]:
     """Yield the rows of a split, column → cell. A wrong number of rows is an error after the last one."""
     source, rows = locate(name, split), 0

@@ -303,11 +303,8 @@ def rebuilt(name, remote, parts, rows):
         elif part.file.endswith(".txt"):
             yield part.file, "".join(f"{row['text']}\n" for row in mine) + ("cut of" if remote.longer else "")
         else:
-            yield part.file, [{theirs[c]: typed(theirs[c], row[c]) for c in row if theirs[c]} for row in mine]
-
-
-def typed(column, cell):
-    return float(cell) if column == "score" else cell
+            named = [{theirs[column]: cell for column, cell in row.items() if theirs[column]} for row in mine]
+            yield part.file, [{**row, **{"score": float(row["score"])}} if "score" in row else row for row in named]
 
 
 def written(file, content, encoding):

@@ -14,6 +14,7 @@ from registry.papers import AVERAGE, Answer, Quoted, Table
 from registry.resources import catalog
 from registry.resources.models import known
 
+STS = ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
 TABLES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).tables]
 FIGURES = [(key, identifier) for key in papers.names() for identifier in papers.load(key).figures]
 
@@ -28,16 +29,13 @@ def metrics(found):
     return {name: EVALUATORS[part.name].cls.metrics for name, part in found.evaluators.items()}
 
 
-def averaged(table):
-    others = [c.evaluator for c in table.columns if c.evaluator not in (None, AVERAGE)]
-    return others or ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
-
-
 def scores(table, row, column, found):
     """Whether a recipe's runs have the score of a column."""
     column = next((other for other in table.columns if other.name == column.of), column)
     known = metrics(found)
-    wanted = averaged(table) if column.evaluator == AVERAGE else [column.evaluator]
+    wanted = [column.evaluator]
+    if column.evaluator == AVERAGE:
+        wanted = [c.evaluator for c in table.columns if c.evaluator not in (None, AVERAGE)] or STS
     return all(table.score_of(column, row) in known.get(name, ()) for name in wanted)
 
 

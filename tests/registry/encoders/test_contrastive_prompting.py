@@ -1,4 +1,3 @@
-import json
 import pickle
 from math import sqrt
 
@@ -7,10 +6,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from registry.encoders.contrastive_prompting import AUXILIARY, ContrastivePromptingEncoder, difference
-from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample, Tokens
-from tests.registry.encoders.vectors import Encoding
+from tests.registry.encoders.vectors import Encoding, reopened
 from tests.support.errors import refuses
 from tests.support.families import tiny
 from tests.support.tiny import sentences, tiny_albert
@@ -118,14 +116,9 @@ def test_a_row_has_both_prompts(models):
 @pytest.mark.parametrize("values", [{"layer": 2}, {"coefficient": None, "end_with": "stop_only"}])
 def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, values):
     encoder = ContrastivePromptingEncoder(model=models["llama"], **{**GIVEN, **values})
-    encoder.export(tmp_path / "saved", max_length=20)
-    assert not (tmp_path / "saved" / "modules.json").exists()
-    assert json.loads((tmp_path / "saved" / "cse.json").read_text())["format"] == "contrastive_prompting"
-    opened, limit = open_encoder(str(tmp_path / "saved"))
+    opened = reopened(encoder, tmp_path / "saved", TEXTS, 20)
     assert isinstance(opened, ContrastivePromptingEncoder)
     assert opened.settings() == encoder.settings()
-    assert limit == 20
-    assert torch.equal(Encoding(opened, limit)(TEXTS), Encoding(encoder, limit)(TEXTS))
 
 
 def test_what_does_not_fit_is_refused(models, tmp_path):

@@ -8,7 +8,7 @@ from registry.encoders import architectures
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.resources.models import load_model
-from tests.registry.encoders.test_families import slow_pool
+from tests.registry.encoders.vectors import slow_pool, tokens_of
 from tests.support.chosen import these
 from tests.support.errors import refuses
 from tests.support.families import DECODERS, FAMILIES, tiny
@@ -16,16 +16,12 @@ from tests.support.tiny import sentences
 
 pytestmark = pytest.mark.slow
 
-TEXTS = sentences(6)
+TEXTS = sentences()
 EQUAL = ["a cat sees a dog", "the man eats a tree"]
 OF_TOKENS = ["mean", "last", "weighted_mean", "cls"]
 OF_LAYERS = ["first_last", "last2"]
 MASK_TEMPLATE = "the cat {text} is {mask} ."
 SOME = these(["distilbert", "deberta-v2", "modernbert", "t5", "llama", "qwen3"], FAMILIES)
-
-
-def tokens_of(encoder, texts=TEXTS):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts, 32))
 
 
 def own_states(folder, tokens):

@@ -12,7 +12,7 @@ from registry import ENCODERS
 from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import read_words
 from registry.errors import CseError, MissingError
-from tests.registry.encoders.vectors import Encoding
+from tests.registry.encoders.vectors import Encoding, reopened
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, word_vectors
 
@@ -126,11 +126,7 @@ def test_files_are_found_as_paths_and_below_cse_data(tmp_path, file, monkeypatch
 def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     encoder = build(file, lower=True)
     folder = tmp_path / "out" / "model"
-    encoder.export(folder, 100)
-    again, length = open_encoder(str(folder))
-    texts = ["The cat.", "the U.S.", "dog"]
-    assert length == 100
-    assert torch.equal(Encoding(again)(texts), Encoding(encoder)(texts))
+    reopened(encoder, folder, ["The cat.", "the U.S.", "dog"], 100)
     assert {child.name for child in folder.iterdir()} == {"README.md", "cse.json", "vectors.safetensors", "words.json"}
     assert json.loads((folder / "words.json").read_text())[4] == "new york"
     for given in ("pooling", "template"):
