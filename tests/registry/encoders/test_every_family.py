@@ -8,7 +8,7 @@ from registry.encoders import architectures
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.resources.models import load_model
-from tests.registry.encoders.vectors import slow_pool, tokens_of
+from tests.registry.encoders.vectors import reopened, slow_pool, tokens_of
 from tests.support.chosen import these
 from tests.support.errors import refuses
 from tests.support.families import DECODERS, FAMILIES, tiny
@@ -96,18 +96,20 @@ def test_packed_rows_are_exact_where_they_are_used(tmp_path, family):
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("pooling", ["last", "mean", "weighted_mean"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_export_comes_back_here_and_in_sentence_transformers(tmp_path, family):
+def test_an_export_comes_back_here_and_in_sentence_transformers(tmp_path, family, pooling):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    encoder = TransformerEncoder(str(tiny(tmp_path, family)), "mean")
-    folder = tmp_path / "saved" / "model"
-    encoder.export(folder, 24)
+    encoder = TransformerEncoder(str(tiny(tmp_path, family)), pooling)
     expected = encoder.encode_for_eval(tokens_of(encoder))
-    again, length = open_encoder(str(folder))
-    assert length == 24
-    torch.testing.assert_close(again.encode_for_eval(tokens_of(again)), expected, rtol=0, atol=1e-6)
+    folder = tmp_path / "saved" / "model"
+    reopened(encoder, folder, length=24, only_here=False)
     theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     torch.testing.assert_close(theirs.encode(TEXTS, convert_to_tensor=True), expected, rtol=0, atol=1e-5)
+    theirs.save(str(tmp_path / "theirs"))
+    back, length = open_encoder(str(tmp_path / "theirs"))
+    assert length == 24
+    torch.testing.assert_close(back.encode_for_eval(tokens_of(back)), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["modernbert", "llama", "distilbert"])

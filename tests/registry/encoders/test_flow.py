@@ -53,22 +53,6 @@ def test_value_by_hand():
 
 
 @pytest.mark.parametrize(("width", "levels", "depth"), SHAPES)
-def test_the_inverse_leads_back(width, levels, depth):
-    flow, x = glow(width, levels, depth)
-    z = flow(x)
-    assert z.shape == x.shape
-    torch.testing.assert_close(flow.inverse(z), x, rtol=0, atol=1e-9)
-
-
-def test_a_trained_flow_is_inverted_in_single_precision():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(256, 16, generator=generator) @ torch.randn(16, 16, generator=generator)
-    flow = Glow(16, 3, 3, 32, generator)
-    Descent(1e-3, 0, 0.01).minimize(flow, x.split(32))
-    torch.testing.assert_close(flow.inverse(flow(x)), x, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("width", "levels", "depth"), SHAPES)
 def test_the_log_determinant_is_the_jacobians(width, levels, depth):
     flow, x = glow(width, levels, depth)
     for row in x[:3]:
