@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -319,11 +319,6 @@ def _distribution(cls: type) -> str:
     return OWN if package == __package__ else _loading or package
 
 
-BuiltIn = Literal["cls", "mean", "last2", "first_last", "mask", "last_mask", "last", "weighted_mean", "text"]
-"""Poolings of this package: see `registry.poolings`."""
-
-BUILT_IN: frozenset[str] = frozenset(get_args(BuiltIn))
-
 Pool = Callable[[Sequence["Tensor"], "Tensor"], "Tensor"]
 """Function of the states (B, L, D) of the pooling's `layers`, in their order, and the mask (B, L), 1 for real tokens.
 
@@ -367,6 +362,8 @@ class Poolings(Names[Pooling]):
         check_name(self.singular, name)
 
         def add(function: Pool) -> Pool:
+            from registry.types import BUILT_IN
+
             if not (function.__doc__ or "").strip():
                 raise RegistrationError(f"pooling '{name}' has no docstring", code="component.no_docstring")
             known = self._entries.get(name)

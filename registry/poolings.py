@@ -20,8 +20,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 from torch import Tensor
 
-from registry.core import BUILT_IN, POOLINGS
+from registry.core import POOLINGS
 from registry.tokens import Tokens, at_least_single
+from registry.types import BUILT_IN
 
 
 def _registered(name: str) -> str:

@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from registry import ENCODERS
-from registry.core import BUILT_IN
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
 from registry.encoders.architectures import is_decoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
@@ -33,7 +32,7 @@ from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
 from registry.prompts import PROMPTS, Prompts
 from registry.resources.models import load_skeleton, load_tokenizer, locate
-from registry.types import Encoder
+from registry.types import BUILT_IN, Encoder
 
 _FIRST_LAYERS = {"first_last": 0, "avg_first_last": 1}
 """Pooling of a command → `first_layer_index` of "first_last". SimCSE's code has the second name."""

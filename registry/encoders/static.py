@@ -12,13 +12,12 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import ENCODERS
-from registry.core import BuiltIn
 from registry.encoders.averages import TokenAverage, inverse_frequency, zipf
 from registry.encoders.export import MODULES, OWN_FORMAT, SETTINGS, drafted, write_json
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Pieces
-from registry.types import ModelName
+from registry.types import BuiltIn, ModelName
 from registry.vocabulary import BareVocabulary
 
 WEIGHTS = "model.safetensors"

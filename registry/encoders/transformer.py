@@ -13,7 +13,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS, POOLINGS, returned
-from registry.core import BUILT_IN, BuiltIn
 from registry.encoders import architectures, lora
 from registry.encoders import backbone as halves
 from registry.encoders.architectures import is_split
@@ -34,7 +33,7 @@ from registry.poolings import (
 )
 from registry.resources.models import WeightType
 from registry.tokens import Encoded, Pieces, Tokens
-from registry.types import Encoder, Head, ModelName, Tune
+from registry.types import BUILT_IN, BuiltIn, Encoder, Head, ModelName, Tune
 from registry.vocabulary import MASK, Ending, HubVocabulary, JoinedVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]

@@ -10,10 +10,11 @@ from torch import Tensor
 from cse_cli.data.identity import plugin_poolings
 from cse_cli.recipe.load import load
 from registry import POOLINGS, plugins
-from registry.core import BUILT_IN, Poolings
+from registry.core import Poolings
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.poolings import masked_mean, needs_all_states, pool, pool_tokens
+from registry.types import BUILT_IN
 from tests.registry.encoders.test_every_family import own_states
 from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses

@@ -6,11 +6,11 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from registry.core import BUILT_IN
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import MissingError
 from registry.heads.mlp import Mlp
+from registry.types import BUILT_IN
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
