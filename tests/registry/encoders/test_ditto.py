@@ -78,8 +78,9 @@ def test_training_is_the_same_average_with_a_gradient_through_the_weights(models
     assert query[8:].abs().sum() > 0
 
 
-def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path):
-    encoder = DittoEncoder(2, 1, model=models["bert"], first_layer_index=1, template="so {text} .")
+@pytest.mark.parametrize("template", ["so {text} .", ["so {text} .", "{text}"]])
+def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, template):
+    encoder = DittoEncoder(2, 1, model=models["bert"], first_layer_index=1, template=template)
     opened = reopened(encoder, tmp_path / "ditto", TEXTS, 20)
     assert (opened.block, opened.head, opened.first_layer_index) == (2, 1, 1)
     other, _ = open_encoder(str(tmp_path / "ditto"), pooling="cls")

@@ -127,7 +127,9 @@ def test_its_dropout_follows_the_encoder_s(tmp_path):
     assert not torch.allclose(first, second, atol=1e-4)
 
 
-@pytest.mark.parametrize("given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}, {"template": ["the {text} .", "{text}"]}]
+)
 def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
     made = encoder(tmp_path, **given)
     reopened(made, tmp_path / "model", length=24)
