@@ -8,7 +8,7 @@ from transformers import AutoModel, AutoTokenizer
 from registry.encoders.contrastive_prompting import AUXILIARY, ContrastivePromptingEncoder, difference
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample, Tokens
-from tests.registry.encoders.vectors import Encoding, reopened
+from tests.registry.encoders.vectors import encoding, reopened
 from tests.support.errors import refuses
 from tests.support.families import tiny
 from tests.support.tiny import sentences, tiny_albert
@@ -61,16 +61,16 @@ def published(model, block, strategy, coefficient, layer):
 def test_embeddings_are_those_of_the_authors_code(models, name, block, strategy, coefficient, layer):
     given = {**GIVEN, "block": block, "coefficient": coefficient, "layer": None if layer == -1 else layer}
     encoder = ContrastivePromptingEncoder(model=models[name], **given)
-    found = Encoding(encoder, 40)(TEXTS)
+    found = encoding(encoder, 40)(TEXTS)
     torch.testing.assert_close(
         found, published(models[name], block, strategy, coefficient, layer), rtol=1e-5, atol=1e-6
     )
-    alone = torch.cat([Encoding(encoder, 40)([text]) for text in TEXTS])  # without padding
+    alone = torch.cat([encoding(encoder, 40)([text]) for text in TEXTS])  # without padding
     torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-6)
     plain = TransformerEncoder(
         models[name], pooling="last", template=TEMPLATE, template_joined=True, layer=given["layer"]
     )
-    assert (found - Encoding(plain, 40)(TEXTS)).norm() > 0.01 * found.norm()
+    assert (found - encoding(plain, 40)(TEXTS)).norm() > 0.01 * found.norm()
 
 
 def test_difference_by_hand():

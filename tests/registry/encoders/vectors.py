@@ -6,6 +6,7 @@ import torch
 
 from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import WordVocabulary
+from registry.testing.materials import PlainEncode
 from registry.types import Encoder
 from tests.support.tiny import sentences
 
@@ -20,7 +21,7 @@ def reopened(encoder, folder, texts=None, length=12, only_here=True):
     again, limit = open_encoder(str(folder))
     assert (limit, again.training, (folder / "modules.json").exists()) == (length, False, not only_here)
     texts = texts or sentences()
-    assert torch.equal(Encoding(again, length)(texts), Encoding(encoder, length)(texts))
+    assert torch.equal(encoding(again, length)(texts), encoding(encoder, length)(texts))
     return again
 
 
@@ -45,20 +46,14 @@ class Given(Encoder):
         return self.embed(tokens)[:, 0].detach()
 
 
-class Encoding:
-    """An `Encode` as evaluation's: in inference mode, of all sentences at once."""
-
-    def __init__(self, encoder, max_length=12):
-        self.encoder = encoder
-        self.max_length = max_length
+def encoding(encoder, max_length=12):
+    """Return an `Encode` as evaluation's: in inference mode, of all sentences at once."""
 
     @torch.inference_mode()
-    def __call__(self, sentences):
-        vocabulary = self.encoder.vocabulary
-        return self.encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(list(sentences), self.max_length))).float()
+    def vectors(texts):
+        return encoder.encode_for_eval(tokens_of(encoder, list(texts), max_length)).float()
 
-    def encode_view(self, view, columns):
-        return self(next(iter(columns.values())))
+    return PlainEncode(vectors)
 
 
 def slow_pool(pooling, states, mask):
