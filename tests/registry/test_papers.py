@@ -116,45 +116,12 @@ BOLD_WITHOUT_REASON = {
 }
 
 
-def test_doubtful_points_of_the_fact_sheet_are_flagged():
-    tables = papers.load("ifcl").tables
-    kinds = {identifier: {flag.kind for flag in table.flags} for identifier, table in tables.items()}
-    assert {"bold_not_maximum", "other_aggregate", "selection_unknown"} <= kinds["sts_en"]
-    assert {"text_only", "disagrees"} <= kinds["ablation"]
-    assert "other_metric" in kinds["mutual_information"]
-    assert [f.implied for f in tables["ablation"].doubts("w/o FI, TL, HQ (SimCSE)")] == [76.85]
-
-
 def test_flags_that_bear_on_a_cell():
     table = papers.load("mocose").tables["ema_decay"]
     assert [flag.kind for flag in table.cell_doubts("Avg", "0.85")] == ["disagrees", "test_selected"]
     assert [flag.kind for flag in table.cell_doubts("Avg", "0.9")] == ["test_selected"]
     main = papers.load("focal_infonce").tables["sts"]
     assert [flag.kind for flag in main.cell_doubts("SimCSE-BERT-base + Focal", "STS14")] == ["misprint", "wording"]
-
-
-def test_doubtful_results_are_flagged():
-    flagged = {
-        (key, kind): {flag.row for t in papers.load(key).tables.values() for flag in t.flags if flag.kind == kind}
-        for key in papers.names()
-        for kind in ("test_selected", "transductive", "rerun")
-    }
-    assert flagged["mocose", "test_selected"] == {"MoCoSE", "MoCoSE-BERT", None}
-    assert flagged["conisi", "test_selected"] == {
-        None, "ConIsI-s-BERT-base", "ConIsI-s-RoBERTa-base", "ConIsI-s-BERT-large",
-    }  # fmt: skip
-    assert flagged["conisi", "transductive"] == {"ConSERT-BERT-base", "Mirror-BERT-base", "SG-OPT-BERT-base"}
-    assert flagged["ifcl", "transductive"] == {
-        "ConSERT base", "ConSERT large", "BERT-whitening (C-STS-B)", "SimCSE-BERT (C-STS-B)",
-    }  # fmt: skip
-    again = {"SimCSE-BERT-base", "SimCSE-BERT-large", "SimCSE-RoBERTa-base", "SimCSE-RoBERTa-large"}
-    assert again <= flagged["focal_infonce", "rerun"]
-
-
-def test_training_data_marks():
-    rows = papers.load("ifcl").tables["chinese"].rows
-    assert [row.mark for row in rows.values()] == [None, "bullet", "bullet", "diamond", "diamond"]
-    assert all((row.mark is None) == (row.data is None) for row in rows.values())
 
 
 def test_unknown_paper_suggests_the_nearest():

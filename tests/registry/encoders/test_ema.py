@@ -253,18 +253,6 @@ def test_the_switch_lets_gradient_reach_only_the_embedding_layer(model, site):
     assert all(p.grad is None for n, p in online.named_parameters() if not n.startswith("backbone.embeddings."))
 
 
-def test_both_switches_differ_only_in_the_embedding_gradient(model):
-    found = {}
-    for switch in ("none", "embeddings"):
-        torch.manual_seed(0)
-        online = online_of(model, dropout=0.0)
-        method = method_of(online, Ema(online, share=["embeddings"], target_gradient=switch))
-        method.objective(method(step_of(method))).backward()
-        found[switch] = {name: p.grad for name, p in online.named_parameters()}
-    for name, gradient in found["none"].items():
-        assert torch.equal(gradient, found["embeddings"][name]) is not name.startswith("backbone.embeddings."), name
-
-
 def test_a_head_that_the_loss_trains_besides(model):
     """MoCoSE's code: the optimizer moves the copy's projection, then the average does; all else is averaged alone."""
     torch.manual_seed(0)

@@ -203,15 +203,6 @@ def test_attention_dropout_makes_two_views_differ(tmp_path):
     torch.manual_seed(0)
     first, second = (encoder.encode(tokens, encoder.embed(tokens)).sentence for _ in range(2))
     assert (first - second).abs().max() > 1e-3
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = simcse_loss(encoder, tokens)
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    assert sum(losses[-5:]) < 0.5 * sum(losses[:5])
 
 
 @pytest.mark.parametrize(("make", "key"), [(tiny_llama, "attention_dropout"), (tiny_gpt2, "attn_pdrop")])

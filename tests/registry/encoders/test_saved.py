@@ -141,11 +141,6 @@ def test_a_plain_model_is_pooled_as_asked_and_by_cls_otherwise(tmp_path):
         open_encoder(folder, "maen")
 
 
-def test_a_pooling_asked_for_replaces_the_saved_one(tmp_path):
-    _, folder = exported(tmp_path)
-    assert open_encoder(str(folder), "cls")[0].eval_pooling == "cls"
-
-
 def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "Pooling", "Normalize")):
     """A directory as sentence-transformers writes it, the transformer in a sub-folder as its oldest releases did."""
     root = tmp_path / "st"
