@@ -29,6 +29,7 @@ from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.overrides import Override
 from cse_cli.recipe.study_schema import MOST_SEEDS
 from registry import plugins
+from registry.core import ALL
 from registry.errors import CseError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def plugin(file: str | Path) -> None:
         CseError: If it does not exist, cannot be imported, or registers no component.
     """
     plugins.add(file)
-    plugins.load(Path(file).expanduser().absolute())
+    plugins.load(Path(file).expanduser().absolute(), ALL)
 
 
 def load_recipe(

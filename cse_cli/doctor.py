@@ -166,7 +166,7 @@ def _data_sets() -> Iterator[Check]:
     from registry.errors import CseError
     from registry.paths import expand_user
     from registry.resources import catalog
-    from registry.resources.catalog.find import find
+    from registry.resources.catalog import find
 
     if configured := os.environ.get("CSE_DATA"):
         there = expand_user(Path(configured)).is_dir()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         HEADS,
         LOSSES,
         OPTIMIZERS,
+        POOLINGS,
         QUEUES,
         REGISTRIES,
         SCHEDULES,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         Registry,
     )
     from registry.errors import CseError
-    from registry.poolings import POOLINGS
     from registry.types import Tune
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'registry' has no attribute '{name}'")
-    modules = {"CseError": "registry.errors", "POOLINGS": "registry.poolings", "Tune": "registry.types"}
+    modules = {"CseError": "registry.errors", "Tune": "registry.types"}
     module = modules.get(name, "registry.core")
     value = globals()[name] = getattr(import_module(module), name)
     return value

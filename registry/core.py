@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,6 +23,8 @@ from registry.errors import CseError, RegistrationError, UnknownNameError, sugge
 from registry.validation import describe
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from registry.signature import Input
     from registry.types import (
         Augmenter,
@@ -202,7 +204,7 @@ class Names(Generic[E]):
                     self.broken[f"{distribution} ({point.value})"] = why
                 finally:
                     _loading = outer
-        plugins.load_new()
+        plugins.load_new(ALL)
 
     def _import_package(self) -> None:
         """Import the entries of this package, if they are not in the module of the registry."""
@@ -282,7 +284,7 @@ class Registry(Names[Entry[T]], Generic[T]):
 
     def __contains__(self, name: str) -> bool:
         """Return whether a component exists. Its module has its name, and with plug-ins, all modules are imported."""
-        plugins.load_new()
+        plugins.load_new(ALL)
         module, alone = f"registry.{self.kind}.{name}", not self._points and name.isidentifier()
         if name not in self._entries and alone and importlib.util.find_spec(module) is not None:
             importlib.import_module(module)
@@ -317,6 +319,67 @@ def _distribution(cls: type) -> str:
     return OWN if package == __package__ else _loading or package
 
 
+Pool = Callable[[Sequence["Tensor"], "Tensor"], "Tensor"]
+"""Function of the states (B, L, D) of the pooling's `layers`, in their order, and the mask (B, L), 1 for real tokens.
+
+It returns (B, D)."""
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """A registered pooling.
+
+    Args:
+        layers: Layers whose states it receives: 0 is the input of the first block, k the output of the k-th block, −1
+            that of the last one.
+    """
+
+    name: str
+    function: Pool
+    layers: tuple[int, ...]
+
+    def __call__(self, states: Sequence[Tensor], mask: Tensor) -> Tensor:
+        """Return (B, D) for the states of all layers, or only the last one if `layers` has no other."""
+        return self.function([states[layer] for layer in self.layers], mask)
+
+
+@dataclass
+class Poolings(Names[Pooling]):
+    """The registered poolings."""
+
+    kind: str = "poolings"
+
+    def register(self, name: str, layers: Sequence[int] = (-1,)) -> Callable[[Pool], Pool]:
+        """Return a decorator that registers a function.
+
+        Args:
+            name: Name in recipes, in lower case.
+            layers: Layers whose states the function receives.
+
+        Raises:
+            RegistrationError: If the name is not valid or used, or the function has no docstring.
+        """
+        check_name(self.singular, name)
+
+        def add(function: Pool) -> Pool:
+            from registry.types import BUILT_IN
+
+            if not (function.__doc__ or "").strip():
+                raise RegistrationError(f"pooling '{name}' has no docstring", code="component.no_docstring")
+            known = self._entries.get(name)
+            owner = "registry.poolings" if name in BUILT_IN else known.function.__module__ if known else None
+            if owner not in (None, function.__module__):
+                raise RegistrationError(
+                    f"two poolings have the name '{name}': of {owner} and {function.__module__}",
+                    "rename or remove one of them",
+                    code="component.same_name",
+                )
+            self._entries[name] = Pooling(name, function, tuple(layers))
+            return function
+
+        return add
+
+
 AUGMENTERS: Registry[Augmenter] = Registry("augmenters", "Augmenter")
 ENCODERS: Registry[Encoder] = Registry("encoders", "Encoder")
 EVALUATORS: Registry[Evaluator] = Registry("evaluators", "Evaluator")
@@ -330,3 +393,9 @@ SCHEDULES: Registry[Schedule] = Registry("schedules", "Schedule")
 REGISTRIES: tuple[Registry[Any], ...] = (
     AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, OPTIMIZERS, QUEUES, SCHEDULES,
 )  # fmt: skip
+
+POOLINGS = Poolings()
+"""Poolings of plug-ins."""
+
+ALL: tuple[Names[Any], ...] = (*REGISTRIES, POOLINGS)
+"""Everything that a plug-in file can register."""

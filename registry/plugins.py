@@ -13,13 +13,16 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from registry.errors import CseError, suggestion
+
+if TYPE_CHECKING:
+    from registry.core import Names
 
 VARIABLE = "CSE_PLUGINS"
 """Environment variable with the paths, separated as in PATH."""
@@ -71,27 +74,23 @@ def add(file: str | Path) -> None:
     os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys([*named(), str(path)]))
 
 
-def load_new() -> None:
-    """Load the plug-in files that are not loaded yet.
+def load_new(registries: Sequence[Names[Any]]) -> None:
+    """Load the plug-in files that are not loaded yet. They register in these registries.
 
     Raises:
         CseError: If a file cannot be imported, or registers no component.
     """
     for path in named():
         if path not in _loaded and path not in _loading:
-            load(Path(path))
+            load(Path(path), registries)
 
 
-def load(path: Path) -> None:
+def load(path: Path, registries: Sequence[Names[Any]]) -> None:
     """Import a plug-in file, again if it is loaded.
 
     Raises:
         CseError: If it cannot be imported, or registers no component.
     """
-    from registry.core import REGISTRIES
-    from registry.poolings import POOLINGS
-
-    registries: tuple[Any, ...] = (*REGISTRIES, POOLINGS)
     if not path.is_file():
         raise CseError(
             f"plug-in '{path}' does not exist", f"restore it, or correct {VARIABLE}", code="plugin.missing_file"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args
 
 import torch
 from pydantic import Field
@@ -101,6 +101,12 @@ DatasetName = Annotated[str, Resource("dataset")]
 
 FileName = Annotated[str, Resource("file")]
 """Path of a file, absolute or relative to the current directory or to $CSE_DATA."""
+
+
+BuiltIn = Literal["cls", "mean", "last2", "first_last", "mask", "last_mask", "last", "weighted_mean", "text"]
+"""Poolings of this package: see `registry.poolings`."""
+
+BUILT_IN: frozenset[str] = frozenset(get_args(BuiltIn))
 
 
 @dataclass(frozen=True)

@@ -252,7 +252,6 @@ NOT_YET = (
     "cse_cli/runs/system.py",
     "cse_cli/training/build.py",
     "cse_cli/training/checkpoint.py",
-    "registry/heads/batch_norm.py",
 )
 """Files that still have such functions."""
 

@@ -28,8 +28,7 @@ from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import choices_table
 from registry import papers
 from registry.errors import CseError
-from registry.papers import AVERAGE
-from registry.papers.averages import reported_difference
+from registry.papers import AVERAGE, reported_difference
 
 
 def study_report(argument: str, results: Sequence[Result], tags: Mapping[str, str]) -> Report:

@@ -13,9 +13,9 @@ from typing import Any
 from cse_cli.data.table_text import refuse_table
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
-from registry.resources.catalog import File, own_source
-from registry.resources.catalog.find import data_folder
-from registry.resources.catalog.hub_sets import quiet_datasets, read_guarded
+from registry.resources.catalog import data_folder
+from registry.resources.hub_sets import quiet_datasets, read_guarded
+from registry.resources.rows import File, own_source
 
 ROWS = 8192
 """Rows of a table. Bounds the memory."""

@@ -19,11 +19,12 @@ from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.train_parts import train_entries
 from registry import AUGMENTERS, EVALUATORS
 from registry.code import code_version
+from registry.core import POOLINGS, Pooling
 from registry.errors import MissingError
-from registry.poolings import BUILT_IN, POOLINGS, Pooling
 from registry.resources import catalog, hub
-from registry.resources.catalog.hub_sets import HubSet
+from registry.resources.hub_sets import HubSet
 from registry.resources.models import settings_sha256, sha256_of, weights_sha256
+from registry.types import BUILT_IN
 
 ENGINE = "1"
 """Version of the code that trains and scores, apart from the components, raised when its numbers change."""

@@ -18,9 +18,9 @@ from cse_cli.recipe.requirements import HUB, Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
 from registry.errors import CseError, MissingError, UnknownNameError
 from registry.resources import catalog, hub, models
-from registry.resources.catalog.find import own_file
-from registry.resources.catalog.hub_sets import HubSet
+from registry.resources.catalog import own_file
 from registry.resources.download import known_files, reporting
+from registry.resources.hub_sets import HubSet
 
 DownloadProgress = Callable[[str, int, int | None], None]
 """Called with the name of a download, the bytes done and the total bytes, or None if the total is unknown."""

@@ -25,7 +25,7 @@ from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
 from registry.paths import state_of
 from registry.resources import catalog
-from registry.resources.catalog import Source
+from registry.resources.rows import File, Source
 from registry.tokens import Vocabulary
 
 
@@ -291,7 +291,7 @@ def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Pa
 
 
 def _hub_part(name: str, data: Data) -> Part:
-    from registry.resources.catalog.hub_sets import HubSet
+    from registry.resources.hub_sets import HubSet
 
     found = HubSet.parse(name).files(data.split)
     columns = {column: column for column in found.columns}
@@ -316,15 +316,15 @@ def _catalog_part(name: str, data: Data) -> Part:
 def plain_files(source: Source) -> TextFiles | None:
     """Return the files of a split for a builder, or None for archives, patterns and generated data sets."""
     first = source.tables[0]
-    if not isinstance(first, catalog.File) or first.format == ".csv":
+    if not isinstance(first, File) or first.format == ".csv":
         return None
     layout = first.layout
     if layout.pattern or layout.remove or layout.encoding.lower() != "utf-8":
         return None
     for table in source.tables:  # the same apart from the path: no archives, constants or limits
-        if not isinstance(table, catalog.File) or table.format != first.format:
+        if not isinstance(table, File) or table.format != first.format:
             return None
-        if table != catalog.File(table.path, layout, first.columns):
+        if table != File(table.path, layout, first.columns):
             return None
     kind = text_format(first.path) or "text"
     theirs = {name: first.layout.columns.get(name, name) for name in source.columns}

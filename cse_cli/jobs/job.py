@@ -21,7 +21,7 @@ from cse_cli.runs.record import About, read_about
 from cse_cli.training.recording import model_of
 from cse_cli.training.run import experiment_changed
 from registry import plugins
-from registry.poolings import POOLINGS
+from registry.core import POOLINGS
 from registry.resources import hub
 
 

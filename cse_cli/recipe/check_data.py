@@ -12,7 +12,7 @@ from cse_cli.recipe.schema import PlacedPart, Recipe
 from registry import GENERATORS, LOSSES
 from registry.errors import CseError, UnknownNameError
 from registry.resources import catalog
-from registry.resources.catalog.hub_sets import HubSet
+from registry.resources.hub_sets import HubSet
 
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
 

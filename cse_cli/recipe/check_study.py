@@ -13,8 +13,7 @@ from cse_cli.recipe.problems import Problems
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study_schema import Column, Grid, Study, StudyTable
 from registry import EVALUATORS, papers
-from registry.papers import AVERAGE
-from registry.papers.averages import reported_averages
+from registry.papers import AVERAGE, reported_averages
 from registry.validation import shown_value
 
 _AXES = ("row", "difference", "step")

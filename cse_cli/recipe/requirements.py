@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cse_cli.recipe.schema import Recipe
 from registry.core import Entry
-from registry.resources.catalog.entries import ALL
+from registry.resources.catalog import ALL
 
 Kind = Literal["model", "dataset", "file"]
 

@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import AUGMENTERS
+from registry.encoders import architectures
 from registry.encoders import backbone as halves
-from registry.encoders import families
 from registry.errors import CseError, suggestion
 from registry.resources.models import load_model
 from registry.tokens import Embedded, Tokens, copy_to_device
@@ -163,7 +163,7 @@ class ForeignEmbeddings(nn.Module):
     def __init__(self, model: str) -> None:
         super().__init__()
         loaded = load_model(model, embeddings_only=True)
-        families.require_split(loaded, "fuse_embeddings")
+        architectures.require_split(loaded, "fuse_embeddings")
         halves.take_dropout(loaded)
         self._model = (loaded,)  # in a tuple, so that only its embedding layer becomes this module's
         self.pad = int(loaded.config.pad_token_id or 0)

@@ -14,8 +14,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import AUGMENTERS
-from registry.encoders.pooling import masked_mean
 from registry.errors import CseError
+from registry.poolings import masked_mean
 from registry.resources import catalog
 from registry.tokens import Sample, Tokens
 from registry.types import Augmenter, DatasetName, Encoder, Tune

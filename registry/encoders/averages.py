@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from registry.encoders.pooling import masked_mean
 from registry.encoders.whitening import whitening, without_top
 from registry.errors import CseError
-from registry.resources.catalog.readers import lines
+from registry.poolings import masked_mean
+from registry.resources.rows import lines
 from registry.tokens import Encoded, Tokens, Vocabulary
 from registry.types import Encoder
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from registry.encoders import families, packing, whole
+from registry.encoders import architectures, packing
+from registry.encoders.architectures import is_split
 from registry.encoders.compiled import CompiledBlocks, Pass, compiled
-from registry.encoders.families import is_split
 from registry.encoders.head_dropout import heads_weighted
 from registry.encoders.packing import Pack, Rows
 from registry.tokens import attention_mask
@@ -91,7 +91,7 @@ def states_and_attentions(
     weights of padding are exactly 0.
 
     Args:
-        model: Transformers model with known `families.attentions`.
+        model: Transformers model with known `architectures.attentions`.
         vectors: See `run_blocks`.
         rows: See `run_blocks`.
         all_states: See `run_blocks`.
@@ -103,7 +103,7 @@ def states_and_attentions(
     def run(vectors: Tensor, rows: Rows) -> list[Tensor]:
         with packing.attending(model, "eager"), _attentions(model, blocks) as weights:
             if not is_split(model):
-                return [*whole.states(model, vectors, rows, all_states), *weights]
+                return [*architectures.states(model, vectors, rows, all_states), *weights]
             # Eager attention adds the mask to the scores, so that a boolean mask cannot be used.
             unseen = rows.mask == 0
             hidden = vectors.new_zeros(unseen.shape).masked_fill(unseen, torch.finfo(vectors.dtype).min)[:, None, None]
@@ -116,8 +116,9 @@ def states_and_attentions(
 
 def _packs(model: Any, vectors: Tensor, mask: Tensor) -> bool:
     """Return whether rows are packed without padding. Each row must begin with a real token."""
-    possible = model.is_backend_compatible() if is_split(model) else whole.packs(model)
-    return bool(possible and vectors.device.type == "cpu" and not mask.all() and mask[:, 0].all())
+    return bool(
+        architectures.runs_packed(model) and vectors.device.type == "cpu" and not mask.all() and mask[:, 0].all()
+    )
 
 
 def _compiled(fast: CompiledBlocks, function: Pass, vectors: Tensor, rows: Rows) -> Tensor:
@@ -190,9 +191,9 @@ def _weighing(
 
 def padded_states(model: Any, vectors: Tensor, rows: Rows, all_states: bool) -> list[Tensor]:
     """Return the states of `run_blocks`, bit for bit as transformers computes them."""
-    with whole.states_replaced(model, rows.prepended):
+    with architectures.states_replaced(model, rows.prepended):
         if not is_split(model):
-            return whole.states(model, vectors, rows, all_states)
+            return architectures.states(model, vectors, rows, all_states)
         attention = _attention_mask(model, vectors, rows.mask)
         return _states(model, _projected(model, vectors), all_states, attention_mask=attention)
 
@@ -206,7 +207,7 @@ def _packed(model: Any, vectors: Tensor, pack: Pack, all_states: bool) -> list[T
         if is_split(model):
             states = _states(model, _projected(model, vectors), all_states, attention_mask=None, pack=pack)
         else:
-            states = whole.states(model, vectors, Rows(None, pack.positions), all_states, pack=pack)
+            states = architectures.states(model, vectors, Rows(None, pack.positions), all_states, pack=pack)
     return [state[0] for state in states]
 
 
@@ -298,7 +299,7 @@ def _attentions(model: Any, blocks: Sequence[int]) -> Iterator[list[Tensor]]:
         weights.append(output[1])
 
     with ExitStack() as hooks:
-        found = families.attentions(model)
+        found = architectures.attentions(model)
         for block in blocks:
             hooks.enter_context(found[block].register_forward_hook(after))
         yield weights

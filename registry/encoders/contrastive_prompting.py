@@ -15,12 +15,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
+from registry.encoders import architectures
 from registry.encoders import backbone as halves
-from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
-from registry.encoders.pooling import last_places
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.poolings import last_places
 from registry.tokens import Tokens
 from registry.types import Tune
 from registry.vocabulary import Ending, HubVocabulary, JoinedVocabulary
@@ -168,7 +168,9 @@ class ContrastivePromptingEncoder(TransformerEncoder):
         return {**super().settings(), **{key: value for key, value in own.items() if value is not None}}
 
     def _outputs(self) -> list[nn.Module]:
-        return families.head_outputs(self.backbone, "contrastive_prompting", "set model to a Llama or Qwen3 checkpoint")
+        return architectures.head_outputs(
+            self.backbone, "contrastive_prompting", "set model to a Llama or Qwen3 checkpoint"
+        )
 
     @contextmanager
     def _steered(self, tokens: Tokens) -> Iterator[None]:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.export import Layout
-from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.poolings import pool
 from registry.tokens import Tokens
 
 MeanPooling = Literal["mean", "last2", "first_last"]
@@ -94,7 +94,8 @@ class DittoEncoder(TransformerEncoder):
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the attention head."""
         made = super().layout(max_length)
-        return replace(made, own={**made.own, "format": "ditto", "block": self.block, "head": self.head})
+        own = {**made.own, "format": "ditto", "block": self.block, "head": self.head}
+        return replace(made, own=own, loadable=False)
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         attention = self.backbone.encoder.layer[self.block].attention.self

@@ -161,11 +161,13 @@ class Ema(Encoder):
         self.updates += 1
         # Reading the buffer would wait for the GPU.
         self._latest = self.decay_at(step.index + 1 + self.ahead, self.total_steps or step.total)
-        mine, theirs = map(list, zip(*own_parameters(self.target, self._of[0]), strict=True))
+        weights, sources = map(list, zip(*own_parameters(self.target, self._of[0]), strict=True))
         with torch.no_grad():
-            get_ema_multi_avg_fn(self._latest)(mine, theirs, None)  # type: ignore[no-untyped-call]
-            for buffer, source in own_buffers(self.target, self._of[0]):
-                buffer.copy_(source)
+            get_ema_multi_avg_fn(self._latest)(weights, sources, None)  # type: ignore[no-untyped-call]
+            theirs = dict(self._of[0].named_buffers(remove_duplicate=False))
+            for name, buffer in self.target.named_buffers():  # such as the statistics of a batch normalization
+                if buffer is not theirs[name]:
+                    buffer.copy_(theirs[name])
 
     def decay_at(self, t: int, total: int) -> float:
         """Return the decay ηₜ."""
@@ -277,12 +279,6 @@ def own_parameters(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
     """Return pairs of the copy's and the original's parameter, without shared parameters."""
     theirs = dict(of.named_parameters(remove_duplicate=False))
     return [(mine, theirs[name]) for name, mine in made.named_parameters() if mine is not theirs[name]]
-
-
-def own_buffers(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:
-    """Return such pairs of buffers, for example the running statistics of a batch normalization."""
-    theirs = dict(of.named_buffers(remove_duplicate=False))
-    return [(mine, theirs[name]) for name, mine in made.named_buffers() if mine is not theirs[name]]
 
 
 def heads_of(encoder: Encoder) -> nn.ModuleDict:

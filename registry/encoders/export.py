@@ -15,13 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, eye, tensor, zeros
 
-from registry.encoders.convolutions import Convolutions
-from registry.encoders.pooling import averaged
+from registry.poolings import averaged
 from registry.resources.models import quiet_transformers, without_pooler
+
+if TYPE_CHECKING:
+    from registry.encoders.convolutional import Convolutions
 
 MODULES = "modules.json"
 """File that makes a directory a sentence-transformers model."""
@@ -50,54 +52,26 @@ class Layout:
 
     Args:
         pooling: Pooling in evaluation.
-        first_layer_index: Index of the first layer in "first_last".
         dense: Weight, bias and activation of the dense layers in evaluation.
         max_length: Maximum number of tokens, special tokens included.
         origin: Model before the training, for the model card.
+        loadable: Whether sentence-transformers gives the same embeddings. Otherwise, only cse opens the directory.
+        first_layer_index: Index of the first layer in "first_last".
         convolutions: Convolutions of the last layer's states before the pooling.
-        own: Format and parameters of an encoder that sentence-transformers cannot express, such as a template. Only cse
-            opens the model.
+        own: Format of the encoder, and parameters that sentence-transformers cannot express, such as a template. Its
+            `settings`, if there are any, contain the pooling.
         prefix: Learned keys and values of every block.
     """
 
     pooling: str
-    first_layer_index: int
     dense: Sequence[tuple[Tensor, Tensor, str]]
     max_length: int
     origin: str
+    loadable: bool = True
+    first_layer_index: int = 0
     convolutions: Convolutions | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
     prefix: Tensor | None = None
-
-
-def export_encoder(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
-    """Write model, tokenizer, pooling and model card."""
-    before = model.config.output_hidden_states
-    settings: dict[str, Any] = {
-        "pooling": layout.pooling,
-        "first_layer_index": layout.first_layer_index,
-        "max_length": layout.max_length,
-        "origin": layout.origin,
-    }
-    with drafted(folder) as draft:
-        model.config.output_hidden_states = averaged(layout.pooling) is not None
-        try:
-            _save(model, tokenizer, layout.max_length, draft)
-        finally:
-            model.config.output_hidden_states = before
-        if layout.own:
-            _write_own_transformer(draft, {**layout.own, **settings}, layout.dense)
-            if layout.prefix is not None:
-                write_weights(draft / PREFIX, {"prefix": layout.prefix})
-            return
-        _write_module_settings(model, layout.max_length, draft)
-        modules = ["Transformer", *_write_modules(model, layout, draft)]
-        write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(modules)])
-        settings = {"schema_version": 1, **settings, "head": "dense" if layout.dense else "none"}
-        if layout.convolutions is not None:
-            settings["activation"] = layout.convolutions.activation
-        write_json(draft / SETTINGS, settings)
-        write_card(draft, settings, "" if layout.convolutions is None else PADDING_NOTE)
 
 
 TOKEN_POOLINGS = {
@@ -109,39 +83,39 @@ TOKEN_POOLINGS = {
 """Pooling → its name in the settings of sentence-transformers."""
 
 
-def export_whole(
-    model: Any,
-    tokenizer: Any,
-    pooling: str | None,
-    settings: Mapping[str, Any],
-    folder: Path,
-    dense: Sequence[tuple[Tensor, Tensor, str]] = (),
-) -> None:
-    """Write a model whose settings `Layout` cannot describe, such as a decoder.
-
-    Args:
-        model: Transformers model.
-        tokenizer: Tokenizer of the model.
-        pooling: Pooling with which sentence-transformers gives the same embeddings, or None if only cse opens the
-            directory.
-        settings: Settings with which cse computes the embeddings.
-        folder: Target directory, created if necessary.
-        dense: Weight, bias and activation of the dense layers in evaluation.
-    """
+def export_transformer(model: Any, tokenizer: Any, layout: Layout, folder: Path) -> None:
+    """Write model, tokenizer, settings and model card, and the modules of sentence-transformers if it can load them."""
+    described = "settings" in layout.own
+    pooling = {} if described else {"pooling": layout.pooling, "first_layer_index": layout.first_layer_index}
+    settings = {**layout.own, **pooling, "max_length": layout.max_length, "origin": layout.origin}
+    before = model.config.output_hidden_states
     with drafted(folder) as draft:
-        _save(model, tokenizer, settings["max_length"], draft)
-        if pooling is None:
-            _write_own_transformer(draft, settings, dense)
+        model.config.output_hidden_states = before if described else averaged(layout.pooling) is not None
+        try:
+            _save(model, tokenizer, layout.max_length, draft)
+        finally:
+            model.config.output_hidden_states = before
+        if not layout.loadable:
+            about = "".join(f"- {key} = {value}\n" for key, value in settings.items())
+            write_own(draft, settings, f"Trained by cse. {_IGNORED}:\n\n{about}")
+            for number, layer in enumerate(layout.dense, start=1):
+                _write_dense(*layer, draft / f"{number}_Dense")
+            if layout.prefix is not None:
+                write_weights(draft / PREFIX, {"prefix": layout.prefix})
             return
-        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
-        _write_module_settings(model, settings["max_length"], draft)
-        kinds = ["Transformer", "Pooling", *["Dense"] * len(dense)]
-        modules = [_module(index, kind) for index, kind in enumerate(kinds)]
-        write_json(draft / MODULES, modules)
-        _write_pooling(TOKEN_POOLINGS[pooling], int(model.config.hidden_size), draft / "1_Pooling")
-        for module, layer in zip(modules[2:], dense, strict=True):
-            _write_dense(*layer, draft / module["path"])
-        write_card(draft, {**settings, "pooling": pooling, "head": "dense" if dense else "none"})
+        lengths = {"max_seq_length": layout.max_length, "do_lower_case": False}
+        write_json(draft / "sentence_bert_config.json", {**lengths, "model_args": without_pooler(model.config)})
+        write_json(draft / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
+        modules = ["Transformer", *_write_modules(model, layout, draft)]
+        write_json(draft / MODULES, [_module(index, kind) for index, kind in enumerate(modules)])
+        head = {"head": "dense" if layout.dense else "none"}
+        if not described:
+            settings = {**settings, **head}
+        if layout.convolutions is not None:
+            settings["activation"] = layout.convolutions.activation
+        write_json(draft / SETTINGS, {"schema_version": OWN_FORMAT if described else 1, **settings})
+        note = "" if layout.convolutions is None else PADDING_NOTE
+        write_card(draft, {**settings, "pooling": layout.pooling, **head}, note)
 
 
 @contextmanager
@@ -169,7 +143,7 @@ def append_dense(folder: Path, weight: Tensor, bias: Tensor, note: str) -> None:
     """Add a dense layer Wx + b to the end of an export.
 
     Args:
-        folder: Directory from `export_encoder`.
+        folder: Directory from `export_transformer`.
         weight: Matrix W (out, width).
         bias: Vector b (out,).
         note: Description of the layer for the model card.
@@ -202,28 +176,10 @@ def _save(model: Any, tokenizer: Any, max_length: int, folder: Path) -> None:
         tokenizer.model_max_length, tokenizer.pad_token = before
 
 
-def _write_module_settings(model: Any, max_length: int, folder: Path) -> None:
-    """Write the settings that sentence-transformers reads in addition to a transformers model."""
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": max_length, "do_lower_case": False, "model_args": without_pooler(model.config)},
-    )
-    write_json(folder / "config_sentence_transformers.json", {"prompts": {}, "similarity_fn_name": "cosine"})
-
-
 def write_own(folder: Path, settings: Mapping[str, Any], about: str) -> None:
     """Write settings and model card of a directory that only cse opens."""
     write_json(folder / SETTINGS, {"schema_version": OWN_FORMAT, **settings})
     (folder / "README.md").write_text(_OWN_CARD.format(about=about), encoding="utf-8")
-
-
-def _write_own_transformer(
-    folder: Path, settings: Mapping[str, Any], dense: Sequence[tuple[Tensor, Tensor, str]]
-) -> None:
-    about = "".join(f"- {key} = {value}\n" for key, value in settings.items())
-    write_own(folder, settings, f"Trained by cse. {_IGNORED}:\n\n{about}")
-    for number, layer in enumerate(dense, start=1):
-        _write_dense(*layer, folder / f"{number}_Dense")
 
 
 def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
@@ -254,18 +210,15 @@ def _write_modules(model: Any, layout: Layout, folder: Path) -> list[str]:
             about = {"module_input_name": "token_embeddings"}
             _write_dense(eye(width), zeros(width), "ReLU", folder / f"{len(kinds)}_{RELU}", about)
     kinds.append("Pooling")
-    _write_pooling("cls_token" if layout.pooling == "cls" else "mean_tokens", width, folder / f"{len(kinds)}_Pooling")
+    mode = TOKEN_POOLINGS.get(layout.pooling, "mean_tokens")
+    known = dict.fromkeys(("cls_token", "mean_tokens", "max_tokens", mode), False) | {mode: True}
+    modes = {f"pooling_mode_{key}": on for key, on in known.items()}
+    config = {"word_embedding_dimension": width, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
+    _write_module(folder / f"{len(kinds)}_Pooling", config, {})
     for weight, bias, activation in layout.dense:
         kinds.append("Dense")
         _write_dense(weight, bias, activation, folder / f"{len(kinds)}_Dense")
     return kinds
-
-
-def _write_pooling(mode: str, width: int, folder: Path) -> None:
-    known = dict.fromkeys(("cls_token", "mean_tokens", "max_tokens", mode), False) | {mode: True}
-    modes = {f"pooling_mode_{key}": on for key, on in known.items()}
-    config = {"word_embedding_dimension": width, **modes, "pooling_mode_mean_sqrt_len_tokens": False}
-    _write_module(folder, config, {})
 
 
 def _write_dense(

@@ -165,10 +165,6 @@ class ActNorm(nn.Module):
         """Return the shifted and scaled batch (B, width)."""
         return (x + self.shift) * (_FACTOR * self.log_scale).exp()
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Return the input x of `forward` for the output y."""
-        return y * (-_FACTOR * self.log_scale).exp() - self.shift
-
     def log_det(self) -> Tensor:
         """Return log |det ∂y/∂x|, which is the same for every row."""
         return _FACTOR * self.log_scale.sum()
@@ -211,12 +207,6 @@ class FlowStep(nn.Module):
         first, second = self.norm(x).flip(-1).chunk(2, dim=-1)
         return torch.cat([first, second + self.shift(first, initialize)], dim=-1)
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Return the input x of `forward` for the output y."""
-        first, second = y.chunk(2, dim=-1)
-        x: Tensor = self.norm.inverse(torch.cat([first, second - self.shift(first)], dim=-1).flip(-1))
-        return x
-
 
 class Glow(nn.Module):
     """Levels of flow steps. After each level except the last, the second half of the features is split off.
@@ -250,18 +240,6 @@ class Glow(nn.Module):
             for step in self._steps(level):
                 x = step(x, initialize)
         return torch.cat([*done, x], dim=-1)
-
-    def inverse(self, z: Tensor) -> Tensor:
-        """Return the input x of `forward` for the output z."""
-        width = z.shape[-1]
-        sizes = [width >> (level + 1) for level in range(self.last)]
-        *done, x = torch.split(z, [*sizes, width - sum(sizes)], dim=-1)
-        for level in range(self.last, -1, -1):
-            for step in reversed(self._steps(level)):
-                x = step.inverse(x)
-            if level:
-                x = torch.cat([x, done[level - 1]], dim=-1)
-        return x
 
     def log_det(self) -> Tensor:
         """Return log |det ∂z/∂x| of the actnorms. Couplings and permutations preserve the volume."""

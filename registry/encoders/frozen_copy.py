@@ -11,9 +11,9 @@ from torch import Tensor
 from registry import ENCODERS
 from registry.encoders.backbone import modes_kept
 from registry.encoders.ema import copy_encoder, heads_of
-from registry.encoders.pooling import pool
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
+from registry.poolings import pool
 from registry.tokens import Encoded, Tokens
 from registry.types import Encoder
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from registry.encoders import families
+from registry.encoders import architectures
 
 
 class HeadDropout(nn.Dropout):
@@ -46,7 +46,7 @@ def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[No
     """Multiply the output of each attention head of a model by its weight.
 
     Args:
-        model: Transformers model with known `families.head_outputs`.
+        model: Transformers model with known `architectures.head_outputs`.
         tokens: Weights (b, 1, K, H) for padded rows, or (1, T, K, H) for a pack's tokens.
         sentences: Weights (b, K, H) for blocks that compute only first tokens.
     """
@@ -58,6 +58,6 @@ def heads_weighted(model: Any, tokens: Tensor, sentences: Tensor) -> Iterator[No
         return (heads.flatten(-2), *rest)
 
     with ExitStack() as hooks:
-        for number, output in enumerate(families.head_outputs(model)):
+        for number, output in enumerate(architectures.head_outputs(model)):
             hooks.enter_context(output.register_forward_pre_hook(partial(weigh, number)))
         yield

@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import ENCODERS
+from registry.encoders import architectures
 from registry.encoders import backbone as halves
-from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.export import Layout
 from registry.encoders.packing import Rows
@@ -59,7 +59,7 @@ class PaddedEncoder(TransformerEncoder):
         **shared: Any,
     ) -> None:
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
-        families.require_split(self.backbone, 'the encoder "padded"')
+        architectures.require_split(self.backbone, 'the encoder "padded"')
         self.positions, self.eval_positions = positions, eval_positions or positions
         most, limit = max(self.positions, self.eval_positions), halves.longest(self.backbone)
         if most > (limit or 0):
@@ -87,7 +87,8 @@ class PaddedEncoder(TransformerEncoder):
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, with the number of positions."""
         made = super().layout(max_length)
-        return replace(made, own={**made.own, "format": "padded", "positions": self.eval_positions})
+        own = {**made.own, "format": "padded", "positions": self.eval_positions}
+        return replace(made, own=own, loadable=False)
 
     def _pooled(self, pooling: str, states: Sequence[Tensor], tokens: Tokens) -> Tensor:  # noqa: ARG002
         return states[-1].mean(dim=1)

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from registry import ENCODERS
-from registry.encoders import families
+from registry.encoders import architectures
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.export import Layout
 from registry.encoders.packing import Rows
@@ -70,7 +70,7 @@ class PrefixedEncoder(TransformerEncoder):
         attentions: list[Any] = [getattr(getattr(block, "attention", None), "self", None) for block in blocks]
         if (
             not attentions
-            or not families.is_split(self.backbone)
+            or not architectures.is_split(self.backbone)
             or not all(hasattr(one, "key") and hasattr(one, "value") for one in attentions)
         ):
             raise CseError(
@@ -107,7 +107,7 @@ class PrefixedEncoder(TransformerEncoder):
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export, prefix included."""
         made = super().layout(max_length)
-        return replace(made, own={**made.own, "format": "prefixed"}, prefix=self.prefix)
+        return replace(made, own={**made.own, "format": "prefixed"}, prefix=self.prefix, loadable=False)
 
     def _in_front(self, number: int, place: int, _: nn.Module, __: Any, made: Tensor) -> Tensor:
         """Return keys or values (B, P + L, D) with the prefix in the first P positions."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,12 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from registry import ENCODERS
-from registry.encoders import whole
 from registry.encoders.adjusted import ADJUSTMENT, BASE, TARGET, Adjusted
+from registry.encoders.architectures import is_decoder
 from registry.encoders.convolutional import ConvolutionalEncoder, OnePooling
 from registry.encoders.ditto import MeanPooling
 from registry.encoders.export import CNN, CNN_CONFIG, MODULES, OWN_FORMAT, PREFIX, SETTINGS, TOKEN_POOLINGS
 from registry.encoders.library import UNLIMITED, open_with_library
-from registry.encoders.pooling import Pooling
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.two import PARTS, TwoEncoders
@@ -33,12 +32,11 @@ from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.heads.layers import FixedDense
 from registry.prompts import PROMPTS, Prompts
 from registry.resources.models import load_skeleton, load_tokenizer, locate
-from registry.types import Encoder
+from registry.types import BUILT_IN, Encoder
 
-POOLINGS: tuple[str, ...] = get_args(Pooling)
 _FIRST_LAYERS = {"first_last": 0, "avg_first_last": 1}
 """Pooling of a command → `first_layer_index` of "first_last". SimCSE's code has the second name."""
-_POOLINGS: dict[str, tuple[str, ...]] = {"padded": ("mean",), "ditto": get_args(MeanPooling)}
+_POOLINGS: dict[str, Collection[str]] = {"padded": ("mean",), "ditto": get_args(MeanPooling)}
 """Encoder → its poolings. With another one, the model is opened without what is special about the encoder."""
 _ENCODERS = {"template": "transformer", "word_average": "word_vectors"}
 """Format → encoder, if their names differ."""
@@ -124,7 +122,7 @@ class _UnsupportedError(CseError):
 
 def check_pooling(pooling: str | None) -> None:
     """Raise an error for a name that is not a pooling. None is the pooling of the model."""
-    names = {*POOLINGS, *_FIRST_LAYERS}
+    names = {*BUILT_IN, *_FIRST_LAYERS}
     if pooling is not None and pooling not in names:
         raise CseError(
             f"'{pooling}' is not a pooling.{suggestion(pooling, names)}",
@@ -188,7 +186,7 @@ def _open(model: str, folder: Path, given: dict[str, Any]) -> tuple[Encoder, int
         **given,
     }
     if given["pooling"] is None:
-        given["pooling"] = "last" if whole.is_decoder(load_skeleton(given["model"])) else "cls"
+        given["pooling"] = "last" if is_decoder(load_skeleton(given["model"])) else "cls"
     encoder = TransformerEncoder(**given) if saved.convolutions is None else _convolutional(saved, given)
     encoder.attach({folder.name: _fixed(folder) for folder in saved.dense})
     encoder.normalizes = saved.normalizes
@@ -238,10 +236,10 @@ def _open_own(folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> 
 
 def _open_transformer(name: str, folder: Path, settings: dict[str, Any], given: dict[str, Any]) -> tuple[Encoder, int]:
     """Open a transformers model whose settings sentence-transformers does not have."""
-    values = settings.get("settings") or {key: settings[key] for key in _LAYOUT if key in settings}
+    values = {**settings.get("settings", {}), **{key: settings[key] for key in _LAYOUT if key in settings}}
     values = {**values, "model": str(folder), **given}
     values["denoise_at_eval"] = "denoise" in values
-    if values["pooling"] not in _POOLINGS.get(name, POOLINGS):
+    if values["pooling"] not in _POOLINGS.get(name, BUILT_IN):
         name = "transformer"
         values = {key: one for key, one in values.items() if key not in ("positions", "block", "head")}
     if name == "prefixed":

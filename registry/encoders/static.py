@@ -14,11 +14,10 @@ from torch import Tensor
 from registry import ENCODERS
 from registry.encoders.averages import TokenAverage, inverse_frequency, zipf
 from registry.encoders.export import MODULES, OWN_FORMAT, SETTINGS, drafted, write_json
-from registry.encoders.pooling import Pooling
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Pieces
-from registry.types import ModelName
+from registry.types import BuiltIn, ModelName
 from registry.vocabulary import BareVocabulary
 
 WEIGHTS = "model.safetensors"
@@ -126,7 +125,7 @@ class Static(StaticAverage):
     def __init__(
         self,
         model: ModelName,
-        pooling: Pooling = "mean",
+        pooling: BuiltIn = "mean",
         dim: Annotated[int, Field(ge=1)] | None = None,
         sif: Annotated[float, Field(gt=0, lt=1)] | None = None,
         frozen: bool = False,

@@ -12,20 +12,28 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from registry import ENCODERS, returned
+from registry import ENCODERS, POOLINGS, returned
+from registry.encoders import architectures, lora
 from registry.encoders import backbone as halves
-from registry.encoders import families, lora, whole
+from registry.encoders.architectures import is_split
 from registry.encoders.blocks import first_states, padded_states, run_blocks, states_and_attentions
-from registry.encoders.export import TOKEN_POOLINGS, Layout, export_encoder, export_whole
-from registry.encoders.families import is_split
+from registry.encoders.export import TOKEN_POOLINGS, Layout, export_transformer
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import Pooling, averaged, last_copies, mask_places, needs_all_states, pool, reads_mask
 from registry.errors import CseError
-from registry.poolings import BUILT_IN, POOLINGS, PoolingName
+from registry.poolings import (
+    PoolingName,
+    averaged,
+    last_copies,
+    mask_places,
+    needs_all_states,
+    pool,
+    pool_tokens,
+    reads_mask,
+)
 from registry.resources.models import WeightType
 from registry.tokens import Encoded, Pieces, Tokens
-from registry.types import Encoder, Head, ModelName, Tune
+from registry.types import BUILT_IN, BuiltIn, Encoder, Head, ModelName, Tune
 from registry.vocabulary import MASK, Ending, HubVocabulary, JoinedVocabulary
 
 Probability = Annotated[float, Field(ge=0, lt=1), Tune(0.05, 0.3)]
@@ -140,8 +148,8 @@ class TransformerEncoder(Encoder):
     def __init__(
         self,
         model: ModelName,
-        pooling: Pooling | PoolingName = "cls",
-        eval_pooling: Pooling | PoolingName | None = None,
+        pooling: BuiltIn | PoolingName = "cls",
+        eval_pooling: BuiltIn | PoolingName | None = None,
         first_layer_index: Literal[0, 1] = 0,
         head_at_eval: bool = False,
         dropout: Probability | None = None,
@@ -158,7 +166,7 @@ class TransformerEncoder(Encoder):
         denoise: Literal["positions", "padding"] | None = None,
         denoise_gradient: bool | None = None,
         denoise_at_eval: bool | None = None,
-        attention: whole.Attention | None = None,
+        attention: halves.Attention | None = None,
         layer: Block | None = None,
         prepend: Annotated[list[Block], Field(min_length=2, max_length=2)] | None = None,
         placeholder: str | None = None,
@@ -185,13 +193,13 @@ class TransformerEncoder(Encoder):
         self.vocabulary: HubVocabulary = self.vocabularies[0]
         loaded = halves.load(model, random_weights, dtype or "fp32", dropout, dropout_scope)
         self.backbone, self.dropout = loaded
-        decoder = whole.is_decoder(self.backbone)
-        self.attention = whole.set_attention(self.backbone, attention)
+        decoder = architectures.is_decoder(self.backbone)
+        self.attention = halves.set_attention(self.backbone, attention)
         self._as_trained = self.attention == "causal" or not decoder
         _check_architecture(self)
         self.drophead = None
         if drophead is not None:
-            count = len(families.head_outputs(self.backbone))
+            count = len(architectures.head_outputs(self.backbone))
             self.drophead = HeadDropout(drophead, count, int(self.backbone.config.num_attention_heads))
         if self.adapter is not None:
             lora.add_low_rank(self.backbone, self.adapter)
@@ -252,7 +260,7 @@ class TransformerEncoder(Encoder):
                 "remove checkpointing, or set train.mini_batch_size instead",
                 code="encoders.no_checkpointing",
             )
-        count = len(families.attentions(self.backbone))
+        count = len(architectures.attentions(self.backbone))
         if not set(blocks) <= set(range(count)):
             raise CseError(
                 f"a loss uses the attention weights of blocks {list(blocks)}, but '{self.model}' has {count} blocks",
@@ -354,23 +362,12 @@ class TransformerEncoder(Encoder):
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory for transformers, and for sentence-transformers if it can give the same embeddings."""
         model = self.backbone if self.adapter is None else lora.merged(self.backbone)
-        others = (self.layer, self.prepend, self.template_joined or None)
-        one = len(self.templates) == 1 and all(value is None for value in others)
-        described = self.eval_pooling in BUILT_IN and self.eval_pooling not in ("last", "weighted_mean", "text")
-        if is_split(self.backbone) and one and described:  # a model of BERT's family with one of its poolings
-            export_encoder(model, self.vocabulary.tokenizer, self.layout(max_length), folder)
-        else:
-            length = max_length if self.max_length is None else min(max_length, self.max_length)
-            plain = self._as_trained and self.settings().keys() <= {"pooling", "attention"}
-            settings = {"format": self.saved_as, "settings": self.settings(), "max_length": length}
-            pooling = self.eval_pooling if plain and self.eval_pooling in TOKEN_POOLINGS else None
-            dense = self._dense()
-            export_whole(model, self.vocabulary.tokenizer, pooling, {**settings, "origin": self.model}, folder, dense)
+        export_transformer(model, self.vocabulary.tokenizer, self.layout(max_length), folder)
         if self.adapter is not None:
             lora.save(self.backbone, self.adapter, self.model, folder)
 
     def settings(self) -> dict[str, Any]:
-        """Return the parameters with which an export that has no `Layout` gives the same embeddings."""
+        """Return the parameters with which an export gives the same embeddings, if its layout cannot describe them."""
         template = self.templates if len(self.templates) > 1 else self.templates[0]
         optional: dict[str, Any] = {
             "layer": self.layer,
@@ -386,22 +383,23 @@ class TransformerEncoder(Encoder):
         given = {key: value for key, value in optional.items() if value is not None}
         return {"pooling": self.eval_pooling, "attention": self.attention, **given}
 
-    def _dense(self) -> list[tuple[Tensor, Tensor, str]]:
-        return [layer for head in self._heads() if (layer := head.dense())] if self.head_at_eval else []
-
     def layout(self, max_length: int) -> Layout:
         """Return the layout of the export."""
-        denoised = self.denoise if self.denoise_at_eval else None
-        template = {"template": self.vocabulary.template, "end_with": self.vocabulary.end_with, "denoise": denoised}
-        given = {key: value for key, value in template.items() if value is not None}
-        return Layout(
-            pooling=self.eval_pooling,
-            first_layer_index=self.first_layer_index,
-            dense=self._dense(),
-            max_length=max_length if self.max_length is None else min(max_length, self.max_length),
-            origin=self.model,
-            own={"format": "template", **given} if given else {},
-        )
+        pooling, template, end_with = self.eval_pooling, self.vocabulary.template, self.vocabulary.end_with
+        dense = [layer for head in self._heads() if (layer := head.dense())] if self.head_at_eval else []
+        length = max_length if self.max_length is None else min(max_length, self.max_length)
+        alone = len(self.templates) == 1 and not self.template_joined and self.layer is None and self.prepend is None
+        described = pooling in BUILT_IN and pooling not in ("last", "weighted_mean", "text")
+        if is_split(self.backbone) and alone and described:  # a model of BERT's family with one of its poolings
+            denoised = self.denoise if self.denoise_at_eval else None
+            special = {"template": template, "end_with": end_with, "denoise": denoised}
+            given = {key: value for key, value in special.items() if value is not None}
+            own: dict[str, Any] = {"format": "template", **given} if given else {}
+            return Layout(pooling, dense, length, self.model, not own, self.first_layer_index, own=own)
+        settings = self.settings()
+        plain = self._as_trained and settings.keys() <= {"pooling", "attention"}
+        own = {"format": self.saved_as, "settings": settings}
+        return Layout(pooling, dense, length, self.model, plain and pooling in TOKEN_POOLINGS, own=own)
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:
         """Return the (B, L, D) states after the blocks, of the selected layer or of every layer."""
@@ -422,12 +420,12 @@ class TransformerEncoder(Encoder):
         if self.prepend is None:
             return halves.rows_of(self.backbone, tokens)
         placed = self.vocabulary.id_of(str(self.placeholder))
-        replaced = whole.prepended((self.prepend[0], self.prepend[1]), tokens, placed)
+        replaced = architectures.prepended((self.prepend[0], self.prepend[1]), tokens, placed)
         return halves.rows_of(self.backbone, tokens, replaced)
 
     def _filled(self, tokens: Tokens) -> Tokens:
         """Return the tokens with at least one in each row. BERT's family always has special tokens."""
-        return tokens if is_split(self.backbone) else whole.never_empty(tokens)
+        return tokens if is_split(self.backbone) else halves.never_empty(tokens)
 
     def _needs_all_states(self, pooling: str) -> bool:
         every = needs_all_states(pooling) if pooling in BUILT_IN else POOLINGS[pooling].layers != (-1,)
@@ -449,10 +447,10 @@ class TransformerEncoder(Encoder):
             return pool(pooling, states, last_copies(tokens))
         if is_split(self.backbone) and pooling in BUILT_IN:
             return pool(pooling, states, tokens.mask, self.first_layer_index)
-        first = self.first_layer_index if pooling == "first_last" else 0
-        found = POOLINGS[pooling](states[first:], tokens.mask)
-        if pooling not in BUILT_IN:
-            returned.shape_of(f"pooling '{pooling}'", POOLINGS[pooling].function, found, tokens.rows, None)
+        if pooling in BUILT_IN:
+            return pool_tokens(pooling, states, tokens.mask, self.first_layer_index)
+        found = POOLINGS[pooling](states, tokens.mask)
+        returned.shape_of(f"pooling '{pooling}'", POOLINGS[pooling].function, found, tokens.rows, None)
         return found
 
     def _template_alone(self, tokens: Tokens) -> Tensor:
@@ -464,7 +462,9 @@ class TransformerEncoder(Encoder):
         rows, places = torch.unique(torch.cat([ids, mask], dim=1), dim=0, return_inverse=True)
         ids, mask = rows[:, : tokens.length], rows[:, tokens.length :]
         order = torch.arange(tokens.length, device=ids.device).expand(ids.shape)
-        if attends and whole.position_offset(self.backbone) > 0:  # RoBERTa counts positions without padding tokens
+        if (
+            attends and architectures.position_offset(self.backbone) > 0
+        ):  # RoBERTa counts positions without padding tokens
             real = ids != padding
             order = real.cumsum(dim=1) * real - 1
         alone = Tokens(ids, mask, torch.zeros_like(ids), order, text=torch.zeros_like(ids))
@@ -539,7 +539,7 @@ def _check_architecture(encoder: TransformerEncoder) -> None:
         )
     if encoder.placeholder is not None:
         encoder.vocabulary.id_of(encoder.placeholder)
-        families.blocks(encoder.backbone)
+        architectures.blocks(encoder.backbone)
     if encoder.attention == "causal" and "cls" in (encoder.pooling, encoder.eval_pooling):
         raise CseError(
             f"pooling \"cls\" reads only the first token, which attends to no other in '{encoder.model}'",

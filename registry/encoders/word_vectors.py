@@ -22,8 +22,8 @@ from registry import ENCODERS
 from registry.encoders.averages import Adjustment, TokenAverage, adjusted, inverse_frequency, read_counts, zipf
 from registry.encoders.export import drafted, write_own
 from registry.errors import CseError
-from registry.resources.catalog.find import require_own_file
-from registry.resources.catalog.readers import lines
+from registry.resources.catalog import require_own_file
+from registry.resources.rows import lines
 from registry.tokens import Pieces, Sample, Tokens
 from registry.types import FileName, Tune
 

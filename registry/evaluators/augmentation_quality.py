@@ -11,9 +11,8 @@ from torch import Tensor
 from registry import EVALUATORS
 from registry.errors import CseError, MissingError
 from registry.evaluators.pairs import PairEvaluator, cosines, one_line, similarities
-from registry.resources.catalog import File, Pair, Source
-from registry.resources.catalog.find import require_own_file
-from registry.resources.catalog.pairs import ROWS
+from registry.resources.catalog import ROWS, Pair, require_own_file
+from registry.resources.rows import File, Source
 from registry.statistics import aggregates
 from registry.types import DatasetName, Encode, FileName, ViewName
 

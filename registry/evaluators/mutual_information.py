@@ -17,9 +17,8 @@ from registry import EVALUATORS
 from registry.errors import CseError
 from registry.evaluators.pairs import finite, unit
 from registry.resources import catalog
-from registry.resources.catalog import Source, own_source
-from registry.resources.catalog.find import require_own_file
-from registry.resources.catalog.pairs import ROWS
+from registry.resources.catalog import ROWS, require_own_file
+from registry.resources.rows import Source, own_source
 from registry.types import DatasetName, Encode, Evaluator, FileName, ViewName
 
 

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from registry import EVALUATORS
-from registry.errors import CseError, UnknownNameError, suggestion
+from registry.errors import CseError
 from registry.evaluators.pairs import PairEvaluator, one_line
 from registry.resources import catalog
-from registry.resources.catalog import Column, Pair, PairFile
+from registry.resources.catalog import Pair, PairFile
+from registry.resources.rows import Column
 from registry.types import DatasetName, Encode, FileName
 
 KS = (1, 5, 10)
@@ -99,9 +100,7 @@ class RetrievalAtK(PairEvaluator):
 
     def all_pairs(self) -> Sequence[Pair]:
         """Return the pairs of the selected columns."""
-        if self.own is not None:
-            return self.own.pairs
-        return dataset_pairs(self.dataset, self.split, self.columns)
+        return catalog.read_columns(self.dataset, self.split, self.columns) if self.own is None else self.own.pairs
 
     def _questions(self) -> Questions:
         return questions(self.pairs(), self.min_score)
@@ -154,41 +153,6 @@ def questions(pairs: Sequence[Pair], min_score: float | None) -> Questions:
             code="evaluators.one_candidate",
         )
     return Questions(list(right), list(candidates), [sorted(answers) for answers in right.values()])
-
-
-def dataset_pairs(dataset: str, split: str, columns: Sequence[Column]) -> list[Pair]:
-    """Return two columns of a data set as pairs. A third column is their score.
-
-    Raises:
-        CseError: If a cell is empty, or a score is not a number.
-        UnknownNameError: If a column does not exist.
-    """
-    known = catalog.entry(dataset).columns_of(split)
-    for column in columns:
-        if column.name not in known:
-            raise UnknownNameError(
-                f"dataset '{dataset}/{split}' has no column '{column.name}'.{suggestion(column.name, known)}",
-                f"set `{column.parameter}` to one of {', '.join(known)}",
-                code="data.missing_column",
-            )
-    first, second, *scored = (column.name for column in columns)
-    rows = enumerate(catalog.open_text(dataset, split), start=1)
-    return [_pair(f"{dataset}/{split}: row {n}", row[first], row[second], *(row[s] for s in scored)) for n, row in rows]
-
-
-def _pair(place: str, first: str, second: str, score: str = "nan") -> Pair:
-    if not (first.strip() and second.strip()):
-        raise CseError(
-            f"{place}: a sentence is empty", "use another split, or your own `file`", code="data.invalid_cell"
-        )
-    try:
-        return Pair("", float(score), first, second)
-    except ValueError:
-        raise CseError(
-            f"{place}: the score '{score}' is not a number",
-            "set `score_column` to a column with numbers",
-            code="data.invalid_cell",
-        ) from None
 
 
 TIE = 1e-6

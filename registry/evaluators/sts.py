@@ -10,8 +10,8 @@ from pydantic import Field
 from registry import EVALUATORS
 from registry.evaluators.pairs import PairEvaluator, similarities
 from registry.resources import catalog
-from registry.resources.catalog import Column, Pair, PairFile, names_a_file
-from registry.resources.catalog.pairs import HUB
+from registry.resources.catalog import HUB, Pair, PairFile
+from registry.resources.rows import Column, names_a_file
 from registry.statistics import AGGREGATES, aggregates, spearman_interval
 from registry.types import DatasetName, Encode, FileName
 from registry.words import word_overlap

@@ -9,8 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from registry import GENERATORS
-from registry.resources.catalog import open_text
-from registry.resources.catalog.entries import dataset_and_split
+from registry.resources.catalog import dataset_and_split, open_text
 from registry.types import RowGenerator
 
 

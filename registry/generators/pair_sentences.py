@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from registry import GENERATORS
-from registry.resources.catalog import read_pairs
-from registry.resources.catalog.entries import dataset_and_split
+from registry.resources.catalog import dataset_and_split, read_pairs
 from registry.types import RowGenerator
 
 

@@ -62,7 +62,9 @@ class BatchNorm(nn.Module):
         mean = self._sums(torch.split(exact, sizes), scopes) / counts
         centered = [part - mean[scope] for part, scope in zip(torch.split(exact, sizes), scopes, strict=True)]
         var = self._sums([part.square() for part in centered], scopes) / counts
-        self._remember(mean.detach(), (var * counts / (counts - 1)).detach())
+        for own_mean, own_var in zip(mean.detach(), (var * counts / (counts - 1)).detach(), strict=True):
+            self.running_mean = self.running_mean.lerp(own_mean.to(self.running_mean.dtype), MOMENTUM)
+            self.running_var = self.running_var.lerp(own_var.to(self.running_var.dtype), MOMENTUM)
         scale = (var + EPSILON).sqrt()
         return self._scaled(torch.cat([part / scale[scope] for part, scope in zip(centered, scopes, strict=True)]))
 
@@ -104,11 +106,6 @@ class BatchNorm(nn.Module):
             for scope in range(max(scopes) + 1)
         ]
         return sum_devices(torch.stack(own)) if self.sync else torch.stack(own)
-
-    def _remember(self, means: Tensor, variances: Tensor) -> None:
-        for mean, var in zip(means, variances, strict=True):
-            self.running_mean = self.running_mean.lerp(mean.to(self.running_mean.dtype), MOMENTUM)
-            self.running_var = self.running_var.lerp(var.to(self.running_var.dtype), MOMENTUM)
 
     def _scaled(self, normal: Tensor) -> Tensor:
         return normal if self.weight is None or self.bias is None else normal * self.weight + self.bias

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.correlation import cross_correlation
+from registry.tokens import at_least_single
 from registry.types import Loss, Sentences
+
+EPSILON = 1e-5
+"""Added to each variance, as torch's batch normalization does."""
 
 
 @LOSSES.register("decorrelation")
@@ -47,3 +51,16 @@ class Decorrelation(Loss):
         same = correlation.diagonal()
         different = correlation - same.diag()
         return (same - 1).square().sum() + self.off_diagonal * different.square().sum()
+
+
+def standardized(vectors: Tensor) -> Tensor:
+    """Return (N, D) vectors with mean 0 and variance 1 per dimension. A constant dimension becomes 0."""
+    exact = at_least_single(vectors)
+    centered = exact - exact.mean(0)
+    return centered / (centered.square().mean(0) + EPSILON).sqrt()
+
+
+def cross_correlation(left: Tensor, right: Tensor) -> Tensor:
+    """Return C (D, D), with C_kl the correlation of dimension k of `left` (N, D) with dimension l of `right` (N, D)."""
+    with torch.autocast(left.device.type, enabled=False):
+        return standardized(left).T @ standardized(right) / len(left)

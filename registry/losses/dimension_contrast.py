@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.correlation import cross_correlation
+from registry.losses.decorrelation import cross_correlation
 from registry.types import Loss, Sentences
 
 

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from registry import LOSSES
 from registry.distributed import all_devices, sum_devices, world_size
+from registry.encoders import architectures
 from registry.encoders import backbone as halves
-from registry.encoders import families
 from registry.encoders.blocks import padded_states, run_blocks
 from registry.encoders.packing import Rows
-from registry.encoders.pooling import needs_all_states, pool
 from registry.errors import CseError, MissingError
 from registry.masking import Masking, Rate, Share
+from registry.poolings import needs_all_states, pool
 from registry.resources.models import load_language_model, load_model
 from registry.tokens import Encoded, Tokens, attention_mask
 from registry.types import Component, Encoder, Loss, ModelName
@@ -179,7 +179,7 @@ class Discriminator(nn.Module):
         self.model = model
         self.backbone = load_model(model)
         self.dropout = halves.open_halves(self.backbone)
-        families.require_split(self.backbone, "replaced_token_detection")
+        architectures.require_split(self.backbone, "replaced_token_detection")
         self.width = int(self.backbone.embeddings.word_embeddings.embedding_dim)
         self.head = nn.Linear(int(self.backbone.config.hidden_size), 2)
         self.train()

@@ -1,4 +1,4 @@
-"""Comparisons of methods with equations and code, from `registry/papers/audits/`, and the badges of recipes.
+"""Comparisons of methods with equations and code, from `registry/papers/audits/`, badges of recipes, doubtful points.
 
 A badge contains the checks of a recipe, in one line or in several. `docs/fidelity.md` explains the words. This module
 does not import torch.
@@ -16,8 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from registry.papers.measured import MeasuredRow, measured_rows
-from registry.papers.others import Reproduction, reproductions
+from registry.papers.results import MeasuredRow, Reproduction, measured_rows, reproductions
 from registry.papers.tables import AVERAGE, PaperModel
 
 _FILES = Path(__file__).with_name("audits")
@@ -243,3 +242,30 @@ def badge_of(recipe: str) -> Badge:
     code = tuple(one for one in audit.code if not one.recipes or recipe in one.recipes)
     scored = tuple(one for one in audit.checkpoint if one.recipe == recipe)
     return Badge(recipe, audit.page, audit.equations, code, scored, others, measured)
+
+
+class DoubtfulPoint(PaperModel):
+    """A doubtful point of a method.
+
+    Args:
+        page: Page of docs/methods that explains the point, without suffix.
+        name: Letters and number of the point, such as "A10".
+        about: What is doubtful.
+        options: Other choices, each as `KEY=VALUE` with spaces between several keys. Those with more keys come first.
+        recipes: Recipes with this point. Recipes that extend them have it, too.
+    """
+
+    page: str
+    name: str
+    about: str
+    options: tuple[str, ...]
+    recipes: tuple[str, ...]
+
+
+@cache
+def doubtful_points() -> tuple[DoubtfulPoint, ...]:
+    """Return all points, by page."""
+    with Path(__file__).with_name("doubts.toml").open("rb") as file:
+        pages = tomllib.load(file)
+    named = [(page, name, point) for page, points in pages.items() for name, point in points.items()]
+    return tuple(DoubtfulPoint(page=page, name=name, **point) for page, name, point in named)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from registry.errors import UnknownNameError, suggestion
 
 AVERAGE = "avg"
 """Pseudo-evaluator for the mean of the other evaluators in the row, each rounded to two decimals.
@@ -138,12 +143,6 @@ class Row(PaperModel):
     split: str | None = None
     not_reproduced_because: str | None = None
 
-    @model_validator(mode="after")
-    def _one_answer(self) -> Self:
-        if self.recipe is not None and self.not_reproduced_because is not None:
-            raise ValueError("a row has either `recipe` or `not_reproduced_because`")
-        return self
-
     @property
     def numbers(self) -> tuple[float | None, ...]:
         """Cells as numbers, None for an empty cell."""
@@ -188,48 +187,6 @@ class Table(PaperModel):
     rows: dict[str, Row]
     flags: tuple[Flag, ...] = ()
 
-    @model_validator(mode="after")
-    def _rectangular(self) -> Self:
-        headings = {column.name for column in self.columns}
-        for name, row in self.rows.items():
-            if len(row.cells) != len(self.columns):
-                raise ValueError(f"row '{name}' has {len(row.cells)} cells for {len(self.columns)} columns")
-            if row.std and len(row.std) != len(row.cells):
-                raise ValueError(f"row '{name}' has {len(row.std)} standard deviations for {len(row.cells)} cells")
-            if unknown := set(row.bold) - headings:
-                raise ValueError(f"row '{name}': bold contains unknown columns: {sorted(unknown)}")
-        for flag in self.flags:
-            if flag.row is not None and flag.row not in self.rows:
-                raise ValueError(f"a flag has an unknown row: '{flag.row}'")
-            if flag.column is not None and flag.column not in headings:
-                raise ValueError(f"a flag has an unknown column: '{flag.column}'")
-        return self
-
-    @model_validator(mode="after")
-    def _names_what_there_is(self) -> Self:
-        headings = {column.name for column in self.columns}
-        for name, row in self.rows.items():
-            if isinstance(row.held_by, dict) and (unknown := set(row.held_by) - headings):
-                raise ValueError(f"row '{name}': held_by contains unknown columns: {sorted(unknown)}")
-        for column in self.columns:
-            if (column.of is None) != (column.minus is None):
-                raise ValueError(f"column '{column.name}': `of` and `minus` require each other")
-            if column.of is not None and (column.of not in headings or column.minus not in self.rows):
-                raise ValueError(f"column '{column.name}': `of` must be a column and `minus` a row of the table")
-        return self
-
-    @model_validator(mode="after")
-    def _answered_or_explained(self) -> Self:
-        if (self.number is None) == (self.place is None):
-            raise ValueError("a table has either `number` or `place`")
-        for row, column in self.printed():
-            if self._answer(self.rows[row], column) is None:
-                raise ValueError(
-                    f"row '{row}', column '{column.name}': set the recipe, study or data set that reproduces it, or "
-                    "`not_reproduced_because`"
-                )
-        return self
-
     @property
     def title(self) -> str:
         """Name for headings."""
@@ -242,28 +199,28 @@ class Table(PaperModel):
                 if number is not None:
                     yield name, column
 
-    def answer(self, row: str, column: str) -> Answer:
-        """Return the reproduction of one reported cell."""
-        found = self._answer(self.rows[row], next(c for c in self.columns if c.name == column))
-        if found is None:
-            raise KeyError(f"the cell in row '{row}', column '{column}' is empty")
-        return found
+    def answer(self, row_name: str, column_name: str) -> Answer:
+        """Return the reproduction of one reported cell.
 
-    def _answer(self, row: Row, column: Column) -> Answer | None:
+        Raises:
+            KeyError: If the cell is empty, or nothing reproduces it.
+        """
+        row, column = self.rows[row_name], next(c for c in self.columns if c.name == column_name)
         if reason := row.not_reproduced_because or column.not_reproduced_because:
             return Answer("reason", reason)
         if self.kind == "settings":
             by_column = row.held_by.get(column.name) if isinstance(row.held_by, dict) else row.held_by
             recipe = by_column or column.held_by
-            return Answer("recipe", recipe) if recipe and (row.setting or column.setting or column.checkpoint) else None
-        if self.kind == "data":
-            split = f"/{row.split}" if row.split else ""
-            return Answer("data", f"{column.dataset}{split}") if column.dataset else None
-        if column.evaluator is None and column.minus is None:
-            return None
-        if self.study is not None:
-            return Answer("study", self.study)
-        return Answer("recipe", row.recipe) if row.recipe is not None else None
+            if recipe and (row.setting or column.setting or column.checkpoint):
+                return Answer("recipe", recipe)
+        elif self.kind == "data" and column.dataset:
+            return Answer("data", f"{column.dataset}/{row.split}" if row.split else column.dataset)
+        elif column.evaluator is not None or column.minus is not None:
+            if self.study is not None:
+                return Answer("study", self.study)
+            if row.recipe is not None:
+                return Answer("recipe", row.recipe)
+        raise KeyError(f"nothing reproduces the cell in row '{row_name}', column '{column_name}'")
 
     def score_of(self, column: Column, row: str | None = None) -> str:
         """Return the key of the score in the column's evaluator. That of the row takes precedence."""
@@ -328,12 +285,6 @@ class Figure(PaperModel):
     lacks: str | None = None
     not_reproduced_because: str | None = None
 
-    @model_validator(mode="after")
-    def _one_answer(self) -> Self:
-        if sum(map(bool, (self.study, self.recipes, self.not_reproduced_because))) != 1:
-            raise ValueError("a figure has exactly one of `study`, `recipes` and `not_reproduced_because`")
-        return self
-
     @property
     def answers(self) -> tuple[Answer, ...]:
         """Reproductions of the figure."""
@@ -360,3 +311,29 @@ class PaperTables(PaperModel):
     url: str
     tables: dict[str, Table] = Field(min_length=1)
     figures: dict[str, Figure] = Field(default_factory=dict)
+
+
+_HERE = Path(__file__).parent
+_NO_PAPER = {"doubts", "measured", "reproductions"}
+
+
+def names() -> list[str]:
+    """Return the keys of all papers, sorted."""
+    return sorted({path.stem for path in _HERE.glob("*.toml")} - _NO_PAPER)
+
+
+@cache
+def load(key: str) -> PaperTables:
+    """Return the tables and figures of one paper.
+
+    Raises:
+        UnknownNameError: If it does not exist. The message suggests the closest name.
+    """
+    if key not in names():
+        raise UnknownNameError(
+            f"unknown paper '{key}'.{suggestion(key, names())}",
+            f"use one of {', '.join(names())}",
+            code="papers.unknown",
+        )
+    with (_HERE / f"{key}.toml").open("rb") as file:
+        return PaperTables.model_validate({"key": key, **tomllib.load(file)})

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from registry.errors import CseError, MissingError, errors_as_one, suggestion
 from registry.paths import expand_user, is_dir, is_file, state_directory, state_of
 from registry.resources import hub
+from registry.resources.download import digest
 from registry.resources.hub import Repository
 
 PRETRAINED = Path(__file__).parent.parent / "pretrained"
@@ -489,7 +490,6 @@ MARKS = ("config.json", "modules.json", "cse.json")
 
 _VOCABULARIES = ("tokenizer.json", "vocab.*", "*.model", "tokenizer.model*", "*.spm")
 _ADAPTER = "adapter_config.json"
-_STRUCTURE = ("config.json", "modules.json", "cse.json")
 _NOTES = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 _DOCUMENTATION = ("*.md", "*.png", "*.jpg", "*.svg", "*.gif", "*.pdf", "LICENSE*", "NOTICE*", ".*")
 _OTHER_WEIGHTS = (
@@ -592,8 +592,7 @@ def sha256_of(file: Path) -> str:
 
 @cache
 def _content_sha256(file: Path, *_state: int) -> str:
-    with file.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    return digest(file)
 
 
 def weights_sha256(folder: Path) -> str:
@@ -611,7 +610,7 @@ def settings_sha256(folder: Path) -> str:
     total = hashlib.sha256()
     for name in sorted(_files_in(folder)):
         if not _matching([Path(name).name], (*_DOCUMENTATION, *_OTHER_WEIGHTS)):
-            noted = Path(name).name in _STRUCTURE
+            noted = Path(name).name in MARKS
             total.update(f"{name}\0{_without_notes(folder / name) if noted else sha256_of(folder / name)}\0".encode())
     return total.hexdigest()
 

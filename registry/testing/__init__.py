@@ -12,41 +12,17 @@ They check that a component is compatible, not that its numbers are correct. Wri
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from pydantic import ValidationError
 
 from registry.core import Entry
 from registry.signature import documented
-from registry.testing.contracts import (
-    check_augmenter,
-    check_encoder,
-    check_evaluator,
-    check_generator,
-    check_head,
-    check_loss,
-    check_optimizer,
-    check_queue,
-    check_schedule,
-)
+from registry.testing.contracts import CHECKS
 from registry.testing.materials import ContractError, Materials, require
 from registry.validation import describe
 
 __all__ = ["CHECKS", "ContractError", "Materials", "check"]
-
-CHECKS: dict[str, Callable[[Entry[Any], Materials], None]] = {
-    "augmenters": check_augmenter,
-    "encoders": check_encoder,
-    "evaluators": check_evaluator,
-    "generators": check_generator,
-    "heads": check_head,
-    "losses": check_loss,
-    "optimizers": check_optimizer,
-    "queues": check_queue,
-    "schedules": check_schedule,
-}
-"""Kind → check of a component, in addition to its declaration."""
 
 
 def check(entry: Entry[Any], materials: Materials | None = None) -> None:

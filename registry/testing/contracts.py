@@ -485,3 +485,17 @@ def check_schedule(entry: Entry[Schedule], materials: Materials) -> None:
     require(entry, all(math.isfinite(rate) and rate >= 0 for rate in rates), "returns finite rates from 0")
     again = [component.rate(RATE, step, STEPS, WARMUP) for step in range(WARMUP, STEPS)]
     require(entry, rates == again, "depends only on its arguments")
+
+
+CHECKS: dict[str, Callable[[Entry[Any], Materials], None]] = {
+    "augmenters": check_augmenter,
+    "encoders": check_encoder,
+    "evaluators": check_evaluator,
+    "generators": check_generator,
+    "heads": check_head,
+    "losses": check_loss,
+    "optimizers": check_optimizer,
+    "queues": check_queue,
+    "schedules": check_schedule,
+}
+"""Kind → check of a component, in addition to its declaration."""

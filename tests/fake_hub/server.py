@@ -28,6 +28,7 @@ import json
 import re
 import threading
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -120,10 +121,11 @@ class FakeHub:
 
     Args:
         content: Folder of repositories.
+        aliases: Former names of models, which are redirected (307) → present ones.
     """
 
-    def __init__(self, content: Path) -> None:
-        self.content = content
+    def __init__(self, content: Path, aliases: Mapping[str, str] | None = None) -> None:
+        self.content, self.aliases = content, aliases or {}
         self.log: list[str] = []
         self.lock = threading.Lock()
         self._faults: list[Fault] = []
@@ -267,7 +269,10 @@ class Handler(BaseHTTPRequestHandler):
         return self.error(404, "Not Found")
 
     def repo(self, kind: str, id: str) -> Repo | None:
-        """Return a repository; None, and the answer is given, where the name is nobody's."""
+        """Return a repository; None, and the answer is given, where the name is another's or nobody's."""
+        if kind == "models" and id in self.hub.aliases:
+            self.answer(307, b"", {"Location": self.path.replace(f"/{id}", f"/{self.hub.aliases[id]}", 1)})
+            return None
         repo = self.hub.repos.get((kind, id))
         if repo is None:
             # The hub does not tell a missing repository from a private one: 401 without a token.

@@ -10,8 +10,7 @@ import pytest
 
 from registry import paths
 from registry.errors import MissingError
-from registry.resources import hub
-from registry.resources.catalog import entries
+from registry.resources import catalog, hub
 
 HEAD = """
 title = "Toy"
@@ -28,17 +27,17 @@ def toy(tmp_path, monkeypatch):
     """A catalog of its own: write(name, body) adds an entry, and CSE_DATA is a folder of the test's."""
     folder = tmp_path / "entries"
     folder.mkdir()
-    monkeypatch.setattr(entries, "FOLDER", folder)
+    monkeypatch.setattr(catalog, "FOLDER", folder)
     monkeypatch.setenv("CSE_DATA", str(tmp_path / "data"))
     (tmp_path / "data").mkdir()
-    entries.entry.cache_clear()
+    catalog.entry.cache_clear()
 
     def write(name, body, kind="text", columns='["text"]'):
         (folder / f"{name}.toml").write_text(HEAD.format(kind=kind, columns=columns) + body, encoding="utf-8")
         return tmp_path / "data"
 
     yield write
-    entries.entry.cache_clear()
+    catalog.entry.cache_clear()
 
 
 class Network:
@@ -91,6 +90,6 @@ def network(tmp_path, monkeypatch):
     made = Network(tmp_path / "network")
     monkeypatch.setattr(hub, "cached", made.cached)
     monkeypatch.setattr(hub, "fetch", made.fetch)
-    monkeypatch.setattr(sys.modules["registry.resources.catalog.find"], "download", made.download)
+    monkeypatch.setattr(sys.modules["registry.resources.catalog"], "download", made.download)
     monkeypatch.setattr(paths, "downloads", lambda: made.downloaded / "addresses")
     return made

@@ -7,9 +7,7 @@ import sys
 import pytest
 
 from registry.resources import catalog
-from registry.resources.catalog import File, Source, entries, own_source
-from registry.resources.catalog.entries import Layout
-from registry.resources.catalog.readers import lines
+from registry.resources.rows import File, Layout, Source, lines, own_source
 from tests.support.errors import refuses
 
 SEVEN = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
@@ -30,7 +28,7 @@ def pairs(toy, rows, expected=None):
 
 def test_every_entry_is_complete():
     found = [catalog.entry(name) for name in catalog.names()]
-    assert len(found) == len(list(entries.FOLDER.glob("*.toml"))) >= 31
+    assert len(found) == len(list(catalog.FOLDER.glob("*.toml"))) >= 31
     for about in found:
         assert all((about.title, about.license, about.citation, about.columns)), about.name
         assert about.generator or about.url.startswith("https://"), about.name

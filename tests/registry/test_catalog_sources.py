@@ -12,7 +12,7 @@ import pytest
 
 from registry.errors import MissingError
 from registry.resources import catalog
-from registry.resources.catalog.readers import member_of
+from registry.resources.rows import member_of
 from tests.support.errors import refuses
 
 COMMIT = "0" * 40
@@ -303,11 +303,8 @@ def rebuilt(name, remote, parts, rows):
         elif part.file.endswith(".txt"):
             yield part.file, "".join(f"{row['text']}\n" for row in mine) + ("cut of" if remote.longer else "")
         else:
-            yield part.file, [{theirs[c]: typed(theirs[c], row[c]) for c in row if theirs[c]} for row in mine]
-
-
-def typed(column, cell):
-    return float(cell) if column == "score" else cell
+            named = [{theirs[column]: cell for column, cell in row.items() if theirs[column]} for row in mine]
+            yield part.file, [{**row, **{"score": float(row["score"])}} if "score" in row else row for row in named]
 
 
 def written(file, content, encoding):
@@ -352,7 +349,7 @@ def test_every_source_gives_the_rows_that_the_catalog_knows(name, key, network, 
         network.publish(base + file, content)
     monkeypatch.delenv("CSE_DATA")
     alone = about.model_copy(update={"sources": {key: remote}})
-    monkeypatch.setattr(sys.modules["registry.resources.catalog.find"], "entry", lambda _: alone)
+    monkeypatch.setattr(sys.modules["registry.resources.catalog"], "entry", lambda _: alone)
     for split in splits:
         assert catalog.fetch(name, split).known is True, split
 

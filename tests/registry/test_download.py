@@ -12,14 +12,14 @@ import threading
 import time
 import zipfile
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 
+from registry.resources import catalog
 from registry.resources import download as module
-from registry.resources.catalog.find import own_file
+from registry.resources.catalog import own_file
 from registry.resources.download import KnownFile, digest, download, known_files, reporting
 from tests.fake_hub.fixture import hurry, use
 from tests.fake_hub.server import FakeHub
@@ -201,8 +201,7 @@ def vectors(hub, tmp_path, monkeypatch):
         hashlib.sha256(content).hexdigest(), ("deep/vectors.txt", "deep/words.txt"),
     )  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    find = import_module("registry.resources.catalog.find")  # the package has a function of this name
-    monkeypatch.setattr(find, "known_files", lambda: {"vectors.txt": known})
+    monkeypatch.setattr(catalog, "known_files", lambda: {"vectors.txt": known})
     return known
 
 

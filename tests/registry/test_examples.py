@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from cse_cli.recipe.load import load
-from registry import AUGMENTERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
+from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
 from registry.types import ColumnGenerator
 
 BASE = "mini/simcse_en"
@@ -79,7 +79,7 @@ def test_inherited_parameters_precede_the_example():
     assert text.index("temperature: ") < text.index("Examples:")
 
 
-@pytest.mark.parametrize("entry", own(AUGMENTERS, EVALUATORS, GENERATORS), ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", own(AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS), ids=lambda entry: entry.name)
 def test_a_fragment_has_valid_parameters(entry):
     table = tomllib.loads(example(entry))
     if entry.kind == "generators" and not issubclass(entry.cls, ColumnGenerator):
@@ -87,8 +87,8 @@ def test_a_fragment_has_valid_parameters(entry):
         parts = [{"name": table["generator"]["name"], **table["generator"]["params"]}]
     elif entry.kind == "generators":
         parts = table["data"]["columns"].values()
-    elif entry.kind == "evaluators":
-        parts = table["evaluators"].values()
+    elif entry.kind in ("encoders", "evaluators"):
+        parts = table[entry.kind].values()
     else:
         parts = []
         for view in table["views"].values():

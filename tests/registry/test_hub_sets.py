@@ -14,7 +14,7 @@ from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError
 from registry.resources import hub
-from registry.resources.catalog.hub_sets import HubSet, open_hub_set
+from registry.resources.hub_sets import HubSet, open_hub_set
 from tests.fake_hub.fixture import use
 from tests.fake_hub.server import FakeHub
 from tests.support.errors import refuses

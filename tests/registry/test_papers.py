@@ -1,10 +1,9 @@
 """The papers' tables hold together: averages, bold, flags, and recipes that answer rows."""
 
 import pytest
-from pydantic import ValidationError
 
 from registry import papers
-from registry.papers import PaperTables, Row, Table
+from registry.papers import Row
 from tests.support.errors import refuses
 
 
@@ -117,15 +116,6 @@ BOLD_WITHOUT_REASON = {
 }
 
 
-def test_doubtful_points_of_the_fact_sheet_are_flagged():
-    tables = papers.load("ifcl").tables
-    kinds = {identifier: {flag.kind for flag in table.flags} for identifier, table in tables.items()}
-    assert {"bold_not_maximum", "other_aggregate", "selection_unknown"} <= kinds["sts_en"]
-    assert {"text_only", "disagrees"} <= kinds["ablation"]
-    assert "other_metric" in kinds["mutual_information"]
-    assert [f.implied for f in tables["ablation"].doubts("w/o FI, TL, HQ (SimCSE)")] == [76.85]
-
-
 def test_flags_that_bear_on_a_cell():
     table = papers.load("mocose").tables["ema_decay"]
     assert [flag.kind for flag in table.cell_doubts("Avg", "0.85")] == ["disagrees", "test_selected"]
@@ -134,76 +124,32 @@ def test_flags_that_bear_on_a_cell():
     assert [flag.kind for flag in main.cell_doubts("SimCSE-BERT-base + Focal", "STS14")] == ["misprint", "wording"]
 
 
-def test_doubtful_results_are_flagged():
-    flagged = {
-        (key, kind): {flag.row for t in papers.load(key).tables.values() for flag in t.flags if flag.kind == kind}
-        for key in papers.names()
-        for kind in ("test_selected", "transductive", "rerun")
-    }
-    assert flagged["mocose", "test_selected"] == {"MoCoSE", "MoCoSE-BERT", None}
-    assert flagged["conisi", "test_selected"] == {
-        None, "ConIsI-s-BERT-base", "ConIsI-s-RoBERTa-base", "ConIsI-s-BERT-large",
-    }  # fmt: skip
-    assert flagged["conisi", "transductive"] == {"ConSERT-BERT-base", "Mirror-BERT-base", "SG-OPT-BERT-base"}
-    assert flagged["ifcl", "transductive"] == {
-        "ConSERT base", "ConSERT large", "BERT-whitening (C-STS-B)", "SimCSE-BERT (C-STS-B)",
-    }  # fmt: skip
-    again = {"SimCSE-BERT-base", "SimCSE-BERT-large", "SimCSE-RoBERTa-base", "SimCSE-RoBERTa-large"}
-    assert again <= flagged["focal_infonce", "rerun"]
-
-
-def test_training_data_marks():
-    rows = papers.load("ifcl").tables["chinese"].rows
-    assert [row.mark for row in rows.values()] == [None, "bullet", "bullet", "diamond", "diamond"]
-    assert all((row.mark is None) == (row.data is None) for row in rows.values())
-
-
 def test_unknown_paper_suggests_the_nearest():
     with refuses("papers.unknown", "Did you mean 'ifcl'"):
         papers.load("iflc")
 
 
-def _table(**changes):
-    table = {
-        "number": 1, "caption": "", "metric": "", "varied": "",
-        "columns": [{"name": "A", "evaluator": "a"}, {"name": "B", "evaluator": "b"}],
-        "rows": {"r": {"cells": "1 2", "recipe": "x"}},
-    }  # fmt: skip
-    return {**table, **changes}
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"rows": {"r": {"cells": "1", "recipe": "x"}}}, "1 cells for 2 columns"),
-        ({"rows": {"r": {"cells": "1 2", "std": "1", "recipe": "x"}}}, "1 standard deviations for 2 cells"),
-        ({"rows": {"r": {"cells": "1 2"}}}, "row 'r', column 'A'"),
-        (
-            {"rows": {"r": {"cells": "1 2", "recipe": "x", "not_reproduced_because": "y"}}},
-            "`not_reproduced_because`",
-        ),
-        ({"columns": [{"name": "A", "evaluator": "a"}, {"name": "B"}]}, "row 'r', column 'B'"),
-        ({"kind": "settings"}, "row 'r', column 'A'"),
-        ({"number": None}, "either `number` or `place`"),
-        ({"place": "README"}, "either `number` or `place`"),
-        ({"rows": {"r": {"cells": "1 2", "recipe": "x", "bold": ["C"]}}}, "bold contains"),
-        ({"rows": {"r": {"cells": "1 2", "recipe": "x", "held_by": {"C": "y"}}}}, "held_by contains"),
-        ({"columns": [{"name": "A", "evaluator": "a"}, {"name": "B", "of": "A"}]}, "`of` and `minus`"),
-        ({"columns": [{"name": "A", "evaluator": "a"}, {"name": "B", "of": "A", "minus": "q"}]}, "`minus` a row"),
-        ({"flags": [{"kind": "misprint", "note": "", "row": "q"}]}, "unknown row: 'q'"),
-        ({"flags": [{"kind": "misprint", "note": "", "column": "C"}]}, "unknown column: 'C'"),
-        ({"flags": [{"kind": "hunch", "note": ""}]}, "flags.0.kind"),
-    ],
-)
-def test_a_crooked_table_is_refused(changes, message):
-    with pytest.raises(ValidationError, match=message):
-        Table.model_validate(_table(**changes))
+@pytest.mark.parametrize("key", papers.names())
+def test_tables_are_complete(key):
+    """Cells for all columns, and flags, bold, differences and recipes of columns and rows that exist."""
+    paper = papers.load(key)
+    assert paper.tables
+    for identifier, table in paper.tables.items():
+        headings = {column.name for column in table.columns}
+        assert (table.number is None) != (table.place is None), identifier
+        for name, row in table.rows.items():
+            assert len(row.cells) == len(table.columns), (identifier, name)
+            assert len(row.std) in (0, len(row.cells)), (identifier, name)
+            assert {*row.bold, *(row.held_by if isinstance(row.held_by, dict) else ())} <= headings, (identifier, name)
+            assert row.recipe is None or row.not_reproduced_because is None, (identifier, name)
+        for column in table.columns:
+            assert (column.of is None) == (column.minus is None), (identifier, column.name)
+            assert column.of is None or (column.of in headings and column.minus in table.rows), (identifier, column)
+        assert {flag.row for flag in table.flags} <= {None, *table.rows}, identifier
+        assert {flag.column for flag in table.flags} <= {None, *headings}, identifier
+    for figure in paper.figures.values():
+        assert sum(map(bool, (figure.study, figure.recipes, figure.not_reproduced_because))) == 1, figure.number
 
 
 def test_row_numbers():
     assert Row(cells="1e-5 - 0.80", recipe="x").numbers == (1e-5, None, 0.8)
-
-
-def test_a_paper_needs_a_table():
-    with pytest.raises(ValidationError):
-        PaperTables(key="k", short="K", citation="", url="", tables={})

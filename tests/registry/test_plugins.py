@@ -14,7 +14,6 @@ from cse_cli.recipe.load import load
 from registry import LOSSES, plugins
 from registry.core import Registry
 from registry.resources import catalog
-from registry.resources.catalog import entries
 from registry.testing import check
 from tests.support.errors import refuses
 
@@ -175,17 +174,17 @@ def brought(site, monkeypatch):
 
 def test_a_package_brings_a_data_set(brought):
     folder = brought("datasets")
-    text = (entries.FOLDER / "tatoeba_open.toml").read_text()
+    text = (catalog.FOLDER / "tatoeba_open.toml").read_text()
     (folder / "mine.toml").write_text(re.sub(r'shipped = "[^"]*"', 'shipped = "mine.tsv"', text))
     (folder / "mine.tsv").write_text("text\nA dog.\n")
     assert "mine" in catalog.names()
     origin, source = catalog.find("mine", "train")
     assert (origin, source.where) == ("package", str(folder / "mine.tsv"))
     (folder / "stsb_open.toml").write_text(text)
-    entries.entry.cache_clear()
+    catalog.entry.cache_clear()
     with refuses("data.same_name", "'stsb_open'", folder / "stsb_open.toml"):
         catalog.entry("stsb_open")
-    entries.entry.cache_clear()
+    catalog.entry.cache_clear()
 
 
 def test_a_package_brings_recipes_but_replaces_none(brought, monkeypatch, tmp_path):

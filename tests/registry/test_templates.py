@@ -8,7 +8,7 @@ import torch
 from registry.masking import Masking
 from registry.tokens import Pieces, Sample, Tokens
 from registry.vocabulary import HubVocabulary
-from tests.registry.test_vocabulary_pairs import byte_level_roberta
+from tests.registry.test_vocabulary import byte_level_roberta
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_bert
 

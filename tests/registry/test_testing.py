@@ -178,17 +178,6 @@ class Forgetful(Fifo):
         return {k: torch.zeros_like(v) for k, v in super().state_dict(*args, **kwargs).items()}
 
 
-class Ageless(Fifo):
-    """Restart ages from a checkpoint."""
-
-    def log_weights(self, ages):
-        return -0.1 * torch.full_like(ages, getattr(self, "pushes", 0)).float()
-
-    def push(self, rows):
-        self.pushes = getattr(self, "pushes", 0) + 1
-        super().push(rows)
-
-
 class Impatient(Fifo):
     def negatives(self):
         held = super().negatives()
@@ -224,7 +213,6 @@ def test_a_queue_that_keeps_nothing():
         (Attached, "entries without gradient"),
         (Overwrites, "does not change entries that it returned"),
         (Forgetful, "entries in state_dict"),
-        (Ageless, "entries in state_dict"),
         (Impatient, "before it is full"),
         (Personal, "global random state"),
         (Misweighs, "finite or −inf"),

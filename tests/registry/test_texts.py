@@ -1,4 +1,4 @@
-"""The texts in the package: their contents and selection."""
+"""The texts in the package: their contents and package_texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
+from benchmarks import package_texts
+from benchmarks.package_texts import open_pairs, plain, training_pairs
 from registry.resources import catalog
-from registry.resources.catalog.find import SHIPPED
-from registry.texts import selection
-from registry.texts.selection import open_pairs, plain, training_pairs
+from registry.resources.catalog import SHIPPED
 
 
 def test_pairs_are_of_the_files_that_are_free_to_copy():
@@ -44,7 +44,7 @@ def test_rows_are_those_of_the_digest(name):
 
 def test_the_text_of_the_quickstart_is_a_part_of_the_whole():
     rows = {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_open")}
-    assert len(rows) <= selection.PAIRS == catalog.entry("tatoeba_open").split("train").rows
+    assert len(rows) <= package_texts.PAIRS == catalog.entry("tatoeba_open").split("train").rows
     assert rows <= {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_en_de")}
 
 
@@ -88,7 +88,7 @@ def test_sentences_are_selected_by_digest_in_their_order():
 
 @pytest.mark.data
 def test_the_same_bytes_are_made_again(tmp_path, capsys):
-    selection.main(tmp_path)
+    package_texts.main(tmp_path)
     assert capsys.readouterr().err == "tatoeba_open: 0 sentences excluded because they are evaluated\n"
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert made == {name: (SHIPPED / name).read_bytes() for name in made}

@@ -15,7 +15,7 @@ from cse_cli.recipe.errors import MOST_SHOWN, RecipeError
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
 from registry.errors import CseError, MissingError
-from registry.resources.catalog.find import own_file
+from registry.resources.catalog import own_file
 from registry.resources.models import find
 from tests.support.command import cse
 from tests.support.errors import refuses

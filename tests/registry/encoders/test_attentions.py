@@ -14,9 +14,9 @@ from registry.errors import CseError
 from registry.tokens import Embedded
 from tests.registry.encoders.test_blocks import WAYS, lay_out, outcome
 from tests.registry.encoders.test_head_dropout import block_by_hand
-from tests.registry.encoders.test_transformer import sentences, tokens_of
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_albert, tiny_bert, tiny_electra, tiny_roberta
+from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
 
 HEADS = 2
 

@@ -7,8 +7,10 @@ from torch.utils.checkpoint import checkpoint
 
 from registry.encoders import blocks
 from registry.encoders.transformer import TransformerEncoder
-from tests.registry.encoders.test_transformer import MAKERS, sentences, tokens_of
+from tests.registry.encoders.test_transformer import MAKERS
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.chosen import these
+from tests.support.tiny import sentences
 
 WAYS = ["packed", "small packs", "rows", "packed rows"]
 

@@ -4,7 +4,7 @@ import torch
 
 from registry import ENCODERS
 from registry.encoders.saved import open_encoder
-from tests.registry.encoders.vectors import Encoding, Given
+from tests.registry.encoders.vectors import Given, encoding
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_bert
 
@@ -12,8 +12,8 @@ from tests.support.tiny import tiny_bert
 def fitted(rows, **values):
     given = Given(torch.from_numpy(rows).float())
     encoder = ENCODERS["component_removal"].build({"of": "given", "fit_on": "target", **values}, {"given": given})
-    encoder.fit(Encoding(given), given.sentences)
-    return encoder, Encoding(encoder)(given.sentences)
+    encoder.fit(encoding(given), given.sentences)
+    return encoder, encoding(encoder)(given.sentences)
 
 
 def test_value_by_hand():
@@ -49,8 +49,8 @@ def test_an_export_is_reopened_with_the_same_embeddings(tmp_path, name):
     online = ENCODERS[name].build({"model": str(tiny_bert(tmp_path)), "pooling": "mean"})
     values = {"of": "online", "fit_on": "tatoeba_open", "limit": 50}
     encoder = ENCODERS["component_removal"].build(values, {"online": online})
-    encoder.fit(Encoding(encoder), [])
+    encoder.fit(encoding(encoder), [])
     encoder.export(tmp_path / "saved", 16)
     opened, _ = open_encoder(str(tmp_path / "saved"))
     texts = ["a cat", "the dog sleeps"]
-    torch.testing.assert_close(Encoding(opened)(texts), Encoding(encoder)(texts), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(encoding(opened)(texts), encoding(encoder)(texts), rtol=1e-5, atol=1e-6)

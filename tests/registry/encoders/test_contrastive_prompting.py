@@ -1,4 +1,3 @@
-import json
 import pickle
 from math import sqrt
 
@@ -7,10 +6,9 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from registry.encoders.contrastive_prompting import AUXILIARY, ContrastivePromptingEncoder, difference
-from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Sample, Tokens
-from tests.registry.encoders.vectors import Encoding
+from tests.registry.encoders.vectors import encoding, reopened
 from tests.support.errors import refuses
 from tests.support.families import tiny
 from tests.support.tiny import sentences, tiny_albert
@@ -63,16 +61,16 @@ def published(model, block, strategy, coefficient, layer):
 def test_embeddings_are_those_of_the_authors_code(models, name, block, strategy, coefficient, layer):
     given = {**GIVEN, "block": block, "coefficient": coefficient, "layer": None if layer == -1 else layer}
     encoder = ContrastivePromptingEncoder(model=models[name], **given)
-    found = Encoding(encoder, 40)(TEXTS)
+    found = encoding(encoder, 40)(TEXTS)
     torch.testing.assert_close(
         found, published(models[name], block, strategy, coefficient, layer), rtol=1e-5, atol=1e-6
     )
-    alone = torch.cat([Encoding(encoder, 40)([text]) for text in TEXTS])  # without padding
+    alone = torch.cat([encoding(encoder, 40)([text]) for text in TEXTS])  # without padding
     torch.testing.assert_close(found, alone, rtol=1e-5, atol=1e-6)
     plain = TransformerEncoder(
         models[name], pooling="last", template=TEMPLATE, template_joined=True, layer=given["layer"]
     )
-    assert (found - Encoding(plain, 40)(TEXTS)).norm() > 0.01 * found.norm()
+    assert (found - encoding(plain, 40)(TEXTS)).norm() > 0.01 * found.norm()
 
 
 def test_difference_by_hand():
@@ -118,14 +116,9 @@ def test_a_row_has_both_prompts(models):
 @pytest.mark.parametrize("values", [{"layer": 2}, {"coefficient": None, "end_with": "stop_only"}])
 def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, values):
     encoder = ContrastivePromptingEncoder(model=models["llama"], **{**GIVEN, **values})
-    encoder.export(tmp_path / "saved", max_length=20)
-    assert not (tmp_path / "saved" / "modules.json").exists()
-    assert json.loads((tmp_path / "saved" / "cse.json").read_text())["format"] == "contrastive_prompting"
-    opened, limit = open_encoder(str(tmp_path / "saved"))
+    opened = reopened(encoder, tmp_path / "saved", TEXTS, 20)
     assert isinstance(opened, ContrastivePromptingEncoder)
     assert opened.settings() == encoder.settings()
-    assert limit == 20
-    assert torch.equal(Encoding(opened, limit)(TEXTS), Encoding(encoder, limit)(TEXTS))
 
 
 def test_what_does_not_fit_is_refused(models, tmp_path):

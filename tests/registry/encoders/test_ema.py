@@ -16,6 +16,7 @@ from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.heads.projection import Projection
 from registry.testing.materials import OneStep
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
 from tests.support.shrunken import recipe as small_recipe
@@ -31,10 +32,6 @@ def online_of(model, heads=None, **options):
     encoder = TransformerEncoder(model, **options)
     encoder.attach(heads or {})
     return encoder
-
-
-def tokens_of(encoder, count=4):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count), 32))
 
 
 def nudge(encoder, by=0.5):
@@ -57,7 +54,7 @@ def method_of(online, target):
 
 
 def step_of(method, index=0, count=4):
-    tokens = tokens_of(method.encoder("online"), count)
+    tokens = tokens_of(method.encoder("online"), sentences(count))
     return StepState(method, dict.fromkeys(method.views, tokens), index, 100, torch.Generator().manual_seed(index))
 
 
@@ -169,11 +166,6 @@ def test_memory_is_that_of_the_start_value():
     assert Ema(FakeEncoder(), decay=1.0, share=[]).memory == math.inf
 
 
-def drops(target, tokens):
-    first, second = (target.encode(tokens, target.embed(tokens)).sentence for _ in range(2))
-    return not torch.equal(first, second)
-
-
 @pytest.mark.parametrize(("dropout", "expected"), [(None, True), (0.0, False), (0.5, True)])
 def test_neither_train_nor_eval_changes_whether_the_target_drops(model, dropout, expected):
     online = online_of(model)
@@ -181,7 +173,8 @@ def test_neither_train_nor_eval_changes_whether_the_target_drops(model, dropout,
     target, tokens = method.encoder("target"), tokens_of(online)
     for change in (lambda: None, method.train, method.eval, method.train, lambda: target.encode_for_eval(tokens)):
         change()
-        assert drops(target, tokens) is expected
+        first, second = (target.encode(tokens, target.embed(tokens)).sentence for _ in range(2))
+        assert torch.equal(first, second) is not expected
         assert torch.equal(target.encode_for_eval(tokens), target.encode_for_eval(tokens))
 
 
@@ -260,18 +253,6 @@ def test_the_switch_lets_gradient_reach_only_the_embedding_layer(model, site):
     assert all(p.grad is None for n, p in online.named_parameters() if not n.startswith("backbone.embeddings."))
 
 
-def test_both_switches_differ_only_in_the_embedding_gradient(model):
-    found = {}
-    for switch in ("none", "embeddings"):
-        torch.manual_seed(0)
-        online = online_of(model, dropout=0.0)
-        method = method_of(online, Ema(online, share=["embeddings"], target_gradient=switch))
-        method.objective(method(step_of(method))).backward()
-        found[switch] = {name: p.grad for name, p in online.named_parameters()}
-    for name, gradient in found["none"].items():
-        assert torch.equal(gradient, found["embeddings"][name]) is not name.startswith("backbone.embeddings."), name
-
-
 def test_a_head_that_the_loss_trains_besides(model):
     """MoCoSE's code: the optimizer moves the copy's projection, then the average does; all else is averaged alone."""
     torch.manual_seed(0)
@@ -302,7 +283,7 @@ def test_heads_left_out_and_the_width_that_remains(model):
     target = Ema(online, share=["embeddings"], without=["wide"])
     tokens = tokens_of(online)
     assert (online.dim, target.dim) == (40, 24)
-    assert target.encode(tokens, target.embed(tokens)).sentence.shape == (4, 24)
+    assert target.encode(tokens, target.embed(tokens)).sentence.shape == (8, 24)
     assert list(online.heads) == ["projection", "wide"]
     with refuses("encoders.heads_do_not_fit", "(wide)"):
         Ema(online, share=["embeddings"], without=["projection"])

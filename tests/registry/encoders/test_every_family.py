@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from registry.encoders import families, whole
+from registry.encoders import architectures
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.resources.models import load_model
-from tests.registry.encoders.test_families import slow_pool
+from tests.registry.encoders.vectors import reopened, slow_pool, tokens_of
 from tests.support.chosen import these
 from tests.support.errors import refuses
 from tests.support.families import DECODERS, FAMILIES, tiny
@@ -16,16 +16,12 @@ from tests.support.tiny import sentences
 
 pytestmark = pytest.mark.slow
 
-TEXTS = sentences(6)
+TEXTS = sentences()
 EQUAL = ["a cat sees a dog", "the man eats a tree"]
 OF_TOKENS = ["mean", "last", "weighted_mean", "cls"]
 OF_LAYERS = ["first_last", "last2"]
 MASK_TEMPLATE = "the cat {text} is {mask} ."
 SOME = these(["distilbert", "deberta-v2", "modernbert", "t5", "llama", "qwen3"], FAMILIES)
-
-
-def tokens_of(encoder, texts=TEXTS):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts, 32))
 
 
 def own_states(folder, tokens):
@@ -95,23 +91,25 @@ def test_a_step_has_the_gradient_of_a_plain_loop(tmp_path, family):
 
 @pytest.mark.parametrize("family", ["distilbert", "modernbert", "eurobert", *DECODERS])
 def test_packed_rows_are_exact_where_they_are_used(tmp_path, family):
-    packs = whole.packs(TransformerEncoder(str(tiny(tmp_path, family)), "mean").backbone)
+    packs = architectures.runs_packed(TransformerEncoder(str(tiny(tmp_path, family)), "mean").backbone)
     assert packs is (family != "gemma2")  # whose scores have a limit
 
 
 @pytest.mark.exhaustive
+@pytest.mark.parametrize("pooling", ["last", "mean", "weighted_mean"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_an_export_comes_back_here_and_in_sentence_transformers(tmp_path, family):
+def test_an_export_comes_back_here_and_in_sentence_transformers(tmp_path, family, pooling):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    encoder = TransformerEncoder(str(tiny(tmp_path, family)), "mean")
-    folder = tmp_path / "saved" / "model"
-    encoder.export(folder, 24)
+    encoder = TransformerEncoder(str(tiny(tmp_path, family)), pooling)
     expected = encoder.encode_for_eval(tokens_of(encoder))
-    again, length = open_encoder(str(folder))
-    assert length == 24
-    torch.testing.assert_close(again.encode_for_eval(tokens_of(again)), expected, rtol=0, atol=1e-6)
+    folder = tmp_path / "saved" / "model"
+    reopened(encoder, folder, length=24, only_here=False)
     theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
     torch.testing.assert_close(theirs.encode(TEXTS, convert_to_tensor=True), expected, rtol=0, atol=1e-5)
+    theirs.save(str(tmp_path / "theirs"))
+    back, length = open_encoder(str(tmp_path / "theirs"))
+    assert length == 24
+    torch.testing.assert_close(back.encode_for_eval(tokens_of(back)), expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["modernbert", "llama", "distilbert"])
@@ -150,4 +148,4 @@ def test_what_a_family_lacks_is_refused_by_name(tmp_path, family, values, code, 
 
 
 def test_parts_are_known_for_every_family():
-    assert set(FAMILIES) - {"albert"} <= set(families.PARTS)
+    assert set(FAMILIES) - {"albert"} <= set(architectures.PARTS)

@@ -9,10 +9,10 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.heads.mlp import Mlp
+from tests.registry.encoders.vectors import reopened
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
 
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
-PLAIN = [{"pooling": pooling} for pooling in ("last", "mean", "weighted_mean")]
 OWN = [
     {"attention": "bidirectional", "pooling": "mean"},
     {"pooling": "first_last"},
@@ -36,39 +36,19 @@ def vectors(encoder, texts=TEXTS, length=12):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("values", [*PLAIN, *OWN])
+@pytest.mark.parametrize("values", OWN)
 @pytest.mark.parametrize("make", MAKERS)
 def test_an_export_comes_back_exactly(tmp_path, make, values):
-    encoder, folder = exported(tmp_path, make, values)
-    again, max_length = open_encoder(str(folder))
-    assert max_length == 12
-    assert not again.training
-    assert torch.equal(vectors(again), vectors(encoder))
     # Bidirectional attention is ModernBERT's own.
-    own = values in OWN and not (make is tiny_modernbert and "attention" in values)
-    assert (folder / "modules.json").is_file() is not own
+    only_here = not (make is tiny_modernbert and "attention" in values)
+    encoder = TransformerEncoder(str(make(tmp_path)), **values)
+    reopened(encoder, tmp_path / "out" / "model", TEXTS, only_here=only_here)
 
 
 def test_what_the_prepended_state_needs_is_saved(tmp_path):
-    encoder, folder = exported(tmp_path, tiny_llama, {"pooling": "mean", "prepend": [1, 2], "placeholder": "_"})
-    texts = ["_ a cat sees a dog", "a _ man"]
-    assert torch.equal(vectors(open_encoder(str(folder))[0], texts), vectors(encoder, texts))
-    assert not (folder / "modules.json").exists()
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("values", PLAIN)
-@pytest.mark.parametrize("make", MAKERS)
-def test_sentence_transformers_makes_the_same_vectors(tmp_path, make, values):
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    encoder, folder = exported(tmp_path, make, values)
-    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu")
-    made = theirs.encode(TEXTS, convert_to_tensor=True)
-    torch.testing.assert_close(made, vectors(encoder), rtol=0, atol=1e-5)
-    theirs.save(str(tmp_path / "theirs"))
-    back, max_length = open_encoder(str(tmp_path / "theirs"))
-    assert max_length == 12
-    torch.testing.assert_close(vectors(back), vectors(encoder), rtol=0, atol=1e-5)
+    given = {"pooling": "mean", "prepend": [1, 2], "placeholder": "_"}
+    encoder = TransformerEncoder(str(tiny_llama(tmp_path)), **given)
+    reopened(encoder, tmp_path / "out" / "model", ["_ a cat sees a dog", "a _ man"])
 
 
 def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):

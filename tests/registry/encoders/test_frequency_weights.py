@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 
 from registry import ENCODERS
 from registry.encoders.averages import read_counts
-from tests.registry.encoders.vectors import Encoding
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 
 GENERATOR = np.random.default_rng(0)
@@ -39,12 +39,12 @@ def test_weights_of_sif(files):
     """PrincetonML/SIF @84b5b4c, src/data_io.py:271-376: a / (a + count / N), and 1 for words without a count."""
     weights = np.array([1e-3 / (1e-3 + COUNTS[word] / sum(COUNTS.values())) if word in COUNTS else 1 for word in WORDS])
     encoder = ENCODERS["word_vectors"].build({**files, "sif": 1e-3})
-    equal(Encoding(encoder)(TEXTS), means(VECTORS * weights[:, None]))
+    equal(encoding(encoder)(TEXTS), means(VECTORS * weights[:, None]))
     # Without a file: 1/r for the r-th word.
     shares = 1 / np.arange(1, 41)
     weights = 0.1 / (0.1 + shares / shares.sum())
     equal(
-        Encoding(ENCODERS["word_vectors"].build({"file": files["file"], "sif": 0.1}))(TEXTS),
+        encoding(ENCODERS["word_vectors"].build({"file": files["file"], "sif": 0.1}))(TEXTS),
         means(VECTORS * weights[:, None]),
     )
 
@@ -58,12 +58,12 @@ def test_zipfian_whitening(files, counted_only):
     whitened = (VECTORS - mean) @ directions.T / values
     encoder = ENCODERS["word_vectors"].build({**files, "adjust": "whiten", "counted_only": counted_only})
     texts = ["w0 w1 w2", "w3"] if counted_only else TEXTS
-    found, expected = Encoding(encoder)(texts), torch.from_numpy(means(whitened, texts)).float()
+    found, expected = encoding(encoder)(texts), torch.from_numpy(means(whitened, texts)).float()
     torch.testing.assert_close(found @ found.T, expected @ expected.T, rtol=1e-4, atol=1e-5)  # up to signs
     # "w39" and "w36" have no count: unknown, or with the probability 0.
-    pair = Encoding(encoder)(["w4 w4 w39", "w4"])
+    pair = encoding(encoder)(["w4 w4 w39", "w4"])
     assert torch.equal(pair[0], pair[1]) == counted_only
-    assert torch.equal(Encoding(encoder)(["no"]), torch.zeros(1, 6))
+    assert torch.equal(encoding(encoder)(["no"]), torch.zeros(1, 6))
 
 
 def test_uniform_whitening_centering_and_all_but_the_top(files):
@@ -72,23 +72,23 @@ def test_uniform_whitening_centering_and_all_but_the_top(files):
     mean = VECTORS.mean(0)
     _, values, directions = np.linalg.svd(VECTORS - mean, full_matrices=False)
     whitened = means((VECTORS - mean) @ directions.T / values)
-    found = torch.nn.functional.normalize(Encoding(build({**files, "adjust": "whiten", "by_frequency": False}))(TEXTS))
+    found = torch.nn.functional.normalize(encoding(build({**files, "adjust": "whiten", "by_frequency": False}))(TEXTS))
     unit = torch.nn.functional.normalize(torch.from_numpy(whitened).float())
     torch.testing.assert_close(found @ found.T, unit @ unit.T, rtol=1e-4, atol=1e-5)
-    equal(Encoding(build({**files, "adjust": "center", "by_frequency": False}))(TEXTS), means(VECTORS - mean))
-    equal(Encoding(build({**files, "adjust": "center"}))(TEXTS), means(VECTORS - SHARES @ VECTORS))
+    equal(encoding(build({**files, "adjust": "center", "by_frequency": False}))(TEXTS), means(VECTORS - mean))
+    equal(encoding(build({**files, "adjust": "center"}))(TEXTS), means(VECTORS - SHARES @ VECTORS))
     top = PCA(3).fit(VECTORS - mean).components_
     removed = (VECTORS - mean) - (VECTORS - mean) @ top.T @ top
     values = {**files, "adjust": "all_but_the_top", "by_frequency": False}
-    equal(Encoding(build({**values, "components": 3}))(TEXTS), means(removed))
+    equal(encoding(build({**values, "components": 3}))(TEXTS), means(removed))
     top = top[:1]  # a hundredth of six dimensions is one
-    equal(Encoding(build(values))(TEXTS), means((VECTORS - mean) - (VECTORS - mean) @ top.T @ top))
+    equal(encoding(build(values))(TEXTS), means((VECTORS - mean) - (VECTORS - mean) @ top.T @ top))
 
 
 def test_a_change_of_vectors_and_weights_follow_one_another(files):
     encoder = ENCODERS["word_vectors"].build({**files, "adjust": "center", "sif": 0.01})
     weights = 0.01 / (0.01 + SHARES)
-    equal(Encoding(encoder)(TEXTS), means((VECTORS - SHARES @ VECTORS) * weights[:, None]))
+    equal(encoding(encoder)(TEXTS), means((VECTORS - SHARES @ VECTORS) * weights[:, None]))
 
 
 def test_a_bad_line_is_named(tmp_path):

@@ -8,9 +8,10 @@ from registry import LOSSES
 from registry.encoders.frozen_copy import FrozenCopy
 from registry.encoders.transformer import TransformerEncoder
 from registry.heads.mlp import Mlp
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
 from tests.support.fakes import FakeEncoder
-from tests.support.tiny import sentences, tiny_bert
+from tests.support.tiny import tiny_bert
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +23,6 @@ def online_of(model, **options):
     encoder = TransformerEncoder(model, **options)
     encoder.attach({"mlp": Mlp()})
     return encoder
-
-
-def tokens_of(encoder, count=5):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(sentences(count), 32))
 
 
 def encode(encoder, tokens):
@@ -49,7 +46,7 @@ def test_layers_are_those_of_transformers(model, pooling, layers):
     made = encode(frozen, tokens)
     wanted = range(4) if layers is None else layers
     expected = torch.stack([of_transformers(model, tokens, layer, pooling) for layer in wanted], dim=1)
-    assert made.layers.shape == (5, len(wanted), 16)
+    assert made.layers.shape == (8, len(wanted), 16)
     assert torch.allclose(made.layers, expected, atol=1e-6)
     assert torch.allclose(made.sentence, of_transformers(model, tokens, 3, pooling), atol=1e-6)
     assert torch.allclose(frozen.encode_for_eval(tokens), made.sentence, atol=1e-6)

@@ -10,9 +10,9 @@ from registry.encoders.ema import Ema
 from registry.encoders.head_dropout import HeadDropout
 from registry.encoders.transformer import TransformerEncoder
 from tests.registry.encoders.test_blocks import WAYS, lay_out, outcome
-from tests.registry.encoders.test_transformer import sentences, tokens_of
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_albert, tiny_bert, tiny_roberta
+from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
 RATE = 0.5
 

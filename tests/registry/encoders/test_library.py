@@ -196,12 +196,3 @@ def test_the_length_is_read_under_each_name_of_its_file(tmp_path, name):
     encoder, length = open_encoder(str(folder))
     assert (type(encoder).__name__, length) == ("TransformerEncoder", 20)
     assert opened_by_library(folder).max_seq_length == 20
-
-
-def test_a_module_of_another_package_is_an_error(tmp_path):
-    folder = sentence_transformers_directory(tmp_path, MEAN)
-    listed = json.loads((folder / "modules.json").read_text())
-    listed[1]["type"] = "my_pooling.Pooling"
-    (folder / "modules.json").write_text(json.dumps(listed))
-    with refuses("encoders.damaged_model", "my_pooling.Pooling"):
-        open_encoder(str(folder))

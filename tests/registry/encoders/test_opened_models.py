@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from cse_cli.evaluation.model import load_model as open_model
-from registry.encoders import whole
+from registry.encoders import backbone
 from registry.encoders.library import UNLIMITED
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
@@ -163,9 +163,9 @@ def test_a_model_without_a_length_limit(tmp_path):
 
 def test_xlnet_has_no_length_limit():
     model = XLNetModel(XLNetConfig(vocab_size=50, d_model=16, n_layer=1, n_head=2, d_inner=32)).eval()
-    assert whole.longest(model) is None
-    tokens = whole.example(model, padded=True)
-    assert torch.equal(whole.positions(model, tokens), torch.arange(7).expand(2, 7))
+    assert backbone.longest(model) is None
+    tokens = backbone.example(model, padded=True)
+    assert torch.equal(backbone.positions(model, tokens), torch.arange(7).expand(2, 7))
 
 
 @pytest.mark.parametrize("pooling", ["mask", "last_mask"])

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from registry.encoders.prefixed import PrefixedEncoder
-from registry.encoders.saved import open_encoder
+from tests.registry.encoders.vectors import reopened, tokens_of
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
@@ -18,10 +18,6 @@ def encoder(folder, make=tiny_bert, **given):
     torch.manual_seed(0)
     values = {"length": 3, "initial": 0.5, "dropout": 0.0, **given}
     return PrefixedEncoder(model=str(make(folder)), **values)
-
-
-def tokens_of(made, texts=TEXTS):
-    return made.vocabulary.pad(made.vocabulary.ids(texts, 32))
 
 
 def by_hand(made, ids):
@@ -131,13 +127,12 @@ def test_its_dropout_follows_the_encoder_s(tmp_path):
     assert not torch.allclose(first, second, atol=1e-4)
 
 
-@pytest.mark.parametrize("given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}])
+@pytest.mark.parametrize(
+    "given", [{}, {"template": "the {text} {mask} .", "pooling": "mask"}, {"template": ["the {text} .", "{text}"]}]
+)
 def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
     made = encoder(tmp_path, **given)
-    made.export(tmp_path / "model", 24)
-    back, longest = open_encoder(str(tmp_path / "model"))
-    assert (longest, (tmp_path / "model" / "modules.json").exists()) == (24, False)
-    assert torch.equal(back.encode_for_eval(tokens_of(back)), made.encode_for_eval(tokens_of(made)))
+    reopened(made, tmp_path / "model", length=24)
 
 
 def test_blocks_without_keys_of_their_own_are_refused(tmp_path):

@@ -5,16 +5,15 @@ import torch
 from scipy.stats import spearmanr
 
 from registry import ENCODERS
-from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
-from tests.registry.encoders.vectors import Encoding, Given
+from tests.registry.encoders.vectors import Given, encoding, reopened
 from tests.registry.losses.literal import cosine
 from tests.support.tiny import sentences, tiny_bert
 
 
 def fitted(base, texts, share, **values):
     encoder = ENCODERS["rank_mixture"].build({"fit_on": "target", "share": share, **values}, {"online": base})
-    encoder.fit(Encoding(encoder), texts)
+    encoder.fit(encoding(encoder), texts)
     return encoder
 
 
@@ -23,7 +22,7 @@ def test_value_by_hand():
     # ρ = 0, since (1, 0, −1) and (−0.5, 1, −0.5) are at a right angle, and s = 0.
     base = Given(torch.tensor([[2.0, 0.0], [0.0, 3.0], [-1.0, 0.0]]))
     encoder = fitted(base, base.sentences, 0.9)
-    x, y, _ = Encoding(encoder)(base.sentences)
+    x, y, _ = encoding(encoder)(base.sentences)
     assert x.tolist() == pytest.approx([0.9**0.5, 0.0, 0.05**0.5, 0.0, -(0.05**0.5)], abs=1e-6)
     assert y.tolist() == pytest.approx([0.0, 0.9**0.5, *(0.1**0.5 / 1.5**0.5 * r for r in (-0.5, 1, -0.5))], abs=1e-6)
 
@@ -33,7 +32,7 @@ def test_value_by_hand():
 def test_the_cosine_is_the_papers_score(share, similarity):
     base = Given(torch.randn(30, 6, generator=torch.Generator().manual_seed(1)))
     corpus = base.sentences[:20]
-    vectors = Encoding(fitted(base, corpus, share, similarity=similarity))(base.sentences)
+    vectors = encoding(fitted(base, corpus, share, similarity=similarity))(base.sentences)
     assert vectors.shape == (30, 6 + 20)
     rows = base.table.tolist()
     lengths = [math.hypot(*row) if similarity == "inner_product" else 1.0 for row in rows]
@@ -46,8 +45,4 @@ def test_the_cosine_is_the_papers_score(share, similarity):
 def test_a_saved_model_gives_the_same_vectors(tmp_path):
     base, texts = TransformerEncoder(str(tiny_bert(tmp_path / "models"))), sentences(40, seed=2)
     encoder = fitted(base, texts[:30], 0.8)
-    expected = Encoding(encoder)(texts)
-    encoder.export(tmp_path / "saved", 12)
-    again, limit = open_encoder(str(tmp_path / "saved"))
-    assert limit == 12
-    torch.testing.assert_close(Encoding(again)(texts), expected, atol=1e-6, rtol=0)
+    reopened(encoder, tmp_path / "saved", texts)

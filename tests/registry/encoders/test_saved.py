@@ -1,17 +1,16 @@
 import json
 from functools import partial
-from typing import get_args
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from registry.encoders.pooling import Pooling
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import MissingError
 from registry.heads.mlp import Mlp
+from registry.types import BUILT_IN
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
@@ -82,7 +81,7 @@ def test_two_layers_are_written_as_weights(tmp_path, form, start, weights):
 def test_every_pooling_is_exported_here():
     in_templates = {"mask", "last_mask"}  # tests/registry/encoders/test_template.py
     of_any_model = {"last", "weighted_mean", "text"}  # tests/registry/encoders/test_families_saved.py
-    assert {pooling for pooling, _, _ in FORMS} | in_templates | of_any_model == set(get_args(Pooling))
+    assert {pooling for pooling, _, _ in FORMS} | in_templates | of_any_model == BUILT_IN
 
 
 def test_the_layout_is_the_classic_one(tmp_path):
@@ -140,11 +139,6 @@ def test_a_plain_model_is_pooled_as_asked_and_by_cls_otherwise(tmp_path):
     assert open_encoder(folder, "first_last")[0].eval_pooling == "first_last"
     with refuses("encoders.unknown_pooling", "'maen'", "Did you mean 'mean'"):
         open_encoder(folder, "maen")
-
-
-def test_a_pooling_asked_for_replaces_the_saved_one(tmp_path):
-    _, folder = exported(tmp_path)
-    assert open_encoder(str(folder), "cls")[0].eval_pooling == "cls"
 
 
 def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "Pooling", "Normalize")):

@@ -8,7 +8,7 @@ from registry.encoders.averages import inverse_frequency, zipf
 from registry.encoders.saved import open_encoder
 from registry.encoders.static import Static
 from registry.tokens import Sample
-from tests.registry.encoders.vectors import Encoding
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
@@ -44,7 +44,7 @@ def test_the_table_written_out_with_transformers(model):
     names = ["the", "[UNK]", "sleeps"]
     mean = expected[tokenizer.convert_tokens_to_ids(names)].sum(0) / 3
     torch.testing.assert_close(
-        Encoding(made)(["the zebra sleeps"])[0], torch.from_numpy(mean).float(), rtol=1e-5, atol=1e-7
+        encoding(made)(["the zebra sleeps"])[0], torch.from_numpy(mean).float(), rtol=1e-5, atol=1e-7
     )
 
 
@@ -59,7 +59,7 @@ def test_without_projection_and_weights_it_is_the_embedding_of_the_token(model):
     (token,) = teacher.vocabulary.pieces([Sample("dog")], 8)
     made = Static(model)
     expected = teacher.encode_for_eval(teacher.vocabulary.assemble([token]))
-    torch.testing.assert_close(Encoding(made)(["dog"]), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(encoding(made)(["dog"]), expected, rtol=1e-5, atol=1e-6)
     assert made.table[made.vocabulary.id_of("[UNK]")].abs().sum() == 0
 
 
@@ -83,14 +83,14 @@ def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(m
         made.table += 0.1  # trained, [UNK] as well
     made.export(tmp_path / "static", max_length=6)
     texts = [*TEXTS, *sentences(6)]
-    expected = Encoding(made, max_length=6)(texts)
+    expected = encoding(made, max_length=6)(texts)
     opened, max_length = open_encoder(str(tmp_path / "static"))
     assert max_length == 6
-    assert torch.equal(Encoding(opened, max_length)(texts), expected)
+    assert torch.equal(encoding(opened, max_length)(texts), expected)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "static"), device="cpu")
     torch.testing.assert_close(theirs.encode(texts, convert_to_tensor=True), expected, rtol=1e-6, atol=1e-7)
     opened.export(tmp_path / "again", max_length=6)
-    assert torch.equal(Encoding(open_encoder(str(tmp_path / "again"))[0], 6)(texts), expected)
+    assert torch.equal(encoding(open_encoder(str(tmp_path / "again"))[0], 6)(texts), expected)
 
 
 def test_what_a_table_lacks_is_refused(model, tmp_path):
@@ -114,5 +114,5 @@ def test_equals_the_package_model2vec(model, tmp_path):
     ours = made.table.detach()[made.vocabulary.tokenizer.convert_tokens_to_ids(names)]
     assert names[:2] == ["[PAD]", "[UNK]"]
     torch.testing.assert_close(ours[2:], torch.from_numpy(theirs.embedding)[2:], rtol=0, atol=1e-4)
-    unit = torch.nn.functional.normalize(Encoding(made)(sentences(20)))
+    unit = torch.nn.functional.normalize(encoding(made)(sentences(20)))
     torch.testing.assert_close(unit, torch.from_numpy(theirs.encode(sentences(20))), rtol=0, atol=1e-4)

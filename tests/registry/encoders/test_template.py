@@ -7,6 +7,7 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.heads.mlp import Mlp
 from registry.tokens import Tokens
+from tests.registry.encoders.vectors import reopened
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_roberta
 
@@ -165,12 +166,7 @@ def test_a_view_with_its_own_template_is_denoised_by_it():
     ],
 )
 def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
-    made = encoder(**given)
-    made.export(tmp_path / "model", 24)
-    back, longest = open_encoder(str(tmp_path / "model"))
-    assert longest == 24
-    assert not (tmp_path / "model" / "modules.json").exists()
-    assert torch.equal(back.encode_for_eval(tokens_of(back)), made.encode_for_eval(tokens_of(made)))
+    reopened(encoder(**given), tmp_path / "model", TEXTS, 24)
 
 
 def test_any_model_is_opened_in_a_template(tmp_path):

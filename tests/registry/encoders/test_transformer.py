@@ -5,14 +5,12 @@ from transformers import AutoModel
 from registry.encoders.transformer import TransformerEncoder
 from registry.heads.mlp import Mlp
 from registry.tokens import Sample, Tokens
+from tests.registry.encoders.vectors import slow_pool as token_pool
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_electra, tiny_roberta
 
 MAKERS = [tiny_bert, tiny_roberta, tiny_albert, tiny_electra]
-
-
-def tokens_of(encoder, texts=None, length=32):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts or sentences(), length))
 
 
 def whole_forward(folder, tokens):
@@ -24,16 +22,8 @@ def whole_forward(folder, tokens):
 
 def slow_pool(pooling, states, mask, first):
     """Sentence by sentence, token by token."""
-    rows = []
-    for row in range(len(mask)):
-        last = states[-1][row]
-        if pooling == "cls":
-            rows.append(last[0])
-            continue
-        other = {"mean": last, "last2": states[-2][row], "first_last": states[first][row]}[pooling]
-        kept = [(last[i] + other[i]) / 2 for i in range(mask.shape[1]) if mask[row, i] == 1]
-        rows.append(sum(kept) / len(kept))
-    return torch.stack(rows)
+    pair = {"last2": (-2, -1), "first_last": (first, -1)}.get(pooling, (-1, -1))
+    return token_pool("cls" if pooling == "cls" else "mean", (states[pair[0]] + states[pair[1]]) / 2, mask)
 
 
 @pytest.mark.parametrize("site", ["layer", "word"])
@@ -182,11 +172,6 @@ def test_frozen_embeddings_keep_their_dropout(tmp_path):
     assert (encoder.encode(tokens, encoder.embed(tokens)).embeddings == 0).any()
 
 
-def test_freezing_what_is_not_there_names_the_nearest(tmp_path):
-    with refuses("encoders.unknown_part", "'embedings'", "Did you mean 'embeddings'"):
-        TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embedings"])
-
-
 def test_widths_and_length_limit(tmp_path):
     albert = TransformerEncoder(str(tiny_albert(tmp_path)))
     assert (albert.dim, albert.width, albert.max_length) == (16, 8, 64)
@@ -208,15 +193,6 @@ def test_gradients_reach_augmented_vectors(tmp_path):
     encoder.encode(tokens, vectors).sentence.pow(2).sum().backward()
     assert vectors.grad is not None
     assert vectors.grad.abs().sum() > 0
-
-
-def test_random_weights_have_the_shape_but_not_the_values(tmp_path):
-    folder = str(tiny_bert(tmp_path))
-    trained, random = TransformerEncoder(folder), TransformerEncoder(folder, random_weights=True)
-    shapes = {name: value.shape for name, value in trained.state_dict().items()}
-    assert shapes == {name: value.shape for name, value in random.state_dict().items()}
-    key = "backbone.embeddings.word_embeddings.weight"
-    assert not torch.equal(trained.state_dict()[key], random.state_dict()[key])
 
 
 def test_every_weight_gets_a_gradient(tmp_path):

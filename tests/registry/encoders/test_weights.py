@@ -6,7 +6,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel
 
 from registry.encoders.transformer import TransformerEncoder
-from tests.registry.encoders.test_every_family import contrast, tokens_of
+from tests.registry.encoders.test_every_family import contrast
+from tests.registry.encoders.vectors import tokens_of
 from tests.support.accelerators import pretend
 from tests.support.errors import refuses
 from tests.support.families import tiny

@@ -12,7 +12,7 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.whitening import Moments, whitening
 from registry.errors import MissingError, RunFailedError, UnknownNameError
 from registry.heads.mlp import Mlp
-from tests.registry.encoders.vectors import Encoding, Given
+from tests.registry.encoders.vectors import Given, encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
@@ -23,8 +23,8 @@ def fitted(rows, **values):
     """A whitening of an encoder whose vectors are `rows`, fitted to all of them."""
     base = Given(rows)
     encoder = ENCODERS["whitening"].build({"fit_on": "target", **values}, {"online": base})
-    encoder.fit(Encoding(encoder), base.sentences)
-    return encoder, Encoding(encoder)(base.sentences)
+    encoder.fit(encoding(encoder), base.sentences)
+    return encoder, encoding(encoder)(base.sentences)
 
 
 def test_value_by_hand():
@@ -67,8 +67,8 @@ def test_repeated_sentences_count_as_in_the_repositories():
     base = Given(rows)
     encoder = ENCODERS["whitening"].build({"fit_on": "target", "eps": 0.0}, {"online": base})
     places = [0, 1, 0, 2, 0, *range(12), 7, 7]
-    encoder.fit(Encoding(encoder), [base.sentences[place] for place in places])
-    found = Encoding(encoder)([base.sentences[place] for place in places])
+    encoder.fit(encoding(encoder), [base.sentences[place] for place in places])
+    found = encoding(encoder)([base.sentences[place] for place in places])
     theirs = torch.from_numpy(literal(rows[places].double().numpy(), 4)).float()
     gram = [torch.nn.functional.normalize(v) for v in (found, theirs)]
     torch.testing.assert_close(gram[0] @ gram[0].T, gram[1] @ gram[1].T, atol=2e-5, rtol=0)
@@ -153,7 +153,7 @@ def whitened(tmp_path, **values):
     torch.manual_seed(1)
     base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="first_last", first_layer_index=1)
     encoder = ENCODERS["whitening"].build({"fit_on": "target", **values}, {"online": base})
-    encoder.fit(Encoding(encoder), TEXTS)
+    encoder.fit(encoding(encoder), TEXTS)
     return base, encoder
 
 
@@ -189,7 +189,7 @@ def test_a_head_kept_at_evaluation_comes_before_the_whitening(tmp_path):
     base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean", head_at_eval=True)
     base.attach({"mlp": Mlp()})
     encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
-    encoder.fit(Encoding(encoder), TEXTS)
+    encoder.fit(encoding(encoder), TEXTS)
     encoder.export(tmp_path / "model", 12)
     again, _ = open_encoder(str(tmp_path / "model"))
     assert torch.equal(again.encode_for_eval(tokens(again)), encoder.encode_for_eval(tokens(encoder)))

@@ -12,7 +12,7 @@ from registry import ENCODERS
 from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import read_words
 from registry.errors import CseError, MissingError
-from tests.registry.encoders.vectors import Encoding
+from tests.registry.encoders.vectors import encoding, reopened
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, word_vectors
 
@@ -33,12 +33,12 @@ def build(file, **values):
 def test_value_by_hand(file):
     encoder = build(file)
     # "the cat." → the, cat, "." ; "U.S." is whole; "cat cat dog" → the known words alone; nothing known → zero.
-    vectors = Encoding(encoder)(["the cat.", "the U.S.", "cat cat dog", "dog", ""])
+    vectors = encoding(encoder)(["the cat.", "the U.S.", "cat cat dog", "dog", ""])
     expected = [[4.5 / 3, 5.5 / 3], [5.5, 11.0], [3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]
     torch.testing.assert_close(vectors, torch.tensor(expected))
-    assert torch.equal(Encoding(encoder)(["dog"]), torch.zeros(1, 2))
-    assert torch.equal(Encoding(encoder)(["The"]), torch.tensor([[9.0, 9.0]]))
-    assert torch.equal(Encoding(build(file, lower=True))(["The"]), torch.tensor([[1.0, 2.0]]))
+    assert torch.equal(encoding(encoder)(["dog"]), torch.zeros(1, 2))
+    assert torch.equal(encoding(encoder)(["The"]), torch.tensor([[9.0, 9.0]]))
+    assert torch.equal(encoding(build(file, lower=True))(["The"]), torch.tensor([[1.0, 2.0]]))
 
 
 @pytest.mark.parametrize("count", [1, 5, 40])
@@ -48,7 +48,7 @@ def test_equals_the_literal_mean(tmp_path, count):
     texts = sentences(count)
     expected = [[sum(column) / len(text.split()) for column in zip(*(known[w] for w in text.split()), strict=True)]
                 for text in texts]  # fmt: skip
-    torch.testing.assert_close(Encoding(build(path))(texts), torch.tensor(expected))
+    torch.testing.assert_close(encoding(build(path))(texts), torch.tensor(expected))
 
 
 def test_what_training_and_evaluation_see_is_the_same(file):
@@ -126,11 +126,7 @@ def test_files_are_found_as_paths_and_below_cse_data(tmp_path, file, monkeypatch
 def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
     encoder = build(file, lower=True)
     folder = tmp_path / "out" / "model"
-    encoder.export(folder, 100)
-    again, length = open_encoder(str(folder))
-    texts = ["The cat.", "the U.S.", "dog"]
-    assert length == 100
-    assert torch.equal(Encoding(again)(texts), Encoding(encoder)(texts))
+    reopened(encoder, folder, ["The cat.", "the U.S.", "dog"], 100)
     assert {child.name for child in folder.iterdir()} == {"README.md", "cse.json", "vectors.safetensors", "words.json"}
     assert json.loads((folder / "words.json").read_text())[4] == "new york"
     for given in ("pooling", "template"):
@@ -150,7 +146,7 @@ def test_a_table_beside_its_words_by_hand(tmp_path):
     path = table(tmp_path)
     encoder = build(path, lower=True)
     expected = torch.tensor([[4.5 / 3, 5.5 / 3], [2.0, 3.0], [0.0, 0.0]])
-    torch.testing.assert_close(Encoding(encoder)(["The cat.", "the cat dog", "dog"]), expected)
+    torch.testing.assert_close(encoding(encoder)(["The cat.", "the cat dog", "dog"]), expected)
     assert build(path, limit=2).table.tolist() == [[0, 0], [1, 2], [3, 4]]
 
 

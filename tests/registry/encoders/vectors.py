@@ -1,11 +1,28 @@
-"""An encoder whose vectors are given, and an `Encode` that runs any encoder."""
+"""An encoder whose vectors are given, an `Encode` that runs any encoder, and an encoder that is saved and opened."""
 
 from __future__ import annotations
 
 import torch
 
+from registry.encoders.saved import open_encoder
 from registry.encoders.word_vectors import WordVocabulary
+from registry.testing.materials import PlainEncode
 from registry.types import Encoder
+from tests.support.tiny import sentences
+
+
+def tokens_of(encoder, texts=None, length=32):
+    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts or sentences(), length))
+
+
+def reopened(encoder, folder, texts=None, length=12, only_here=True):
+    """Save an encoder, and return it from its directory, after a look at vectors, length and who can open it."""
+    encoder.export(folder, length)
+    again, limit = open_encoder(str(folder))
+    assert (limit, again.training, (folder / "modules.json").exists()) == (length, False, not only_here)
+    texts = texts or sentences()
+    assert torch.equal(encoding(again, length)(texts), encoding(encoder, length)(texts))
+    return again
 
 
 class Given(Encoder):
@@ -29,17 +46,26 @@ class Given(Encoder):
         return self.embed(tokens)[:, 0].detach()
 
 
-class Encoding:
-    """An `Encode` as evaluation's: in inference mode, of all sentences at once."""
-
-    def __init__(self, encoder, max_length=12):
-        self.encoder = encoder
-        self.max_length = max_length
+def encoding(encoder, max_length=12):
+    """Return an `Encode` as evaluation's: in inference mode, of all sentences at once."""
 
     @torch.inference_mode()
-    def __call__(self, sentences):
-        vocabulary = self.encoder.vocabulary
-        return self.encoder.encode_for_eval(vocabulary.pad(vocabulary.ids(list(sentences), self.max_length))).float()
+    def vectors(texts):
+        return encoder.encode_for_eval(tokens_of(encoder, list(texts), max_length)).float()
 
-    def encode_view(self, view, columns):
-        return self(next(iter(columns.values())))
+    return PlainEncode(vectors)
+
+
+def slow_pool(pooling, states, mask):
+    """Sentence by sentence, token by token."""
+    found = []
+    for row, real in zip(states, mask, strict=True):
+        kept = [state for state, one in zip(row, real, strict=True) if one == 1]
+        weights = {
+            "last": [0] * (len(kept) - 1) + [1],
+            "cls": [1] + [0] * (len(kept) - 1),
+            "mean": [1] * len(kept),
+            "weighted_mean": list(range(1, len(kept) + 1)),
+        }[pooling]
+        found.append(sum(w * state for w, state in zip(weights, kept, strict=True)) / sum(weights))
+    return torch.stack(found)

@@ -149,15 +149,6 @@ def test_a_missing_file_is_told_before_anything_is_scored(tmp_path, monkeypatch)
         AugmentationQuality("x", "twin", translations="/nowhere/de.tsv")
 
 
-def test_a_file_below_the_data_folder_is_found(pairs, tmp_path, monkeypatch):
-    monkeypatch.setenv("CSE_DATA", str(tmp_path))
-    written(tmp_path, [("a", "A"), ("b", "B")])
-    pairs([Pair("", 1.0, "a", "b"), Pair("", 2.0, "b", "b")])
-    encode = Angles()
-    AugmentationQuality("x", "twin", translations="pairs.tsv")(encode)
-    assert encode.asked[0][1]["translation"] == ["A", "B", "B", "B"]
-
-
 def test_fingerprints_cover_the_translations(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
     assert AugmentationQuality("x", "twin", "dev").fingerprints() == {"x/dev": "digest of x dev"}

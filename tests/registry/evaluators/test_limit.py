@@ -14,6 +14,7 @@ from registry.evaluators.retrieval_at_k import RetrievalAtK
 from registry.evaluators.sts import Sts
 from registry.evaluators.sts_average import StsAverage
 from registry.evaluators.transfer import Transfer
+from registry.resources import catalog
 from registry.resources.catalog import Pair
 from tests.registry.evaluators.points import serve
 from tests.support import labeled
@@ -61,7 +62,7 @@ def test_every_data_set_of_an_average_is_limited():
 
 
 def test_retrieval_has_fewer_candidates(monkeypatch):
-    monkeypatch.setattr("registry.evaluators.retrieval_at_k.dataset_pairs", lambda *_: PAIRS)
+    monkeypatch.setattr(catalog, "read_columns", lambda *_: PAIRS)
     evaluator, encode = (
         RetrievalAtK("tatoeba_open", "train", query_column="text", positive_column="translation"),
         Encoder(),

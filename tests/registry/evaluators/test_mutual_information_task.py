@@ -3,7 +3,6 @@ import math
 import pytest
 import torch
 
-from registry.errors import MissingError
 from registry.evaluators.mutual_information import mutual_information
 from registry.evaluators.mutual_information_task import MutualInformationTask
 from registry.resources.catalog import Pair
@@ -70,14 +69,3 @@ def test_too_few_pairs_are_told(pairs):
     pairs(PAIRS)
     with refuses("evaluators.too_few_rows", "stsb/all", 128, "set mi_n = 3 or less"):
         MutualInformationTask("anchor")(Turning())
-
-
-def test_a_view_that_reads_more_than_there_is_says_where(pairs):
-    class Needs(Turning):
-        def encode_view(self, view, columns, training=False):
-            raise MissingError("no column translation", "add it to the data", code="data.missing_column")
-
-    pairs(PAIRS)
-    with refuses("data.missing_column", "mutual_information_task, stsb/all: no column translation") as caught:
-        MutualInformationTask("fraternal", mi_n=2)(Needs())
-    assert isinstance(caught.value, MissingError)

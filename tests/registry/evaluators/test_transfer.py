@@ -40,12 +40,9 @@ def praise(sentences):
 
 def noisy(sentences):
     """Return vectors that know the first word, and noise."""
-    noise = [torch.randn(16, generator=torch.Generator().manual_seed(hash_of(text))) for text in sentences]
+    seeds = [sum((place + 1) * ord(letter) for place, letter in enumerate(text)) for text in sentences]
+    noise = [torch.randn(16, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     return praise(sentences) / 8 + torch.stack(noise)
-
-
-def hash_of(text):
-    return sum((place + 1) * ord(letter) for place, letter in enumerate(text))
 
 
 @BOTH
@@ -84,14 +81,11 @@ def test_pairs_are_told_by_difference_and_product(data, classifier):
 
 
 def test_pair_features_by_hand(data):
-    data({"train": [{"label": label, "sentence1": "u", "sentence2": "v"} for label in "01"], "test": pair_of_rows()})
+    test = [{"label": "1", "sentence1": "u", "sentence2": "w"}, {"label": "0", "sentence1": "u", "sentence2": "v"}]
+    data({"train": [{"label": label, "sentence1": "u", "sentence2": "v"} for label in "01"], "test": test})
     vectors = {"u": [1.0, 2.0], "v": [3.0, -1.0], "w": [float("nan"), 5.0]}
     features = read_labeled("mrpc").features(lambda texts: torch.tensor([vectors[text] for text in texts]))
     assert features.tolist() == [[2, 3, 3, -2], [2, 3, 3, -2], [2, 3, 3, -2], [1, 3, 0, 10]]  # NaN counts as 0
-
-
-def pair_of_rows():
-    return [{"label": "1", "sentence1": "u", "sentence2": "w"}, {"label": "0", "sentence1": "u", "sentence2": "v"}]
 
 
 @pytest.mark.parametrize("task", TASKS)

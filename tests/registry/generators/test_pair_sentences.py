@@ -3,7 +3,7 @@ import pytest
 from registry.errors import MissingError, UnknownNameError
 from registry.generators.pair_sentences import PairSentences
 from registry.resources import catalog
-from registry.resources.catalog import Source
+from registry.resources.rows import Source
 
 ENGLISH = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -18,8 +18,8 @@ def test_by_hand():
 
 
 def test_all_splits_where_none_is_named():
-    assert catalog.entries.dataset_and_split("stsb") == ("stsb", "all")
-    assert catalog.entries.dataset_and_split("stsb/dev") == ("stsb", "dev")
+    assert catalog.dataset_and_split("stsb") == ("stsb", "all")
+    assert catalog.dataset_and_split("stsb/dev") == ("stsb", "dev")
     assert catalog.entry("sts_text").generator.sources == tuple((name, "all") for name in ENGLISH)
 
 

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import nn
+
+from registry.testing.materials import WidthOnly
+
+
+def fit_head(cls, width, seed=0, **values):
+    """Return a head that keeps its width."""
+    torch.manual_seed(seed)
+    head = cls(**values)
+    assert head.fit(width, WidthOnly(width)) == width
+    return head
 
 
 def linear(layer: nn.Linear, row: Sequence[float]) -> list[float]:

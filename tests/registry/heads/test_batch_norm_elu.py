@@ -1,21 +1,18 @@
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 from registry.heads.batch_norm_elu import BatchNormElu
-from registry.testing.materials import WidthOnly, draw
+from registry.testing.materials import draw
+from tests.registry.heads.literal import fit_head
 from tests.support.errors import refuses
 
 GROUPS = (("anchor", 4), ("repeated", 4), ("composed", 4))
 
-
-def fitted(width, seed=0, **values):
-    torch.manual_seed(seed)
-    head = BatchNormElu(**values)
-    assert head.fit(width, WidthOnly(width)) == width
-    return head
+fitted = partial(fit_head, BatchNormElu)
 
 
 def by_torch(head, pooled, batches):

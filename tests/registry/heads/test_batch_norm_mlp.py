@@ -1,17 +1,14 @@
 import math
+from functools import partial
 
 import pytest
 import torch
 
 from registry.heads.batch_norm_mlp import BatchNormMlp
-from registry.testing.materials import WidthOnly, draw
-from tests.registry.heads.literal import linear
+from registry.testing.materials import draw
+from tests.registry.heads.literal import fit_head, linear
 
-
-def fitted(width, **options):
-    head = BatchNormMlp(**options)
-    assert head.fit(width, WidthOnly(width)) == width
-    return head
+fitted = partial(fit_head, BatchNormMlp)
 
 
 def normalized(rows):

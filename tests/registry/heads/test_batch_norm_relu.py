@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -6,15 +7,11 @@ from torch import nn
 
 from registry.heads.batch_norm_relu import BatchNormRelu
 from registry.testing.materials import WidthOnly, draw
+from tests.registry.heads.literal import fit_head
 
 GROUPS = (("anchor", 5), ("positive", 5))
 
-
-def fitted(width, **values):
-    torch.manual_seed(0)
-    head = BatchNormRelu(**values)
-    assert head.fit(width, WidthOnly(width)) == width
-    return head
+fitted = partial(fit_head, BatchNormRelu)
 
 
 def projector(head, width):

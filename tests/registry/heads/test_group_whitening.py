@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -5,14 +7,11 @@ import torch
 from registry.distributed import rank
 from registry.heads.group_whitening import GroupWhitening
 from registry.testing.materials import WidthOnly, draw
+from tests.registry.heads.literal import fit_head
 from tests.support.errors import refuses
 from tests.support.processes import on_ranks
 
-
-def fitted(width, **values):
-    head = GroupWhitening(**values)
-    assert head.fit(width, WidthOnly(width)) == width
-    return head
+fitted = partial(fit_head, GroupWhitening)
 
 
 def literal(rows, groups, order, epsilon):

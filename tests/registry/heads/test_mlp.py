@@ -1,15 +1,12 @@
 import math
+from functools import partial
 
 import torch
 
 from registry.heads.mlp import Mlp
-from registry.testing.materials import WidthOnly
+from tests.registry.heads.literal import fit_head
 
-
-def fitted(width):
-    head = Mlp()
-    assert head.fit(width, WidthOnly(width)) == width
-    return head
+fitted = partial(fit_head, Mlp)
 
 
 def test_worked_by_hand():

@@ -40,7 +40,8 @@ def cells(positive_logit, negative_logit, views, negatives, hard=None, reference
         takes_part = [j for j in range(len(anchor)) if j == i or about.get("in_batch", True)]
         logits = []
         for j in (j for j in takes_part if j != i):
-            alike = _alike(reference, i, j, about.get("false_negative"))
+            limit = about.get("false_negative")
+            alike = limit is not None and cosine(reference[i].tolist(), reference[j].tolist()) > limit
             logits += _weighted(negative_logit(cosine(h, positive[j])), 0.0 if alike else 1.0, about)
         for j in (j for j in takes_part if others):
             logits.append(negative_logit(cosine(h, others[j])) + (about["hard_weight"] if i == j else 0.0))
@@ -48,10 +49,6 @@ def cells(positive_logit, negative_logit, views, negatives, hard=None, reference
             logits += _weighted(negative_logit(cosine(h, entry)), math.exp(log_weight), about)
         rows.append([(positive_logit(cosine(h, positive[i])), True)] + [(logit, False) for logit in logits])
     return rows
-
-
-def _alike(reference, i, j, limit):
-    return limit is not None and cosine(reference[i].tolist(), reference[j].tolist()) > limit
 
 
 def _weighted(logit, weight, about):

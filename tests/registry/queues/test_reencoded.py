@@ -44,11 +44,6 @@ def bound(encoder, **options):
     return queue
 
 
-def nudge(encoder):
-    with torch.no_grad():
-        encoder.linear.weight += 0.3 * torch.randn(encoder.linear.weight.shape)
-
-
 def test_value_by_hand():
     """WidthOnly: token i has the vector (sin i, sin 2i); a sentence is the sum of its real tokens."""
     encoder = WidthOnly(2)
@@ -77,7 +72,8 @@ def test_matches_a_list_of_sentences(length, sizes, chunk):
             assert torch.allclose(vector, own / own.norm(), atol=1e-5)
         queue.after_step(step)
         held = [*held, *lines][-length:]
-        nudge(encoder)
+        with torch.no_grad():
+            encoder.linear.weight += 0.3 * torch.randn(encoder.linear.weight.shape)
 
 
 def test_initial_entries_stay_and_leave_first():

@@ -1,23 +1,24 @@
-"""Parts of the architectures of transformers: where they are, and which an encoder can change.
+"""Architectures of transformers: their parts, what an encoder can change of them, and their own `forward`.
 
-An architecture is *split* if its embedding layer and its blocks can be called separately, as in BERT. The others run
-through their own `forward`, which also gets their token vectors. In decoders, it contains only the word embeddings.
+An architecture is *split* if its embedding layer and its blocks can be called separately, as in BERT. The others
+(decoders, ModernBERT, T5's encoder) run through their own `forward`, which also gets their token vectors. In decoders,
+their embedding layer contains only the word embeddings.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
+from registry.encoders.packing import Pack, Prepended, Rows
 from registry.errors import CseError
-
-_SPLIT = "cse_split"
-"""Attribute of a model: whether it is split. Its parts can be replaced later."""
+from registry.poolings import last_places
+from registry.tokens import Tokens
 
 
 @dataclass(frozen=True)
@@ -67,17 +68,20 @@ def unsupported(model: Any, what: str, action: str, why: str = "") -> CseError:
 
 
 def is_split(model: Any) -> bool:
-    """Return whether the embedding layer and the blocks of a model are called separately, at first from its parts."""
-    if (known := getattr(model, _SPLIT, None)) is not None:
+    """Return whether the embedding layer and the blocks of a model are called separately.
+
+    `backbone.open_halves` stores it, because parts can be replaced later. Before, the parts decide.
+    """
+    if (known := getattr(model, "cse_split", None)) is not None:
         return bool(known)
     embeddings = getattr(model, "embeddings", None)
     parts = [getattr(embeddings, name, None) for name in ("dropout", "word_embeddings", "position_embeddings")]
     return hasattr(model, "encoder") and all(part is not None for part in parts)
 
 
-def set_split(model: Any, split: bool) -> None:
-    """Store whether a model is split."""
-    setattr(model, _SPLIT, split)
+def runs_packed(model: Any) -> bool:
+    """Return whether a model gives the same states for packed rows. `backbone.open_halves` stores it for the others."""
+    return bool(model.is_backend_compatible() if is_split(model) else getattr(model, "cse_packs", False))
 
 
 def require_split(model: Any, what: str) -> None:
@@ -174,3 +178,76 @@ def rates(model_config: Any, dropout: float, scope: str) -> dict[str, float]:
         "attention": ATTENTION_RATES,
     }[scope]
     return {name: dropout for name in names if getattr(model_config, name, None) is not None}
+
+
+def states(model: Any, vectors: Tensor, rows: Rows, all_states: bool, pack: Pack | None = None) -> list[Tensor]:
+    """Return the last layer's states (B, L, D), or the first block's input and the output of every block.
+
+    The last state includes the model's final normalization.
+
+    Args:
+        model: Transformers model.
+        vectors: Output (B, L, W) of the embedding layer.
+        rows: Mask and positions. Padding can be on either side.
+        all_states: Whether to return the states of all layers.
+        pack: Sentences of a packed batch (1, T, W).
+    """
+    known = inspect.signature(model.forward).parameters
+    given: dict[str, Any] = {"attention_mask": rows.mask, "position_ids": rows.positions, "use_cache": False}
+    given = {key: value for key, value in given.items() if key in known}
+    if pack is not None:
+        given["pack"] = pack
+    with embedded(model, vectors):
+        made = model(inputs_embeds=vectors, output_hidden_states=all_states, **given)
+    return list(made.hidden_states) if all_states else [made.last_hidden_state]
+
+
+def prepended(blocks: tuple[int, int], tokens: Tokens, placeholder: int) -> Prepended:
+    """Return the replacement of the first placeholder's state by the last token's state.
+
+    Args:
+        blocks: Indices a and b of the blocks before which the state is replaced, from a to b − 1.
+        tokens: Input of the model.
+        placeholder: ID of the placeholder.
+
+    Raises:
+        CseError: If a row has no placeholder.
+    """
+    found = (tokens.ids == placeholder) & (tokens.mask == 1)
+    if not bool(found.any(dim=1).all()):
+        raise CseError(
+            "prepend: a sentence has no placeholder",
+            "add the placeholder to the encoder's template, before {text}",
+            code="encoders.no_placeholder",
+        )
+    return Prepended(blocks, last_places(tokens.mask), found.int().argmax(dim=1))
+
+
+@contextmanager
+def states_replaced(model: Any, replaced: Prepended | None) -> Iterator[None]:
+    """Replace a state of each sentence before some blocks of a model."""
+    if replaced is None:
+        yield
+        return
+
+    def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
+        if arguments:
+            return (replaced.replace(arguments[0]), *arguments[1:]), named
+        return (), {**named, "hidden_states": replaced.replace(named["hidden_states"])}
+
+    with ExitStack() as hooks:
+        for block in blocks(model)[slice(*replaced.blocks)]:
+            hooks.enter_context(block.register_forward_pre_hook(before, with_kwargs=True))
+        yield
+
+
+def position_offset(model: Any) -> int:
+    """Return the offset that the model adds to positions: padding_idx + 1 in the RoBERTa family and MPNet, else 0."""
+    embeddings = getattr(model, "embeddings", None)
+    counts = hasattr(embeddings, "create_position_ids_from_inputs_embeds")
+    return int(embeddings.padding_idx) + 1 if counts else 0  # type: ignore[union-attr]
+
+
+def is_decoder(model: Any) -> bool:
+    """Return whether a model is built with causal attention."""
+    return any(getattr(part, "is_causal", None) is True for part in model.modules())

@@ -20,19 +20,56 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, NoReturn
+from typing import IO, Any, Literal, NamedTuple, NoReturn
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.resources.catalog.entries import Kind, Layout
 
 Row = tuple[Any, ...]
 Numbered = Iterator[tuple[int, Row]]
 
 FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet")
-_PLAIN = Layout()
 _TSV = "separate columns by one TAB; if quotes enclose cells, name the file .csv"
 _CSV = 'separate columns by commas; enclose cells with a comma, quote or line break in "…", and double their quotes'
 _JSONL = 'write one object per line, such as {"score": 4.5, "sentence1": "…", "sentence2": "…"}'
+
+
+Kind = Literal["text", "pairs", "labeled"]
+"""Kind of a data set."""
+
+
+class CatalogTable(BaseModel):
+    """Base class of the tables in the files of the catalog. Rejects unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Layout(CatalogTable):
+    r"""Format of the rows in a file.
+
+    Args:
+        header: Whether the first line of a `.tsv` names the columns. Without it, columns have the order of the entry.
+        columns: Column of the entry → column of the file, if they differ. An empty name means that the file has no such
+            column, and every row gets an empty cell.
+        pattern: Regular expression for a line. Its named groups are the columns, and white space in them is reduced to
+            single blanks, as in SentEval's readers.
+        skip: Number of lines before the first row. Requires `pattern`.
+        encoding: Encoding of the text.
+        remove: Characters that are removed everywhere, such as "\u200b".
+        longer: Whether the files have more rows than the split, which is their beginning.
+    """
+
+    header: bool = True
+    columns: dict[str, str] = Field(default_factory=dict)
+    pattern: str = ""
+    skip: int = 0
+    encoding: str = "utf-8"
+    remove: str = ""
+    longer: bool = False
+
+
+_PLAIN = Layout()
 
 
 class Column(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Any
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.paths import is_file, make_folder
 from registry.resources import hub
-from registry.resources.catalog.readers import lines
+from registry.resources.rows import lines
 
 _NAME = re.compile(r"hf:(?P<id>[\w.-]+/[\w.-]+)(:(?P<config>[^@\s]+))?(@(?P<revision>[^\s@:]+))?")
 _OWN = {"name", "version", "data_dir", "data_files", "description"}

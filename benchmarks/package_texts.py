@@ -2,7 +2,7 @@
 
 The files are made by
 
-    CSE_DATA=DIRECTORY python -m registry.texts.selection registry/texts
+    CSE_DATA=DIRECTORY python -m benchmarks.package_texts registry/texts
 
 which also reports on stderr how many sentences were excluded.
 """

@@ -1,4 +1,4 @@
-"""Results of other groups: reproductions of the methods, the public community leaderboard, and other lists."""
+"""Results outside the papers' tables: of other groups and lists, of this project, and reported averages by recipe."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Self
+from typing import Annotated, Any
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field
 
-from registry.papers.tables import AVERAGE, Answer, PaperModel
+from registry.papers.tables import AVERAGE, Answer, PaperModel, load, names
 
+_MEASURED = Path(__file__).with_name("measured.toml")
 _RUNS = Path(__file__).with_name("reproductions.toml")
 _LEADERBOARD = Path(__file__).with_name("field_leaderboard.tsv")
 _OTHER_LISTS = Path(__file__).with_name("other_lists.tsv")
@@ -56,16 +57,6 @@ class Reproduction(PaperModel):
     values: tuple[float, ...] = ()
     source: str
     note: str = ""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if not self.low <= self.mean <= self.high:
-            raise ValueError("low ≤ mean ≤ high does not hold")
-        if self.values:
-            known = (len(self.values), round(min(self.values), 2), round(max(self.values), 2))
-            if known != (self.n, self.low, self.high) or abs(fmean(self.values) - self.mean) > 0.01:
-                raise ValueError("mean, low, high and n are not those of the values")
-        return self
 
 
 @cache
@@ -173,3 +164,84 @@ def _row(line: dict[str, str]) -> FieldRow:
         avg=float(avg),
         avg_recomputed=round(sum(cells.values()) / len(cells), 2) if cells else float(avg),
     )
+
+
+class MeasuredRow(PaperModel):
+    """Scores of a recipe over several seeds. It belongs to no paper and is on no leaderboard.
+
+    It is for small recipes, so that `cse reproduce` can be tried on any machine.
+
+    Args:
+        recipe: Name of the recipe.
+        settings: `Recipe.hash()` of the recipe that was measured.
+        command: Command of the measurement.
+        machine: Device and precision.
+        versions: Versions of the software.
+        date: Day of the measurement.
+        seeds: Seeds in the order of the scores.
+        judged: Evaluator whose mean `cse reproduce` judges.
+        metric: Metric of all scores.
+        tolerance: Precision of your mean that a verdict requires, in points.
+        scores: Evaluator → score of each seed.
+    """
+
+    recipe: str
+    settings: str
+    command: str
+    machine: str
+    versions: str
+    date: str
+    seeds: tuple[int, ...]
+    judged: str
+    metric: str = "spearman"
+    tolerance: float = Field(gt=0)
+    scores: dict[str, Annotated[tuple[float, ...], BeforeValidator(_floats)]]
+
+    def mean(self, evaluator: str) -> float:
+        """Return the mean over the seeds, rounded to two decimals like reported results."""
+        return round(fmean(self.scores[evaluator]), 2)
+
+    def std(self, evaluator: str) -> float:
+        """Return the sample standard deviation over the seeds."""
+        return stdev(self.scores[evaluator])
+
+
+@cache
+def measured_rows() -> dict[str, MeasuredRow]:
+    """Return recipe → its measured result."""
+    with _MEASURED.open("rb") as file:
+        rows = [MeasuredRow.model_validate(row) for row in tomllib.load(file)["rows"]]
+    return {row.recipe: row for row in rows}
+
+
+LISTED = "lists"
+"""Source of the averages in the lists of methods that train without labels or generated text."""
+_LISTS = (COMMUNITY, "recent")
+
+
+@cache
+def reported_averages() -> dict[str, dict[str, float]]:
+    """Return recipe → source → reported average × 100. Sources are `LISTED` and tables such as "ifcl/sts_en"."""
+    found: dict[str, dict[str, float]] = {}
+    for listed in listed_rows():
+        if listed.recipe and listed.list in _LISTS:
+            found.setdefault(listed.recipe, {}).setdefault(LISTED, listed.avg)
+    for key in names():
+        for identifier, table in load(key).tables.items():
+            places = [place for place, column in enumerate(table.columns) if column.evaluator == AVERAGE]
+            if len(places) != 1 or table.score != "spearman" or table.language != "en":
+                continue
+            for row in table.rows.values():
+                if row.recipe and (value := row.numbers[places[0]]) is not None:
+                    found.setdefault(row.recipe, {}).setdefault(f"{key}/{identifier}", value)
+    return found
+
+
+def reported_difference(recipe: str, baseline: str) -> float | None:
+    """Return the reported average of a recipe's method minus that of another one.
+
+    Both are from the lists, or from the first table of a paper that has both. None if there is no such source.
+    """
+    averages = reported_averages()
+    own, other = averages.get(recipe, {}), averages.get(baseline, {})
+    return next((own[source] - other[source] for source in own if source in other), None)
