@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from cse_cli.analysis.experiments import Configuration, mixed_environments, why_unreadable
+from cse_cli.analysis.experiments import Experiment, mixed_environments, why_unreadable
 from cse_cli.analysis.papers import (
     LayoutColumn,
     ReportedRow,
@@ -50,12 +50,12 @@ COMMUNITY_LANGUAGE = "en"
 ROUNDED = 0.015
 """Largest difference between a listed average and the mean of its cells that rounding explains."""
 
-Chosen = Sequence[tuple[Configuration, int]]
+Chosen = Sequence[tuple[Experiment, int]]
 """Configurations to show, each with the number of configurations of which it is the best."""
 
 
 def encoder_table(
-    encoder: str, language: str, layout: ScoreLayout, members: Sequence[Configuration], *, every: bool = False
+    encoder: str, language: str, layout: ScoreLayout, members: Sequence[Experiment], *, every: bool = False
 ) -> ScoreTable:
     """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
     reported = reported_for(encoder, language, layout)
@@ -98,7 +98,7 @@ def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
 
 
 def _columns(
-    language: str, layout: ScoreLayout, members: Sequence[Configuration], dev: LayoutColumn | None
+    language: str, layout: ScoreLayout, members: Sequence[Experiment], dev: LayoutColumn | None
 ) -> list[LayoutColumn]:
     """Return the score that selected states, the layout's columns, then evaluators that no paper reports."""
     first = [dev] if dev is not None and dev.evaluator not in layout.evaluators else []
@@ -109,7 +109,7 @@ def _columns(
 
 
 def _measured(
-    configuration: Configuration, best_of: int, layout: ScoreLayout, columns: Sequence[LayoutColumn]
+    configuration: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[LayoutColumn]
 ) -> ScoreRow:
     paper = configuration.latest.paper
     row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
@@ -123,7 +123,7 @@ def _untrained(
     encoder: str, layout: ScoreLayout, columns: Sequence[LayoutColumn], chosen: Chosen
 ) -> Iterator[ScoreRow]:
     """Yield the encoder before training, one row for all recipes that give it the same scores."""
-    found: dict[tuple[tuple[str, str], ...], list[tuple[Configuration, dict[str, Score]]]] = {}
+    found: dict[tuple[tuple[str, str], ...], list[tuple[Experiment, dict[str, Score]]]] = {}
     for configuration, _ in chosen:
         if configuration.latest.paper is None:
             values = {column.heading: layout.values(configuration, column, of="untrained") for column in columns}
@@ -157,7 +157,7 @@ def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[Sc
 
 
 def measured_row(
-    configuration: Configuration,
+    configuration: Experiment,
     scores: Mapping[str, Score],
     reproduces: ReportedRow | None = None,
     best_of: int = 1,
@@ -208,7 +208,7 @@ def measured_row(
 
 
 def layout_scores(
-    configuration: Configuration,
+    configuration: Experiment,
     layout: ScoreLayout,
     columns: Sequence[LayoutColumn],
     reported: Mapping[str, Score] | None,
@@ -235,7 +235,7 @@ def layout_scores(
     return correct_row(scores, layout.ranking)
 
 
-def selecting_column(members: Sequence[Configuration]) -> LayoutColumn | None:
+def selecting_column(members: Sequence[Experiment]) -> LayoutColumn | None:
     """Return the score that selected most of the states, or None without a dev score."""
     selected = Counter(
         c.latest.metric_for_best_model for c in members if c.latest.metric_for_best_model and not c.test_selected
@@ -246,7 +246,7 @@ def selecting_column(members: Sequence[Configuration]) -> LayoutColumn | None:
     return LayoutColumn(DEV, evaluator, metric)
 
 
-def shown_configurations(members: Sequence[Configuration], layout: ScoreLayout, *, every: bool) -> Chosen:
+def shown_configurations(members: Sequence[Experiment], layout: ScoreLayout, *, every: bool) -> Chosen:
     """Return `every` configuration, or those of each recipe with the best mean dev score.
 
     Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
@@ -254,20 +254,20 @@ def shown_configurations(members: Sequence[Configuration], layout: ScoreLayout, 
     """
     if every:
         return [(one, 1) for one in members]
-    methods: dict[tuple[str, bool], list[Configuration]] = {}
+    methods: dict[tuple[str, bool], list[Experiment]] = {}
     for configuration in members:
         key = configuration.origin or configuration.recipe, configuration.test_selected
         methods.setdefault(key, []).append(configuration)
     return [shown for of_one in methods.values() for shown in _best(of_one, layout)]
 
 
-def _best(of_one: Sequence[Configuration], layout: ScoreLayout) -> Chosen:
+def _best(of_one: Sequence[Experiment], layout: ScoreLayout) -> Chosen:
     fresh = [one for one in of_one if not one.stale] or of_one
     dev = selecting_column(fresh)
     if dev is None:
         return [(one, 1) for one in fresh]
 
-    def quality(configuration: Configuration) -> tuple[bool, float, float]:
+    def quality(configuration: Experiment) -> tuple[bool, float, float]:
         values = layout.values(configuration, dev)
         mean = fmean(values) if values else float("-inf")
         return len(configuration.seeds) > 1, mean, configuration.latest.finished.timestamp()
@@ -278,7 +278,7 @@ def _best(of_one: Sequence[Configuration], layout: ScoreLayout) -> Chosen:
     return [(one if count == 1 else _with_fresh_seeds(one, fresh), count) for one in chosen]
 
 
-def _with_fresh_seeds(one: Configuration, every: Sequence[Configuration]) -> Configuration:
+def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experiment:
     """Return a configuration with the seeds that were planned after all other runs, or else marked as not fresh.
 
     A test on the seeds that chose it among several configurations would find more differences than its level says.
@@ -293,9 +293,7 @@ def _with_fresh_seeds(one: Configuration, every: Sequence[Configuration]) -> Con
     return replace(one, fresh=False)
 
 
-def community_tables(
-    ran: Sequence[Configuration], encoder: str | None = None, *, every: bool = False
-) -> list[ScoreTable]:
+def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each list and encoder. `every` shows all configurations, where a table has runs."""
     layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
     listed: dict[tuple[str, str], list[FieldRow]] = {}
@@ -312,7 +310,7 @@ def community_tables(
     return found
 
 
-def community_place(configuration: Configuration) -> tuple[str, str]:
+def community_place(configuration: Experiment) -> tuple[str, str]:
     """Return the list and the encoder under which it has runs, or would have them. GloVe is listed under BERT base."""
     if configuration.status != "other_model":
         for row in papers.listed_rows():
@@ -321,7 +319,7 @@ def community_place(configuration: Configuration) -> tuple[str, str]:
     return papers.COMMUNITY, encoder_of(configuration) if configuration.latest.language == COMMUNITY_LANGUAGE else ""
 
 
-def community_encoder(configuration: Configuration) -> str:
+def community_encoder(configuration: Experiment) -> str:
     """Return the encoder under which a list has runs, or would have them."""
     return community_place(configuration)[1]
 
@@ -376,7 +374,7 @@ def _listed_row(listed: FieldRow, layout: ScoreLayout) -> ScoreRow:
 
 def _community_measured(
     layout: ScoreLayout,
-    configuration: Configuration,
+    configuration: Experiment,
     best_of: int,
     row: ScoreRow | None = None,
     metric: str | None = None,

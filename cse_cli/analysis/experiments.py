@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
@@ -47,9 +48,6 @@ STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "chan
 """Statuses in the order in which one represents several."""
 SHIPPED = "_recipes"
 """Directory of an installation's recipes."""
-StatusOf = Callable[[Result], RecipeStatus]
-ChangesOf = Mapping[str, Sequence[str]]
-"""Run → settings that its `--set` and `--unset` changed."""
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
 POOLED = (
@@ -167,8 +165,8 @@ def mixed_environments(runs: Sequence[Result]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Configuration:
-    """The runs of one experiment, one per seed.
+class Experiment:
+    """The runs of one experiment, one per seed: a row of a table, a cell of a study, or a method to compare.
 
     Args:
         results: Results in the order of the seeds.
@@ -179,16 +177,22 @@ class Configuration:
         apart: Difference from other experiments with the same settings, such as "text 1f914d36".
         notes: Remarks on these differences and on pooled experiments.
         fresh: Whether its seeds did not choose it among the configurations of its recipe.
+        letter: Letter of a compared method in tables and sentences.
+        name: Name of a compared method.
+        study: Name or path of the study whose row a compared method is.
     """
 
     results: tuple[Result, ...]
-    status: RecipeStatus
+    status: RecipeStatus = "current"
     names: tuple[str, ...] = ()
     origin: str = ""
     changes: tuple[str, ...] = ()
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     fresh: bool = True
+    letter: str = ""
+    name: str = ""
+    study: str = ""
 
     @cached_property
     def latest(self) -> Result:
@@ -200,10 +204,15 @@ class Configuration:
         """Name of the first recipe."""
         return self.names[0] if self.names else self.latest.recipe
 
+    @cached_property
+    def runs(self) -> dict[int, Result]:
+        """Seed → its run, in the order of the seeds."""
+        return {result.seed: result for result in self.results}
+
     @property
     def seeds(self) -> tuple[int, ...]:
         """Seeds in ascending order."""
-        return tuple(result.seed for result in self.results)
+        return tuple(self.runs)
 
     @property
     def test_selected(self) -> bool:
@@ -235,6 +244,10 @@ class Configuration:
         selecting = (self.latest.metric_for_best_model or "").rpartition(".")[0]
         return evaluator != selecting and not evaluator.endswith("dev")
 
+    def command(self, seeds: str) -> str:
+        """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
+        return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
+
     def values(self, evaluator: str, metric: str | None = None, *, of: State = "scores") -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
@@ -259,17 +272,23 @@ class Configuration:
         return known if len(known) == len(found) else []
 
 
-def configurations(
+def group(
     results: Iterable[Result],
-    status_of: StatusOf | None = None,
-    changes: ChangesOf | None = None,
+    changes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     *,
+    status: RecipeStatus | None = None,
     pool: bool = False,
-) -> list[Configuration]:
-    """Return one configuration for each experiment and set of evaluation data.
+) -> list[Experiment]:
+    """Return results as experiments, those with other evaluation data apart.
 
     A run with another model than its recipe's reproduces no reported row. Other runs have the reported row that they,
-    or a later run of the same experiment, reproduce. `pool` merges experiments with the same settings.
+    or a later run of the same experiment, reproduce.
+
+    Args:
+        results: Results of finished runs.
+        changes: Run → settings that its `--set` and `--unset` changed.
+        status: Relation of all runs to the files of their recipes. Default: by the files.
+        pool: Whether to merge experiments with the same settings.
     """
     placed: list[_Placed] = []
     ordered = sorted(results, key=lambda run: run.finished)
@@ -278,10 +297,10 @@ def configurations(
     names = names_of({origins[key]: run.recipe for key, run in recipes.items()})
     statuses: dict[tuple[object, ...], RecipeStatus] = {}
     for run in ordered:
-        changed, origin = tuple((changes or {}).get(run.run_id or "", ())), origins[run.source, run.recipe]
+        changed, origin = tuple(changes.get(run.run_id or "", ())), origins[run.source, run.recipe]
         key = (origin, run.recipe_hash, run.model, changed)
         if key not in statuses:
-            statuses[key] = status_of(run) if status_of else recipe_status(run, changed)
+            statuses[key] = status or recipe_status(run, changed)
         placed.append(_Placed(run, run.recipe_hash if pool else run.experiment, origin, statuses[key], changed))
     rows = {one.group: one.paper for one in placed if one.paper is not None}
     groups: dict[tuple[object, ...], list[_Placed]] = defaultdict(list)
@@ -289,7 +308,7 @@ def configurations(
         row = one.paper if one.status == "other_model" else one.paper or rows.get(one.group)
         updated = one if row == one.run.paper else one._replace(run=one.run.model_copy(update={"paper": row}))
         groups[one.group, row, evaluation_data(one.run)].append(updated)
-    return _distinguished([_configuration(runs, names, pool=pool) for runs in groups.values()])
+    return _distinguished([_experiment(runs, names, pool=pool) for runs in groups.values()])
 
 
 class _Placed(NamedTuple):
@@ -311,13 +330,13 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, digest) for name, digest in result.fingerprints.items() if name != TRAINING))
 
 
-def _configuration(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bool) -> Configuration:
-    """Return runs as one configuration. The runs are in the order in which they finished."""
+def _experiment(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bool) -> Experiment:
+    """Return runs as one experiment. The runs are in the order in which they finished."""
     runs, statuses = [one.run for one in placed], {one.origin: one.status for one in placed}
     origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
     first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
     merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
-    return Configuration(
+    return Experiment(
         results=tuple(by_seed(runs).values()),
         status=statuses[origins[0]],
         names=tuple(dict.fromkeys(names[origin] for origin in origins)),
@@ -327,8 +346,8 @@ def _configuration(placed: Sequence[_Placed], names: Mapping[str, str], *, pool:
     )
 
 
-def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
-    """Return configurations with the differences between those with the same settings."""
+def _distinguished(found: Sequence[Experiment]) -> list[Experiment]:
+    """Return experiments with the differences between those with the same settings."""
     same: dict[str, list[int]] = defaultdict(list)
     for place, one in enumerate(found):
         same[one.latest.recipe_hash].append(place)
@@ -343,7 +362,7 @@ def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
     return named
 
 
-def _marked(one: Configuration, note: str, other: Configuration) -> Configuration:
+def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
     tags = []
     for difference in one.latest.identity.differences(other.latest.identity):
         if difference.part == "code":

@@ -7,14 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
-from cse_cli.analysis.experiments import (
-    ChangesOf,
-    Configuration,
-    StatusOf,
-    configurations,
-    is_of_recipe,
-    study_cells,
-)
+from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, is_of_recipe, study_cells
 from cse_cli.analysis.paper_tables import paper_table, study_runs, study_table
 from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows
 from cse_cli.analysis.score_table import ScoreRow, ScoreTable
@@ -64,9 +57,9 @@ class FinishedRuns:
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
     """Run → cell of the study that it was started for."""
-    status_of: StatusOf | None = None
-    """Result → relation of its experiment to the current recipe file. Default: by its settings."""
-    changes: ChangesOf = field(default_factory=dict)
+    status: RecipeStatus | None = None
+    """Relation of all runs to the files of their recipes. Default: by the files."""
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Run → settings that its `--set` changed."""
 
 
@@ -88,7 +81,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     addresses = find_tables(query.paper, query.table) if query.by_paper else []
     _check_names(query, runs.results)
     selected = [result for result in runs.results if query.selects(result)]
-    ran = configurations(selected, runs.status_of, runs.changes, pool=query.pool)
+    ran = group(selected, runs.changes, status=runs.status, pool=query.pool)
     if query.encoder is not None:
         known = reported_encoders() | {encoder_of(one) for one in ran}
         if query.encoder_name not in known:
@@ -107,7 +100,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     return [table for table in filtered if table.rows]
 
 
-def _with_community(ran: Sequence[Configuration], query: LeaderboardQuery) -> list[ScoreTable]:
+def _with_community(ran: Sequence[Experiment], query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the community leaderboard, and tables of encoders that it does not list."""
     every = query.recipe is not None
     listed = query.language in (None, COMMUNITY_LANGUAGE)
@@ -142,7 +135,7 @@ def _unknown(option: str, given: str, known: set[str]) -> tuple[str, str]:
 
 def _paper_tables(
     address: tuple[str, str],
-    ran: Sequence[Configuration],
+    ran: Sequence[Experiment],
     runs: FinishedRuns,
     always: bool,
     pool: bool,
@@ -171,9 +164,9 @@ def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
     return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
 
 
-def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list[ScoreTable]:
+def encoder_tables(ran: Sequence[Experiment], *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each encoder, language and kind of scores. `every` shows all configurations of a recipe."""
-    groups: dict[tuple[str, str], list[Configuration]] = {}
+    groups: dict[tuple[str, str], list[Experiment]] = {}
     for configuration in ran:
         groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
     return [

@@ -10,8 +10,8 @@ from itertools import count, product
 from string import ascii_uppercase
 from types import MappingProxyType
 
-from cse_cli.analysis.compare import ComparisonDocument, Method, compare
-from cse_cli.analysis.experiments import Configuration, by_seed, is_of_recipe, last_finished, recipe_today
+from cse_cli.analysis.compare import ComparisonDocument, compare
+from cse_cli.analysis.experiments import Experiment, by_seed, is_of_recipe, last_finished, recipe_today
 from cse_cli.analysis.headlines import main_metric
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.core.formatting import counted
@@ -25,7 +25,7 @@ from cse_cli.runs.index import RecordedRun, all_runs, find_run
 from cse_cli.runs.record import read_about
 from registry.errors import CseError, UnknownNameError, suggestion
 
-Named = tuple[Method, str]
+Named = tuple[Experiment, str]
 """A method, and a longer name for it if another method has the same name."""
 
 
@@ -35,7 +35,7 @@ def find_methods(
     tags: Mapping[str, str] = MappingProxyType({}),
     *,
     pairwise: bool = False,
-) -> tuple[list[Method], list[str]]:
+) -> tuple[list[Experiment], list[str]]:
     """Return the methods with these names, and remarks on methods that are left out.
 
     Args:
@@ -53,7 +53,7 @@ def find_methods(
     notes: list[str] = []
     for name in names:
         if find_study(name) is None:
-            found.append((find_method("", name, results), name))
+            found.append((find_method(name, results), name))
         else:
             runs = study_runs(load_study(name), results, tags)
             rows, remarks = rows_with_runs(runs, name, needs_first=not found and not pairwise)
@@ -62,7 +62,7 @@ def find_methods(
     return _distinct(found), notes
 
 
-def _distinct(found: Sequence[Named]) -> list[Method]:
+def _distinct(found: Sequence[Named]) -> list[Experiment]:
     """Return at least two methods with different letters and names. An error if two share a run."""
     if len(found) < 2:
         message, action = f"not {len(found)}", "name at least two: `cse compare mini/simcse_en mini/ifcl_en`"
@@ -76,9 +76,9 @@ def _distinct(found: Sequence[Named]) -> list[Method]:
         "".join(letter) for length in count(1) for letter in product(ascii_uppercase, repeat=length)
     )  # A … Z, AA …
     methods = [replace(method, letter=letter) for letter, method in zip(letters, named, strict=False)]
-    owner: dict[str | None, Method] = {}
+    owner: dict[str | None, Experiment] = {}
     for method in methods:
-        for run in method.runs.values():
+        for run in method.results:
             if run.run_id and owner.setdefault(run.run_id, method) is not method:
                 raise CseError(
                     f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}",
@@ -98,24 +98,41 @@ def names_recipe(name: str, results: Iterable[Result]) -> bool:
     return any(is_of_recipe(run, name) for run in results)
 
 
-def find_method(letter: str, name: str, results: Sequence[Result]) -> Method:
+def find_method(name: str, results: Sequence[Result]) -> Experiment:
     """Return the runs of a recipe, of one seed of it (`recipe@seed`), or one run by its ID or name."""
     recipe, at, seed = name.rpartition("@")
     if at and seed.isdecimal():
-        every = _method_of_recipe(letter, recipe, results)
+        every = _method_of_recipe(recipe, results)
         if int(seed) not in every.runs:
             raise CseError(
-                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.runs))}",
+                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.seeds))}",
                 f"run `cse run {recipe} --seed {seed}`",
                 code="compare.no_finished_run",
             )
-        return Method(letter, f"{every.name}@{int(seed)}", {int(seed): every.runs[int(seed)]}, every.notes)
+        return replace(every, name=f"{every.name}@{int(seed)}", results=(every.runs[int(seed)],))
     if names_recipe(name, results):
-        return _method_of_recipe(letter, name, results)
-    return _method_of_run(letter, name, results)
+        return _method_of_recipe(name, results)
+    known = all_runs()
+    if not names_run(name, known):
+        named = {*all_recipes(), *all_studies(), *(recipe_name(result.recipe) for result in results)}
+        near = suggestion(name, [*sorted(named), *(run.about.short for run in known)])
+        raise UnknownNameError(
+            f"'{name}' is not a recipe, a run or a study.{near}",
+            "run `cse list recipes`, `cse list studies` or `cse runs ls`; the path of a recipe ends in .toml",
+            code="compare.unknown_method",
+        )
+    run = find_run(name, known)
+    found = next((result for result in results if result.run_id == run.run_id), None)
+    if found is None:
+        raise CseError(
+            f"run {run.about.short} has no scores: {run.state}",
+            "compare a finished run: `cse runs ls` lists them",
+            code="compare.no_finished_run",
+        )
+    return Experiment((found,), name=f"{run.about.short} ({recipe_name(found.recipe)})")
 
 
-def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> Method:
+def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
     """Return the newest experiment with the recipe's current settings, or with those of its last run."""
     notes: list[str] = []
     named = [result for result in results if is_of_recipe(result, argument)]
@@ -142,29 +159,8 @@ def _method_of_recipe(letter: str, argument: str, results: Sequence[Result]) -> 
     for other in {run.experiment: run for run in runs if run.experiment != last.experiment}.values():
         differing = "; ".join(map(str, other.identity.differences(last.identity)))
         notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
-    runs = [run for run in runs if run.experiment == last.experiment]
-    return Method(letter, recipe_name(argument), by_seed(runs), tuple(notes))
-
-
-def _method_of_run(letter: str, argument: str, results: Sequence[Result]) -> Method:
-    known = all_runs()
-    if not names_run(argument, known):
-        named = {*all_recipes(), *all_studies(), *(recipe_name(result.recipe) for result in results)}
-        near = suggestion(argument, [*sorted(named), *(run.about.short for run in known)])
-        raise UnknownNameError(
-            f"'{argument}' is not a recipe, a run or a study.{near}",
-            "run `cse list recipes`, `cse list studies` or `cse runs ls`; the path of a recipe ends in .toml",
-            code="compare.unknown_method",
-        )
-    run = find_run(argument, known)
-    found = next((result for result in results if result.run_id == run.run_id), None)
-    if found is None:
-        raise CseError(
-            f"run {run.about.short} has no scores: {run.state}",
-            "compare a finished run: `cse runs ls` lists them",
-            code="compare.no_finished_run",
-        )
-    return Method(letter, f"{run.about.short} ({recipe_name(found.recipe)})", {found.seed: found})
+    own = by_seed(run for run in runs if run.experiment == last.experiment)
+    return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))
 
 
 def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
@@ -172,7 +168,7 @@ def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
     return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
 
 
-def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Method], list[str]]:
+def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Experiment], list[str]]:
     """Return each row of a study that has finished runs, without letters, and remarks on the other rows.
 
     Args:
@@ -194,7 +190,7 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         )
     _check_finished(runs, argument, needs_first=needs_first)
     choices = {choice.row: choice for choice in runs.choices}
-    methods: list[Method] = []
+    methods: list[Experiment] = []
     notes: list[str] = []
     rows: dict[str, str] = {}
     for cell, found in runs.cells:
@@ -203,7 +199,7 @@ def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) 
         first = rows.setdefault(found.latest.experiment, cell.row)
         if first == cell.row:
             remarks = tuple(_remarks(found, choices.get(cell.row)))
-            methods.append(Method("", cell.row, by_seed(found.results), remarks, argument))
+            methods.append(replace(found, notes=remarks, name=cell.row, study=argument))
         else:
             notes.append(f"{cell.row} has the same runs as {first} and is not compared")
     if missing := runs.rows_without_runs():
@@ -230,7 +226,7 @@ def _check_finished(runs: StudyRuns, argument: str, *, needs_first: bool) -> Non
         )
 
 
-def _remarks(found: Configuration, choice: Choice | None) -> Iterator[str]:
+def _remarks(found: Experiment, choice: Choice | None) -> Iterator[str]:
     if found.status == "changed":
         last = found.latest
         since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"

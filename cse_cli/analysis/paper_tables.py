@@ -12,7 +12,7 @@ from statistics import correlation, fmean
 from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import measured_row
-from cse_cli.analysis.experiments import Configuration, StatusOf, configurations, last_finished
+from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, last_finished
 from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
 from cse_cli.analysis.score_table import (
     MissingCell,
@@ -37,17 +37,17 @@ OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, no
 
 
 def paper_table(
-    key: str, identifier: str, runs: Sequence[Configuration], elsewhere: Collection[str] = ()
+    key: str, identifier: str, runs: Sequence[Experiment], elsewhere: Collection[str] = ()
 ) -> tuple[ScoreTable, bool]:
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
 
-    def runs_of(name: str) -> list[Configuration]:
+    def runs_of(name: str) -> list[Experiment]:
         other = ReportedRow(papers.load(key), identifier, name)
         return [one for one in shown if _reproduces(one, other)]
 
     rows: list[ScoreRow] = []
-    own: list[Configuration] = []
+    own: list[Experiment] = []
     for reported in rows_of_table(key, identifier):
         row = reported.score_row()
         rows.append(row)
@@ -60,7 +60,7 @@ def paper_table(
     return _score_table(key, identifier, [*rows, *_word_overlap(papers.load(key).tables[identifier], own)]), bool(own)
 
 
-def _word_overlap(table: Table, runs: Iterable[Configuration], study: Study | None = None) -> tuple[ScoreRow, ...]:
+def _word_overlap(table: Table, runs: Iterable[Experiment], study: Study | None = None) -> tuple[ScoreRow, ...]:
     """Return the row of word overlap, of the first runs that have it in a column."""
     columns = [column for column in table.columns if column.minus is None]
     if study is not None:  # a score of the study that replaces the paper's can be one of other data
@@ -92,7 +92,7 @@ def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTa
     )
 
 
-def _reproduces(configuration: Configuration, reported: ReportedRow) -> bool:
+def _reproduces(configuration: Experiment, reported: ReportedRow) -> bool:
     """Return whether runs reproduce a row: the one of their recipe, or another of the paper with the same recipe."""
     paper = configuration.latest.paper
     if paper is None or paper.key != reported.paper.key:
@@ -102,10 +102,10 @@ def _reproduces(configuration: Configuration, reported: ReportedRow) -> bool:
 
 
 def _row_scores(
-    configuration: Configuration,
+    configuration: Experiment,
     reported: ReportedRow,
     row: ScoreRow,
-    runs_of: Callable[[str], list[Configuration]],
+    runs_of: Callable[[str], list[Experiment]],
     study: Study | None = None,
 ) -> dict[str, Score]:
     """Return the cells of one configuration, compared with a reported row.
@@ -133,7 +133,7 @@ def _row_scores(
 
 
 def _differences(
-    configuration: Configuration, others: Iterable[Configuration], column: Column, table: Table, study: Study | None
+    configuration: Experiment, others: Iterable[Experiment], column: Column, table: Table, study: Study | None
 ) -> list[float]:
     """Return a column's score minus that of the first other runs with seeds in common, seed by seed."""
     of = next(one for one in table.columns if one.name == column.of)
@@ -145,13 +145,13 @@ def _differences(
     return []
 
 
-def _by_seed(configuration: Configuration, column: Column, table: Table, study: Study | None) -> dict[int, float]:
+def _by_seed(configuration: Experiment, column: Column, table: Table, study: Study | None) -> dict[int, float]:
     values = _column_values(configuration, column, table, study=study)
     return dict(zip(configuration.seeds, values, strict=True)) if values else {}
 
 
 def _column_values(
-    configuration: Configuration,
+    configuration: Experiment,
     column: Column,
     table: Table,
     row: str | None = None,
@@ -180,7 +180,7 @@ class StudyRuns:
     """
 
     study: Study
-    cells: Sequence[tuple[Cell, Configuration | None]]
+    cells: Sequence[tuple[Cell, Experiment | None]]
     choices: Sequence[Choice] = ()
     tried: Sequence[Result] = ()
     outdated: Sequence[str] = ()
@@ -210,7 +210,7 @@ class StudyRuns:
         """Return the names of the rows of which no cell has runs."""
         return [row for row in self.rows if not self.in_row(row)]
 
-    def in_row(self, name: str) -> list[tuple[Cell, Configuration]]:
+    def in_row(self, name: str) -> list[tuple[Cell, Experiment]]:
         """Return the cells of one reported row that have runs."""
         return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
 
@@ -248,13 +248,13 @@ def study_runs(
         named = set(tags.values())
         started = {trial.row for trial in tried if cell_tag(study, trial.cell) in named}
         outdated = [choice.row for choice in choices if not choice.settings and choice.row in started]
-    found: list[tuple[Cell, Configuration | None]] = []
+    found: list[tuple[Cell, Experiment | None]] = []
     for cell in cells(tuned(study, choices) if study.is_tuned else study):
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
-        status_of: StatusOf = (lambda _: "current") if current else (lambda _: "changed")
         last = last_finished(runs).recipe_hash if runs else ""
-        same = configurations((run for run in runs if run.recipe_hash == last), status_of, pool=pool)
+        status: RecipeStatus = "current" if current else "changed"
+        same = group((run for run in runs if run.recipe_hash == last), status=status, pool=pool)
         found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
     return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
 
@@ -287,11 +287,11 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
 
 
 def _study_row(
-    study: StudyRuns, reported: ReportedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
+    study: StudyRuns, reported: ReportedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Experiment]]
 ) -> ScoreRow:
     """Return one row from the runs of its cells: each column can have its own."""
 
-    def runs_of(name: str) -> list[Configuration]:
+    def runs_of(name: str) -> list[Experiment]:
         return [of_cell for _, of_cell in study.in_row(name)]
 
     compared = []

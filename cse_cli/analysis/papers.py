@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cse_cli.analysis.experiments import Configuration
+from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.results import State
 from registry import papers
@@ -112,7 +112,7 @@ def reported_encoders() -> set[str]:
     return {row.encoder for row in reported_rows()} - {""}
 
 
-def encoder_of(configuration: Configuration) -> str:
+def encoder_of(configuration: Experiment) -> str:
     """Return the papers' name for the encoder of runs, or the name of their model if no paper has it."""
     result = configuration.latest
     if (paper := result.paper) is not None:
@@ -175,12 +175,12 @@ class ScoreLayout:
         scores = [column for column in self.columns if column.metric == self.score]
         return (averages or scores or self.columns)[0].heading
 
-    def scored(self, configuration: Configuration) -> set[tuple[str, str | None]]:
+    def scored(self, configuration: Experiment) -> set[tuple[str, str | None]]:
         """Return evaluator and metric of the columns that runs have scores in, without the average."""
         own = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
         return {(column.evaluator, column.metric) for column in own}
 
-    def values(self, configuration: Configuration, column: LayoutColumn, *, of: State = "scores") -> list[float]:
+    def values(self, configuration: Experiment, column: LayoutColumn, *, of: State = "scores") -> list[float]:
         """Return a column's score of every seed. Empty if a seed lacks it or the average has a score that selects."""
         if column.evaluator == AVERAGE:
             averaged = self.averaged or self.evaluators
@@ -190,7 +190,7 @@ class ScoreLayout:
         return configuration.values(column.evaluator, column.metric, of=of)
 
     def word_overlaps(
-        self, configurations: Iterable[Configuration], columns: Sequence[LayoutColumn]
+        self, configurations: Iterable[Experiment], columns: Sequence[LayoutColumn]
     ) -> Iterator[tuple[str, list[float]]]:
         """Yield heading and word overlap of each run, column by column."""
         for configuration in configurations:
@@ -219,8 +219,8 @@ def _scores_of(table: Table) -> frozenset[tuple[str, str | None]]:
 
 
 def group_by_layout(
-    language: str, configurations: Sequence[Configuration]
-) -> Iterator[tuple[ScoreLayout, list[Configuration]]]:
+    language: str, configurations: Sequence[Experiment]
+) -> Iterator[tuple[ScoreLayout, list[Experiment]]]:
     """Yield each layout with its runs. Runs are in a later layout only with scores that no earlier one shows."""
     shown: list[set[tuple[str, str | None]]] = [set() for _ in configurations]
     for layout in layouts(language):
@@ -231,14 +231,14 @@ def group_by_layout(
                 before |= new
         if members:
             yield layout, members
-    groups: dict[tuple[str, ...], list[Configuration]] = {}
+    groups: dict[tuple[str, ...], list[Experiment]] = {}
     for configuration, before in zip(configurations, shown, strict=True):
         if not before and configuration.results[0].scores:
             groups.setdefault(tuple(configuration.results[0].scores), []).append(configuration)
     yield from ((_own_layout(names, members), members) for names, members in groups.items())
 
 
-def _own_layout(names: Sequence[str], members: Sequence[Configuration]) -> ScoreLayout:
+def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLayout:
     """Return a column for each evaluator, ranked by the average of the test sets, or by the only one."""
     columns = tuple(LayoutColumn(name, name, None) for name in names)
     judging = [one for one in members if not one.test_selected] or members

@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from cse_cli.analysis.experiments import Configuration
+from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.papers import ReportedRow
 from cse_cli.analysis.score_table import Score
 from cse_cli.core.formatting import counted
@@ -206,7 +206,7 @@ def claim_of(row: ReportedRow, column: Column, recipe: str) -> Claim:
     )
 
 
-def verdict_note(configuration: Configuration, row: ReportedRow, score: Score | None) -> list[str]:
+def verdict_note(configuration: Experiment, row: ReportedRow, score: Score | None) -> list[str]:
     """Return the verdict on a reported row that runs reproduce, as a note on their row of the leaderboard.
 
     A single seed has a note only if others published runs of the recipe.

@@ -33,9 +33,9 @@ def esimcse(seed, score, **changes):
 THREE = planned([esimcse(seed, 77.0 + seed / 10) for seed in range(3)])
 
 
-def field(results=(), status_of=lambda _: "current", **query):
+def field(results=(), status="current", **query):
     """Return encoder → table of the community leaderboard, and of encoders that it does not have."""
-    found = tables(list(results), status_of, community=True, **query)
+    found = tables(list(results), status, community=True, **query)
     return {table.encoder: table for table in found if table.kind != "community" or table.table == "community"}
 
 
@@ -127,7 +127,7 @@ def test_word_vectors_stand_with_bert_base_as_in_the_list():
 
 
 def test_a_run_with_another_model_answers_no_row():
-    found = field([esimcse(0, 60.0, model="mini_en")], lambda _: "other_model")
+    found = field([esimcse(0, 60.0, model="mini_en")], "other_model")
     assert list(found) == [*ENCODERS, "mini_en"]
     assert not any(ours(found[encoder]) for encoder in ENCODERS)
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.experiments import configurations
+from cse_cli.analysis.experiments import group
 from cse_cli.analysis.methods import find_methods
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
-from tests.cse_cli.analysis.leaderboard_runs import current, measured, mini, result, written
+from tests.cse_cli.analysis.leaderboard_runs import measured, mini, result, written
 from tests.support.errors import refuses
 
 DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
@@ -73,8 +73,8 @@ def test_pooled_settings_are_one_row_that_is_named_so(form):
 
 def test_pooled_experiments_have_no_plan():
     plan = Plan(seeds=(0, 1), made=datetime(2025, 1, 1, tzinfo=UTC))
-    (planned,) = configurations([run(0, TEXTS[0], plan=plan), run(1, TEXTS[0], plan=plan)], current)
-    (pooled,) = configurations([run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], plan=plan)], current, pool=True)
+    (planned,) = group([run(0, TEXTS[0], plan=plan), run(1, TEXTS[0], plan=plan)], status="current")
+    (pooled,) = group([run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], plan=plan)], status="current", pool=True)
     assert (planned.plan.mode, pooled.plan.mode) == ("planned", "anytime")
 
 
@@ -109,8 +109,8 @@ def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
         ]
 
     before, after = datetime(2025, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-    assert [c.plan.mode for c in configurations(seeds(3, before), current)] == ["planned"]
-    assert [c.plan.mode for c in configurations(seeds(3, after), current)] == ["anytime"]
+    assert [c.plan.mode for c in group(seeds(3, before), status="current")] == ["planned"]
+    assert [c.plan.mode for c in group(seeds(3, after), status="current")] == ["anytime"]
     (row,) = measured(seeds(2, before))
     assert any("2 of 3 planned seeds are finished" in note for note in row.notes)
     assert not any(score.significant for score in row.scores.values())

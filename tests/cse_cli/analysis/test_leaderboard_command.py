@@ -13,7 +13,7 @@ from cse_cli.analysis.leaderboard import FinishedRuns
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import STS_TASKS
 from registry.errors import UnknownNameError
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
+from tests.cse_cli.analysis.leaderboard_runs import mini, result
 from tests.support.errors import refuses
 
 
@@ -21,7 +21,7 @@ from tests.support.errors import refuses
 def run(monkeypatch):
     found = []
     monkeypatch.setattr(
-        "cse_cli.analysis.leaderboard.read_finished_runs", lambda: FinishedRuns(found, status_of=current)
+        "cse_cli.analysis.leaderboard.read_finished_runs", lambda: FinishedRuns(found, status="current")
     )
     app = typer.Typer()
     app.callback()(lambda: None)

@@ -11,7 +11,7 @@ from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
 from registry import papers
-from tests.cse_cli.analysis.leaderboard_runs import current, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import result, tables
 
 OTHER = {"other_split", "other_aggregate", "other_metric"}
 
@@ -64,7 +64,7 @@ def test_a_study_of_another_quantity_has_no_marks(study, address, rows):
         if cell.row in rows
         for seed in range(3)
     ]
-    (block,) = score_tables(FinishedRuns(ran, {}, current), LeaderboardQuery(table=address))
+    (block,) = score_tables(FinishedRuns(ran, {}, "current"), LeaderboardQuery(table=address))
     ours = [score for row in block.rows if row.source == "measured" for score in row.scores.values()]
     printed = sum(number is not None for row in rows for number in table.values(row).values())
     ours = [score for score in ours if score.reference is not None]

@@ -192,7 +192,7 @@ def test_a_recipe_is_named_as_in_compare():
     file = str(all_recipes()[A])
     for argument, run_id in ((A, second), (f"{A}@0", first), (file, second), (first[:8], first)):
         assert find_reported_run(argument, results) == run_id
-        assert run_id in {run.run_id for run in find_method("A", argument, results).runs.values()}
+        assert run_id in {run.run_id for run in find_method(argument, results).runs.values()}
 
 
 def test_a_run_without_scores():
