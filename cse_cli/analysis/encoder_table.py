@@ -12,8 +12,8 @@ from statistics import fmean
 
 from cse_cli.analysis.experiments import Experiment, mixed_environments, why_unreadable
 from cse_cli.analysis.papers import (
-    LayoutColumn,
     ReportedRow,
+    ScoreColumn,
     ScoreLayout,
     encoder_of,
     find_reported_row,
@@ -22,6 +22,7 @@ from cse_cli.analysis.papers import (
     model_name,
     reported_for,
     reproductions_of,
+    word_overlap_row,
 )
 from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import (
@@ -33,7 +34,6 @@ from cse_cli.analysis.score_table import (
     score_against_reported,
     score_against_untrained,
     score_alone,
-    word_overlap_rows,
 )
 from cse_cli.core.results import STS_TASKS
 from registry import papers
@@ -60,7 +60,7 @@ def encoder_table(
     """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
     reported = reported_for(encoder, language, layout)
     known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), layout)]
-    chosen = shown_configurations(members, layout, every=every)
+    chosen = _chosen(members, every=every)
     dev = selecting_column(members)
     columns = _columns(language, layout, members, dev)
     measured = [_measured(one, best_of, layout, columns) for one, best_of in chosen]
@@ -82,9 +82,9 @@ def encoder_table(
         columns=tuple(column.heading for column in columns),
         ranking=layout.ranking,
         rows=(
-            *_untrained(encoder, layout, columns, chosen),
+            *_untrained(encoder, columns, chosen),
             *_with_empty(ranked, open_recipes),
-            *word_overlap_rows(layout.word_overlaps((one for one, _ in chosen), columns)),
+            *word_overlap_row([one for one, _ in chosen], columns),
         ),
         remarks=remarks,
         command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
@@ -98,42 +98,38 @@ def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
 
 
 def _columns(
-    language: str, layout: ScoreLayout, members: Sequence[Experiment], dev: LayoutColumn | None
-) -> list[LayoutColumn]:
+    language: str, layout: ScoreLayout, members: Sequence[Experiment], dev: ScoreColumn | None
+) -> list[ScoreColumn]:
     """Return the score that selected states, the layout's columns, then evaluators that no paper reports."""
     first = [dev] if dev is not None and dev.evaluator not in layout.evaluators else []
     known = {name for one in (layout, *layouts(language)) for name in one.evaluators}
     known |= {column.evaluator for column in first}
     names = dict.fromkeys(name for member in members for name in member.results[0].scores)
-    return [*first, *layout.columns, *(LayoutColumn(name, name, None) for name in names if name not in known)]
+    return [*first, *layout.columns, *(ScoreColumn(name, name) for name in names if name not in known)]
 
 
-def _measured(
-    configuration: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[LayoutColumn]
-) -> ScoreRow:
-    paper = configuration.latest.paper
+def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[ScoreColumn]) -> ScoreRow:
+    paper = experiment.latest.paper
     row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
     reported = layout.reported_scores(row) if row else None
     metric = row.table.rows[row.name].score if row else None
-    scores = layout_scores(configuration, layout, columns, reported, metric)
-    return measured_row(configuration, scores, row, best_of, layout.ranking)
+    scores = _scores(experiment, layout, columns, reported, metric)
+    return measured_row(experiment, scores, row, best_of, layout.ranking)
 
 
-def _untrained(
-    encoder: str, layout: ScoreLayout, columns: Sequence[LayoutColumn], chosen: Chosen
-) -> Iterator[ScoreRow]:
+def _untrained(encoder: str, columns: Sequence[ScoreColumn], chosen: Chosen) -> Iterator[ScoreRow]:
     """Yield the encoder before training, one row for all recipes that give it the same scores."""
     found: dict[tuple[tuple[str, str], ...], list[tuple[Experiment, dict[str, Score]]]] = {}
-    for configuration, _ in chosen:
-        if configuration.latest.paper is None:
-            values = {column.heading: layout.values(configuration, column, of="untrained") for column in columns}
+    for experiment, _ in chosen:
+        if experiment.latest.paper is None:
+            values = {column.heading: column.values(experiment, "untrained") for column in columns}
             scores = {heading: score_alone(of_seeds) for heading, of_seeds in values.items() if of_seeds}
             key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
-            found.setdefault(key, []).append((configuration, scores))
+            found.setdefault(key, []).append((experiment, scores))
     found.pop((), None)
     for equal in found.values():
         first, scores = equal[0]
-        recipes = f" ({', '.join(configuration.recipe for configuration, _ in equal)})" if len(found) > 1 else ""
+        recipes = f" ({', '.join(experiment.recipe for experiment, _ in equal)})" if len(found) > 1 else ""
         yield ScoreRow(
             source="untrained",
             name=f"{encoder}, before training{recipes}",
@@ -157,85 +153,83 @@ def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[Sc
 
 
 def measured_row(
-    configuration: Experiment,
+    experiment: Experiment,
     scores: Mapping[str, Score],
     reproduces: ReportedRow | None = None,
     best_of: int = 1,
     primary: str = "",
 ) -> ScoreRow:
-    """Return the row of a configuration, with the marks of its cells and the verdict on the row that it reproduces.
+    """Return the row of an experiment, with the marks of its cells and the verdict on the row that it reproduces.
 
     Args:
-        configuration: Runs of the row.
+        experiment: Runs of the row.
         scores: Heading → cell.
         reproduces: Reported row that the cells are compared with.
         best_of: Number of configurations of which this one has the best mean dev score.
         primary: Heading of the cell for the verdict. Empty for no verdict.
     """
-    latest = configuration.latest
+    latest = experiment.latest
     notes = {
-        NO_FILE: configuration.status == "missing",
-        UNREADABLE.format(why_unreadable(latest) if configuration.status == "unreadable" else ""): (
-            configuration.status == "unreadable"
+        NO_FILE: experiment.status == "missing",
+        UNREADABLE.format(why_unreadable(latest) if experiment.status == "unreadable" else ""): (
+            experiment.status == "unreadable"
         ),
-        configuration.plan.text: configuration.plan.mode == "incomplete",
-        BEST_OF.format(best_of): not configuration.fresh,
+        experiment.plan.text: experiment.plan.mode == "incomplete",
+        BEST_OF.format(best_of): not experiment.fresh,
     }
-    marks = {"stale": configuration.stale, "test_selected": configuration.test_selected}
+    marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
     return ScoreRow(
         source="measured",
         name=latest.title,
         paper=reproduces.paper.key if reproduces else None,
         table=reproduces.identifier if reproduces else None,
         reproduces=reproduces.name if reproduces else None,
-        recipe=configuration.recipe,
-        copies=configuration.names[1:],
+        recipe=experiment.recipe,
+        copies=experiment.names[1:],
         recipe_hash=latest.recipe_hash,
         experiment=latest.experiment,
-        settings=configuration.settings,
+        settings=experiment.settings,
         configurations=best_of,
         model=latest.model,
         language=latest.language,
-        seeds=configuration.seeds,
+        seeds=experiment.seeds,
         scores={column: score.marked(**marks) for column, score in scores.items()},
         notes=(
             *(note for note, holds in notes.items() if holds),
-            *configuration.notes,
-            *mixed_environments(configuration.results),
-            *([] if reproduces is None else verdict_note(configuration, reproduces, scores.get(primary))),
+            *experiment.notes,
+            *mixed_environments(experiment.results),
+            *([] if reproduces is None else verdict_note(experiment, reproduces, scores.get(primary))),
         ),
     )
 
 
-def layout_scores(
-    configuration: Experiment,
+def _scores(
+    experiment: Experiment,
     layout: ScoreLayout,
-    columns: Sequence[LayoutColumn],
+    columns: Sequence[ScoreColumn],
     reported: Mapping[str, Score] | None,
     metric: str | None = None,
 ) -> dict[str, Score]:
-    """Return the cells of one configuration, tested and corrected together.
+    """Return the cells of one experiment, tested and corrected together.
 
     `columns` are those of the layout and others. `reported` maps headings to the cells to compare with, None compares
     with the untrained encoder. `metric` is that of the reported row, if it is not the one of its table.
     """
-    mode, scores = configuration.plan.mode, dict[str, Score]()
+    scores = {}
     for plain in columns:
         column = replace(plain, metric=metric) if metric and plain in layout.columns else plain
-        values = layout.values(configuration, column)
-        if not values:
-            continue
-        before = layout.values(configuration, column, of="untrained") if reported is None else []
-        if before:
-            score = score_against_untrained(values, before, mode)
-        else:
-            score = score_against_reported(values, (reported or {}).get(column.heading), mode)
-        judges = configuration.fresh and configuration.judges(column.evaluator)
-        scores[column.heading] = score if judges else score.untested()
+        if values := column.values(experiment):
+            before = column.values(experiment, "untrained") if reported is None else []
+            if before:
+                score = score_against_untrained(values, before, experiment.plan.mode)
+            else:
+                score = score_against_reported(values, (reported or {}).get(column.heading), experiment.plan.mode)
+            judges = experiment.fresh and experiment.judges(column.evaluator)
+            scores[column.heading] = score if judges else score.untested()
     return correct_row(scores, layout.ranking)
 
 
-def selecting_column(members: Sequence[Experiment]) -> LayoutColumn | None:
+def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
     """Return the score that selected most of the states, or None without a dev score."""
     selected = Counter(
         c.latest.metric_for_best_model for c in members if c.latest.metric_for_best_model and not c.test_selected
@@ -243,11 +237,11 @@ def selecting_column(members: Sequence[Experiment]) -> LayoutColumn | None:
     if not selected:
         return None
     evaluator, _, metric = selected.most_common(1)[0][0].rpartition(".")
-    return LayoutColumn(DEV, evaluator, metric)
+    return ScoreColumn(DEV, evaluator, metric)
 
 
-def shown_configurations(members: Sequence[Experiment], layout: ScoreLayout, *, every: bool) -> Chosen:
-    """Return `every` configuration, or those of each recipe with the best mean dev score.
+def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:
+    """Return `every` experiment, or those of each recipe with the best mean dev score.
 
     Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
     settings are returned, and all configurations of a recipe that selects nothing by a dev score.
@@ -255,22 +249,22 @@ def shown_configurations(members: Sequence[Experiment], layout: ScoreLayout, *, 
     if every:
         return [(one, 1) for one in members]
     methods: dict[tuple[str, bool], list[Experiment]] = {}
-    for configuration in members:
-        key = configuration.origin or configuration.recipe, configuration.test_selected
-        methods.setdefault(key, []).append(configuration)
-    return [shown for of_one in methods.values() for shown in _best(of_one, layout)]
+    for experiment in members:
+        key = experiment.origin or experiment.recipe, experiment.test_selected
+        methods.setdefault(key, []).append(experiment)
+    return [shown for of_one in methods.values() for shown in _best(of_one)]
 
 
-def _best(of_one: Sequence[Experiment], layout: ScoreLayout) -> Chosen:
+def _best(of_one: Sequence[Experiment]) -> Chosen:
     fresh = [one for one in of_one if not one.stale] or of_one
     dev = selecting_column(fresh)
     if dev is None:
         return [(one, 1) for one in fresh]
 
-    def quality(configuration: Experiment) -> tuple[bool, float, float]:
-        values = layout.values(configuration, dev)
+    def quality(experiment: Experiment) -> tuple[bool, float, float]:
+        values = dev.values(experiment)
         mean = fmean(values) if values else float("-inf")
-        return len(configuration.seeds) > 1, mean, configuration.latest.finished.timestamp()
+        return len(experiment.seeds) > 1, mean, experiment.latest.finished.timestamp()
 
     best = max(fresh, key=quality).latest.recipe_hash
     count = len({one.latest.recipe_hash for one in fresh})
@@ -279,7 +273,7 @@ def _best(of_one: Sequence[Experiment], layout: ScoreLayout) -> Chosen:
 
 
 def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experiment:
-    """Return a configuration with the seeds that were planned after all other runs, or else marked as not fresh.
+    """Return an experiment with the seeds that were planned after all other runs, or else marked as not fresh.
 
     A test on the seeds that chose it among several configurations would find more differences than its level says.
     """
@@ -304,41 +298,41 @@ def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, e
         place = (which, model_name(name))
         members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):
-            chosen = shown_configurations(members, layout, every=every)
-            shown = [(row, _listed_row(row, layout)) for row in rows]
-            found.append(_community_table(which, layout, shown, chosen))
+            found.append(_community_table(which, layout, rows, _chosen(members, every=every)))
     return found
 
 
-def community_place(configuration: Experiment) -> tuple[str, str]:
+def community_place(experiment: Experiment) -> tuple[str, str]:
     """Return the list and the encoder under which it has runs, or would have them. GloVe is listed under BERT base."""
-    if configuration.status != "other_model":
+    if experiment.status != "other_model":
         for row in papers.listed_rows():
-            if row.recipe in configuration.names:
+            if row.recipe in experiment.names:
                 return row.list, model_name(row.encoder)
-    return papers.COMMUNITY, encoder_of(configuration) if configuration.latest.language == COMMUNITY_LANGUAGE else ""
+    return papers.COMMUNITY, encoder_of(experiment) if experiment.latest.language == COMMUNITY_LANGUAGE else ""
 
 
-def community_encoder(configuration: Experiment) -> str:
+def community_encoder(experiment: Experiment) -> str:
     """Return the encoder under which a list has runs, or would have them."""
-    return community_place(configuration)[1]
+    return community_place(experiment)[1]
 
 
-def _community_table(
-    which: str, layout: ScoreLayout, listed: Sequence[tuple[FieldRow, ScoreRow]], chosen: Chosen
-) -> ScoreTable:
+def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow], chosen: Chosen) -> ScoreTable:
     """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
-    encoder = listed[0][0].encoder
-    own = [one for one in chosen if one[0].status != "other_model"]
-    recipes = {field.recipe for field, _ in listed if field.recipe}
-    blocks = []
-    for field, row in listed:
-        below = [_community_measured(layout, *one, row, field.score) for one in own if field.recipe in one[0].names]
-        blocks.append([row, *below])
-    others = [one for one in chosen if one not in own or recipes.isdisjoint(one[0].names)]
-    blocks += [[_community_measured(layout, *one)] for one in others]
+
+    def measured(experiment: Experiment, best_of: int, row: ScoreRow | None, metric: str | None) -> ScoreRow:
+        scores = _scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
+        made = measured_row(experiment, scores, None, best_of)
+        return made.model_copy(update={"reproduces": row.name if row else None})
+
+    blocks, others = [], list(chosen)
+    for field in listed:
+        row = _listed_row(field, layout)
+        below = [one for one in chosen if one[0].status != "other_model" and field.recipe in one[0].names]
+        blocks.append([row, *(measured(*one, row, field.score) for one in below)])
+        others = [one for one in others if one not in below]
+    blocks += [[measured(*one, None, None)] for one in others]
     blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
-    overlaps = layout.word_overlaps((one for one, _ in chosen), layout.columns)
+    encoder = listed[0].encoder
     return ScoreTable(
         kind="community",
         heading=f"{encoder}: {papers.LISTS[which]}{layout.unit_text}",
@@ -347,19 +341,16 @@ def _community_table(
         table=which,
         columns=tuple(column.heading for column in layout.columns),
         ranking=layout.ranking,
-        rows=(*(row for block in blocks for row in block), *word_overlap_rows(overlaps)),
+        rows=(
+            *(row for block in blocks for row in block),
+            *word_overlap_row([one for one, _ in chosen], layout.columns),
+        ),
     )
 
 
 def _listed_row(listed: FieldRow, layout: ScoreLayout) -> ScoreRow:
     cells = listed.cells | {AVERAGE: listed.avg}
     doubts: tuple[Mark, ...] = ("doubtful",) if abs(listed.avg - listed.avg_recomputed) > ROUNDED else ()
-    scores = {}
-    for column in layout.columns:
-        marks = doubts if column.evaluator == AVERAGE else ()
-        std = listed.spreads.get(column.evaluator)
-        if column.evaluator in cells:
-            scores[column.heading] = Score(mean=cells[column.evaluator], std=std, marks=marks)
     return ScoreRow(
         source="community",
         name=listed.method,
@@ -367,18 +358,14 @@ def _listed_row(listed: FieldRow, layout: ScoreLayout) -> ScoreRow:
         recipe=listed.recipe or None,
         model=model_name(listed.encoder),
         language=COMMUNITY_LANGUAGE,
-        scores=scores,
+        scores={
+            column.heading: Score(
+                mean=cells[column.evaluator],
+                std=listed.spreads.get(column.evaluator),
+                marks=doubts if column.evaluator == AVERAGE else (),
+            )
+            for column in layout.columns
+            if column.evaluator in cells
+        },
         notes=(listed.note,) if listed.note else (),
     )
-
-
-def _community_measured(
-    layout: ScoreLayout,
-    configuration: Experiment,
-    best_of: int,
-    row: ScoreRow | None = None,
-    metric: str | None = None,
-) -> ScoreRow:
-    scores = layout_scores(configuration, layout, layout.columns, row.scores if row else {}, metric)
-    made = measured_row(configuration, scores, None, best_of)
-    return made.model_copy(update={"reproduces": row.name if row else None})

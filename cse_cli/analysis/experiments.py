@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from cse_cli.core.identity import SHORT
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import STS_TASKS, PaperRow, Result, State, paper_average
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.recipe.load import load
 from cse_cli.recipe.named import data_identity
@@ -248,26 +248,24 @@ class Experiment:
         """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
         return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
 
-    def values(self, evaluator: str, metric: str | None = None, *, of: State = "scores") -> list[float]:
+    def values(
+        self, evaluator: str, metric: str | None = None, averaged: Sequence[str] = STS_TASKS, *, of: State = "scores"
+    ) -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
-        `evaluator` can be `avg` for the average of the seven English sets. The default metric is the main one.
+        Args:
+            evaluator: Name of an evaluator, or `avg` for the papers' average.
+            metric: Name of a metric. Default: the main one.
+            averaged: Evaluators of the average. Default: the seven English sets.
+            of: State of the encoder.
         """
-        if evaluator == AVERAGE:
-            return self.averages(STS_TASKS, metric or "spearman", of=of)
-        found: list[float] = []
-        for result in self.results:
-            metrics = getattr(result, of).get(evaluator, {})
-            name = metric or next(iter(metrics), "")  # evaluators report their main metric first
-            if name not in metrics:
-                return []
-            found.append(metrics[name])
-        return found
-
-    def averages(self, evaluators: Sequence[str], metric: str, *, of: State = "scores") -> list[float]:
-        """Return the papers' average of every seed. Empty if one seed lacks a score."""
-        scores = [getattr(result, of) for result in self.results]
-        found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
+        found: list[float | None] = []
+        for scores in (getattr(result, of) for result in self.results):
+            metrics = scores.get(evaluator, {})
+            if evaluator == AVERAGE:
+                found.append(paper_average(scores, averaged, metric or RANKED))
+            else:
+                found.append(metrics.get(metric or next(iter(metrics), "")))  # the main metric is the first one
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []
 

@@ -167,8 +167,8 @@ def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
 def encoder_tables(ran: Sequence[Experiment], *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each encoder, language and kind of scores. `every` shows all configurations of a recipe."""
     groups: dict[tuple[str, str], list[Experiment]] = {}
-    for configuration in ran:
-        groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
+    for experiment in ran:
+        groups.setdefault((encoder_of(experiment), experiment.latest.language), []).append(experiment)
     return [
         encoder_table(encoder, language, layout, members, every=every)
         for (encoder, language), group in groups.items()

@@ -13,7 +13,16 @@ from types import MappingProxyType
 
 from cse_cli.analysis.encoder_table import measured_row
 from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, last_finished
-from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
+from cse_cli.analysis.papers import (
+    ReportedRow,
+    ScoreColumn,
+    columns_of,
+    encoder_of,
+    model_name,
+    reported_encoders,
+    rows_of_table,
+    word_overlap_row,
+)
 from cse_cli.analysis.score_table import (
     MissingCell,
     Score,
@@ -22,15 +31,14 @@ from cse_cli.analysis.score_table import (
     Trend,
     correct_row,
     score_against_reported,
-    word_overlap_rows,
 )
-from cse_cli.core.results import Result, State
+from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
-from registry.papers import AVERAGE, Column, Table
+from registry.papers import Table
 
 OTHER_SCORE = "the measured scores are {}, the paper's are {}"
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
@@ -43,37 +51,20 @@ def paper_table(
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
 
     def runs_of(name: str) -> list[Experiment]:
-        other = ReportedRow(papers.load(key), identifier, name)
-        return [one for one in shown if _reproduces(one, other)]
+        reported = ReportedRow(papers.load(key), identifier, name)
+        return [one for one in shown if _reproduces(one, reported)]
 
     rows: list[ScoreRow] = []
     own: list[Experiment] = []
     for reported in rows_of_table(key, identifier):
         row = reported.score_row()
         rows.append(row)
-        for configuration in shown:
-            if _reproduces(configuration, reported):
-                own.append(configuration)
-                plain = _row_scores(configuration, reported, row, runs_of)
-                scores = correct_row(plain, reported.judged.name)
-                rows.append(measured_row(configuration, scores, reported, primary=reported.judged.name))
-    return _score_table(key, identifier, [*rows, *_word_overlap(papers.load(key).tables[identifier], own)]), bool(own)
-
-
-def _word_overlap(table: Table, runs: Iterable[Experiment], study: Study | None = None) -> tuple[ScoreRow, ...]:
-    """Return the row of word overlap, of the first runs that have it in a column."""
-    columns = [column for column in table.columns if column.minus is None]
-    if study is not None:  # a score of the study that replaces the paper's can be one of other data
-        columns = [
-            column
-            for column in columns
-            if (study.score_of(column.name) or "").partition(".")[0] in ("", column.evaluator)
-        ]
-    return word_overlap_rows(
-        (column.name, _column_values(one, column, table, study=study, of="word_overlap"))
-        for one in runs
-        for column in columns
-    )
+        for experiment in runs_of(reported.name):
+            own.append(experiment)
+            scores = correct_row(_row_scores(experiment, reported, row, runs_of), reported.judged.name)
+            rows.append(measured_row(experiment, scores, reported, primary=reported.judged.name))
+    overlap = word_overlap_row(own, columns_of(papers.load(key).tables[identifier]))
+    return _score_table(key, identifier, [*rows, *overlap]), bool(own)
 
 
 def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
@@ -92,80 +83,54 @@ def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTa
     )
 
 
-def _reproduces(configuration: Experiment, reported: ReportedRow) -> bool:
+def _reproduces(experiment: Experiment, reported: ReportedRow) -> bool:
     """Return whether runs reproduce a row: the one of their recipe, or another of the paper with the same recipe."""
-    paper = configuration.latest.paper
+    paper = experiment.latest.paper
     if paper is None or paper.key != reported.paper.key:
         return False
     own = (paper.table, paper.row) == (reported.identifier, reported.name)
-    return own or (reported.recipe is not None and reported.recipe in configuration.names)
+    return own or (reported.recipe is not None and reported.recipe in experiment.names)
 
 
 def _row_scores(
-    configuration: Experiment,
+    experiment: Experiment,
     reported: ReportedRow,
     row: ScoreRow,
     runs_of: Callable[[str], list[Experiment]],
     study: Study | None = None,
 ) -> dict[str, Score]:
-    """Return the cells of one configuration, compared with a reported row.
+    """Return the cells of one experiment, compared with a reported row.
 
     `runs_of` returns the runs of another row, for columns of differences. The scores of a `study` take precedence.
     """
     same_encoder = True
     if study is not None:
-        current = configuration.status == "current"
-        encoder = encoder_of(configuration) if current else model_name(configuration.latest.model)
+        current = experiment.status == "current"
+        encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
         same_encoder = encoder in ({reported.encoder} if reported.encoder else reported_encoders())
+    columns = {column.heading: column for column in columns_of(reported.table, study, reported.name)}
     found = {}
     for column in reported.table.columns:
-        cell = row.scores.get(column.name)
-        values: Sequence[float] = []
+        cell, values = row.scores.get(column.name), list[float]()
         if column.minus is None:
-            values = _column_values(configuration, column, reported.table, reported.name, study)
+            values = columns[column.name].values(experiment)
         elif cell is not None:
-            values = _differences(configuration, runs_of(column.minus), column, reported.table, study)
+            values = _differences(experiment, runs_of(column.minus), columns[column.of or ""])
         if values:
-            score = score_against_reported(values, cell if same_encoder else None, configuration.plan.mode)
+            score = score_against_reported(values, cell if same_encoder else None, experiment.plan.mode)
             digits = 2 if cell is None else max(2, cell.digits)
             found[column.name] = score.model_copy(update={"digits": digits})
     return found
 
 
-def _differences(
-    configuration: Experiment, others: Iterable[Experiment], column: Column, table: Table, study: Study | None
-) -> list[float]:
+def _differences(experiment: Experiment, others: Iterable[Experiment], column: ScoreColumn) -> list[float]:
     """Return a column's score minus that of the first other runs with seeds in common, seed by seed."""
-    of = next(one for one in table.columns if one.name == column.of)
-    own = _by_seed(configuration, of, table, study)
+    own = dict(zip(experiment.seeds, column.values(experiment), strict=False))
     for other in others:
-        theirs = _by_seed(other, of, table, study)
+        theirs = dict(zip(other.seeds, column.values(other), strict=False))  # no values if a seed lacks its score
         if common := [seed for seed in own if seed in theirs]:
             return [own[seed] - theirs[seed] for seed in common]
     return []
-
-
-def _by_seed(configuration: Experiment, column: Column, table: Table, study: Study | None) -> dict[int, float]:
-    values = _column_values(configuration, column, table, study=study)
-    return dict(zip(configuration.seeds, values, strict=True)) if values else {}
-
-
-def _column_values(
-    configuration: Experiment,
-    column: Column,
-    table: Table,
-    row: str | None = None,
-    study: Study | None = None,
-    of: State = "scores",
-) -> list[float]:
-    """Return the score of a column of every seed, defined by the study or by the paper. Empty if the runs lack it."""
-    own = None if study is None else study.score_of(column.name)
-    evaluator, _, metric = (own or column.evaluator or "").partition(".")
-    metric = metric or table.score_of(column, row)
-    if evaluator == AVERAGE:
-        others = [c.evaluator for c in table.columns if c.evaluator is not None and c.evaluator != AVERAGE]
-        return configuration.averages(others, metric, of=of)
-    return configuration.values(evaluator, metric, of=of) if evaluator else []
 
 
 @dataclass(frozen=True)
@@ -267,11 +232,13 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
         rows.append(row)
         if of_row := runs.in_row(reported.name):
             rows.append(_study_row(runs, reported, row, of_row))
-    encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
+    shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
+    encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
-    missing = runs.missing()
-    table = papers.load(key).tables[identifier]
-    overlap = _word_overlap(table, (of_cell for _, of_cell in runs.cells if of_cell is not None), runs.study)
+    missing, table = runs.missing(), papers.load(key).tables[identifier]
+    # A score of the study that replaces the paper's can be one of other data.
+    both = zip(columns_of(table, runs.study), table.columns, strict=True)
+    overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
     made = _score_table(key, identifier, [*rows, *overlap])
     update = {
         "kind": "study",
@@ -295,16 +262,16 @@ def _study_row(
         return [of_cell for _, of_cell in study.in_row(name)]
 
     compared = []
-    for cell, configuration in runs:
-        scored = _row_scores(configuration, reported, row, runs_of, study.study)
+    for cell, experiment in runs:
+        scored = _row_scores(experiment, reported, row, runs_of, study.study)
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
     corrected = correct_row(together, reported.judged.name)
     scores: dict[str, Score] = {}
     notes: list[str] = []
-    for (_, configuration), of_cell in zip(runs, compared, strict=True):
+    for (_, experiment), of_cell in zip(runs, compared, strict=True):
         own = {column: corrected[column] for column in of_cell}
-        made = measured_row(configuration, own, reported, primary=reported.judged.name)
+        made = measured_row(experiment, own, reported, primary=reported.judged.name)
         scores |= made.scores
         notes += made.notes if made.scores else ()
     first = runs[0][1]
@@ -313,7 +280,7 @@ def _study_row(
             "name": reported.name,
             "recipe_hash": first.latest.recipe_hash if len(runs) == 1 else None,
             "settings": (),
-            "seeds": tuple(sorted({seed for _, configuration in runs for seed in configuration.seeds})),
+            "seeds": tuple(sorted({seed for _, experiment in runs for seed in experiment.seeds})),
             "scores": {column.name: scores[column.name] for column in reported.table.columns if column.name in scores},
             "notes": tuple(dict.fromkeys(notes)),
         }

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cse_cli.analysis.experiments import Experiment
-from cse_cli.analysis.score_table import Score, ScoreRow
-from cse_cli.core.results import State
+from cse_cli.analysis.score_table import Score, ScoreRow, score_alone
+from cse_cli.core.results import WORD_OVERLAP, State
+from cse_cli.recipe.study_schema import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, PaperTables, Reproduction, Table
 
@@ -112,14 +113,14 @@ def reported_encoders() -> set[str]:
     return {row.encoder for row in reported_rows()} - {""}
 
 
-def encoder_of(configuration: Experiment) -> str:
+def encoder_of(experiment: Experiment) -> str:
     """Return the papers' name for the encoder of runs, or the name of their model if no paper has it."""
-    result = configuration.latest
+    result = experiment.latest
     if (paper := result.paper) is not None:
         reproduced = find_reported_row(paper.key, paper.table, paper.row)
         if reproduced is not None and reproduced.encoder:
             return reproduced.encoder
-    return model_name(result.model) or configuration.recipe
+    return model_name(result.model) or experiment.recipe
 
 
 def model_name(model: str) -> str:
@@ -129,12 +130,51 @@ def model_name(model: str) -> str:
 
 
 @dataclass(frozen=True)
-class LayoutColumn:
-    """A column of scores: heading in the paper, evaluator or `avg`, and metric or None for the main one."""
+class ScoreColumn:
+    """A column of a table, and the score of runs in it.
+
+    Args:
+        heading: Heading in the paper.
+        evaluator: Name of an evaluator, or `avg`. Empty for a column without scores.
+        metric: Name of a metric. None for the main one.
+        averaged: Evaluators of the average. Empty for the seven English sets.
+    """
 
     heading: str
     evaluator: str
-    metric: str | None
+    metric: str | None = None
+    averaged: tuple[str, ...] = ()
+
+    def values(self, experiment: Experiment, of: State = "scores") -> list[float]:
+        """Return the score of every seed. Empty if a seed lacks it or the average has a score that selects."""
+        if (
+            self.evaluator == AVERAGE
+            and not experiment.test_selected
+            and not all(map(experiment.judges, self.averaged))
+        ):
+            return []
+        return experiment.values(self.evaluator, self.metric, self.averaged, of=of)
+
+
+def columns_of(table: Table, study: Study | None = None, row: str | None = None) -> list[ScoreColumn]:
+    """Return the columns of a paper's table. The scores of a study, then those of a row, take precedence."""
+    averaged = tuple(column.evaluator for column in table.columns if column.evaluator not in (None, AVERAGE))
+    found = []
+    for column in table.columns:
+        own = None if study is None else study.score_of(column.name)
+        evaluator, _, metric = (own or column.evaluator or "").partition(".")
+        found.append(ScoreColumn(column.name, evaluator, metric or table.score_of(column, row), averaged))
+    return found
+
+
+def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreColumn]) -> Iterator[ScoreRow]:
+    """Yield the last row of a table: in each column, the word overlap of the first runs that have it."""
+    scores = {}
+    for column in columns:
+        if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
+            scores[column.heading] = score_alone(values[:1])
+    if scores:
+        yield ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores)
 
 
 @dataclass(frozen=True)
@@ -145,15 +185,13 @@ class ScoreLayout:
         columns: Columns in order.
         unit: Unit of the numbers. Empty if they differ.
         score: Metric of the table, which ranks the rows if there is no average.
-        averaged: Evaluators of the average. Empty for all.
         ranked_by: Heading of the column that ranks the rows. None for the average, empty if every column selected
             states.
     """
 
-    columns: tuple[LayoutColumn, ...]
+    columns: tuple[ScoreColumn, ...]
     unit: str = ""
     score: str | None = None
-    averaged: tuple[str, ...] = ()
     ranked_by: str | None = None
 
     @property
@@ -175,26 +213,15 @@ class ScoreLayout:
         scores = [column for column in self.columns if column.metric == self.score]
         return (averages or scores or self.columns)[0].heading
 
-    def scored(self, configuration: Experiment) -> set[tuple[str, str | None]]:
+    @property
+    def scores(self) -> frozenset[tuple[str, str | None]]:
+        """Evaluator and metric of each column."""
+        return frozenset((column.evaluator, column.metric) for column in self.columns)
+
+    def scored(self, experiment: Experiment) -> set[tuple[str, str | None]]:
         """Return evaluator and metric of the columns that runs have scores in, without the average."""
-        own = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
+        own = [c for c in self.columns if c.evaluator != AVERAGE and c.values(experiment)]
         return {(column.evaluator, column.metric) for column in own}
-
-    def values(self, configuration: Experiment, column: LayoutColumn, *, of: State = "scores") -> list[float]:
-        """Return a column's score of every seed. Empty if a seed lacks it or the average has a score that selects."""
-        if column.evaluator == AVERAGE:
-            averaged = self.averaged or self.evaluators
-            if not configuration.test_selected and not all(map(configuration.judges, averaged)):
-                return []
-            return configuration.averages(averaged, column.metric or "", of=of)
-        return configuration.values(column.evaluator, column.metric, of=of)
-
-    def word_overlaps(
-        self, configurations: Iterable[Experiment], columns: Sequence[LayoutColumn]
-    ) -> Iterator[tuple[str, list[float]]]:
-        """Yield heading and word overlap of each run, column by column."""
-        for configuration in configurations:
-            yield from ((column.heading, self.values(configuration, column, of="word_overlap")) for column in columns)
 
     def reported_scores(self, row: ReportedRow) -> dict[str, Score]:
         """Return the cells of a reported row under the headings of this layout."""
@@ -203,60 +230,56 @@ class ScoreLayout:
         return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
 
 
+def layout_of(table: Table) -> ScoreLayout:
+    """Return the columns of a paper's table that have scores."""
+    return ScoreLayout(tuple(column for column in columns_of(table) if column.evaluator), table.metric, table.score)
+
+
 def layouts(language: str) -> list[ScoreLayout]:
     """Return the layout of every kind of result table of a language, without layouts that are part of another."""
     found: dict[frozenset[tuple[str, str | None]], ScoreLayout] = {}
-    tables = [table for key in papers.names() for table in papers.load(key).tables.values()]
-    for table in tables:
-        columns = tuple(LayoutColumn(c.name, c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator)
-        if (table.language, table.kind) == (language, "scores") and len(columns) > 1:
-            found.setdefault(_scores_of(table), ScoreLayout(columns, table.metric, table.score))
+    for table in (table for key in papers.names() for table in papers.load(key).tables.values()):
+        layout = layout_of(table)
+        if (table.language, table.kind) == (language, "scores") and len(layout.columns) > 1:
+            found.setdefault(layout.scores, layout)
     return [layout for scores, layout in found.items() if not any(scores < other for other in found)]
 
 
-def _scores_of(table: Table) -> frozenset[tuple[str, str | None]]:
-    return frozenset((c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None)
-
-
-def group_by_layout(
-    language: str, configurations: Sequence[Experiment]
-) -> Iterator[tuple[ScoreLayout, list[Experiment]]]:
+def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterator[tuple[ScoreLayout, list[Experiment]]]:
     """Yield each layout with its runs. Runs are in a later layout only with scores that no earlier one shows."""
-    shown: list[set[tuple[str, str | None]]] = [set() for _ in configurations]
+    shown: list[set[tuple[str, str | None]]] = [set() for _ in experiments]
     for layout in layouts(language):
         members = []
-        for configuration, before in zip(configurations, shown, strict=True):
-            if new := layout.scored(configuration) - before:
-                members.append(configuration)
+        for experiment, before in zip(experiments, shown, strict=True):
+            if new := layout.scored(experiment) - before:
+                members.append(experiment)
                 before |= new
         if members:
             yield layout, members
     groups: dict[tuple[str, ...], list[Experiment]] = {}
-    for configuration, before in zip(configurations, shown, strict=True):
-        if not before and configuration.results[0].scores:
-            groups.setdefault(tuple(configuration.results[0].scores), []).append(configuration)
+    for experiment, before in zip(experiments, shown, strict=True):
+        if not before and experiment.results[0].scores:
+            groups.setdefault(tuple(experiment.results[0].scores), []).append(experiment)
     yield from ((_own_layout(names, members), members) for names, members in groups.items())
 
 
 def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLayout:
     """Return a column for each evaluator, ranked by the average of the test sets, or by the only one."""
-    columns = tuple(LayoutColumn(name, name, None) for name in names)
+    columns = tuple(ScoreColumn(name, name) for name in names)
     judging = [one for one in members if not one.test_selected] or members
     shared = set(names).intersection(*(one.latest.tests()[0] for one in judging))
     tests = tuple(name for name in names if name in shared)
     if len(tests) > 1:
-        average = LayoutColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1])
-        return ScoreLayout((*columns, average), averaged=tests)
+        return ScoreLayout((*columns, ScoreColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1], tests)))
     return ScoreLayout(columns, ranked_by=tests[0] if tests else "")
 
 
 def reported_for(encoder: str, language: str, layout: ScoreLayout) -> list[ScoreRow]:
     """Return the reported rows of an encoder from tables that have all columns."""
-    wanted = {(column.evaluator, column.metric) for column in layout.columns}
     return [
         row.score_row().model_copy(update={"scores": layout.reported_scores(row)})
         for row in reported_rows()
-        if (row.encoder, row.language) == (encoder, language) and _scores_of(row.table) >= wanted
+        if (row.encoder, row.language) == (encoder, language) and layout_of(row.table).scores >= layout.scores
     ]
 
 

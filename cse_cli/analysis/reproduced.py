@@ -206,24 +206,24 @@ def claim_of(row: ReportedRow, column: Column, recipe: str) -> Claim:
     )
 
 
-def verdict_note(configuration: Experiment, row: ReportedRow, score: Score | None) -> list[str]:
+def verdict_note(experiment: Experiment, row: ReportedRow, score: Score | None) -> list[str]:
     """Return the verdict on a reported row that runs reproduce, as a note on their row of the leaderboard.
 
     A single seed has a note only if others published runs of the recipe.
 
     Args:
-        configuration: Your runs.
+        experiment: Your runs.
         row: Reported row.
         score: Score of your runs in the column that judges a row, compared with the reported one.
     """
-    if score is None or not score.comparable or configuration.stale or configuration.test_selected:
+    if score is None or not score.comparable or experiment.stale or experiment.test_selected:
         return []
     if row.table.kind != "scores" or row.judged.name not in row.score_row().scores:
         return []
-    claim = claim_of(row, row.judged, configuration.recipe)
+    claim = claim_of(row, row.judged, experiment.recipe)
     if score.reference != claim.value:
         return []
-    verdict = judge(score, claim, trained=configuration.latest.steps != 0)
+    verdict = judge(score, claim, trained=experiment.latest.steps != 0)
     return [] if verdict.sigma is None else [f"{row.name}: {verdict_text(verdict, claim)}"]
 
 

@@ -191,10 +191,10 @@ def _task_bars(run: FinishedRun) -> Figures:
 
 def _bars_with_paper(run: FinishedRun) -> Figure | None:
     paper = run.result.paper
-    (configuration,) = group([run.result], status=run.status)
-    if paper is None or configuration.latest.paper is None:
+    (experiment,) = group([run.result], status=run.status)
+    if paper is None or experiment.latest.paper is None:
         return None
-    shown, _ = paper_table(paper.key, paper.table, [configuration])
+    shown, _ = paper_table(paper.key, paper.table, [experiment])
     scores = {row.source: row.scores for row in shown.rows if paper.row in (row.reproduces, row.name)}
     if "paper" not in scores or not scores.get("measured"):
         return None

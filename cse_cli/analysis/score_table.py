@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named
-from cse_cli.core.results import WORD_OVERLAP
 from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
 
 SCHEMA_VERSION = 6
@@ -299,15 +298,3 @@ def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:
     """Return the cells of one row with p-values corrected together. The primary column is tested first."""
     corrected = correct_named({name: score.p for name, score in scores.items()}, primary)
     return {name: score.with_p(corrected[name]) for name, score in scores.items()}
-
-
-def word_overlap_rows(values: Iterable[tuple[str, Sequence[float]]]) -> tuple[ScoreRow, ...]:
-    """Return the last row of a table, from columns and the word overlap of runs. The first runs with a value count.
-
-    Without any value, there is no row.
-    """
-    found: dict[str, Sequence[float]] = {}
-    for column, of_runs in values:
-        found[column] = found.get(column) or of_runs
-    scores = {column: score_alone(of_runs[:1]) for column, of_runs in found.items() if of_runs}
-    return (ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores),) if scores else ()
