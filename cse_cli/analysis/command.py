@@ -143,13 +143,12 @@ def compare(
     from cse_cli.analysis import compare as comparison
     from cse_cli.analysis.compare_view import FEW, print_comparison
     from cse_cli.analysis.experiments import study_cells
-    from cse_cli.analysis.methods import find_methods
     from cse_cli.core.console import write_json
     from cse_cli.runs.index import finished_runs
 
     finished = finished_runs()
     results = [run.result for run in finished if run.result is not None]
-    methods, notes = find_methods(runs, results, study_cells(finished), pairwise=pairwise)
+    methods, notes = comparison.find_methods(runs, results, study_cells(finished), pairwise=pairwise)
     few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
     resamples = bootstrap if few or details or json_ else 0  # a summary shows no sentence pairs
     document = comparison.compare(methods, metric or (), resamples, pairwise=pairwise, planned=planned, notes=notes)

@@ -11,8 +11,14 @@ from operator import mul
 from statistics import correlation, fmean
 from types import MappingProxyType
 
-from cse_cli.analysis.encoder_table import measured_row
-from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, last_finished
+from cse_cli.analysis.experiments import (
+    Experiment,
+    RecipeStatus,
+    group,
+    last_finished,
+    mixed_environments,
+    why_unreadable,
+)
 from cse_cli.analysis.papers import (
     ReportedRow,
     ScoreColumn,
@@ -23,6 +29,7 @@ from cse_cli.analysis.papers import (
     rows_of_table,
     word_overlap_row,
 )
+from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import (
     MissingCell,
     Score,
@@ -40,6 +47,9 @@ from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
 from registry.papers import Table
 
+NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
+UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
+BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
 OTHER_SCORE = "the measured scores are {}, the paper's are {}"
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
 
@@ -80,6 +90,57 @@ def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTa
         columns=tuple(column.name for column in table.columns),
         rows=tuple(rows),
         remarks=tuple(flag.note for flag in table.flags if flag.row is None),
+    )
+
+
+def measured_row(
+    experiment: Experiment,
+    scores: Mapping[str, Score],
+    reproduces: ReportedRow | None = None,
+    best_of: int = 1,
+    primary: str = "",
+) -> ScoreRow:
+    """Return the row of an experiment, with the marks of its cells and the verdict on the row that it reproduces.
+
+    Args:
+        experiment: Runs of the row.
+        scores: Heading → cell.
+        reproduces: Reported row that the cells are compared with.
+        best_of: Number of configurations of which this one has the best mean dev score.
+        primary: Heading of the cell for the verdict. Empty for no verdict.
+    """
+    latest = experiment.latest
+    notes = {
+        NO_FILE: experiment.status == "missing",
+        UNREADABLE.format(why_unreadable(latest) if experiment.status == "unreadable" else ""): (
+            experiment.status == "unreadable"
+        ),
+        experiment.plan.text: experiment.plan.mode == "incomplete",
+        BEST_OF.format(best_of): not experiment.fresh,
+    }
+    marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
+    return ScoreRow(
+        source="measured",
+        name=latest.title,
+        paper=reproduces.paper.key if reproduces else None,
+        table=reproduces.identifier if reproduces else None,
+        reproduces=reproduces.name if reproduces else None,
+        recipe=experiment.recipe,
+        copies=experiment.names[1:],
+        recipe_hash=latest.recipe_hash,
+        experiment=latest.experiment,
+        settings=experiment.settings,
+        configurations=best_of,
+        model=latest.model,
+        language=latest.language,
+        seeds=experiment.seeds,
+        scores={column: score.marked(**marks) for column, score in scores.items()},
+        notes=(
+            *(note for note, holds in notes.items() if holds),
+            *experiment.notes,
+            *mixed_environments(experiment.results),
+            *([] if reproduces is None else verdict_note(experiment, reproduces, scores.get(primary))),
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from cse_cli.analysis.compare import compare
+from cse_cli.analysis.compare import compare, find_method, find_methods, names_recipe, names_run
 from cse_cli.analysis.compare_view import comparison_parts
 from cse_cli.analysis.experiments import (
     Experiment,
@@ -23,7 +23,6 @@ from cse_cli.analysis.experiments import (
     study_cells,
 )
 from cse_cli.analysis.leaderboard_view import table_parts
-from cse_cli.analysis.methods import find_method, find_methods, names_recipe, names_run
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table

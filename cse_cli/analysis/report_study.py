@@ -8,11 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from cse_cli.analysis.compare import ComparisonDocument
+from cse_cli.analysis.compare import ComparisonDocument, compare_rows
 from cse_cli.analysis.compare_view import baseline_of, interval_text, summary_legend, summary_lines, summary_parts
 from cse_cli.analysis.headlines import headlines
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
-from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table, trend
 from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text

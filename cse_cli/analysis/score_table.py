@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named
@@ -75,6 +75,7 @@ class Score(BaseModel, frozen=True):
     high: float | None = None
     digits: int = 2
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def difference(self) -> float | None:
         """`mean − reference`."""

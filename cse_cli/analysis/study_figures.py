@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
+from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
 from cse_cli.analysis.headlines import metric_value
-from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (

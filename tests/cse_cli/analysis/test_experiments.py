@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cse_cli.analysis.compare import find_methods
 from cse_cli.analysis.experiments import group
-from cse_cli.analysis.methods import find_methods
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load

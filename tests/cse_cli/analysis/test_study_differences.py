@@ -10,8 +10,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import summary_lines
-from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import draw_differences, study_figure
 from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Heading, figure_style
