@@ -22,6 +22,7 @@ from cse_cli.analysis.papers import (
     reported_for,
     reported_rows,
     reproductions_of,
+    table_of,
     word_overlap_row,
 )
 from cse_cli.analysis.score_table import (
@@ -215,7 +216,7 @@ def encoder_tables(ran: Sequence[Experiment], *, every: bool = False) -> list[Sc
 
 def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the reported rows of the selected encoder and language, with the commands that reproduce them."""
-    rows = Counter((row.encoder, row.language or "") for row in reported_rows() if row.encoder and row.language)
+    rows = Counter((row.model, row.language) for row in reported_rows() if row.model and row.language)
     tables = (
         encoder_table(name, language, layout, ())
         for (name, language), _ in rows.most_common()
@@ -236,7 +237,7 @@ def overview(tables: Sequence[ScoreTable], query: LeaderboardQuery) -> tuple[Seq
     shown = [table for table in tables if any(row.source == "measured" and row.scores for row in table.rows)]
     if not any(row.source == "paper" for table in shown for row in table.rows):
         shown += reported_tables(query)[:1]
-    known = [row.encoder for row in reported_rows() if row.encoder]
+    known = [row.model for row in reported_rows() if row.model]
     return shown, list(dict.fromkeys(name for name in known if all(table.encoder != name for table in shown)))
 
 
@@ -256,16 +257,15 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
             "omit --paper",
             code="leaderboard.conflicting_options",
         )
-    of_one = key if slash else paper
-    one = None if of_one is None else papers.load(of_one)
-    every = [(of.key, found) for of in ([one] if one else map(papers.load, papers.names())) for found in of.tables]
+    keys = [key] if slash else papers.names() if paper is None else [paper]
+    every = {(of, identifier): found for of in keys for identifier, found in papers.load(of).tables.items()}
     if table is None:
-        return every
-    numbers = {identifier: str(of.number) for identifier, of in (one.tables if one else {}).items() if of.number}
-    if found := [address for address in every if numbers.get(address[1]) == name] or [
-        address for address in every if address[1] == name
-    ]:
-        return found
+        return list(every)
+    one = papers.load(keys[0]) if len(keys) == 1 else None
+    numbers = {address: str(found.number) for address, found in every.items() if one and found.number is not None}
+    numbered = [address for address, number in numbers.items() if number == name]
+    if found_here := numbered or [address for address in every if address[1] == name]:
+        return found_here
     if one and (figure := one.figures.get(name)):
         commands = [f"`cse run {answer.text}`" for answer in figure.answers if answer.kind != "reason"]
         raise CseError(
@@ -339,7 +339,7 @@ def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns
     paper = experiment.latest.paper
     row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
     reported = layout.reported_scores(row) if row else None
-    metric = row.table.rows[row.name].score if row else None
+    metric = table_of(row).rows[row.name].score if row else None
     scores = _scores(experiment, layout, columns, reported, metric)
     return measured_row(experiment, scores, row, best_of, layout.ranking)
 
@@ -492,8 +492,7 @@ def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow]
 
     def measured(experiment: Experiment, best_of: int, row: ScoreRow | None, metric: str | None) -> ScoreRow:
         scores = _scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
-        made = measured_row(experiment, scores, None, best_of)
-        return made.model_copy(update={"reproduces": row.name if row else None})
+        return measured_row(experiment, scores, row, best_of)
 
     blocks, others = [], list(chosen)
     for given in listed:

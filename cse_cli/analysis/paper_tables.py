@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from operator import mul
@@ -20,10 +20,10 @@ from cse_cli.analysis.experiments import (
     why_unreadable,
 )
 from cse_cli.analysis.papers import (
-    ReportedRow,
     ScoreColumn,
     columns_of,
     encoder_of,
+    judging_column,
     model_name,
     reported_encoders,
     rows_of_table,
@@ -59,22 +59,16 @@ def paper_table(
 ) -> tuple[ScoreTable, bool]:
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
-
-    def runs_of(name: str) -> list[Experiment]:
-        reported = ReportedRow(papers.load(key), identifier, name)
-        return [one for one in shown if _reproduces(one, reported)]
-
-    rows: list[ScoreRow] = []
-    own: list[Experiment] = []
-    for reported in rows_of_table(key, identifier):
-        row = reported.score_row()
+    table, reported = papers.load(key).tables[identifier], rows_of_table(key, identifier)
+    by_name = {row.name: [one for one in shown if _reproduces(one, row)] for row in reported}
+    primary, rows = judging_column(table).name, list[ScoreRow]()
+    for row in reported:
         rows.append(row)
-        for experiment in runs_of(reported.name):
-            own.append(experiment)
-            scores = correct_row(_row_scores(experiment, reported, row, runs_of), reported.judged.name)
-            rows.append(measured_row(experiment, scores, reported, primary=reported.judged.name))
-    overlap = word_overlap_row(own, columns_of(papers.load(key).tables[identifier]))
-    return _score_table(key, identifier, [*rows, *overlap]), bool(own)
+        for experiment in by_name[row.name]:
+            scores = correct_row(_row_scores(experiment, row, table, by_name), primary)
+            rows.append(measured_row(experiment, scores, row, primary=primary))
+    own = [one for of_row in by_name.values() for one in of_row]
+    return _score_table(key, identifier, [*rows, *word_overlap_row(own, columns_of(table))]), bool(own)
 
 
 def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
@@ -96,7 +90,7 @@ def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTa
 def measured_row(
     experiment: Experiment,
     scores: Mapping[str, Score],
-    reproduces: ReportedRow | None = None,
+    reproduces: ScoreRow | None = None,
     best_of: int = 1,
     primary: str = "",
 ) -> ScoreRow:
@@ -122,8 +116,8 @@ def measured_row(
     return ScoreRow(
         source="measured",
         name=latest.title,
-        paper=reproduces.paper.key if reproduces else None,
-        table=reproduces.identifier if reproduces else None,
+        paper=reproduces.paper if reproduces else None,
+        table=reproduces.table if reproduces else None,
         reproduces=reproduces.name if reproduces else None,
         recipe=experiment.recipe,
         copies=experiment.names[1:],
@@ -144,39 +138,38 @@ def measured_row(
     )
 
 
-def _reproduces(experiment: Experiment, reported: ReportedRow) -> bool:
+def _reproduces(experiment: Experiment, row: ScoreRow) -> bool:
     """Return whether runs reproduce a row: the one of their recipe, or another of the paper with the same recipe."""
     paper = experiment.latest.paper
-    if paper is None or paper.key != reported.paper.key:
+    if paper is None or paper.key != row.paper:
         return False
-    own = (paper.table, paper.row) == (reported.identifier, reported.name)
-    return own or (reported.recipe is not None and reported.recipe in experiment.names)
+    return (paper.table, paper.row) == (row.table, row.name) or row.recipe in experiment.names
 
 
 def _row_scores(
     experiment: Experiment,
-    reported: ReportedRow,
     row: ScoreRow,
-    runs_of: Callable[[str], list[Experiment]],
+    table: Table,
+    by_name: Mapping[str, Iterable[Experiment]],
     study: Study | None = None,
 ) -> dict[str, Score]:
     """Return the cells of one experiment, compared with a reported row.
 
-    `runs_of` returns the runs of another row, for columns of differences. The scores of a `study` take precedence.
+    `by_name` has the runs of each row, for columns of differences. The scores of a `study` take precedence.
     """
     same_encoder = True
     if study is not None:
         current = experiment.status == "current"
         encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
-        same_encoder = encoder in ({reported.encoder} if reported.encoder else reported_encoders())
-    columns = {column.heading: column for column in columns_of(reported.table, study, reported.name)}
+        same_encoder = encoder in ({row.model} if row.model else reported_encoders())
+    columns = {column.heading: column for column in columns_of(table, study, row.name)}
     found = {}
-    for column in reported.table.columns:
+    for column in table.columns:
         cell, values = row.scores.get(column.name), list[float]()
         if column.minus is None:
             values = columns[column.name].values(experiment)
         elif cell is not None:
-            values = _differences(experiment, runs_of(column.minus), columns[column.of or ""])
+            values = _differences(experiment, by_name[column.minus], columns[column.of or ""])
         if values:
             score = score_against_reported(values, cell if same_encoder else None, experiment.plan.mode)
             digits = 2 if cell is None else max(2, cell.digits)
@@ -287,16 +280,15 @@ def study_runs(
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    rows: list[ScoreRow] = []
-    for reported in rows_of_table(key, identifier):
-        row = reported.score_row()
+    table, rows = papers.load(key).tables[identifier], list[ScoreRow]()
+    for row in rows_of_table(key, identifier):
         rows.append(row)
-        if of_row := runs.in_row(reported.name):
-            rows.append(_study_row(runs, reported, row, of_row))
+        if of_row := runs.in_row(row.name):
+            rows.append(_study_row(runs, row, table, of_row))
     shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
     encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
-    missing, table = runs.missing(), papers.load(key).tables[identifier]
+    missing = runs.missing()
     # A score of the study that replaces the paper's can be one of other data.
     both = zip(columns_of(table, runs.study), table.columns, strict=True)
     overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
@@ -314,35 +306,30 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     return made.model_copy(update=update)
 
 
-def _study_row(
-    study: StudyRuns, reported: ReportedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Experiment]]
-) -> ScoreRow:
+def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tuple[Cell, Experiment]]) -> ScoreRow:
     """Return one row from the runs of its cells: each column can have its own."""
-
-    def runs_of(name: str) -> list[Experiment]:
-        return [of_cell for _, of_cell in study.in_row(name)]
-
-    compared = []
+    by_name = {name: [of_cell for _, of_cell in study.in_row(name)] for name in table.rows}
+    compared, primary = [], judging_column(table).name
     for cell, experiment in runs:
-        scored = _row_scores(experiment, reported, row, runs_of, study.study)
+        scored = _row_scores(experiment, row, table, by_name, study.study)
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
-    corrected = correct_row(together, reported.judged.name)
+    corrected = correct_row(together, primary)
     scores: dict[str, Score] = {}
     notes: list[str] = []
     for (_, experiment), of_cell in zip(runs, compared, strict=True):
         own = {column: corrected[column] for column in of_cell}
-        made = measured_row(experiment, own, reported, primary=reported.judged.name)
+        made = measured_row(experiment, own, row, primary=primary)
         scores |= made.scores
         notes += made.notes if made.scores else ()
     first = runs[0][1]
-    return measured_row(first, {}, reported).model_copy(
+    return measured_row(first, {}, row).model_copy(
         update={
-            "name": reported.name,
+            "name": row.name,
             "recipe_hash": first.latest.recipe_hash if len(runs) == 1 else None,
             "settings": (),
             "seeds": tuple(sorted({seed for _, experiment in runs for seed in experiment.seeds})),
-            "scores": {column.name: scores[column.name] for column in reported.table.columns if column.name in scores},
+            "scores": {column.name: scores[column.name] for column in table.columns if column.name in scores},
             "notes": tuple(dict.fromkeys(notes)),
         }
     )

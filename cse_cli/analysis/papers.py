@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from cse_cli.analysis.experiments import Experiment
 from cse_cli.analysis.score_table import Score, ScoreRow, score_alone
 from cse_cli.core.results import WORD_OVERLAP, State
 from cse_cli.recipe.study_schema import Study
 from registry import papers
-from registry.papers import AVERAGE, Column, PaperTables, Reproduction, Table
+from registry.papers import AVERAGE, Column, Reproduction, Table
 
 AVERAGE_HEADING = "Avg"
 """Heading of the average of runs on evaluators that no paper reports."""
@@ -22,95 +23,67 @@ MISPRINTS = ("misprint", "illegible")
 """Kinds of doubt whose `implied` value is the intended one. For other kinds it is the value in another table."""
 
 
-@dataclass(frozen=True)
-class ReportedRow:
-    """A row of a paper's table: paper, identifier of the table, name of the row."""
-
-    paper: PaperTables
-    identifier: str
-    name: str
-
-    @property
-    def table(self) -> Table:
-        """Table of the row."""
-        return self.paper.tables[self.identifier]
-
-    @property
-    def encoder(self) -> str:
-        """Encoder of the scores, or an empty string."""
-        return self.table.rows[self.name].encoder
-
-    @property
-    def language(self) -> str | None:
-        """Language of the scores."""
-        return self.table.rows[self.name].language or self.table.language
-
-    @property
-    def judged(self) -> Column:
-        """Column that judges the row: the average, else the first one."""
-        columns = self.table.columns
-        return next((column for column in columns if column.evaluator == AVERAGE), columns[0])
-
-    @property
-    def recipe(self) -> str | None:
-        """Recipe that reproduces the row."""
-        return self.table.rows[self.name].recipe
-
-    def score_row(self) -> ScoreRow:
-        """Return the row with doubts about it and its cells as notes."""
-        return ScoreRow(
-            source="paper",
-            name=self.name,
-            paper=self.paper.key,
-            table=self.identifier,
-            reported_in=(f"{self.paper.short} {self.table.title}",),
-            recipe=self.recipe,
-            model=self.encoder or None,
-            language=self.language,
-            scores=self._scores(),
-            notes=tuple(flag.note for flag in self.table.doubts(self.name)),
-        )
-
-    def _scores(self) -> dict[str, Score]:
-        row = self.table.rows[self.name]
-        flags = {flag.column: flag for flag in reversed(self.table.doubts(self.name)) if flag.column is not None}
-        found: dict[str, Score] = {}
-        for column, cell, value, std in zip(self.table.columns, row.cells, row.numbers, row.spreads, strict=True):
+@cache
+def rows_of_table(key: str, identifier: str) -> tuple[ScoreRow, ...]:
+    """Return the rows of a paper's table, with doubts about them and their cells as notes."""
+    paper = papers.load(key)
+    table, found = paper.tables[identifier], []
+    for name, row in table.rows.items():
+        doubts, scores = table.doubts(name), dict[str, Score]()
+        flags = {flag.column: flag for flag in reversed(doubts) if flag.column is not None}
+        for column, cell, value, std in zip(table.columns, row.cells, row.numbers, row.spreads, strict=True):
             if value is not None:
                 flag = flags.get(column.name)
-                found[column.name] = Score(
+                scores[column.name] = Score(
                     mean=value,
                     std=std,
-                    comparable=self.table.comparable(self.name, column.name),
+                    comparable=table.comparable(name, column.name),
                     marks=("doubtful",) if flag is not None else (),
                     implied=flag.implied if flag is not None and flag.kind in MISPRINTS else None,
                     digits=len(cell.partition(".")[2]),
                 )
-        return found
+        made = ScoreRow(
+            source="paper",
+            name=name,
+            paper=key,
+            table=identifier,
+            reported_in=(f"{paper.short} {table.title}",),
+            recipe=row.recipe,
+            model=row.encoder or None,
+            language=row.language or table.language,
+            scores=scores,
+            notes=tuple(flag.note for flag in doubts),
+        )
+        found.append(made)
+    return tuple(found)
 
 
-def reported_rows() -> Iterator[ReportedRow]:
+def reported_rows() -> Iterator[ScoreRow]:
     """Yield every row of every paper's tables."""
     for key in papers.names():
         for identifier in papers.load(key).tables:
             yield from rows_of_table(key, identifier)
 
 
-def rows_of_table(key: str, identifier: str) -> Iterator[ReportedRow]:
-    """Yield the rows of a paper's table."""
-    paper = papers.load(key)
-    yield from (ReportedRow(paper, identifier, name) for name in paper.tables[identifier].rows)
-
-
-def find_reported_row(key: str, identifier: str, name: str) -> ReportedRow | None:
+def find_reported_row(key: str, identifier: str, name: str) -> ScoreRow | None:
     """Return a reported row, or None if it does not exist."""
-    table = papers.load(key).tables.get(identifier) if key in papers.names() else None
-    return ReportedRow(papers.load(key), identifier, name) if table is not None and name in table.rows else None
+    exists = key in papers.names() and identifier in papers.load(key).tables
+    return next((row for row in rows_of_table(key, identifier) if row.name == name), None) if exists else None
+
+
+def table_of(row: ScoreRow) -> Table:
+    """Return the paper's table of a reported row."""
+    return papers.load(str(row.paper)).tables[str(row.table)]
+
+
+def judging_column(table: Table) -> Column:
+    """Return the column that judges a row: the average, else the first one."""
+    return next((column for column in table.columns if column.evaluator == AVERAGE), table.columns[0])
 
 
 def reported_encoders() -> set[str]:
     """Return every encoder that a paper reports scores of."""
-    return {row.encoder for row in reported_rows()} - {""}
+    return {row.model for row in reported_rows() if row.model}
 
 
 def encoder_of(experiment: Experiment) -> str:
@@ -118,8 +91,8 @@ def encoder_of(experiment: Experiment) -> str:
     result = experiment.latest
     if (paper := result.paper) is not None:
         reproduced = find_reported_row(paper.key, paper.table, paper.row)
-        if reproduced is not None and reproduced.encoder:
-            return reproduced.encoder
+        if reproduced is not None and reproduced.model:
+            return reproduced.model
     return model_name(result.model) or experiment.recipe
 
 
@@ -223,10 +196,10 @@ class ScoreLayout:
         own = [c for c in self.columns if c.evaluator != AVERAGE and c.values(experiment)]
         return {(column.evaluator, column.metric) for column in own}
 
-    def reported_scores(self, row: ReportedRow) -> dict[str, Score]:
+    def reported_scores(self, row: ScoreRow) -> dict[str, Score]:
         """Return the cells of a reported row under the headings of this layout."""
-        scores = row.score_row().scores
-        named = {c.evaluator: scores[c.name] for c in row.table.columns if c.evaluator and c.name in scores}
+        columns = [column for column in table_of(row).columns if column.evaluator and column.name in row.scores]
+        named = {column.evaluator: row.scores[column.name] for column in columns}
         return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
 
 
@@ -277,9 +250,9 @@ def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLay
 def reported_for(encoder: str, language: str, layout: ScoreLayout) -> list[ScoreRow]:
     """Return the reported rows of an encoder from tables that have all columns."""
     return [
-        row.score_row().model_copy(update={"scores": layout.reported_scores(row)})
+        row.model_copy(update={"scores": layout.reported_scores(row)})
         for row in reported_rows()
-        if (row.encoder, row.language) == (encoder, language) and layout_of(row.table).scores >= layout.scores
+        if (row.model, row.language) == (encoder, language) and layout_of(table_of(row)).scores >= layout.scores
     ]
 
 

@@ -46,6 +46,7 @@ from cse_cli.recipe.study import find_study
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, finished_runs, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
+from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE
 
@@ -273,7 +274,8 @@ def _paper_parts(runs: Experiment, recorded: PaperRow | None) -> list[Any]:
     if paper is not None and row is not None:
         table, _ = paper_table(paper.key, paper.table, [runs])
         kept = tuple(line for line in table.rows if paper.row in (line.reproduces, line.name))
-        return [*table_parts(table.model_copy(update={"rows": kept})), f"{row.paper.citation} {row.paper.url}"]
+        source = papers.load(paper.key)
+        return [*table_parts(table.model_copy(update={"rows": kept})), f"{source.citation} {source.url}"]
     if recorded is None:
         return []
     address = f"{recorded.key}, {recorded.table}, {recorded.row}"
