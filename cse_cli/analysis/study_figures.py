@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from operator import attrgetter
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -37,7 +36,6 @@ from cse_cli.core.plotting import (
     label_steps,
     line_style,
     new_figure,
-    save_figures,
     score_name,
 )
 from cse_cli.core.results import Result
@@ -67,16 +65,6 @@ DECADES = 100.0
 """Ratio of the ends of a logarithmic axis from which only powers of ten are labeled."""
 
 Range = tuple[float, float]
-
-
-def draw_study(runs: StudyRuns, directory: Path) -> list[Path]:
-    """Write the figure of a study as SVG and as PNG and return the files."""
-
-    def figures() -> Iterator[tuple[str, Figure]]:
-        if (figure := study_figure(runs)) is not None:
-            yield runs.study.name.rpartition("/")[2], figure
-
-    return save_figures(figures(), directory)
 
 
 def study_figure(runs: StudyRuns) -> Figure | None:

@@ -1,8 +1,5 @@
 """The public list: every row and its recipe, your runs next to the rows that they reproduce and among the others."""
 
-import csv
-import io
-
 import pytest
 
 from cse_cli.analysis import leaderboard_view
@@ -10,16 +7,12 @@ from cse_cli.analysis.leaderboard_view import (
     checked_recipes,
     remarks,
     text_table,
-    to_csv,
-    to_json,
-    to_latex,
-    to_markdown,
 )
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers.audits import Code
-from tests.cse_cli.analysis.leaderboard_runs import planned, printed, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import planned, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
 ENCODERS = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
@@ -139,18 +132,6 @@ def test_a_row_with_a_score_of_its_own_is_compared_by_it():
     (row,) = ours(field([run.model_copy(update={"paper": None})])["bert-large"])
     assert (row.scores["STS13"].mean, row.scores["STS13"].reference) == (71.0, 74.6)
     assert row.scores["Avg"].mean == pytest.approx(73.0)
-
-
-def test_every_format_names_the_recipes():
-    (table,) = field(THREE, encoder="bert-base").values()
-    for text in (to_markdown([table]), to_json([table]), printed([table])):
-        assert "esimcse_en" in text
-    assert "mirror\\_bert\\_drophead\\_en" in to_latex([table])
-    lines = list(csv.DictReader(io.StringIO(to_csv([table]))))
-    (average,) = [
-        one for one in lines if (one["name"], one["column"], one["source"]) == ("ESimCSE", "Avg", "community")
-    ]
-    assert (average["kind"], average["recipes"]) == ("community", "esimcse_en")
 
 
 def test_a_narrow_table_has_the_average_alone():

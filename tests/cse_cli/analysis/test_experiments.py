@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.compare import find_methods
 from cse_cli.analysis.experiments import group
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
 from tests.cse_cli.analysis.leaderboard_runs import measured, mini, result, written
-from tests.support.errors import refuses
 
 DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 TEXTS = {"text": "1f914d36" * 8}, {"text": "5cfa3ca1" * 8}
@@ -187,24 +185,3 @@ def test_a_recipe_of_another_machine_is_the_one_of_its_name():
 def test_a_file_that_is_gone_is_not_compared_with_another(tmp_path):
     (row,) = measured([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
     assert any("no recipe with this name" in note for note in row.notes)
-
-
-def test_compare_takes_the_newest_experiment_and_names_the_other(tmp_path):
-    path, other = write(tmp_path / "a"), write(tmp_path / "b", steps=20)
-    settings = load(path).recipe.hash()
-    results = [
-        of(path, seed, identity=Identity(settings=settings, **part), finished=date, run_id=f"{date:%d}{seed}")
-        for part, date in zip(TEXTS, DATES, strict=True)
-        for seed in range(2)
-    ]
-    results.append(of(other, run_id="other"))
-    (first, second), _ = find_methods([path, other], results)
-    assert {run.identity.text for run in first.runs.values()} == {TEXTS[1]["text"]}
-    assert any("text 1f914d36 / 5cfa3ca1" in note for note in first.notes)
-    assert (first.name, second.name) == (path, other)
-
-
-def test_compare_refuses_a_run_with_itself(tmp_path):
-    path = write(tmp_path / "a")
-    with refuses("compare.same_run"):
-        find_methods([path, path], [of(path, run_id="a")])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 
-import pytest
-
 from cse_cli.analysis.leaderboard_view import write_page
 from cse_cli.analysis.pages import html, markdown
 from cse_cli.core.tables import escape_markdown
@@ -54,23 +52,6 @@ def test_the_page_of_the_leaderboard_has_every_number_and_loads_nothing(tmp_path
     assert all(re.fullmatch(r"[+−]\d+\.\d+[▲▼]", cell) for cell in strong)
     with refuses("leaderboard.cannot_write", "No such file"):
         write_page([], tmp_path / "none" / "page.html")
-
-
-@pytest.mark.parametrize(
-    ("plain", "written"),
-    [
-        ("a|b", r"a\|b"),
-        ("snake_case", "snake_case"),
-        ("_x_", r"\_x\_"),
-        ("<b>", "&lt;b>"),
-        ("&lt; & x", "&amp;lt; & x"),
-        ("[1] $x$ ~y~", r"\[1\] \$x\$ \~y\~"),
-        ("two\nlines", "two lines"),
-        ("61.17", "61.17"),
-    ],
-)
-def test_markdown_escapes(plain, written):
-    assert escape_markdown(plain) == written
 
 
 def test_markdown_has_everything():
