@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
@@ -50,6 +49,7 @@ SHIPPED = "_recipes"
 """Directory of an installation's recipes."""
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
+Item, Key = TypeVar("Item"), TypeVar("Key")
 POOLED = (
     "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
     "finished run of each seed"
@@ -59,6 +59,14 @@ POOLED = (
 def last_finished(runs: Iterable[Result]) -> Result:
     """Return the run that finished last."""
     return max(runs, key=lambda run: run.finished)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return key → its items, in the order of the items."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
@@ -301,11 +309,12 @@ def group(
             statuses[key] = status or recipe_status(run, changed)
         placed.append(_Placed(run, run.recipe_hash if pool else run.experiment, origin, statuses[key], changed))
     rows = {one.group: one.paper for one in placed if one.paper is not None}
-    groups: dict[tuple[object, ...], list[_Placed]] = defaultdict(list)
+    with_rows = []
     for one in placed:
         row = one.paper if one.status == "other_model" else one.paper or rows.get(one.group)
-        updated = one if row == one.run.paper else one._replace(run=one.run.model_copy(update={"paper": row}))
-        groups[one.group, row, evaluation_data(one.run)].append(updated)
+        same = row == one.run.paper
+        with_rows.append(one if same else one._replace(run=one.run.model_copy(update={"paper": row})))
+    groups = grouped(with_rows, lambda one: (one.group, one.run.paper, evaluation_data(one.run)))
     return _distinguished([_experiment(runs, names, pool=pool) for runs in groups.values()])
 
 
@@ -346,11 +355,8 @@ def _experiment(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bo
 
 def _distinguished(found: Sequence[Experiment]) -> list[Experiment]:
     """Return experiments with the differences between those with the same settings."""
-    same: dict[str, list[int]] = defaultdict(list)
-    for place, one in enumerate(found):
-        same[one.latest.recipe_hash].append(place)
     named = list(found)
-    for places in same.values():
+    for places in grouped(range(len(found)), lambda place: found[place].latest.recipe_hash).values():
         newest = max(places, key=lambda place: found[place].latest.finished)
         for place in places:
             if place != newest and (notes := differences(found[place].latest, found[newest].latest)):
@@ -418,10 +424,7 @@ def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
     """Return origin → name for origin → recorded name. Files with the same name get the end of their path."""
     bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
     names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
-    same: dict[str, list[str]] = defaultdict(list)
-    for origin, name in names.items():
-        same[name].append(origin)
-    for name, origins in same.items():
+    for name, origins in grouped(recipes, names.__getitem__).items():
         if len(origins) > 1 or _named(name) is not None:
             names |= {origin: _tail(origin, origins) for origin in origins if bare[origin] is None}
     return names

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
-from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, is_of_recipe, study_cells
-from cse_cli.analysis.paper_tables import measured_row, paper_table, study_runs, study_table
+from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, grouped, is_of_recipe, study_cells
+from cse_cli.analysis.paper_tables import compared_scores, measured_row, paper_table, study_runs, study_table
 from cse_cli.analysis.papers import (
     ScoreColumn,
     ScoreLayout,
@@ -31,8 +31,6 @@ from cse_cli.analysis.score_table import (
     ScoreRow,
     ScoreTable,
     correct_row,
-    score_against_reported,
-    score_against_untrained,
     score_alone,
 )
 from cse_cli.core.results import STS_TASKS, Result
@@ -204,13 +202,11 @@ def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
 
 def encoder_tables(ran: Sequence[Experiment], *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each encoder, language and kind of scores. `every` shows all configurations of a recipe."""
-    groups: dict[tuple[str, str], list[Experiment]] = {}
-    for experiment in ran:
-        groups.setdefault((encoder_of(experiment), experiment.latest.language), []).append(experiment)
+    groups = grouped(ran, lambda one: (encoder_of(one), one.latest.language))
     return [
         encoder_table(encoder, language, layout, members, every=every)
-        for (encoder, language), group in groups.items()
-        for layout, members in group_by_layout(language, group)
+        for (encoder, language), of_one in groups.items()
+        for layout, members in group_by_layout(language, of_one)
     ]
 
 
@@ -391,18 +387,11 @@ def _scores(
     `columns` are those of the layout and others. `reported` maps headings to the cells to compare with, None compares
     with the untrained encoder. `metric` is that of the reported row, if it is not the one of its table.
     """
-    scores = {}
-    for plain in columns:
-        column = replace(plain, metric=metric) if metric and plain in layout.columns else plain
-        if values := column.values(experiment):
-            before = column.values(experiment, "untrained") if reported is None else []
-            if before:
-                score = score_against_untrained(values, before, experiment.plan.mode)
-            else:
-                score = score_against_reported(values, (reported or {}).get(column.heading), experiment.plan.mode)
-            judges = experiment.fresh and experiment.judges(column.evaluator)
-            scores[column.heading] = score if judges else score.untested()
-    return correct_row(scores, layout.ranking)
+    columns = [replace(one, metric=metric) if metric and one in layout.columns else one for one in columns]
+    scores = compared_scores(experiment, {column: column.values(experiment) for column in columns}, reported)
+    judging = {one.heading for one in columns if experiment.fresh and experiment.judges(one.evaluator)}
+    tested = {heading: score if heading in judging else score.untested() for heading, score in scores.items()}
+    return correct_row(tested, layout.ranking)
 
 
 def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
@@ -424,10 +413,7 @@ def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:
     """
     if every:
         return [(one, 1) for one in members]
-    methods: dict[tuple[str, bool], list[Experiment]] = {}
-    for experiment in members:
-        key = experiment.origin or experiment.recipe, experiment.test_selected
-        methods.setdefault(key, []).append(experiment)
+    methods = grouped(members, lambda one: (one.origin or one.recipe, one.test_selected))
     return [shown for of_one in methods.values() for shown in _best(of_one)]
 
 
@@ -466,11 +452,8 @@ def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experimen
 def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each list and encoder. `every` shows all configurations, where a table has runs."""
     layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
-    listed: dict[tuple[str, str], list[FieldRow]] = {}
-    for row in papers.listed_rows():
-        listed.setdefault((row.list, row.encoder), []).append(row)
     found = []
-    for (which, name), rows in listed.items():
+    for (which, name), rows in grouped(papers.listed_rows(), lambda row: (row.list, row.encoder)).items():
         place = (which, model_name(name))
         members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):

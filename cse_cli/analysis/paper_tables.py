@@ -10,6 +10,7 @@ from itertools import permutations
 from operator import mul
 from statistics import correlation, fmean
 from types import MappingProxyType
+from typing import Any
 
 from cse_cli.analysis.experiments import (
     Experiment,
@@ -38,6 +39,7 @@ from cse_cli.analysis.score_table import (
     Trend,
     correct_row,
     score_against_reported,
+    score_against_untrained,
 )
 from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
@@ -71,20 +73,37 @@ def paper_table(
     return _score_table(key, identifier, [*rows, *word_overlap_row(own, columns_of(table))]), bool(own)
 
 
-def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
+def _score_table(
+    key: str, identifier: str, rows: Sequence[ScoreRow], remarks: Sequence[str] = (), heading: str = "", **more: Any
+) -> ScoreTable:
     """Return a paper's table with these rows, and with the doubts about the whole table."""
     paper = papers.load(key)
     table = paper.tables[identifier]
+    about: dict[str, Any] = {"kind": "table", **more}
     return ScoreTable(
-        kind="table",
-        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]",
+        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]{heading}",
         language=table.language,
         paper=key,
         table=identifier,
         columns=tuple(column.name for column in table.columns),
         rows=tuple(rows),
-        remarks=tuple(flag.note for flag in table.flags if flag.row is None),
+        remarks=(*remarks, *(flag.note for flag in table.flags if flag.row is None)),
+        **about,
     )
+
+
+def compared_scores(
+    experiment: Experiment, values: Mapping[ScoreColumn, Sequence[float]], reported: Mapping[str, Score] | None
+) -> dict[str, Score]:
+    """Return the cells of an experiment, compared with the reported ones by heading, or with the untrained encoder."""
+    scores, mode = {}, experiment.plan.mode
+    for column, own in values.items():
+        before = column.values(experiment, "untrained") if reported is None else []
+        if own and before:
+            scores[column.heading] = score_against_untrained(own, before, mode)
+        elif own:
+            scores[column.heading] = score_against_reported(own, (reported or {}).get(column.heading), mode)
+    return scores
 
 
 def measured_row(
@@ -163,18 +182,16 @@ def _row_scores(
         encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
         same_encoder = encoder in ({row.model} if row.model else reported_encoders())
     columns = {column.heading: column for column in columns_of(table, study, row.name)}
-    found = {}
-    for column in table.columns:
-        cell, values = row.scores.get(column.name), list[float]()
-        if column.minus is None:
-            values = columns[column.name].values(experiment)
-        elif cell is not None:
-            values = _differences(experiment, by_name[column.minus], columns[column.of or ""])
-        if values:
-            score = score_against_reported(values, cell if same_encoder else None, experiment.plan.mode)
-            digits = 2 if cell is None else max(2, cell.digits)
-            found[column.name] = score.model_copy(update={"digits": digits})
-    return found
+    values = {}
+    for printed in table.columns:
+        if printed.minus is None:
+            values[columns[printed.name]] = columns[printed.name].values(experiment)
+        elif printed.name in row.scores:
+            gains = _differences(experiment, by_name[printed.minus], columns[printed.of or ""])
+            values[columns[printed.name]] = gains
+    scores = compared_scores(experiment, values, row.scores if same_encoder else {})
+    digits = {heading: max(2, cell.digits) for heading, cell in row.scores.items()}
+    return {heading: one.model_copy(update={"digits": digits.get(heading, 2)}) for heading, one in scores.items()}
 
 
 def _differences(experiment: Experiment, others: Iterable[Experiment], column: ScoreColumn) -> list[float]:
@@ -292,18 +309,19 @@ def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     # A score of the study that replaces the paper's can be one of other data.
     both = zip(columns_of(table, runs.study), table.columns, strict=True)
     overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
-    made = _score_table(key, identifier, [*rows, *overlap])
-    update = {
-        "kind": "study",
-        "heading": f"{made.heading}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
-        "encoder": ", ".join(encoders) or None,
-        "study": runs.study.name,
-        "remarks": (*(OTHER_ENCODER.format(name) for name in others), *_other_scores(runs.study, table), *made.remarks),
-        "trends": tuple(_trends(rows, table)),
-        "missing": missing,
-        "command": f"cse run {runs.study.name}" if missing else None,
-    }
-    return made.model_copy(update=update)
+    return _score_table(
+        key,
+        identifier,
+        [*rows, *overlap],
+        (*(OTHER_ENCODER.format(name) for name in others), *_other_scores(runs.study, table)),
+        f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
+        kind="study",
+        encoder=", ".join(encoders) or None,
+        study=runs.study.name,
+        trends=tuple(_trends(rows, table)),
+        missing=missing,
+        command=f"cse run {runs.study.name}" if missing else None,
+    )
 
 
 def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tuple[Cell, Experiment]]) -> ScoreRow:

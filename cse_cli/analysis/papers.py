@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from cse_cli.analysis.experiments import Experiment
+from cse_cli.analysis.experiments import Experiment, grouped
 from cse_cli.analysis.score_table import Score, ScoreRow, score_alone
 from cse_cli.core.results import WORD_OVERLAP, State
 from cse_cli.recipe.study_schema import Study
@@ -229,11 +229,9 @@ def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterato
                 before |= new
         if members:
             yield layout, members
-    groups: dict[tuple[str, ...], list[Experiment]] = {}
-    for experiment, before in zip(experiments, shown, strict=True):
-        if not before and experiment.results[0].scores:
-            groups.setdefault(tuple(experiment.results[0].scores), []).append(experiment)
-    yield from ((_own_layout(names, members), members) for names, members in groups.items())
+    others = [one for one, before in zip(experiments, shown, strict=True) if not before and one.results[0].scores]
+    for names, members in grouped(others, lambda one: tuple(one.results[0].scores)).items():
+        yield _own_layout(names, members), members
 
 
 def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLayout:
@@ -277,10 +275,8 @@ def reproductions_of(recipes: Iterable[str | None], layout: ScoreLayout) -> list
     """Return results of others with the methods of recipes, one row for each source."""
     headings = {column.evaluator: column.heading for column in layout.columns}
     wanted = set(recipes)
-    sources: dict[tuple[str, str], list[Reproduction]] = {}
-    for one in papers.reproductions():
-        if one.recipe in wanted:
-            sources.setdefault((one.recipe, one.source), []).append(one)
+    of_recipes = (one for one in papers.reproductions() if one.recipe in wanted)
+    sources = grouped(of_recipes, lambda one: (one.recipe, one.source))
     rows = (_reproduction(measured, headings) for measured in sources.values())
     return [row for row in rows if row.scores]
 
