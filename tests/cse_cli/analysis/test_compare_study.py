@@ -87,11 +87,8 @@ def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
     assert mine.KEY in long
     assert "B − A: hot [red]one compared with plain" in long
     assert "--details" not in long
-
-
-def test_three_comparisons_have_all_details(capsys, monkeypatch):
+    # Up to three comparisons have all details.
     write_study(mine.ROWS[:4])
-    record_rows(mine.ROWS[:4])
     out = shown(capsys, monkeypatch, mine.STUDY)
     assert out.startswith("avg, compared with plain: hot [red]one is worse by ")
     assert "D − A: cold compared with plain" in out
@@ -116,14 +113,6 @@ def test_together_with_a_recipe_and_a_run(capsys):
     found = document(capsys, mine.RECIPE, mine.STUDY, other)
     assert [side["name"] for side in found["sides"]] == [mine.RECIPE, *mine.ROWS[1:3], f"{other[:8]} ({mine.RECIPE})"]
     assert found["sides"][0]["run_ids"] == ids
-
-
-def test_rows_without_runs_are_one_line(capsys):
-    write_study()
-    record_rows(mine.ROWS[:3])
-    assert (
-        f"2 rows without finished runs, `cse run {mine.STUDY}`: cold, colder" in document(capsys, mine.STUDY)["notes"]
-    )
 
 
 def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, monkeypatch):

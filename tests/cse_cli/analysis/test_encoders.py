@@ -88,13 +88,6 @@ def test_a_cell_says_within_above_or_below(values, mark):
     assert row(block, "ifcl_en").scores["Avg"].marks == (mark,)
 
 
-def test_doubts_are_marked_in_the_place_of_a_comparison():
-    (block,) = tables([scored(0, 10.0, 80.0)], "changed")
-    score = row(block, "ifcl_en").scores["STS12"]
-    assert score.marks == ("single seed", "stale")
-    assert score.difference == pytest.approx(10.0 - 71.57)
-
-
 def test_a_misprint_is_compared_with_the_intended_value():
     focal = PaperRow(key="focal_infonce", table="sts", row="SimCSE-BERT-base + Focal")
     (block,) = tables([scored(0, 75.0, 80.0, recipe="focal_infonce_en", paper=focal)])
