@@ -10,8 +10,10 @@ from statistics import fmean
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
+from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
+from cse_cli.analysis.experiments import grouped
 from cse_cli.analysis.rerun import changes_table
+from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, score_alone
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
@@ -92,6 +94,55 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
         if (overlap := document.word_overlap.get(metric)) is not None:
             lines.append(Line("Word overlap", (overlap,), baseline=fmean(lines[0].scores)))
     return sorted(lines, key=lambda line: -line.difference)
+
+
+def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
+    """Return a table for each method that others are compared with: methods as rows, metrics as columns."""
+    sides, found = {side.letter: side for side in document.sides}, []
+    for letter, comparisons in grouped(document.comparisons, lambda one: one.first).items():
+        name, of_first = sides[letter].name, dict[str, dict[int, float]]()
+        rows = []
+        for comparison in comparisons:
+            scores = {}
+            for one in comparison.metrics:
+                over = one.over_seeds
+                of_first.setdefault(one.metric, {}).update(zip(over.seeds, over.first, strict=True))
+                update = {
+                    "reference": fmean(over.first),
+                    "p": over.p_adjusted,
+                    "significant": one.finding == "different",
+                    "equal": over.constant and one.finding not in ("selecting", "untested"),
+                }
+                scores[one.metric] = score_alone(over.second).model_copy(update=update).marked()
+            rows.append(_score_row(sides[comparison.second], comparison.seeds, scores, name))
+        alone = {metric: score_alone(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
+        own = _score_row(sides[letter], sorted({seed for of in of_first.values() for seed in of}), alone)
+        table = ScoreTable(
+            kind="comparison",
+            heading=f"Methods compared with {name}",
+            columns=tuple(of_first),
+            ranking=comparisons[0].main.metric,
+            rows=(own, *rows),
+            remarks=tuple(_summary_remarks(document)),
+        )
+        found.append(table)
+    return found
+
+
+def _score_row(
+    side: MethodSummary, seeds: Sequence[int], scores: dict[str, Score], reproduces: str | None = None
+) -> ScoreRow:
+    return ScoreRow(
+        source="measured",
+        name=side.name,
+        reproduces=reproduces,
+        recipe=side.recipe,
+        recipe_hash=side.recipe_hash,
+        experiment=side.experiment,
+        model=side.model,
+        seeds=tuple(seeds),
+        scores=scores,
+    )
 
 
 def summary_parts(document: ComparisonDocument) -> list[Part]:

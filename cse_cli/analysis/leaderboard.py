@@ -62,7 +62,7 @@ class LeaderboardQuery:
     table: str | None = None
     encoder: str | None = None
     language: str | None = None
-    recipe: str | None = None
+    recipes: Sequence[str] = ()
     community: bool = False
     pool: bool = False
 
@@ -77,8 +77,8 @@ class LeaderboardQuery:
         return self.paper is not None or self.table is not None
 
     def selects(self, result: Result) -> bool:
-        """Return whether a run has the recipe and the language."""
-        if self.recipe is not None and not is_of_recipe(result, self.recipe):
+        """Return whether a run has one of the recipes and the language."""
+        if self.recipes and not any(is_of_recipe(result, recipe) for recipe in self.recipes):
             return False
         return self.language in (None, result.language)
 
@@ -127,8 +127,8 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     if query.community:
         return _with_community(ran, query)
     if not query.by_paper:
-        tables = encoder_tables(ran, every=query.recipe is not None)
-        return tables if tables or query.recipe is not None else reported_tables(query)
+        tables = encoder_tables(ran, every=bool(query.recipes))
+        return tables if tables or query.recipes else reported_tables(query)
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
     made = [table for one in addresses for table in _paper_tables(one, ran, found, always, query.pool)]
@@ -138,7 +138,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
 
 def _with_community(ran: Sequence[Experiment], query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the community leaderboard, and tables of encoders that it does not list."""
-    every = query.recipe is not None
+    every = bool(query.recipes)
     listed = query.language in (None, COMMUNITY_LANGUAGE)
     tables = community_tables(ran, query.encoder_name, every=every) if listed else []
     names = {model_name(row.encoder) for row in papers.field_rows()}
@@ -147,14 +147,14 @@ def _with_community(ran: Sequence[Experiment], query: LeaderboardQuery) -> list[
 
 def _check_names(query: LeaderboardQuery, results: Sequence[Result]) -> None:
     """Reject a recipe that does not exist and a language that no run and no reported row has."""
-    recipe = query.recipe
-    if recipe is not None and not any(is_of_recipe(one, recipe) for one in results) and not is_file(find(recipe)):
-        names = [*(recipe_name(one.recipe) for one in results), *all_recipes()]
-        raise UnknownNameError(
-            f"--recipe '{recipe}': no run and no recipe has this name.{suggestion(recipe_name(recipe), names)}",
-            "run `cse list recipes` to list all",
-            code="leaderboard.unknown_recipe",
-        )
+    for recipe in query.recipes:
+        if not any(is_of_recipe(one, recipe) for one in results) and not is_file(find(recipe)):
+            names = [*(recipe_name(one.recipe) for one in results), *all_recipes()]
+            raise UnknownNameError(
+                f"--recipe '{recipe}': no run and no recipe has this name.{suggestion(recipe_name(recipe), names)}",
+                "run `cse list recipes` to list all",
+                code="leaderboard.unknown_recipe",
+            )
     if query.language is not None:
         found = [*(result.language for result in results), *(row.language for row in reported_rows())]
         known = {language for language in found if language}
@@ -228,7 +228,7 @@ def overview(tables: Sequence[ScoreTable], query: LeaderboardQuery) -> tuple[Seq
     A query that names an encoder, a language, a recipe or the community leaderboard shows all of its tables. Without
     one, these are the tables of your runs, and the first table with published rows if no other has any.
     """
-    if query.community or any(value is not None for value in (query.encoder, query.language, query.recipe)):
+    if query.community or query.recipes or query.encoder is not None or query.language is not None:
         return tables, []
     shown = [table for table in tables if any(row.source == "measured" and row.scores for row in table.rows)]
     if not any(row.source == "paper" for table in shown for row in table.rows):

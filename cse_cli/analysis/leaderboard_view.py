@@ -85,6 +85,8 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     if row.source != "measured":
         named = places and row.source == "paper" and table.kind == "encoder" and row.reported_in
         return f"{row.name} · {', '.join(row.reported_in)}" if named else row.name
+    if table.kind == "comparison":
+        return row.name
     if table.kind == "community":
         return f"your runs{configuration_text(row)}"
     if table.kind == "encoder":
@@ -101,7 +103,8 @@ def configuration_text(row: ScoreRow) -> str:
 
 def remarks(table: ScoreTable) -> list[str]:
     """Return the remarks below a table, without the notes on its rows."""
-    lines = list(table.remarks) if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
+    own = table.kind in ("encoder", "comparison")
+    lines = [remark if own else f"whole table: {remark}" for remark in table.remarks]
     lines += checked_recipes(table.rows)
     for one in table.trends:
         if one.rho is None or one.p is None:

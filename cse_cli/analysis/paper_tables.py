@@ -62,7 +62,15 @@ def paper_table(
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
     table, reported = papers.load(key).tables[identifier], rows_of_table(key, identifier)
-    by_name = {row.name: [one for one in shown if _reproduces(one, row)] for row in reported}
+    of_paper = [
+        (one, one.latest.paper) for one in shown if one.latest.paper is not None and one.latest.paper.key == key
+    ]
+    by_name = {
+        row.name: [  # runs of its recipe, or of another row of the paper with the same recipe
+            one for one, own in of_paper if (own.table, own.row) == (identifier, row.name) or row.recipe in one.names
+        ]
+        for row in reported
+    }
     primary, rows = judging_column(table).name, list[ScoreRow]()
     for row in reported:
         rows.append(row)
@@ -155,14 +163,6 @@ def measured_row(
             *([] if reproduces is None else verdict_note(experiment, reproduces, scores.get(primary))),
         ),
     )
-
-
-def _reproduces(experiment: Experiment, row: ScoreRow) -> bool:
-    """Return whether runs reproduce a row: the one of their recipe, or another of the paper with the same recipe."""
-    paper = experiment.latest.paper
-    if paper is None or paper.key != row.paper:
-        return False
-    return (paper.table, paper.row) == (row.table, row.name) or row.recipe in experiment.names
 
 
 def _row_scores(

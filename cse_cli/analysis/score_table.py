@@ -132,7 +132,8 @@ class ScoreRow(BaseModel, frozen=True):
         paper: Key of the paper whose table has the row. None if the row is in no paper's table.
         table: Identifier of this table.
         reported_in: Tables that report the row, such as "IFCL Table 1". Several if papers copy the row.
-        reproduces: Reported row that the runs reproduce and are compared with.
+        reproduces: Reported row that the runs reproduce and are compared with, or the method that they are compared
+            with.
         recipe: Name of the recipe.
         copies: Other recipes with the same settings, whose runs are in this row.
         experiment: ID of the experiment of the runs.
@@ -212,7 +213,8 @@ class ScoreTable(BaseModel, frozen=True):
 
     Args:
         kind: "encoder" for all scores of one encoder, "table" for a paper's table with the runs of its recipes, "study"
-            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list.
+            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list,
+            "comparison" for methods that `cse compare` compares with the first one.
         table: Identifier of a paper's table, or list of results, such as "community" or "llm_data".
         columns: Headings of the scores.
         ranking: Heading of the column that ranks the rows. Empty if no column does.
@@ -223,7 +225,7 @@ class ScoreTable(BaseModel, frozen=True):
         command: Command that computes missing cells or empty rows.
     """
 
-    kind: Literal["encoder", "table", "study", "community"]
+    kind: Literal["encoder", "table", "study", "community", "comparison"]
     heading: str
     encoder: str | None = None
     language: str | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -92,6 +94,27 @@ def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
     out = shown(capsys, monkeypatch, mine.STUDY)
     assert out.startswith("avg, compared with plain: hot [red]one is worse by ")
     assert "D − A: cold compared with plain" in out
+
+
+def test_other_programs_get_the_numbers_of_the_document(capsys):
+    write_study(mine.ROWS[:3])
+    record_rows(mine.ROWS[:3])
+    found = document(capsys, mine.STUDY)
+    texts = {form: cse("compare", mine.STUDY, "--format", form, capsys=capsys)[1] for form in ("csv", "md", "latex")}
+    lines = {(one["name"], one["column"]): one for one in csv.DictReader(io.StringIO(texts["csv"]))}
+    assert len(lines) == 3 * len(found["comparisons"][0]["metrics"])
+    for name, comparison in zip(mine.ROWS[1:3], found["comparisons"], strict=True):
+        for one in comparison["metrics"]:
+            line, over = lines[name, one["metric"]], one["over_seeds"]
+            assert (line["kind"], line["reproduces"], line["n"]) == ("comparison", "plain", "5")
+            assert float(line["difference"]) == pytest.approx(over["difference"])
+            assert line["p"] == ("" if over["p_adjusted"] is None else str(over["p_adjusted"]))
+            assert line["significant"] == str(one["finding"] == "different")
+    assert float(lines["plain", "avg"]["mean"]) == pytest.approx(60.4)
+    assert [lines[row, "avg"]["marks"] for row in mine.ROWS[:3]] == ["", "below", "within"]
+    assert "| **−2.00▼** |" in texts["md"]
+    assert r"\textbf{$-$2.00$^\downarrow$}" in texts["latex"]
+    assert json.loads(cse("compare", mine.STUDY, "--format", "json", capsys=capsys)[1])["schema_version"] == 5
 
 
 def test_every_two_rows(capsys, monkeypatch):

@@ -60,7 +60,7 @@ def test_current_settings_precede_stale_ones(one_is_stale):
 
 def test_all_configurations_of_a_recipe_that_is_asked_for():
     ran = [scored(0, 77.0, 80.0), scored(0, 77.0, 81.0, recipe_hash="b" * 16), scored(0, 70.0, 80.0, recipe="other")]
-    (block,) = tables(ran, recipe="ifcl_en")
+    (block,) = tables(ran, recipes=["ifcl_en"])
     assert sorted(row.recipe_hash[0] for row in block.rows if row.source == "measured") == ["a", "b"]
 
 

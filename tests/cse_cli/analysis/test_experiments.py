@@ -172,8 +172,8 @@ def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
 def test_runs_of_one_file_are_asked_for_by_its_path(tmp_path):
     paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
     results = [of(path) for path in paths]
-    assert [row.recipe_hash for row in measured(results, None, recipe=paths[1])] == [results[1].recipe_hash]
-    assert len(measured(results, None, recipe="mine")) == 2
+    assert [row.recipe_hash for row in measured(results, None, recipes=[paths[1]])] == [results[1].recipe_hash]
+    assert len(measured(results, None, recipes=["mine"])) == 2
 
 
 def test_a_recipe_of_another_machine_is_the_one_of_its_name():

@@ -64,12 +64,13 @@ RAN = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" *
     ("query", "encoders", "recipes"),
     [
         ({}, {"bert-base", "mini_en", "zh"}, {"ifcl_en", "mini/ifcl_en", "other"}),
-        ({"recipe": "mini/ifcl_en"}, {"mini_en"}, {"mini/ifcl_en"}),
+        ({"recipes": ["mini/ifcl_en"]}, {"mini_en"}, {"mini/ifcl_en"}),
+        ({"recipes": ["mini/ifcl_en", "other"]}, {"mini_en", "zh"}, {"mini/ifcl_en", "other"}),
         ({"language": "zh"}, {"zh"}, {"other"}),
         ({"encoder": "mini_en"}, {"mini_en"}, {"mini/ifcl_en"}),
         ({"community": True, "encoder": "roberta-large"}, {"roberta-large"}, set()),
         ({"community": True, "encoder": "mini_en"}, {"mini_en"}, {"mini/ifcl_en"}),
-        ({"community": True, "recipe": "ifcl_en"}, {"bert-base"}, {"ifcl_en"}),
+        ({"community": True, "recipes": ["ifcl_en"]}, {"bert-base"}, {"ifcl_en"}),
         ({"community": True, "language": "zh"}, {"zh"}, {"other"}),
         ({"community": True, "language": "en"}, {*LISTED, "mini_en"}, {"ifcl_en", "mini/ifcl_en"}),
     ],
@@ -84,7 +85,7 @@ def test_without_runs_the_filters_hold_too():
     assert {table.encoder for table in tables([], encoder="roberta-base")} == {"roberta-base"}
     assert {table.language for table in tables([], language="zh")} == {"zh"}
     assert {table.paper for table in tables([], paper="conisi")} == {"conisi"}
-    assert tables([], recipe="ifcl_en") == []
+    assert tables([], recipes=["ifcl_en"]) == []
     (table,) = tables([result()], table="ifcl/1", encoder="bert-large")
     assert {row.model for row in table.rows} == {"bert-large"}
     lists = [(name, encoder) for name in ("community", "recent", "llm_data", "labels") for encoder in LISTED]
