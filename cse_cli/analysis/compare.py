@@ -334,7 +334,7 @@ def judge(
     over_seeds = judge_together(
         [[one.over_seeds.p_in(each.mode) for one in of_one] for each, of_one in zip(comparisons, tested, strict=True)]
     )
-    on_pairs = judge_together([[one.on_pairs and one.on_pairs.p for one in of_one] for of_one in tested])
+    on_pairs = judge_together([[None if one.on_pairs is None else one.on_pairs.p for one in of] for of in tested])
     for comparison, plan, *found in zip(comparisons, plans, tested, over_seeds, on_pairs, strict=True):
         corrections = {one.metric: both for one, *both in zip(*found, strict=True)}
         judged = []

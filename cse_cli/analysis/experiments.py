@@ -49,7 +49,8 @@ SHIPPED = "_recipes"
 """Directory of an installation's recipes."""
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
-Item, Key = TypeVar("Item"), TypeVar("Key")
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 POOLED = (
     "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
     "finished run of each seed"

@@ -47,6 +47,8 @@ DEV = "dev"
 SELECTED = "{}: {}. It selected the state of each run and, by its mean over seeds, the configuration of each recipe."
 COMMUNITY_LANGUAGE = "en"
 """Language of the list."""
+COMMUNITY_SOURCE = "https://github.com/Doragd/Awesome-Sentence-Embedding @ e0c8e45"
+"""Source of the rows that name none."""
 ROUNDED = 0.015
 """Largest difference between a listed average and the mean of its cells that rounding explains."""
 
@@ -498,6 +500,7 @@ def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow]
             *(row for block in blocks for row in block),
             *word_overlap_row([one for one, _ in chosen], layout.columns),
         ),
+        remarks=(f"source: {'; '.join(dict.fromkeys(one.source or COMMUNITY_SOURCE for one in listed))}",),
     )
 
 

@@ -103,8 +103,8 @@ def configuration_text(row: ScoreRow) -> str:
 
 def remarks(table: ScoreTable) -> list[str]:
     """Return the remarks below a table, without the notes on its rows."""
-    own = table.kind in ("encoder", "comparison")
-    lines = [remark if own else f"whole table: {remark}" for remark in table.remarks]
+    doubts = table.kind in ("table", "study")
+    lines = [f"whole table: {remark}" if doubts else remark for remark in table.remarks]
     lines += checked_recipes(table.rows)
     for one in table.trends:
         if one.rho is None or one.p is None:

@@ -1,8 +1,11 @@
 """The public list: every row and its recipe, your runs next to the rows that they reproduce and among the others."""
 
+from pathlib import Path
+
 import pytest
 
 from cse_cli.analysis import leaderboard_view
+from cse_cli.analysis.leaderboard import COMMUNITY_SOURCE
 from cse_cli.analysis.leaderboard_view import (
     checked_recipes,
     remarks,
@@ -61,7 +64,9 @@ def test_compared_recipes_are_counted(monkeypatch):
     monkeypatch.setattr(leaderboard_view, "badge_of", lambda name: badges.get(name, papers.Badge(name)))
     table = field()["bert-base"]
     names = {row.recipe for row in table.rows if row.recipe}
-    assert remarks(table)[0] == (
+    assert remarks(table)[0] == f"source: {COMMUNITY_SOURCE}"
+    assert COMMUNITY_SOURCE in Path(papers.__file__).with_name("field_leaderboard.tsv").read_text(encoding="utf-8")
+    assert remarks(table)[1] == (
         f"{len(names)} recipes: 1 compared with the authors' code, 1 compared with code of others, "
         f"1 compared only with equations, {len(names) - 3} not compared (docs/fidelity.md)"
     )
