@@ -170,7 +170,7 @@ def leaderboard(
     table: str | None = None,
     encoder: str | None = None,
     language: str | None = None,
-    recipe: str | None = None,
+    recipe: str | Sequence[str] = (),
     community: bool = False,
     pool: bool = False,
 ) -> list[ScoreTable]:
@@ -181,7 +181,7 @@ def leaderboard(
         table: Only this table, such as "ifcl/5".
         encoder: Only this encoder, such as "bert-base".
         language: Only this language.
-        recipe: Only runs of this recipe, in every configuration.
+        recipe: Only runs of this recipe or of these recipes, in every configuration.
         community: Whether to add the community leaderboard.
         pool: Whether to merge experiments with the same settings but other data, weights or code.
 
@@ -189,7 +189,8 @@ def leaderboard(
         UnknownNameError: If the paper, table or encoder does not exist.
     """
     find_tables(paper, table)
-    query = LeaderboardQuery(paper, table, encoder, language, recipe, community, pool)
+    recipes = [recipe] if isinstance(recipe, str) else recipe
+    query = LeaderboardQuery(paper, table, encoder, language, recipes, community, pool)
     return score_tables(read_finished_runs(), query)
 
 

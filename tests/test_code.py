@@ -233,7 +233,6 @@ def once_used_helpers() -> dict[str, list[str]]:
 
 
 NOT_YET = (
-    "cse_cli/analysis/compare.py",
     "cse_cli/core/distributed.py",
     "cse_cli/core/processes.py",
     "cse_cli/data/table_text.py",

@@ -31,7 +31,7 @@ class Pool(StrEnum):
 
 
 class Format(StrEnum):
-    """Output format of `cse leaderboard`."""
+    """Output format of a table of scores."""
 
     TABLE = "table"
     MARKDOWN = "md"
@@ -47,7 +47,9 @@ def leaderboard(
     ] = None,
     encoder: Annotated[str | None, typer.Option(help="Show only this encoder, e.g. bert-base or mini_en.")] = None,
     language: Annotated[str | None, typer.Option(help="Show only this language, e.g. en.")] = None,
-    recipe: Annotated[str | None, typer.Option(help="Show only runs of this recipe, in every configuration.")] = None,
+    recipe: Annotated[
+        list[str] | None, typer.Option(help="Show only runs of this recipe, in every configuration. Repeatable.")
+    ] = None,
     community: Annotated[
         bool,
         typer.Option(
@@ -73,7 +75,7 @@ def leaderboard(
     from cse_cli.analysis.leaderboard import LeaderboardQuery, find_tables
 
     find_tables(paper, table)  # reports unknown names before the runs are read
-    query = LeaderboardQuery(paper, table, encoder, language, recipe, community, pool is Pool.SETTINGS)
+    query = LeaderboardQuery(paper, table, encoder, language, recipe or (), community, pool is Pool.SETTINGS)
     gc.disable()  # it takes a fifth of the time of reading thousands of results
     try:
         _write_leaderboard(query, output, html, wide=wide, notes=notes)
@@ -108,7 +110,7 @@ def _write_leaderboard(query: LeaderboardQuery, output: Format, html: Path | Non
 COMPARE_EPILOG = (
     "Examples:  cse compare mini/simcse_en mini/ifcl_en  ·  cse compare 3f2a 81c0 --metric test  ·  "
     "cse compare mini/simcse_en mini/ifcl_en mini/mocose_en --pairwise  ·  cse compare simcse_en@1 ifcl_en@1 --json"
-    "  ·  cse compare studies/open/methods"
+    "  ·  cse compare studies/open/methods --format csv"
 )
 
 
@@ -137,24 +139,29 @@ def compare(
         bool, typer.Option("--details", help="Show all tables of more than three comparisons, not only a summary.")
     ] = False,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    output: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document, as --format json.")] = False,
 ) -> None:
     """Compare methods over the same seeds and on the same sentence pairs, and show how their recipes differ."""
     from cse_cli.analysis import compare as comparison
-    from cse_cli.analysis.compare_view import FEW, print_comparison
+    from cse_cli.analysis.compare_view import FEW, comparison_tables, print_comparison
     from cse_cli.analysis.experiments import study_cells
-    from cse_cli.analysis.methods import find_methods
+    from cse_cli.analysis.leaderboard_view import WRITERS
     from cse_cli.core.console import write_json
     from cse_cli.runs.index import finished_runs
 
     finished = finished_runs()
     results = [run.result for run in finished if run.result is not None]
-    methods, notes = find_methods(runs, results, study_cells(finished), pairwise=pairwise)
+    methods, notes = comparison.find_methods(runs, results, study_cells(finished), pairwise=pairwise)
     few = len(comparison.couples_of(methods, pairwise=pairwise)) <= FEW
-    resamples = bootstrap if few or details or json_ else 0  # a summary shows no sentence pairs
+    as_json = json_ or output is Format.JSON
+    with_pairs = as_json or (output is Format.TABLE and (few or details))  # other tables show no sentence pairs
+    resamples = bootstrap if with_pairs else 0
     document = comparison.compare(methods, metric or (), resamples, pairwise=pairwise, planned=planned, notes=notes)
-    if json_:
+    if as_json:
         write_json(document.model_dump(mode="json"))
+    elif output in WRITERS:
+        sys.stdout.write(WRITERS[output](comparison_tables(document)))
     else:
         print_comparison(document, details=details)
 

@@ -1,59 +1,50 @@
-"""Comparison of methods: differences of their recipes, and tests over seeds and on sentence pairs."""
+"""Comparison of recipes, runs or rows of a study: their differences, and tests over seeds and on sentence pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import combinations
-from typing import Any, Literal
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations, count, product
+from string import ascii_uppercase
+from types import MappingProxyType
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from cse_cli.analysis.experiments import ENVIRONMENT, Change, last_finished, read_resolved, recipe_changes
+from cse_cli.analysis.experiments import (
+    ENVIRONMENT,
+    Change,
+    Experiment,
+    by_seed,
+    is_of_recipe,
+    last_finished,
+    read_resolved,
+    recipe_changes,
+    recipe_today,
+)
 from cse_cli.analysis.headlines import main_metric, metric_value
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
+from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
 from cse_cli.core.identity import SHORT, Difference, Mode
 from cse_cli.core.multiple import Corrected, judge_together
-from cse_cli.core.plans import SeedPlan, plan_of
+from cse_cli.core.plans import SeedPlan
 from cse_cli.core.results import RANKED, Result
 from cse_cli.core.stats import LEVEL, Paired, compare_paired
-from registry.errors import CseError
+from cse_cli.recipe.cells import paper_table
+from cse_cli.recipe.files import all_recipes, all_studies, bare_file, recipe_name
+from cse_cli.recipe.study import find_study, load_study
+from cse_cli.recipe.trials import Choice
+from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from cse_cli.runs.record import read_about
+from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE
 
 RESAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class Method:
-    """One of the compared methods: a recipe, a run or a row of a study.
-
-    Args:
-        runs: Seed → last finished run.
-        notes: Remarks on the runs.
-        study: Name or path of the study whose row it is.
-    """
-
-    letter: str
-    name: str
-    runs: Mapping[int, Result] = field(repr=False)
-    notes: tuple[str, ...] = ()
-    study: str = ""
-
-    @property
-    def latest(self) -> Result:
-        """Run that finished last."""
-        return last_finished(self.runs.values())
-
-    def command(self, seeds: str) -> str:
-        """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
-        return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
-
-
-Couple = tuple[Method, Method]
-Recipes = Mapping[str, Mapping[str, Any] | None]
-"""Letter → the resolved recipe that the method's latest run recorded; None if it cannot be read."""
+Couple = tuple[Experiment, Experiment]
 
 
 class MethodSummary(BaseModel, frozen=True):
@@ -156,7 +147,7 @@ UNEQUAL = ". Their budgets differ: {} and {} training steps"
 
 
 def compare(
-    methods: Sequence[Method],
+    methods: Sequence[Experiment],
     metrics: Sequence[str] = (),
     resamples: int = RESAMPLES,
     *,
@@ -183,42 +174,37 @@ def compare(
     """
     couples = couples_of(methods, pairwise=pairwise)
     plans = [_plan(couple, planned) for couple in couples]
-    recipes: Recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
-    chosen = find_metrics(metrics, [run for method in methods for run in method.runs.values()])
+    recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
+    chosen = find_metrics(metrics, [run for method in methods for run in method.results])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
     compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
     of_runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
     every = [metric for of_couple in of_couples for metric in of_couple]
     pairs = read_pairs(of_runs, every, resamples) if resamples else None
     plain = [_compare(*one, pairs) for one in zip(couples, plans, of_couples, strict=True)]
-    steps = {method.letter: sorted({run.steps for run in method.runs.values()}) for method in methods}
     known = [recipe for recipe in recipes.values() if recipe is not None]
     changes = tuple(recipe_changes(known)) if len(known) == len(methods) else None
     names = {method.letter: method.name for method in methods}
-    judged = tuple(judge(plain, plans, names, only_primary=not metrics))
+    judged = []
+    for one, couple in zip(judge(plain, plans, names, only_primary=not metrics), couples, strict=True):
+        steps = [" or ".join(map(str, sorted({run.steps for run in method.results}))) for method in couple]
+        unequal = UNEQUAL.format(*steps) if steps[0] != steps[1] and "0" not in steps else ""
+        judged.append(one.model_copy(update={"headline": one.headline + unequal}))
     overlaps = {one.main.metric: metric_value(methods[0].latest.word_overlap, one.main.metric) for one in judged}
     return ComparisonDocument(
         sides=tuple(map(_summary, methods)),
         changes=changes,
-        circumstances=tuple(find_circumstances(methods, changes or ())),
+        circumstances=tuple(_circumstances(methods, changes or ())),
         resamples=resamples,
         corrected_for=len(couples),
         assumed_plan=planned,
-        comparisons=tuple(_with_budgets(one, steps) for one in judged),
-        notes=(*notes, *find_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
+        comparisons=tuple(judged),
+        notes=(*notes, *_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
         word_overlap={metric: score for metric, score in overlaps.items() if score is not None},
     )
 
 
-def _with_budgets(comparison: Comparison, steps: Mapping[str, Sequence[int]]) -> Comparison:
-    """Return a comparison whose headline names the numbers of training steps if the methods have different ones."""
-    first, second = (" or ".join(map(str, steps[letter])) for letter in (comparison.first, comparison.second))
-    if first == second or "0" in (first, second):
-        return comparison
-    return comparison.model_copy(update={"headline": comparison.headline + UNEQUAL.format(first, second)})
-
-
-def couples_of(methods: Sequence[Method], *, pairwise: bool) -> list[Couple]:
+def couples_of(methods: Sequence[Experiment], *, pairwise: bool) -> list[Couple]:
     """Return the methods to compare with each other: each with the first one, or every two."""
     return list(combinations(methods, 2)) if pairwise else [(methods[0], method) for method in methods[1:]]
 
@@ -230,14 +216,13 @@ def _seeds(couple: Couple) -> list[int]:
 def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
     """Return the plan of a comparison."""
     if not (shared := _seeds(couple)):
-        has = " and ".join(f"{method.name} has {', '.join(map(str, method.runs))}" for method in couple)
-        missing = next(iter(couple[0].runs))
+        has = " and ".join(f"{method.name} has {', '.join(map(str, method.seeds))}" for method in couple)
         raise CseError(
             f"no shared seed: {has}",
-            f"run `{couple[1].command(f'--seed {missing}')}`",
+            f"run `{couple[1].command(f'--seed {couple[0].seeds[0]}')}`",
             code="compare.no_shared_seed",
         )
-    plan = _plan_of_method(couple[0]).paired_with(_plan_of_method(couple[1]))
+    plan = couple[0].plan.paired_with(couple[1].plan)
     if assumed is None:
         return plan
     names = " and ".join(method.name for method in couple)
@@ -249,10 +234,6 @@ def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
     else:
         return plan if plan.planned else replace(plan, mode="assumed")
     raise CseError(f"--planned {assumed}: {problem}", action, code="compare.wrong_plan")
-
-
-def _plan_of_method(method: Method) -> SeedPlan:
-    return plan_of(list(method.runs.values()))
 
 
 def _shared_metrics(couple: Couple) -> list[str]:
@@ -267,8 +248,8 @@ def _shared_metrics(couple: Couple) -> list[str]:
     return found
 
 
-def _summary(method: Method) -> MethodSummary:
-    latest, plan = method.latest, _plan_of_method(method)
+def _summary(method: Experiment) -> MethodSummary:
+    latest = method.latest
     return MethodSummary(
         letter=method.letter,
         name=method.name,
@@ -276,17 +257,17 @@ def _summary(method: Method) -> MethodSummary:
         recipe_hash=latest.recipe_hash,
         experiment=latest.experiment,
         model=latest.model,
-        seeds=tuple(method.runs),
-        mode=plan.mode,
-        planned=plan.planned,
-        run_ids=tuple(run.run_id for run in method.runs.values()),
+        seeds=method.seeds,
+        mode=method.plan.mode,
+        planned=method.plan.planned,
+        run_ids=tuple(run.run_id for run in method.results),
         notes=method.notes,
     )
 
 
 def _compare(couple: Couple, plan: SeedPlan, metrics: Sequence[str], pairs: PairedTests | None) -> Comparison:
     seeds = _seeds(couple)
-    left_out = {method.letter: tuple(sorted(method.runs.keys() - set(seeds))) for method in couple}
+    left_out = {method.letter: tuple(seed for seed in method.seeds if seed not in seeds) for method in couple}
     compared = tuple(_compare_metric(metric, couple, pairs) for metric in metrics)
     tested = [one.metric for one in compared if not one.selecting]
     judged_by = [main_metric(method.latest) for method in couple]
@@ -318,8 +299,7 @@ def _compare_metric(metric: str, couple: Couple, pairs: PairedTests | None) -> M
     on_pairs, note = None, None
     if pairs is not None:
         on_pairs, note = pairs.compare(metric, {seed: (first.runs[seed], second.runs[seed]) for seed in scores})
-    runs = [run for method in couple for run in method.runs.values()]
-    selecting = [(run.metric_for_best_model or "").rpartition(".") for run in runs]
+    selecting = [(run.metric_for_best_model or "").rpartition(".") for method in couple for run in method.results]
     evaluator, _, name = metric.rpartition(".")
     return MetricComparison(
         metric=metric,
@@ -344,32 +324,34 @@ def judge(
     With `only_primary` the other metrics are shown and not tested.
     """
     tested = [
-        [one for one in each.metrics if not one.selecting and (not only_primary or one.metric == each.primary)]
+        [
+            one
+            for one in sorted(each.metrics, key=lambda one: one.metric != each.primary)
+            if not one.selecting and (not only_primary or one.metric == each.primary)
+        ]
         for each in comparisons
     ]
-    seeds = _corrected(comparisons, tested, lambda comparison, one: one.over_seeds.p_in(comparison.mode))
-    pairs = _corrected(comparisons, tested, lambda _, one: None if one.on_pairs is None else one.on_pairs.p)
-    for place, (comparison, plan) in enumerate(zip(comparisons, plans, strict=True)):
-        corrected = [
-            _with_corrections(one, comparison.mode, seeds.get((place, one.metric)), pairs.get((place, one.metric)))
-            for one in comparison.metrics
-        ]
-        judged = tuple(
-            one.model_copy(update={"finding": "untested", "verdict": f"not tested: --metric {one.metric}"})
-            if only_primary and one.metric != comparison.primary and not one.selecting
-            else _with_verdict(one, comparison.second, plan)
-            for one in corrected
-        )
-        main = next(one for one in corrected if one.metric == comparison.main.metric)
-        named = _with_verdict(main, names[comparison.second], plan).verdict
-        headline = f"{main.metric}, compared with {names[comparison.first]}: {named}"
+    over_seeds = judge_together(
+        [[one.over_seeds.p_in(each.mode) for one in of_one] for each, of_one in zip(comparisons, tested, strict=True)]
+    )
+    on_pairs = judge_together([[None if one.on_pairs is None else one.on_pairs.p for one in of] for of in tested])
+    for comparison, plan, *found in zip(comparisons, plans, tested, over_seeds, on_pairs, strict=True):
+        corrections = {one.metric: both for one, *both in zip(*found, strict=True)}
+        judged = []
+        for one in comparison.metrics:
+            corrected = _corrected(one, comparison.mode, *corrections.get(one.metric, (None, None)))
+            conclusion = _conclusion(corrected, comparison.second, plan)
+            if one.metric == comparison.main.metric:
+                _, of_main = _conclusion(corrected, names[comparison.second], plan)
+            if only_primary and one.metric != comparison.primary and not one.selecting:
+                conclusion = "untested", f"not tested: --metric {one.metric}"
+            judged.append(corrected.model_copy(update=dict(zip(("finding", "verdict"), conclusion, strict=True))))
+        headline = f"{comparison.main.metric}, compared with {names[comparison.first]}: {of_main}"
         headline += "" if only_primary else _others_clause(comparison.primary, judged)
-        yield comparison.model_copy(update={"metrics": judged, "headline": headline})
+        yield comparison.model_copy(update={"metrics": tuple(judged), "headline": headline})
 
 
-def _with_corrections(
-    one: MetricComparison, mode: Mode, seeds: Corrected | None, pairs: Corrected | None
-) -> MetricComparison:
+def _corrected(one: MetricComparison, mode: Mode, seeds: Corrected | None, pairs: Corrected | None) -> MetricComparison:
     p, level, needed = None, 0.0, 0.0
     if seeds is not None and mode != "incomplete":
         p, needed, level = seeds.p, seeds.level, seeds.level if seeds.tested else 0.0
@@ -377,11 +359,10 @@ def _with_corrections(
     return one.model_copy(update={"over_seeds": one.over_seeds.judged(mode, p, level, needed), "on_pairs": on_pairs})
 
 
-def _with_verdict(one: MetricComparison, second: str, plan: SeedPlan) -> MetricComparison:
+def _conclusion(one: MetricComparison, second: str, plan: SeedPlan) -> tuple[Finding, str]:
     if one.selecting:
-        return one.model_copy(update={"finding": "selecting", "verdict": "not tested: it selected the states"})
-    finding, sentence = verdict(second, one.over_seeds, one.on_pairs, one.more_is_better, plan)
-    return one.model_copy(update={"finding": finding, "verdict": sentence})
+        return "selecting", "not tested: it selected the states"
+    return verdict(second, one.over_seeds, one.on_pairs, one.more_is_better, plan)
 
 
 def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
@@ -396,25 +377,7 @@ def _others_clause(primary: str, metrics: Sequence[MetricComparison]) -> str:
     return f". Primary metric: {primary}; it shows no difference, so {rest} not tested"
 
 
-def _corrected(
-    comparisons: Sequence[Comparison],
-    tested: Sequence[Sequence[MetricComparison]],
-    p_of: Callable[[Comparison, MetricComparison], float | None],
-) -> dict[tuple[int, str], Corrected | None]:
-    """Return place of a comparison and metric → its correction for the tested metrics of all comparisons."""
-    ordered = [
-        sorted(metrics, key=lambda m: m.metric != comparison.primary)
-        for comparison, metrics in zip(comparisons, tested, strict=True)
-    ]
-    p_values = [[p_of(one, metric) for metric in of_one] for one, of_one in zip(comparisons, ordered, strict=True)]
-    return {
-        (place, metric.metric): found
-        for place, (metrics, values) in enumerate(zip(ordered, judge_together(p_values), strict=True))
-        for metric, found in zip(metrics, values, strict=True)
-    }
-
-
-def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> Iterable[Change]:
+def _circumstances(methods: Sequence[Experiment], changes: Sequence[Change]) -> Iterable[Change]:
     """Yield the differences that are not in the recipes: text, weights, code, device, precision, versions."""
     identities = [method.latest.identity for method in methods]
     parts: dict[tuple[str, str], Difference] = {}
@@ -428,30 +391,247 @@ def find_circumstances(methods: Sequence[Method], changes: Sequence[Change]) -> 
         if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
             yield Change(key=f"{part} of {name}" if name else part, values=values)
     for name, value_of in ENVIRONMENT.items():
-        values = tuple(", ".join(sorted({value_of(run) for run in method.runs.values()})) for method in methods)
+        values = tuple(", ".join(sorted({value_of(run) for run in method.results})) for method in methods)
         if len(set(values)) > 1:
             yield Change(key=name, values=values)
 
 
-def find_notes(methods: Sequence[Method], unreadable: Collection[str]) -> Iterable[str]:
+def _notes(methods: Sequence[Experiment], unreadable: Sequence[str]) -> Iterable[str]:
     """Yield the remarks on each method. `unreadable` are the letters of those whose recipe cannot be read."""
     for method in methods:
-        yield from (f"{method.letter}: {note}" for note in (*method.notes, *_notes_on_runs(method)))
+        yield from (f"{method.letter}: {note}" for note in method.notes)
+        if method.plan.mode == "incomplete" and len(method.runs) > 1:
+            missing = method.command(f"--seeds {method.plan.option}")
+            yield f"{method.letter}: {method.plan.text}: `{missing}`"
+        if method.test_selected:
+            yield f"{method.letter}: a test split selected the states, so the scores are optimistic"
         if method.letter in unreadable:
             yield f"{method.letter}: the recorded recipe cannot be read"
-    runs = [run for method in methods for run in method.runs.values()]
+    runs = [run for method in methods for run in method.results]
     if selected := sorted({run.metric_for_best_model for run in runs if run.metric_for_best_model}):
         yield f"{', '.join(selected)} selected the states: optimistic, and not tested"
 
 
-def _notes_on_runs(method: Method) -> Iterable[str]:
-    plan, latest = _plan_of_method(method), method.latest
-    if plan.mode == "incomplete" and len(method.runs) > 1:
-        yield f"{plan.text}: `{method.command(f'--seeds {plan.option}')}`"
-    experiments = {run.experiment: run.identity for run in method.runs.values()}
-    if len(experiments) > 1:
-        others = [one for key, one in experiments.items() if key != latest.experiment]
-        names = dict.fromkeys(str(one) for other in others for one in other.differences(latest.identity))
-        yield f"WARNING: its seeds belong to {len(experiments)} experiments, which differ in {', '.join(names)}"
-    if any(run.test_selected for run in method.runs.values()):
-        yield "a test split selected the states, so the scores are optimistic"
+def find_methods(
+    names: Sequence[str],
+    results: Sequence[Result],
+    tags: Mapping[str, str] = MappingProxyType({}),
+    *,
+    pairwise: bool = False,
+) -> tuple[list[Experiment], list[str]]:
+    """Return the methods with these names, and remarks on methods that are left out.
+
+    Args:
+        names: Prefixes of run IDs, names or paths of recipes, `recipe@seed`, or studies, which stand for their rows.
+        results: Finished runs.
+        tags: Run → cell of the study for which it was started.
+        pairwise: Whether no method is the one that all others are compared with.
+
+    Raises:
+        CseError: If there are fewer than two, two share a run, one has no finished run, or the first row of a study is
+            compared with all others and has none.
+        UnknownNameError: If a name is not a recipe, a run or a study.
+    """
+    found: list[tuple[Experiment, str]] = []
+    notes: list[str] = []
+    for name in names:
+        if find_study(name) is None:
+            found.append((find_method(name, results), name))
+        else:
+            runs = study_runs(load_study(name), results, tags)
+            rows, remarks = rows_with_runs(runs, name, needs_first=not found and not pairwise)
+            found += [(row, f"{name} · {row.name}") for row in rows]
+            notes += remarks
+    return _distinct(found), notes
+
+
+def _distinct(found: Sequence[tuple[Experiment, str]]) -> list[Experiment]:
+    """Return at least two methods with different letters and names. An error if two share a run."""
+    if len(found) < 2:
+        message, action = f"not {len(found)}", "name at least two: `cse compare mini/simcse_en mini/ifcl_en`"
+        if found and (only := found[0][0]).study:
+            message, action = f"and only row '{only.name}' of the study has them", f"run `{only.command('')}`"
+        message = f"cse compare requires at least two methods with finished runs, {message}"
+        raise CseError(message, action, code="compare.wrong_count")
+    times = Counter(method.name for method, _ in found)
+    named = [method if times[method.name] == 1 else replace(method, name=longer) for method, longer in found]
+    letters = (
+        "".join(letter) for length in count(1) for letter in product(ascii_uppercase, repeat=length)
+    )  # A … Z, AA …
+    methods = [replace(method, letter=letter) for letter, method in zip(letters, named, strict=False)]
+    owner: dict[str | None, Experiment] = {}
+    for method in methods:
+        for run in method.results:
+            if run.run_id and owner.setdefault(run.run_id, method) is not method:
+                raise CseError(
+                    f"{owner[run.run_id].name} and {method.name} share run {run.run_id[:8]}",
+                    "compare different runs: `cse runs ls` lists them",
+                    code="compare.same_run",
+                )
+    return methods
+
+
+def names_recipe(name: str, results: Iterable[Result]) -> bool:
+    """Return whether `name` is the path or name of a recipe, or `recipe@seed`."""
+    _, at, seed = name.rpartition("@")
+    if at and seed.isdecimal():
+        return True
+    if name.endswith(".toml") or bare_file(name, study=False):
+        return True
+    return any(is_of_recipe(run, name) for run in results)
+
+
+def find_method(name: str, results: Sequence[Result]) -> Experiment:
+    """Return the runs of a recipe, of one seed of it (`recipe@seed`), or one run by its ID or name."""
+    recipe, at, seed = name.rpartition("@")
+    if at and seed.isdecimal():
+        every = _method_of_recipe(recipe, results)
+        if int(seed) not in every.runs:
+            raise CseError(
+                f"{every.name} has no finished run with seed {seed}, only with {', '.join(map(str, every.seeds))}",
+                f"run `cse run {recipe} --seed {seed}`",
+                code="compare.no_finished_run",
+            )
+        return replace(every, name=f"{every.name}@{int(seed)}", results=(every.runs[int(seed)],))
+    if names_recipe(name, results):
+        return _method_of_recipe(name, results)
+    known = all_runs()
+    if not names_run(name, known):
+        named = {*all_recipes(), *all_studies(), *(recipe_name(result.recipe) for result in results)}
+        near = suggestion(name, [*sorted(named), *(run.about.short for run in known)])
+        raise UnknownNameError(
+            f"'{name}' is not a recipe, a run or a study.{near}",
+            "run `cse list recipes`, `cse list studies` or `cse runs ls`; the path of a recipe ends in .toml",
+            code="compare.unknown_method",
+        )
+    run = find_run(name, known)
+    found = next((result for result in results if result.run_id == run.run_id), None)
+    if found is None:
+        raise CseError(
+            f"run {run.about.short} has no scores: {run.state}",
+            "compare a finished run: `cse runs ls` lists them",
+            code="compare.no_finished_run",
+        )
+    return Experiment((found,), name=f"{run.about.short} ({recipe_name(found.recipe)})")
+
+
+def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
+    """Return the newest experiment with the recipe's current settings, or with those of its last run."""
+    notes: list[str] = []
+    named = [result for result in results if is_of_recipe(result, argument)]
+    today, why = None, "no run with the current settings has finished"
+    try:
+        today = recipe_today(argument).settings
+    except CseError as error:
+        if not named:
+            raise
+        why = "the recipe does not exist" if isinstance(error, UnknownNameError) else f"it cannot be read: {error}"
+    runs = [result for result in results if result.recipe_hash == today]
+    if not runs and not named:
+        raise CseError(
+            f"recipe '{argument}' has no finished run",
+            f"run `cse run {argument} --seeds 5`",
+            code="compare.no_finished_run",
+        )
+    if not runs:
+        # A try with other settings is not the recipe.
+        last = last_finished([run for run in named if run.run_id and not read_about(run.run_id).changes] or named)
+        notes.append(f"{why}: using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}")
+        runs = [run for run in named if run.recipe_hash == last.recipe_hash]
+    last = last_finished(runs)
+    for other in {run.experiment: run for run in runs if run.experiment != last.experiment}.values():
+        differing = "; ".join(map(str, other.identity.differences(last.identity)))
+        notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
+    own = by_seed(run for run in runs if run.experiment == last.experiment)
+    return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))
+
+
+def names_run(text: str, known: Iterable[RecordedRun]) -> bool:
+    """Return whether a text is the prefix of a run's ID or the name of a run."""
+    return any(run.run_id.startswith(text.lower()) or run.name == text for run in known)
+
+
+def rows_with_runs(runs: StudyRuns, argument: str, *, needs_first: bool = True) -> tuple[list[Experiment], list[str]]:
+    """Return each row of a study that has finished runs, without letters, and remarks on the other rows.
+
+    Args:
+        runs: Cells of the study with their runs.
+        argument: Name of the study in commands.
+        needs_first: Whether the first row must have runs, because the others are compared with it.
+
+    Raises:
+        CseError: If the study has several columns, or no finished run, or none of its first row.
+    """
+    if len(runs.study.columns) > 1:
+        show = f"cse report {argument}"
+        if paper_table(runs.study) is not None:
+            show = f"cse leaderboard --table {runs.study.paper}` or `{show}"
+        raise CseError(
+            f"study '{argument}' has separate runs for its columns, so a row is not one method",
+            f"show its table with `{show}`, or name the runs to compare: `cse runs ls` lists them",
+            code="compare.study_with_columns",
+        )
+    _check_finished(runs, argument, needs_first=needs_first)
+    choices = {choice.row: choice for choice in runs.choices}
+    methods: list[Experiment] = []
+    notes: list[str] = []
+    rows: dict[str, str] = {}
+    for cell, found in runs.cells:
+        if found is None:
+            continue
+        first = rows.setdefault(found.latest.experiment, cell.row)
+        if first == cell.row:
+            remarks = tuple(_remarks(found, choices.get(cell.row)))
+            methods.append(replace(found, notes=remarks, name=cell.row, study=argument))
+        else:
+            notes.append(f"{cell.row} has the same runs as {first} and is not compared")
+    if missing := runs.rows_without_runs():
+        notes.append(
+            f"{counted(len(missing), 'row')} without finished runs, `cse run {argument}`: {', '.join(missing)}"
+        )
+    if runs.outdated:
+        changed = f"{counted(len(runs.outdated), 'row')} whose recipe has changed since its trials"
+        notes.append(f"{changed}, which do not count: {', '.join(runs.outdated)}")
+    return methods, notes
+
+
+def _check_finished(runs: StudyRuns, argument: str, *, needs_first: bool) -> None:
+    missing = runs.rows_without_runs()
+    if len(missing) == len(runs.rows):
+        raise CseError(
+            f"no run of study '{argument}' has finished", f"run `cse run {argument}`", code="compare.no_finished_run"
+        )
+    if needs_first and (first := runs.rows[0]) in missing:
+        raise CseError(
+            f"all rows of '{argument}' are compared with its first one, '{first}', which has no finished run",
+            f"run `cse run {argument} --row {shlex.quote(first)}`, or name another method first",
+            code="compare.no_finished_run",
+        )
+
+
+def _remarks(found: Experiment, choice: Choice | None) -> Iterator[str]:
+    if found.status == "changed":
+        last = found.latest
+        since = f"using the runs of {last.finished:%Y-%m-%d}, hash {last.recipe_hash[:SHORT]}"
+        yield f"no run with the current settings has finished: {since}"
+    yield from (f"the newest of several experiments: {note}" for note in found.notes)
+    if choice is not None and choice.finished < choice.trials:
+        yield f"only {choice.finished} of {choice.trials} trials have finished, so its settings may change"
+
+
+def compare_rows(runs: StudyRuns, argument: str, score: str | None = None) -> ComparisonDocument:
+    """Compare the rows of a study with its first one, as `cse compare STUDY` does, without tests on sentence pairs.
+
+    Args:
+        runs: Cells of the study with their runs.
+        argument: Name of the study in commands.
+        score: "evaluator.metric" or "avg" to compare. Without it, or if it is the primary metric of the runs, all
+            main metrics are compared.
+
+    Raises:
+        CseError: If fewer than two rows can be compared.
+    """
+    rows, notes = rows_with_runs(runs, argument)
+    methods = _distinct([(row, row.name) for row in rows])
+    primary = score in (None, main_metric(methods[0].latest))
+    return compare(methods, [] if primary or score is None else [score], resamples=0, notes=notes)

@@ -10,8 +10,10 @@ from statistics import fmean
 from rich.markup import escape
 from rich.text import Text
 
-from cse_cli.analysis.compare import Comparison, ComparisonDocument, MetricComparison
+from cse_cli.analysis.compare import Comparison, ComparisonDocument, MethodSummary, MetricComparison
+from cse_cli.analysis.experiments import grouped
 from cse_cli.analysis.rerun import changes_table
+from cse_cli.analysis.score_table import Score, ScoreRow, ScoreTable, score_alone
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import UNSET, counted, interval, mean_text, p_value, seed_list, signed
 from cse_cli.core.identity import Mode
@@ -19,6 +21,8 @@ from cse_cli.core.plans import ASSUMED
 from cse_cli.core.stats import MOST_SEEDS, Paired
 from cse_cli.core.tables import EMPHASIS, Cell, Row, Table, as_rich_parts, plain_table
 
+Part = str | Sequence[str] | Table
+"""Paragraph, list or table of a report."""
 FEW = 3
 """Number of comparisons up to which `cse compare` shows all details."""
 MOST_NAMED = 6
@@ -92,9 +96,58 @@ def summary_lines(document: ComparisonDocument, metric: str) -> list[Line]:
     return sorted(lines, key=lambda line: -line.difference)
 
 
-def summary_parts(document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
+def comparison_tables(document: ComparisonDocument) -> list[ScoreTable]:
+    """Return a table for each method that others are compared with: methods as rows, metrics as columns."""
+    sides, found = {side.letter: side for side in document.sides}, []
+    for letter, comparisons in grouped(document.comparisons, lambda one: one.first).items():
+        name, of_first = sides[letter].name, dict[str, dict[int, float]]()
+        rows = []
+        for comparison in comparisons:
+            scores = {}
+            for one in comparison.metrics:
+                over = one.over_seeds
+                of_first.setdefault(one.metric, {}).update(zip(over.seeds, over.first, strict=True))
+                update = {
+                    "reference": fmean(over.first),
+                    "p": over.p_adjusted,
+                    "significant": one.finding == "different",
+                    "equal": over.constant and one.finding not in ("selecting", "untested"),
+                }
+                scores[one.metric] = score_alone(over.second).model_copy(update=update).marked()
+            rows.append(_score_row(sides[comparison.second], comparison.seeds, scores, name))
+        alone = {metric: score_alone(list(of_seeds.values())) for metric, of_seeds in of_first.items()}
+        own = _score_row(sides[letter], sorted({seed for of in of_first.values() for seed in of}), alone)
+        table = ScoreTable(
+            kind="comparison",
+            heading=f"Methods compared with {name}",
+            columns=tuple(of_first),
+            ranking=comparisons[0].main.metric,
+            rows=(own, *rows),
+            remarks=tuple(_summary_remarks(document)),
+        )
+        found.append(table)
+    return found
+
+
+def _score_row(
+    side: MethodSummary, seeds: Sequence[int], scores: dict[str, Score], reproduces: str | None = None
+) -> ScoreRow:
+    return ScoreRow(
+        source="measured",
+        name=side.name,
+        reproduces=reproduces,
+        recipe=side.recipe,
+        recipe_hash=side.recipe_hash,
+        experiment=side.experiment,
+        model=side.model,
+        seeds=tuple(seeds),
+        scores=scores,
+    )
+
+
+def summary_parts(document: ComparisonDocument) -> list[Part]:
     """Return conclusion and table for each primary metric, and the remarks, as parts of a report."""
-    parts: list[str | Sequence[str] | Table] = []
+    parts: list[Part] = []
     baseline = baseline_of(document)
     for metric in dict.fromkeys(one.main.metric for one in document.comparisons):
         lines = summary_lines(document, metric)
@@ -157,8 +210,7 @@ def _summary_remarks(document: ComparisonDocument) -> Iterator[str]:
         yield f"other differences of the methods: {', '.join(one.key for one in document.circumstances)}"
 
 
-def mode_lines(document: ComparisonDocument) -> list[str]:
-    """Return the meaning of each mode of the tests."""
+def _mode_lines(document: ComparisonDocument) -> list[str]:
     return [_MODES[mode] for mode in dict.fromkeys(one.mode for one in document.comparisons)]
 
 
@@ -171,12 +223,10 @@ def summary_legend(document: ComparisonDocument) -> list[str]:
         *(["no seeds: the score does not depend on the seed"] if any(map(_constant, seconds)) else []),
         f"interval, p: paired test over seeds. {counted(document.corrected_for, 'comparison')} share the 5 % (Bretz et "
         "al. 2009), so an interval excludes 0 exactly if its difference is significant",
-        *mode_lines(document),
+        *_mode_lines(document),
     ]
 
 
-Part = str | Sequence[str] | Table
-"""Paragraph, list or table of a report."""
 COLORS = "green: the second method is better; red: it is worse; no color: chance could explain the difference"
 
 
@@ -221,12 +271,10 @@ def legend_lines(document: ComparisonDocument) -> list[str]:
     """Return the meaning of the tables' columns and their corrections."""
     lines = [
         "p: two-sided paired test over seeds; needed: seeds that find the difference in 80 % of tries, if it and the "
-        "standard deviation of these seeds are the true ones"
+        "standard deviation of these seeds are the true ones",
+        *_mode_lines(document),
+        "interval: at the level of its metric's test, so it excludes 0 exactly if the difference is significant",
     ]
-    lines += mode_lines(document)
-    lines.append(
-        "interval: at the level of its metric's test, so it excludes 0 exactly if the difference is significant"
-    )
     if max(len(comparison.metrics) for comparison in document.comparisons) > 1:
         lines.append("metrics: the primary one is tested at 5 %; if it differs, the others by Holm's procedure")
     if document.corrected_for > 1:
@@ -297,29 +345,25 @@ def print_comparison(document: ComparisonDocument, *, details: bool = False) -> 
             _print_parts(console, summary_parts(document))
         if many and not details:
             hint = "--details shows the differences of the recipes and all metrics, also on the same sentence pairs"
-            _print_legend(console, [*summary_legend(document), hint])
-            return
-        for comparison in document.comparisons:
-            style = EMPHASIS.get(_emphasis(comparison.main), "")
-            console.print(Text(comparison.headline, f"bold {style}".strip()))
+            legend = [*summary_legend(document), hint]
+        else:
+            legend = legend_lines(document)
+            for comparison in document.comparisons:
+                style = EMPHASIS.get(_emphasis(comparison.main), "")
+                console.print(Text(comparison.headline, f"bold {style}".strip()))
+            console.print()
+            _print_parts(console, [_methods(document), *_difference_parts(document)])
+            names = {method.letter: method.name for method in document.sides}
+            for comparison in document.comparisons:
+                first, second = comparison.first, comparison.second
+                about = f"{names[second]} compared with {names[first]}"
+                console.print(f"\n[bold]{second} − {first}[/bold]: {escape(about)}\n")
+                _print_parts(console, _comparison_parts(comparison))
+            if console.is_terminal and any(_emphasis(one) for c in document.comparisons for one in c.metrics):
+                legend.append(COLORS)
         console.print()
-        _print_parts(console, [_methods(document), *_difference_parts(document)])
-        names = {method.letter: method.name for method in document.sides}
-        for comparison in document.comparisons:
-            first, second = comparison.first, comparison.second
-            about = f"{names[second]} compared with {names[first]}"
-            console.print(f"\n[bold]{second} − {first}[/bold]: {escape(about)}\n")
-            _print_parts(console, _comparison_parts(comparison))
-        legend = legend_lines(document)
-        if console.is_terminal and any(_emphasis(one) for c in document.comparisons for one in c.metrics):
-            legend.append(COLORS)
-        _print_legend(console, legend)
-
-
-def _print_legend(console: Console, lines: Sequence[str]) -> None:
-    console.print()
-    for line in lines:
-        console.print(escape(line), style="dim")
+        for line in legend:
+            console.print(escape(line), style="dim")
 
 
 def _print_parts(console: Console, parts: Sequence[Part]) -> None:
@@ -327,11 +371,10 @@ def _print_parts(console: Console, parts: Sequence[Part]) -> None:
     for place, part in enumerate(parts):
         if place:
             console.print()
-        if isinstance(part, str):
-            console.print(escape(part), style="bold")
-        elif isinstance(part, Table):
+        if isinstance(part, Table):
             for shown in as_rich_parts(part, console.width, ruled=True):
                 console.print(shown)
         else:
-            for text in part:
-                console.print(escape(text))
+            lines, style = ([part], "bold") if isinstance(part, str) else (part, "")
+            for line in lines:
+                console.print(escape(line), style=style)

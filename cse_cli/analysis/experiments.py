@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
 from cse_cli.core.identity import SHORT
 from cse_cli.core.plans import SeedPlan, plan_of
-from cse_cli.core.results import STS_TASKS, PaperRow, Result, State, paper_average
+from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.recipe.load import load
 from cse_cli.recipe.named import data_identity
@@ -47,11 +47,10 @@ STATUSES: tuple[RecipeStatus, ...] = ("current", "variant", "other_model", "chan
 """Statuses in the order in which one represents several."""
 SHIPPED = "_recipes"
 """Directory of an installation's recipes."""
-StatusOf = Callable[[Result], RecipeStatus]
-ChangesOf = Mapping[str, Sequence[str]]
-"""Run → settings that its `--set` and `--unset` changed."""
 TRAINING = "training"
 """Fingerprint of the training text. All others are evaluation data."""
+Item = TypeVar("Item")
+Key = TypeVar("Key")
 POOLED = (
     "--pool settings: runs with equal settings are one row, even if text, weights or code differ, with the last "
     "finished run of each seed"
@@ -61,6 +60,14 @@ POOLED = (
 def last_finished(runs: Iterable[Result]) -> Result:
     """Return the run that finished last."""
     return max(runs, key=lambda run: run.finished)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return key → its items, in the order of the items."""
+    found: dict[Key, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
 
 
 def by_seed(runs: Iterable[Result]) -> dict[int, Result]:
@@ -167,8 +174,8 @@ def mixed_environments(runs: Sequence[Result]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Configuration:
-    """The runs of one experiment, one per seed.
+class Experiment:
+    """The runs of one experiment, one per seed: a row of a table, a cell of a study, or a method to compare.
 
     Args:
         results: Results in the order of the seeds.
@@ -176,19 +183,27 @@ class Configuration:
         names: Recipes of the runs. Several files can have the same settings.
         origin: Path or name that identifies the first of these recipes.
         changes: Settings that `--set` and `--unset` changed.
+        cell: Study and row for which a run was started, whose name is shorter than its settings.
         apart: Difference from other experiments with the same settings, such as "text 1f914d36".
         notes: Remarks on these differences and on pooled experiments.
         fresh: Whether its seeds did not choose it among the configurations of its recipe.
+        letter: Letter of a compared method in tables and sentences.
+        name: Name of a compared method.
+        study: Name or path of the study whose row a compared method is.
     """
 
     results: tuple[Result, ...]
-    status: RecipeStatus
+    status: RecipeStatus = "current"
     names: tuple[str, ...] = ()
     origin: str = ""
     changes: tuple[str, ...] = ()
+    cell: str = ""
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     fresh: bool = True
+    letter: str = ""
+    name: str = ""
+    study: str = ""
 
     @cached_property
     def latest(self) -> Result:
@@ -200,10 +215,15 @@ class Configuration:
         """Name of the first recipe."""
         return self.names[0] if self.names else self.latest.recipe
 
+    @cached_property
+    def runs(self) -> dict[int, Result]:
+        """Seed → its run, in the order of the seeds."""
+        return {result.seed: result for result in self.results}
+
     @property
     def seeds(self) -> tuple[int, ...]:
         """Seeds in ascending order."""
-        return tuple(result.seed for result in self.results)
+        return tuple(self.runs)
 
     @property
     def test_selected(self) -> bool:
@@ -226,6 +246,8 @@ class Configuration:
         """Differences from the recipe's file and from other experiments with the same settings."""
         if self.status == "current":
             return self.apart
+        if self.cell:
+            return (self.cell, *self.apart)
         changed = self.changes or (changed_settings(self.latest) if self.status == "changed" else ())
         more = len(changed) - SETTINGS_SHOWN
         return (*changed[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []), *self.apart)
@@ -235,41 +257,51 @@ class Configuration:
         selecting = (self.latest.metric_for_best_model or "").rpartition(".")[0]
         return evaluator != selecting and not evaluator.endswith("dev")
 
-    def values(self, evaluator: str, metric: str | None = None, *, of: State = "scores") -> list[float]:
+    def command(self, seeds: str) -> str:
+        """Return the command for missing runs. `seeds` is its option for the seeds, which a study does not need."""
+        return f"cse run {self.study or f'{self.latest.recipe} {seeds}'}"
+
+    def values(
+        self, evaluator: str, metric: str | None = None, averaged: Sequence[str] = STS_TASKS, *, of: State = "scores"
+    ) -> list[float]:
         """Return the score of every seed. Empty if one seed lacks it.
 
-        `evaluator` can be `avg` for the average of the seven English sets. The default metric is the main one.
+        Args:
+            evaluator: Name of an evaluator, or `avg` for the papers' average.
+            metric: Name of a metric. Default: the main one.
+            averaged: Evaluators of the average. Default: the seven English sets.
+            of: State of the encoder.
         """
-        if evaluator == AVERAGE:
-            return self.averages(STS_TASKS, metric or "spearman", of=of)
-        found: list[float] = []
-        for result in self.results:
-            metrics = getattr(result, of).get(evaluator, {})
-            name = metric or next(iter(metrics), "")  # evaluators report their main metric first
-            if name not in metrics:
-                return []
-            found.append(metrics[name])
-        return found
-
-    def averages(self, evaluators: Sequence[str], metric: str, *, of: State = "scores") -> list[float]:
-        """Return the papers' average of every seed. Empty if one seed lacks a score."""
-        scores = [getattr(result, of) for result in self.results]
-        found = [paper_average(of_seed, evaluators, metric) for of_seed in scores]
+        found: list[float | None] = []
+        for scores in (getattr(result, of) for result in self.results):
+            metrics = scores.get(evaluator, {})
+            if evaluator == AVERAGE:
+                found.append(paper_average(scores, averaged, metric or RANKED))
+            else:
+                found.append(metrics.get(metric or next(iter(metrics), "")))  # the main metric is the first one
         known = [value for value in found if value is not None]
         return known if len(known) == len(found) else []
 
 
-def configurations(
+def group(
     results: Iterable[Result],
-    status_of: StatusOf | None = None,
-    changes: ChangesOf | None = None,
+    changes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     *,
+    tags: Mapping[str, str] = MappingProxyType({}),
+    status: RecipeStatus | None = None,
     pool: bool = False,
-) -> list[Configuration]:
-    """Return one configuration for each experiment and set of evaluation data.
+) -> list[Experiment]:
+    """Return results as experiments, those with other evaluation data apart.
 
     A run with another model than its recipe's reproduces no reported row. Other runs have the reported row that they,
-    or a later run of the same experiment, reproduce. `pool` merges experiments with the same settings.
+    or a later run of the same experiment, reproduce.
+
+    Args:
+        results: Results of finished runs.
+        changes: Run → settings that its `--set` and `--unset` changed.
+        tags: Run → cell of the study for which it was started.
+        status: Relation of all runs to the files of their recipes. Default: by the files.
+        pool: Whether to merge experiments with the same settings.
     """
     placed: list[_Placed] = []
     ordered = sorted(results, key=lambda run: run.finished)
@@ -278,18 +310,19 @@ def configurations(
     names = names_of({origins[key]: run.recipe for key, run in recipes.items()})
     statuses: dict[tuple[object, ...], RecipeStatus] = {}
     for run in ordered:
-        changed, origin = tuple((changes or {}).get(run.run_id or "", ())), origins[run.source, run.recipe]
+        changed, origin = tuple(changes.get(run.run_id or "", ())), origins[run.source, run.recipe]
         key = (origin, run.recipe_hash, run.model, changed)
         if key not in statuses:
-            statuses[key] = status_of(run) if status_of else recipe_status(run, changed)
+            statuses[key] = status or recipe_status(run, changed)
         placed.append(_Placed(run, run.recipe_hash if pool else run.experiment, origin, statuses[key], changed))
     rows = {one.group: one.paper for one in placed if one.paper is not None}
-    groups: dict[tuple[object, ...], list[_Placed]] = defaultdict(list)
+    with_rows = []
     for one in placed:
         row = one.paper if one.status == "other_model" else one.paper or rows.get(one.group)
-        updated = one if row == one.run.paper else one._replace(run=one.run.model_copy(update={"paper": row}))
-        groups[one.group, row, evaluation_data(one.run)].append(updated)
-    return _distinguished([_configuration(runs, names, pool=pool) for runs in groups.values()])
+        same = row == one.run.paper
+        with_rows.append(one if same else one._replace(run=one.run.model_copy(update={"paper": row})))
+    groups = grouped(with_rows, lambda one: (one.group, one.run.paper, evaluation_data(one.run)))
+    return _distinguished([_experiment(runs, names, tags, pool=pool) for runs in groups.values()])
 
 
 class _Placed(NamedTuple):
@@ -311,29 +344,29 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, digest) for name, digest in result.fingerprints.items() if name != TRAINING))
 
 
-def _configuration(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bool) -> Configuration:
-    """Return runs as one configuration. The runs are in the order in which they finished."""
+def _experiment(
+    placed: Sequence[_Placed], names: Mapping[str, str], tags: Mapping[str, str], *, pool: bool
+) -> Experiment:
+    """Return runs as one experiment. The runs are in the order in which they finished."""
     runs, statuses = [one.run for one in placed], {one.origin: one.status for one in placed}
     origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
     first_runs = list({run.experiment: run for run in reversed(runs)}.values())[::-1]
     merged = [found for first, second in pairwise(first_runs) for found in differences(first, second)]
-    return Configuration(
+    return Experiment(
         results=tuple(by_seed(runs).values()),
         status=statuses[origins[0]],
         names=tuple(dict.fromkeys(names[origin] for origin in origins)),
         origin=origins[0],
         changes=next((one.changes for one in reversed(placed) if one.changes), ()),
+        cell=next((tags[run.run_id].rstrip("/") for run in reversed(runs) if run.run_id in tags), ""),
         notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
     )
 
 
-def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
-    """Return configurations with the differences between those with the same settings."""
-    same: dict[str, list[int]] = defaultdict(list)
-    for place, one in enumerate(found):
-        same[one.latest.recipe_hash].append(place)
+def _distinguished(found: Sequence[Experiment]) -> list[Experiment]:
+    """Return experiments with the differences between those with the same settings."""
     named = list(found)
-    for places in same.values():
+    for places in grouped(range(len(found)), lambda place: found[place].latest.recipe_hash).values():
         newest = max(places, key=lambda place: found[place].latest.finished)
         for place in places:
             if place != newest and (notes := differences(found[place].latest, found[newest].latest)):
@@ -343,7 +376,7 @@ def _distinguished(found: Sequence[Configuration]) -> list[Configuration]:
     return named
 
 
-def _marked(one: Configuration, note: str, other: Configuration) -> Configuration:
+def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
     tags = []
     for difference in one.latest.identity.differences(other.latest.identity):
         if difference.part == "code":
@@ -401,10 +434,7 @@ def names_of(recipes: Mapping[str, str]) -> dict[str, str]:
     """Return origin → name for origin → recorded name. Files with the same name get the end of their path."""
     bare = {origin: bare_name(Path(origin)) if origin.endswith(".toml") else origin for origin in recipes}
     names = {origin: bare[origin] or recipe_name(called) for origin, called in recipes.items()}
-    same: dict[str, list[str]] = defaultdict(list)
-    for origin, name in names.items():
-        same[name].append(origin)
-    for name, origins in same.items():
+    for name, origins in grouped(recipes, names.__getitem__).items():
         if len(origins) > 1 or _named(name) is not None:
             names |= {origin: _tail(origin, origins) for origin in origins if bare[origin] is None}
     return names

@@ -4,28 +4,56 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 
-from cse_cli.analysis.encoder_table import COMMUNITY_LANGUAGE, community_encoder, community_tables, encoder_table
-from cse_cli.analysis.experiments import (
-    ChangesOf,
-    Configuration,
-    StatusOf,
-    configurations,
-    is_of_recipe,
-    study_cells,
+from cse_cli.analysis.experiments import Experiment, RecipeStatus, group, grouped, is_of_recipe, study_cells
+from cse_cli.analysis.paper_tables import compared_scores, measured_row, paper_table, study_runs, study_table
+from cse_cli.analysis.papers import (
+    ScoreColumn,
+    ScoreLayout,
+    encoder_of,
+    find_reported_row,
+    group_by_layout,
+    layouts,
+    merge_equal,
+    model_name,
+    reported_encoders,
+    reported_for,
+    reported_rows,
+    reproductions_of,
+    table_of,
+    word_overlap_row,
 )
-from cse_cli.analysis.paper_tables import paper_table, study_runs, study_table
-from cse_cli.analysis.papers import encoder_of, group_by_layout, layouts, model_name, reported_encoders, reported_rows
-from cse_cli.analysis.score_table import ScoreRow, ScoreTable
-from cse_cli.core.results import Result
+from cse_cli.analysis.score_table import (
+    Mark,
+    Score,
+    ScoreRow,
+    ScoreTable,
+    correct_row,
+    score_alone,
+)
+from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.files import all_recipes, find, recipe_name
 from cse_cli.recipe.study import studies_of
 from cse_cli.runs.index import finished_runs
 from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
-from registry.papers import PaperTables
+from registry.papers import AVERAGE, FieldRow
 from registry.paths import is_file
+
+DEV = "dev"
+"""Heading of the score that selected states and configurations. No paper reports it."""
+SELECTED = "{}: {}. It selected the state of each run and, by its mean over seeds, the configuration of each recipe."
+COMMUNITY_LANGUAGE = "en"
+"""Language of the list."""
+COMMUNITY_SOURCE = "https://github.com/Doragd/Awesome-Sentence-Embedding @ e0c8e45"
+"""Source of the rows that name none."""
+ROUNDED = 0.015
+"""Largest difference between a listed average and the mean of its cells that rounding explains."""
+
+Chosen = Sequence[tuple[Experiment, int]]
+"""Configurations to show, each with the number of configurations of which it is the best."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +64,7 @@ class LeaderboardQuery:
     table: str | None = None
     encoder: str | None = None
     language: str | None = None
-    recipe: str | None = None
+    recipes: Sequence[str] = ()
     community: bool = False
     pool: bool = False
 
@@ -51,8 +79,8 @@ class LeaderboardQuery:
         return self.paper is not None or self.table is not None
 
     def selects(self, result: Result) -> bool:
-        """Return whether a run has the recipe and the language."""
-        if self.recipe is not None and not is_of_recipe(result, self.recipe):
+        """Return whether a run has one of the recipes and the language."""
+        if self.recipes and not any(is_of_recipe(result, recipe) for recipe in self.recipes):
             return False
         return self.language in (None, result.language)
 
@@ -64,9 +92,9 @@ class FinishedRuns:
     results: Sequence[Result]
     tags: Mapping[str, str] = field(default_factory=dict)
     """Run → cell of the study that it was started for."""
-    status_of: StatusOf | None = None
-    """Result → relation of its experiment to the current recipe file. Default: by its settings."""
-    changes: ChangesOf = field(default_factory=dict)
+    status: RecipeStatus | None = None
+    """Relation of all runs to the files of their recipes. Default: by the files."""
+    changes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Run → settings that its `--set` changed."""
 
 
@@ -88,18 +116,21 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     addresses = find_tables(query.paper, query.table) if query.by_paper else []
     _check_names(query, runs.results)
     selected = [result for result in runs.results if query.selects(result)]
-    ran = configurations(selected, runs.status_of, runs.changes, pool=query.pool)
+    ran = group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool)
     if query.encoder is not None:
         known = reported_encoders() | {encoder_of(one) for one in ran}
         if query.encoder_name not in known:
             raise UnknownNameError(*_unknown("encoder", query.encoder, known), code="leaderboard.unknown_encoder")
-        known_as = community_encoder if query.community else encoder_of
-        ran = [one for one in ran if known_as(one) == query.encoder_name]
+        ran = [
+            one
+            for one in ran
+            if (community_place(one)[1] if query.community else encoder_of(one)) == query.encoder_name
+        ]
     if query.community:
         return _with_community(ran, query)
     if not query.by_paper:
-        tables = encoder_tables(ran, every=query.recipe is not None)
-        return tables if tables or query.recipe is not None else reported_tables(query)
+        tables = encoder_tables(ran, every=bool(query.recipes))
+        return tables if tables or query.recipes else reported_tables(query)
     found = FinishedRuns([result for one in ran for result in one.results], runs.tags)
     always = query.table is not None or not runs.results
     made = [table for one in addresses for table in _paper_tables(one, ran, found, always, query.pool)]
@@ -107,25 +138,25 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     return [table for table in filtered if table.rows]
 
 
-def _with_community(ran: Sequence[Configuration], query: LeaderboardQuery) -> list[ScoreTable]:
+def _with_community(ran: Sequence[Experiment], query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the community leaderboard, and tables of encoders that it does not list."""
-    every = query.recipe is not None
+    every = bool(query.recipes)
     listed = query.language in (None, COMMUNITY_LANGUAGE)
     tables = community_tables(ran, query.encoder_name, every=every) if listed else []
     names = {model_name(row.encoder) for row in papers.field_rows()}
-    return tables + encoder_tables([one for one in ran if community_encoder(one) not in names], every=every)
+    return tables + encoder_tables([one for one in ran if community_place(one)[1] not in names], every=every)
 
 
 def _check_names(query: LeaderboardQuery, results: Sequence[Result]) -> None:
     """Reject a recipe that does not exist and a language that no run and no reported row has."""
-    recipe = query.recipe
-    if recipe is not None and not any(is_of_recipe(one, recipe) for one in results) and not is_file(find(recipe)):
-        names = [*(recipe_name(one.recipe) for one in results), *all_recipes()]
-        raise UnknownNameError(
-            f"--recipe '{recipe}': no run and no recipe has this name.{suggestion(recipe_name(recipe), names)}",
-            "run `cse list recipes` to list all",
-            code="leaderboard.unknown_recipe",
-        )
+    for recipe in query.recipes:
+        if not any(is_of_recipe(one, recipe) for one in results) and not is_file(find(recipe)):
+            names = [*(recipe_name(one.recipe) for one in results), *all_recipes()]
+            raise UnknownNameError(
+                f"--recipe '{recipe}': no run and no recipe has this name.{suggestion(recipe_name(recipe), names)}",
+                "run `cse list recipes` to list all",
+                code="leaderboard.unknown_recipe",
+            )
     if query.language is not None:
         found = [*(result.language for result in results), *(row.language for row in reported_rows())]
         known = {language for language in found if language}
@@ -142,7 +173,7 @@ def _unknown(option: str, given: str, known: set[str]) -> tuple[str, str]:
 
 def _paper_tables(
     address: tuple[str, str],
-    ran: Sequence[Configuration],
+    ran: Sequence[Experiment],
     runs: FinishedRuns,
     always: bool,
     pool: bool,
@@ -171,21 +202,19 @@ def _filtered(table: ScoreTable, query: LeaderboardQuery) -> ScoreTable:
     return table.model_copy(update={"rows": tuple(filter(fits, table.rows))})
 
 
-def encoder_tables(ran: Sequence[Configuration], *, every: bool = False) -> list[ScoreTable]:
+def encoder_tables(ran: Sequence[Experiment], *, every: bool = False) -> list[ScoreTable]:
     """Return one table for each encoder, language and kind of scores. `every` shows all configurations of a recipe."""
-    groups: dict[tuple[str, str], list[Configuration]] = {}
-    for configuration in ran:
-        groups.setdefault((encoder_of(configuration), configuration.latest.language), []).append(configuration)
+    groups = grouped(ran, lambda one: (encoder_of(one), one.latest.language))
     return [
         encoder_table(encoder, language, layout, members, every=every)
-        for (encoder, language), group in groups.items()
-        for layout, members in group_by_layout(language, group)
+        for (encoder, language), of_one in groups.items()
+        for layout, members in group_by_layout(language, of_one)
     ]
 
 
 def reported_tables(query: LeaderboardQuery) -> list[ScoreTable]:
     """Return the reported rows of the selected encoder and language, with the commands that reproduce them."""
-    rows = Counter((row.encoder, row.language or "") for row in reported_rows() if row.encoder and row.language)
+    rows = Counter((row.model, row.language) for row in reported_rows() if row.model and row.language)
     tables = (
         encoder_table(name, language, layout, ())
         for (name, language), _ in rows.most_common()
@@ -201,12 +230,12 @@ def overview(tables: Sequence[ScoreTable], query: LeaderboardQuery) -> tuple[Seq
     A query that names an encoder, a language, a recipe or the community leaderboard shows all of its tables. Without
     one, these are the tables of your runs, and the first table with published rows if no other has any.
     """
-    if query.community or any(value is not None for value in (query.encoder, query.language, query.recipe)):
+    if query.community or query.recipes or query.encoder is not None or query.language is not None:
         return tables, []
     shown = [table for table in tables if any(row.source == "measured" and row.scores for row in table.rows)]
     if not any(row.source == "paper" for table in shown for row in table.rows):
         shown += reported_tables(query)[:1]
-    known = [row.encoder for row in reported_rows() if row.encoder]
+    known = [row.model for row in reported_rows() if row.model]
     return shown, list(dict.fromkeys(name for name in known if all(table.encoder != name for table in shown)))
 
 
@@ -219,42 +248,280 @@ def find_tables(paper: str | None, table: str | None) -> list[tuple[str, str]]:
         UnknownNameError: If there is no such paper or table.
         CseError: If the address is a figure, or the arguments name different papers.
     """
-    if table is not None and "/" in table:
-        key, _, name = table.partition("/")
-        if paper not in (None, key):
-            raise CseError(
-                f"--paper '{paper}' and --table '{table}' name different papers",
-                "omit --paper",
-                code="leaderboard.conflicting_options",
-            )
-        return [(key, identifier) for identifier in _in_paper(papers.load(key), name)]
-    every = [(key, one) for key in (papers.names() if paper is None else [paper]) for one in papers.load(key).tables]
+    key, slash, name = (table or "").rpartition("/")
+    if slash and paper not in (None, key):
+        raise CseError(
+            f"--paper '{paper}' and --table '{table}' name different papers",
+            "omit --paper",
+            code="leaderboard.conflicting_options",
+        )
+    keys = [key] if slash else papers.names() if paper is None else [paper]
+    every = {(of, identifier): found for of in keys for identifier, found in papers.load(of).tables.items()}
     if table is None:
-        return every
-    if not (named := [(key, one) for key, one in every if one == table]):
-        raise _unknown_table(table, "", [one for _, one in every])
-    return named
-
-
-def _in_paper(paper: PaperTables, name: str) -> list[str]:
-    numbered = [one for one, table in paper.tables.items() if name.isdecimal() and table.number == int(name)]
-    if found := numbered or [one for one in paper.tables if one == name]:
-        return found
-    if figure := paper.figures.get(name):
+        return list(every)
+    one = papers.load(keys[0]) if len(keys) == 1 else None
+    numbers = {address: str(found.number) for address, found in every.items() if one and found.number is not None}
+    numbered = [address for address, number in numbers.items() if number == name]
+    if found_here := numbered or [address for address in every if address[1] == name]:
+        return found_here
+    if one and (figure := one.figures.get(name)):
         commands = [f"`cse run {answer.text}`" for answer in figure.answers if answer.kind != "reason"]
         raise CseError(
-            f"--table '{paper.key}/{name}' is a figure ({paper.short}, Figure {figure.number}), not a table",
+            f"--table '{one.key}/{name}' is a figure ({one.short}, Figure {figure.number}), not a table",
             f"run {', '.join(commands)} to draw it" if commands else figure.not_reproduced_because,
             code="leaderboard.figure",
         )
-    numbers = (str(table.number) for table in paper.tables.values() if table.number is not None)
-    raise _unknown_table(name, f" in {paper.short}", [*paper.tables, *numbers])
-
-
-def _unknown_table(name: str, where: str, known: Sequence[str]) -> UnknownNameError:
-    return UnknownNameError(
-        f"--table: there is no table '{name}'{where}.{suggestion(name, known)}",
-        "use a number or an identifier, for example ifcl/5 or ifcl/queue_length; "
-        f"known: {', '.join(list(dict.fromkeys(known))[:5])}, …",
+    known = list(dict.fromkeys([*(identifier for _, identifier in every), *numbers.values()]))
+    raise UnknownNameError(
+        f"--table: there is no table '{name}'{f' in {one.short}' if one else ''}.{suggestion(name, known)}",
+        f"use a number or an identifier, for example ifcl/5 or ifcl/queue_length; known: {', '.join(known[:5])}, …",
         code="leaderboard.unknown_table",
+    )
+
+
+def encoder_table(
+    encoder: str, language: str, layout: ScoreLayout, members: Sequence[Experiment], *, every: bool = False
+) -> ScoreTable:
+    """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
+    reported = reported_for(encoder, language, layout)
+    known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), layout)]
+    chosen = _chosen(members, every=every)
+    dev = selecting_column(members)
+    columns = _columns(language, layout, members, dev)
+    measured = [_measured(one, best_of, layout, columns) for one, best_of in chosen]
+
+    def rank(row: ScoreRow) -> tuple[bool, float, str]:
+        return *rank_by(layout.ranking, row), "" if layout.ranking else row.recipe or ""
+
+    ranked = sorted([*known, *measured], key=rank)
+    remarks: tuple[str, ...] = ()
+    if dev is not None:
+        headings = (column.heading for column in layout.columns if column.evaluator == dev.evaluator)
+        remarks = (SELECTED.format(next(headings, dev.heading), f"{dev.evaluator}.{dev.metric}"),)
+    open_recipes = [] if members else list(dict.fromkeys(row.recipe for row in ranked if row.recipe))
+    return ScoreTable(
+        kind="encoder",
+        heading=f"{encoder} ({language}){layout.unit_text}",
+        encoder=encoder,
+        language=language,
+        columns=tuple(column.heading for column in columns),
+        ranking=layout.ranking,
+        rows=(
+            *_untrained(encoder, columns, chosen),
+            *_with_empty(ranked, open_recipes),
+            *word_overlap_row([one for one, _ in chosen], columns),
+        ),
+        remarks=remarks,
+        command=f"cse run {' '.join(open_recipes)} --seeds 5" if open_recipes else None,
+    )
+
+
+def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
+    """Return the sort key of a row: the highest score first, rows without it last."""
+    score = row.scores.get(heading)
+    return score is None, -score.mean if score else 0.0
+
+
+def _columns(
+    language: str, layout: ScoreLayout, members: Sequence[Experiment], dev: ScoreColumn | None
+) -> list[ScoreColumn]:
+    """Return the score that selected states, the layout's columns, then evaluators that no paper reports."""
+    first = [dev] if dev is not None and dev.evaluator not in layout.evaluators else []
+    known = {name for one in (layout, *layouts(language)) for name in one.evaluators}
+    known |= {column.evaluator for column in first}
+    names = dict.fromkeys(name for member in members for name in member.results[0].scores)
+    return [*first, *layout.columns, *(ScoreColumn(name, name) for name in names if name not in known)]
+
+
+def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[ScoreColumn]) -> ScoreRow:
+    paper = experiment.latest.paper
+    row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
+    reported = layout.reported_scores(row) if row else None
+    metric = table_of(row).rows[row.name].score if row else None
+    scores = _scores(experiment, layout, columns, reported, metric)
+    return measured_row(experiment, scores, row, best_of, layout.ranking)
+
+
+def _untrained(encoder: str, columns: Sequence[ScoreColumn], chosen: Chosen) -> Iterator[ScoreRow]:
+    """Yield the encoder before training, one row for all recipes that give it the same scores."""
+    found: dict[tuple[tuple[str, str], ...], list[tuple[Experiment, dict[str, Score]]]] = {}
+    for experiment, _ in chosen:
+        if experiment.latest.paper is None:
+            values = {column.heading: column.values(experiment, "untrained") for column in columns}
+            scores = {heading: score_alone(of_seeds) for heading, of_seeds in values.items() if of_seeds}
+            key = tuple((heading, f"{score.mean:.2f}") for heading, score in scores.items())
+            found.setdefault(key, []).append((experiment, scores))
+    found.pop((), None)
+    for equal in found.values():
+        first, scores = equal[0]
+        recipes = f" ({', '.join(experiment.recipe for experiment, _ in equal)})" if len(found) > 1 else ""
+        yield ScoreRow(
+            source="untrained",
+            name=f"{encoder}, before training{recipes}",
+            model=first.latest.model,
+            language=first.latest.language,
+            seeds=first.seeds if any(score.std is not None for score in scores.values()) else (),
+            scores=scores,
+        )
+
+
+def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[ScoreRow]:
+    """Yield rows, and below the fullest row of each recipe an empty row for its runs."""
+    fullest = [
+        max((row for row in rows if row.recipe == recipe), key=lambda row: len(row.scores)) for recipe in recipes
+    ]
+    empty = {"source": "measured", "reported_in": (), "scores": {}, "notes": ()}
+    for row in rows:
+        yield row
+        if any(row is one for one in fullest):
+            yield row.model_copy(update={**empty, "reproduces": row.name})
+
+
+def _scores(
+    experiment: Experiment,
+    layout: ScoreLayout,
+    columns: Sequence[ScoreColumn],
+    reported: Mapping[str, Score] | None,
+    metric: str | None = None,
+) -> dict[str, Score]:
+    """Return the cells of one experiment, tested and corrected together.
+
+    `columns` are those of the layout and others. `reported` maps headings to the cells to compare with, None compares
+    with the untrained encoder. `metric` is that of the reported row, if it is not the one of its table.
+    """
+    columns = [replace(one, metric=metric) if metric and one in layout.columns else one for one in columns]
+    scores = compared_scores(experiment, {column: column.values(experiment) for column in columns}, reported)
+    judging = {one.heading for one in columns if experiment.fresh and experiment.judges(one.evaluator)}
+    tested = {heading: score if heading in judging else score.untested() for heading, score in scores.items()}
+    return correct_row(tested, layout.ranking)
+
+
+def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
+    """Return the score that selected most of the states, or None without a dev score."""
+    selected = Counter(
+        c.latest.metric_for_best_model for c in members if c.latest.metric_for_best_model and not c.test_selected
+    )
+    if not selected:
+        return None
+    evaluator, _, metric = selected.most_common(1)[0][0].rpartition(".")
+    return ScoreColumn(DEV, evaluator, metric)
+
+
+def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:
+    """Return `every` experiment, or those of each recipe with the best mean dev score.
+
+    Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
+    settings are returned, and all configurations of a recipe that selects nothing by a dev score.
+    """
+    if every:
+        return [(one, 1) for one in members]
+    methods = grouped(members, lambda one: (one.origin or one.recipe, one.test_selected))
+    return [shown for of_one in methods.values() for shown in _best(of_one)]
+
+
+def _best(of_one: Sequence[Experiment]) -> Chosen:
+    fresh = [one for one in of_one if not one.stale] or of_one
+    dev = selecting_column(fresh)
+    if dev is None:
+        return [(one, 1) for one in fresh]
+
+    def quality(experiment: Experiment) -> tuple[bool, float, float]:
+        values = dev.values(experiment)
+        mean = fmean(values) if values else float("-inf")
+        return len(experiment.seeds) > 1, mean, experiment.latest.finished.timestamp()
+
+    best = max(fresh, key=quality).latest.recipe_hash
+    count = len({one.latest.recipe_hash for one in fresh})
+    chosen = [one for one in fresh if one.latest.recipe_hash == best]
+    return [(one if count == 1 else _with_fresh_seeds(one, fresh), count) for one in chosen]
+
+
+def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experiment:
+    """Return an experiment with the seeds that were planned after all other runs, or else marked as not fresh.
+
+    A test on the seeds that chose it among several configurations would find more differences than its level says.
+    """
+    plans = {result.plan.seeds: result.plan for result in one.results if result.plan is not None}
+    for plan in sorted(plans.values(), key=lambda plan: plan.made, reverse=True)[:1]:
+        planned = [result for result in one.results if result.plan is not None and result.plan.seeds == plan.seeds]
+        others = [result for each in every for result in each.results if all(result is not own for own in planned)]
+        made = min(result.plan.made for result in planned if result.plan is not None)
+        if all(other.finished < made for other in others):
+            return replace(one, results=tuple(planned))
+    return replace(one, fresh=False)
+
+
+def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, every: bool = False) -> list[ScoreTable]:
+    """Return one table for each list and encoder. `every` shows all configurations, where a table has runs."""
+    layout = next(one for one in layouts(COMMUNITY_LANGUAGE) if set(one.evaluators) == set(STS_TASKS))
+    found = []
+    for (which, name), rows in grouped(papers.listed_rows(), lambda row: (row.list, row.encoder)).items():
+        place = (which, model_name(name))
+        members = [one for one in ran if community_place(one) == place and layout.scored(one)]
+        if encoder in (None, model_name(name)) and (members or not every):
+            found.append(_community_table(which, layout, rows, _chosen(members, every=every)))
+    return found
+
+
+def community_place(experiment: Experiment) -> tuple[str, str]:
+    """Return the list and the encoder under which it has runs, or would have them. GloVe is listed under BERT base."""
+    if experiment.status != "other_model":
+        for row in papers.listed_rows():
+            if row.recipe in experiment.names:
+                return row.list, model_name(row.encoder)
+    return papers.COMMUNITY, encoder_of(experiment) if experiment.latest.language == COMMUNITY_LANGUAGE else ""
+
+
+def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow], chosen: Chosen) -> ScoreTable:
+    """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
+
+    def measured(experiment: Experiment, best_of: int, row: ScoreRow | None, metric: str | None) -> ScoreRow:
+        scores = _scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
+        return measured_row(experiment, scores, row, best_of)
+
+    blocks, others = [], list(chosen)
+    for given in listed:
+        row = _listed_row(given, layout)
+        below = [one for one in chosen if one[0].status != "other_model" and given.recipe in one[0].names]
+        blocks.append([row, *(measured(*one, row, given.score) for one in below)])
+        others = [one for one in others if one not in below]
+    blocks += [[measured(*one, None, None)] for one in others]
+    blocks.sort(key=lambda block: rank_by(layout.ranking, block[0]))
+    encoder = listed[0].encoder
+    return ScoreTable(
+        kind="community",
+        heading=f"{encoder}: {papers.LISTS[which]}{layout.unit_text}",
+        encoder=model_name(encoder),
+        language=COMMUNITY_LANGUAGE,
+        table=which,
+        columns=tuple(column.heading for column in layout.columns),
+        ranking=layout.ranking,
+        rows=(
+            *(row for block in blocks for row in block),
+            *word_overlap_row([one for one, _ in chosen], layout.columns),
+        ),
+        remarks=(f"source: {'; '.join(dict.fromkeys(one.source or COMMUNITY_SOURCE for one in listed))}",),
+    )
+
+
+def _listed_row(listed: FieldRow, layout: ScoreLayout) -> ScoreRow:
+    cells = listed.cells | {AVERAGE: listed.avg}
+    doubts: tuple[Mark, ...] = ("doubtful",) if abs(listed.avg - listed.avg_recomputed) > ROUNDED else ()
+    return ScoreRow(
+        source="community",
+        name=listed.method,
+        reported_in=(papers.LISTS[listed.list],),
+        recipe=listed.recipe or None,
+        model=model_name(listed.encoder),
+        language=COMMUNITY_LANGUAGE,
+        scores={
+            column.heading: Score(
+                mean=cells[column.evaluator],
+                std=listed.spreads.get(column.evaluator),
+                marks=doubts if column.evaluator == AVERAGE else (),
+            )
+            for column in layout.columns
+            if column.evaluator in cells
+        },
+        notes=(listed.note,) if listed.note else (),
     )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.text import Text
 
 from cse_cli.analysis.score_table import LEGEND, SCHEMA_VERSION, SYMBOLS, MissingCell, Score, ScoreRow, ScoreTable
-from cse_cli.core.console import stdout_console
+from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import counted, signed
 from cse_cli.core.tables import (
     Cell,
@@ -85,6 +85,8 @@ def row_label(row: ScoreRow, table: ScoreTable, *, places: bool = True) -> str:
     if row.source != "measured":
         named = places and row.source == "paper" and table.kind == "encoder" and row.reported_in
         return f"{row.name} · {', '.join(row.reported_in)}" if named else row.name
+    if table.kind == "comparison":
+        return row.name
     if table.kind == "community":
         return f"your runs{configuration_text(row)}"
     if table.kind == "encoder":
@@ -101,7 +103,8 @@ def configuration_text(row: ScoreRow) -> str:
 
 def remarks(table: ScoreTable) -> list[str]:
     """Return the remarks below a table, without the notes on its rows."""
-    lines = list(table.remarks) if table.kind == "encoder" else [f"whole table: {remark}" for remark in table.remarks]
+    doubts = table.kind in ("table", "study")
+    lines = [f"whole table: {remark}" if doubts else remark for remark in table.remarks]
     lines += checked_recipes(table.rows)
     for one in table.trends:
         if one.rho is None or one.p is None:
@@ -172,15 +175,19 @@ def print_tables(tables: Sequence[ScoreTable]) -> None:
     notes = notes_of(tables)
     with stdout_console() as console:
         for table in tables:
-            shown = text_table(table, wide=console.width >= WIDE, notes=notes)
-            console.print(Text(f"{table.heading}\n", "bold"))
-            for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
-                console.print(part)
-            for line in remarks(table):
-                console.print(Text(line))
-            console.print()
+            _print(console, table, text_table(table, wide=console.width >= WIDE, notes=notes), remarks(table))
         for line in (*numbered(notes), *legend_lines(tables, "bold" if console.is_terminal else "")):
             console.print(Text(line))
+
+
+def _print(console: Console, table: ScoreTable, shown: Table, lines: Iterable[str]) -> None:
+    """Print a table with its heading and the lines below it."""
+    console.print(Text(f"{table.heading}\n", "bold"))
+    for part in as_rich_parts(shown, console.width, ruled=True, gap=1):
+        console.print(part)
+    for line in lines:
+        console.print(Text(line))
+    console.print()
 
 
 BEST = 10
@@ -191,24 +198,16 @@ PUBLISHED = ("paper", "community")
 """Sources of published rows. Runs of others are shown with `--wide`."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A published row, your runs of one configuration, or both.
+class Line(NamedTuple):
+    """A published row, your runs of one experiment, or both.
 
-    Args:
-        rank: Place among all published rows and your runs. None for other rows, and without an average.
-        published: Published row that the runs reproduce, or None.
-        own: Row of your runs, of their untrained encoder or of word overlap, or None.
+    `rank` is the place among all published rows and your runs. None for other rows, and without an average. `own` can
+    also be the row of the untrained encoder or of word overlap.
     """
 
     rank: int | None
     published: ScoreRow | None
     own: ScoreRow | None
-
-    @property
-    def rows(self) -> tuple[ScoreRow, ...]:
-        """Rows of the table that the line shows."""
-        return tuple(row for row in (self.published, self.own) if row is not None)
 
 
 def shown_lines(table: ScoreTable) -> list[Line]:
@@ -251,7 +250,7 @@ def compact_table(table: ScoreTable, lines: Sequence[Line], notes: Sequence[str]
     rows = []
     for line in lines:
         published, own = line.published, line.own
-        numbers = "".join(note_numbers(row, notes) for row in line.rows)
+        numbers = "".join(note_numbers(row, notes) for row in (published, own) if row)
         name, paper, theirs, yours, last = "", "", "", "", Cell()
         if published is not None:
             name, theirs = published.name, published.scores[column].text()
@@ -292,29 +291,25 @@ def print_compact(tables: Sequence[ScoreTable], others: Sequence[str] = (), *, n
     listed = notes_of([*shown, *tables]) if notes else notes_of(shown)
     with stdout_console(WIDTH) as console:
         for table, of_table in zip(tables, lines, strict=True):
-            console.print(Text(f"{table.heading}\n", "bold"))
-            for part in as_rich_parts(compact_table(table, of_table, listed), console.width, ruled=True, gap=1):
-                console.print(part)
             total = sum(row.source in PUBLISHED for row in table.rows)
             count = len({id(line.published) for line in of_table if line.published is not None})
-            if count < total:
-                console.print(Text(f"{count} of {total} published rows"))
-            for text in remarks(table) if notes else ():
-                console.print(Text(text))
-            console.print()
-        for text in (*numbered(listed), *legend_lines(shown, "bold" if console.is_terminal else "")):
-            console.print(Text(text))
+            below = [f"{count} of {total} published rows"] if count < total else []
+            below += remarks(table) if notes else []
+            _print(console, table, compact_table(table, of_table, listed), below)
+        ends = [*numbered(listed), *legend_lines(shown, "bold" if console.is_terminal else "")]
         if any(line.own is None for of_table in lines for line in of_table):
-            console.print(Text("To reproduce a row: cse run RECIPE --seeds 5."))
-        console.print(Text("All rows and columns: --wide. All notes: --notes."))
+            ends.append("To reproduce a row: cse run RECIPE --seeds 5.")
+        ends.append("All rows and columns: --wide. All notes: --notes.")
         if others:
-            console.print(Text(f"Other encoders: --encoder {', '.join(others)}."))
+            ends.append(f"Other encoders: --encoder {', '.join(others)}.")
+        for text in ends:
+            console.print(Text(text))
 
 
 def _only(table: ScoreTable, lines: Iterable[Line]) -> ScoreTable:
     """Return the table with the rows of these lines, and the scores that these lines show."""
     column, rows = table.shown_column, []
-    for row in {id(row): row for line in lines for row in line.rows}.values():
+    for row in {id(row): row for line in lines for row in (line.published, line.own) if row}.values():
         score = row.scores.get(column)
         if score is not None and row.source in PUBLISHED:
             score = score.model_copy(update={"std": None})
@@ -364,10 +359,6 @@ def _cells(table: ScoreTable) -> Iterator[list[object]]:
 def to_json(tables: Sequence[ScoreTable]) -> str:
     """Return one JSON document."""
     plain = [table.model_dump(mode="json") for table in tables]
-    for table, dumped in zip(tables, plain, strict=True):
-        for row, dumped_row in zip(table.rows, dumped["rows"], strict=True):
-            for column, score in row.scores.items():
-                dumped_row["scores"][column]["difference"] = score.difference
     return json.dumps({"schema_version": SCHEMA_VERSION, "tables": plain}, ensure_ascii=False, indent=2) + "\n"
 
 
@@ -379,18 +370,14 @@ WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {
 }
 
 
-def to_html(tables: Sequence[ScoreTable]) -> str:
-    """Return the Markdown tables as one self-contained page."""
+def write_page(tables: Sequence[ScoreTable], path: Path) -> None:
+    """Write the Markdown tables as one self-contained page, and replace an existing file atomically."""
     from cse_cli.analysis.pages import page  # imports Jinja
 
-    return page("Leaderboard", f"# Leaderboard\n\n{to_markdown(tables) if tables else 'No finished run matches.'}")
-
-
-def write_page(tables: Sequence[ScoreTable], path: Path) -> None:
-    """Write the page and replace an existing file atomically."""
+    text = page("Leaderboard", f"# Leaderboard\n\n{to_markdown(tables) if tables else 'No finished run matches.'}")
     try:
         path.parent.stat()  # a missing directory is an error and is not created
-        write_atomically(path, to_html(tables))
+        write_atomically(path, text)
     except OSError as error:
         raise CseError(
             f"--html '{path}': cannot write the file: {error.strerror}",

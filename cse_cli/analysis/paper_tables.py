@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from operator import mul
 from statistics import correlation, fmean
 from types import MappingProxyType
+from typing import Any
 
-from cse_cli.analysis.encoder_table import measured_row
-from cse_cli.analysis.experiments import Configuration, StatusOf, configurations, last_finished
-from cse_cli.analysis.papers import ReportedRow, encoder_of, model_name, reported_encoders, rows_of_table
+from cse_cli.analysis.experiments import (
+    Experiment,
+    RecipeStatus,
+    group,
+    last_finished,
+    mixed_environments,
+    why_unreadable,
+)
+from cse_cli.analysis.papers import (
+    ScoreColumn,
+    columns_of,
+    encoder_of,
+    judging_column,
+    model_name,
+    reported_encoders,
+    rows_of_table,
+    word_overlap_row,
+)
+from cse_cli.analysis.reproduced import verdict_note
 from cse_cli.analysis.score_table import (
     MissingCell,
     Score,
@@ -22,150 +39,169 @@ from cse_cli.analysis.score_table import (
     Trend,
     correct_row,
     score_against_reported,
-    word_overlap_rows,
+    score_against_untrained,
 )
-from cse_cli.core.results import Result, State
+from cse_cli.core.results import Result
 from cse_cli.core.stats import Design
 from cse_cli.recipe.cells import Cell, cell_tag, cells
 from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import Choice, choose, trials, tuned
 from registry import papers
-from registry.papers import AVERAGE, Column, Table
+from registry.papers import Table
 
+NO_FILE = "there is no recipe with this name, so the settings are not compared with its file"
+UNREADABLE = "its recipe cannot be read, so the settings are not compared with its file: {}"
+BEST_OF = "the best of {} configurations by the dev scores of these seeds, so it is not tested: run new seeds together"
 OTHER_SCORE = "the measured scores are {}, the paper's are {}"
 OTHER_ENCODER = "{} is not the paper's encoder: only the trend is comparable, not the scores"
 
 
 def paper_table(
-    key: str, identifier: str, runs: Sequence[Configuration], elsewhere: Collection[str] = ()
+    key: str, identifier: str, runs: Sequence[Experiment], elsewhere: Collection[str] = ()
 ) -> tuple[ScoreTable, bool]:
     """Return a paper's table, and whether it has runs. Settings hashes in `elsewhere` are omitted."""
     shown = [run for run in runs if run.latest.recipe_hash not in elsewhere]
-
-    def runs_of(name: str) -> list[Configuration]:
-        other = ReportedRow(papers.load(key), identifier, name)
-        return [one for one in shown if _reproduces(one, other)]
-
-    rows: list[ScoreRow] = []
-    own: list[Configuration] = []
-    for reported in rows_of_table(key, identifier):
-        row = reported.score_row()
-        rows.append(row)
-        for configuration in shown:
-            if _reproduces(configuration, reported):
-                own.append(configuration)
-                plain = _row_scores(configuration, reported, row, runs_of)
-                scores = correct_row(plain, reported.judged.name)
-                rows.append(measured_row(configuration, scores, reported, primary=reported.judged.name))
-    return _score_table(key, identifier, [*rows, *_word_overlap(papers.load(key).tables[identifier], own)]), bool(own)
-
-
-def _word_overlap(table: Table, runs: Iterable[Configuration], study: Study | None = None) -> tuple[ScoreRow, ...]:
-    """Return the row of word overlap, of the first runs that have it in a column."""
-    columns = [column for column in table.columns if column.minus is None]
-    if study is not None:  # a score of the study that replaces the paper's can be one of other data
-        columns = [
-            column
-            for column in columns
-            if (study.score_of(column.name) or "").partition(".")[0] in ("", column.evaluator)
+    table, reported = papers.load(key).tables[identifier], rows_of_table(key, identifier)
+    of_paper = [
+        (one, one.latest.paper) for one in shown if one.latest.paper is not None and one.latest.paper.key == key
+    ]
+    by_name = {
+        row.name: [  # runs of its recipe, or of another row of the paper with the same recipe
+            one for one, own in of_paper if (own.table, own.row) == (identifier, row.name) or row.recipe in one.names
         ]
-    return word_overlap_rows(
-        (column.name, _column_values(one, column, table, study=study, of="word_overlap"))
-        for one in runs
-        for column in columns
-    )
+        for row in reported
+    }
+    primary, rows = judging_column(table).name, list[ScoreRow]()
+    for row in reported:
+        rows.append(row)
+        for experiment in by_name[row.name]:
+            scores = correct_row(_row_scores(experiment, row, table, by_name), primary)
+            rows.append(measured_row(experiment, scores, row, primary=primary))
+    own = [one for of_row in by_name.values() for one in of_row]
+    return _score_table(key, identifier, [*rows, *word_overlap_row(own, columns_of(table))]), bool(own)
 
 
-def _score_table(key: str, identifier: str, rows: Sequence[ScoreRow]) -> ScoreTable:
+def _score_table(
+    key: str, identifier: str, rows: Sequence[ScoreRow], remarks: Sequence[str] = (), heading: str = "", **more: Any
+) -> ScoreTable:
     """Return a paper's table with these rows, and with the doubts about the whole table."""
     paper = papers.load(key)
     table = paper.tables[identifier]
+    about: dict[str, Any] = {"kind": "table", **more}
     return ScoreTable(
-        kind="table",
-        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]",
+        heading=f"{paper.short}, {table.title} ({identifier}): {table.caption} [{table.metric}]{heading}",
         language=table.language,
         paper=key,
         table=identifier,
         columns=tuple(column.name for column in table.columns),
         rows=tuple(rows),
-        remarks=tuple(flag.note for flag in table.flags if flag.row is None),
+        remarks=(*remarks, *(flag.note for flag in table.flags if flag.row is None)),
+        **about,
     )
 
 
-def _reproduces(configuration: Configuration, reported: ReportedRow) -> bool:
-    """Return whether runs reproduce a row: the one of their recipe, or another of the paper with the same recipe."""
-    paper = configuration.latest.paper
-    if paper is None or paper.key != reported.paper.key:
-        return False
-    own = (paper.table, paper.row) == (reported.identifier, reported.name)
-    return own or (reported.recipe is not None and reported.recipe in configuration.names)
+def compared_scores(
+    experiment: Experiment, values: Mapping[ScoreColumn, Sequence[float]], reported: Mapping[str, Score] | None
+) -> dict[str, Score]:
+    """Return the cells of an experiment, compared with the reported ones by heading, or with the untrained encoder."""
+    scores, mode = {}, experiment.plan.mode
+    for column, own in values.items():
+        before = column.values(experiment, "untrained") if reported is None else []
+        if own and before:
+            scores[column.heading] = score_against_untrained(own, before, mode)
+        elif own:
+            scores[column.heading] = score_against_reported(own, (reported or {}).get(column.heading), mode)
+    return scores
+
+
+def measured_row(
+    experiment: Experiment,
+    scores: Mapping[str, Score],
+    reproduces: ScoreRow | None = None,
+    best_of: int = 1,
+    primary: str = "",
+) -> ScoreRow:
+    """Return the row of an experiment, with the marks of its cells and the verdict on the row that it reproduces.
+
+    Args:
+        experiment: Runs of the row.
+        scores: Heading → cell.
+        reproduces: Reported row that the cells are compared with.
+        best_of: Number of configurations of which this one has the best mean dev score.
+        primary: Heading of the cell for the verdict. Empty for no verdict.
+    """
+    latest = experiment.latest
+    notes = {
+        NO_FILE: experiment.status == "missing",
+        UNREADABLE.format(why_unreadable(latest) if experiment.status == "unreadable" else ""): (
+            experiment.status == "unreadable"
+        ),
+        experiment.plan.text: experiment.plan.mode == "incomplete",
+        BEST_OF.format(best_of): not experiment.fresh,
+    }
+    marks = {"stale": experiment.stale, "test_selected": experiment.test_selected}
+    return ScoreRow(
+        source="measured",
+        name=latest.title,
+        paper=reproduces.paper if reproduces else None,
+        table=reproduces.table if reproduces else None,
+        reproduces=reproduces.name if reproduces else None,
+        recipe=experiment.recipe,
+        copies=experiment.names[1:],
+        recipe_hash=latest.recipe_hash,
+        experiment=latest.experiment,
+        settings=experiment.settings,
+        configurations=best_of,
+        model=latest.model,
+        language=latest.language,
+        seeds=experiment.seeds,
+        scores={column: score.marked(**marks) for column, score in scores.items()},
+        notes=(
+            *(note for note, holds in notes.items() if holds),
+            *experiment.notes,
+            *mixed_environments(experiment.results),
+            *([] if reproduces is None else verdict_note(experiment, reproduces, scores.get(primary))),
+        ),
+    )
 
 
 def _row_scores(
-    configuration: Configuration,
-    reported: ReportedRow,
+    experiment: Experiment,
     row: ScoreRow,
-    runs_of: Callable[[str], list[Configuration]],
+    table: Table,
+    by_name: Mapping[str, Iterable[Experiment]],
     study: Study | None = None,
 ) -> dict[str, Score]:
-    """Return the cells of one configuration, compared with a reported row.
+    """Return the cells of one experiment, compared with a reported row.
 
-    `runs_of` returns the runs of another row, for columns of differences. The scores of a `study` take precedence.
+    `by_name` has the runs of each row, for columns of differences. The scores of a `study` take precedence.
     """
     same_encoder = True
     if study is not None:
-        current = configuration.status == "current"
-        encoder = encoder_of(configuration) if current else model_name(configuration.latest.model)
-        same_encoder = encoder in ({reported.encoder} if reported.encoder else reported_encoders())
-    found = {}
-    for column in reported.table.columns:
-        cell = row.scores.get(column.name)
-        values: Sequence[float] = []
-        if column.minus is None:
-            values = _column_values(configuration, column, reported.table, reported.name, study)
-        elif cell is not None:
-            values = _differences(configuration, runs_of(column.minus), column, reported.table, study)
-        if values:
-            score = score_against_reported(values, cell if same_encoder else None, configuration.plan.mode)
-            digits = 2 if cell is None else max(2, cell.digits)
-            found[column.name] = score.model_copy(update={"digits": digits})
-    return found
+        current = experiment.status == "current"
+        encoder = encoder_of(experiment) if current else model_name(experiment.latest.model)
+        same_encoder = encoder in ({row.model} if row.model else reported_encoders())
+    columns = {column.heading: column for column in columns_of(table, study, row.name)}
+    values = {}
+    for printed in table.columns:
+        if printed.minus is None:
+            values[columns[printed.name]] = columns[printed.name].values(experiment)
+        elif printed.name in row.scores:
+            gains = _differences(experiment, by_name[printed.minus], columns[printed.of or ""])
+            values[columns[printed.name]] = gains
+    scores = compared_scores(experiment, values, row.scores if same_encoder else {})
+    digits = {heading: max(2, cell.digits) for heading, cell in row.scores.items()}
+    return {heading: one.model_copy(update={"digits": digits.get(heading, 2)}) for heading, one in scores.items()}
 
 
-def _differences(
-    configuration: Configuration, others: Iterable[Configuration], column: Column, table: Table, study: Study | None
-) -> list[float]:
+def _differences(experiment: Experiment, others: Iterable[Experiment], column: ScoreColumn) -> list[float]:
     """Return a column's score minus that of the first other runs with seeds in common, seed by seed."""
-    of = next(one for one in table.columns if one.name == column.of)
-    own = _by_seed(configuration, of, table, study)
+    own = dict(zip(experiment.seeds, column.values(experiment), strict=False))
     for other in others:
-        theirs = _by_seed(other, of, table, study)
+        theirs = dict(zip(other.seeds, column.values(other), strict=False))  # no values if a seed lacks its score
         if common := [seed for seed in own if seed in theirs]:
             return [own[seed] - theirs[seed] for seed in common]
     return []
-
-
-def _by_seed(configuration: Configuration, column: Column, table: Table, study: Study | None) -> dict[int, float]:
-    values = _column_values(configuration, column, table, study=study)
-    return dict(zip(configuration.seeds, values, strict=True)) if values else {}
-
-
-def _column_values(
-    configuration: Configuration,
-    column: Column,
-    table: Table,
-    row: str | None = None,
-    study: Study | None = None,
-    of: State = "scores",
-) -> list[float]:
-    """Return the score of a column of every seed, defined by the study or by the paper. Empty if the runs lack it."""
-    own = None if study is None else study.score_of(column.name)
-    evaluator, _, metric = (own or column.evaluator or "").partition(".")
-    metric = metric or table.score_of(column, row)
-    if evaluator == AVERAGE:
-        others = [c.evaluator for c in table.columns if c.evaluator is not None and c.evaluator != AVERAGE]
-        return configuration.averages(others, metric, of=of)
-    return configuration.values(evaluator, metric, of=of) if evaluator else []
 
 
 @dataclass(frozen=True)
@@ -180,7 +216,7 @@ class StudyRuns:
     """
 
     study: Study
-    cells: Sequence[tuple[Cell, Configuration | None]]
+    cells: Sequence[tuple[Cell, Experiment | None]]
     choices: Sequence[Choice] = ()
     tried: Sequence[Result] = ()
     outdated: Sequence[str] = ()
@@ -210,7 +246,7 @@ class StudyRuns:
         """Return the names of the rows of which no cell has runs."""
         return [row for row in self.rows if not self.in_row(row)]
 
-    def in_row(self, name: str) -> list[tuple[Cell, Configuration]]:
+    def in_row(self, name: str) -> list[tuple[Cell, Experiment]]:
         """Return the cells of one reported row that have runs."""
         return [(cell, runs) for cell, runs in self.cells if cell.row == name and runs is not None]
 
@@ -248,73 +284,70 @@ def study_runs(
         named = set(tags.values())
         started = {trial.row for trial in tried if cell_tag(study, trial.cell) in named}
         outdated = [choice.row for choice in choices if not choice.settings and choice.row in started]
-    found: list[tuple[Cell, Configuration | None]] = []
+    found: list[tuple[Cell, Experiment | None]] = []
     for cell in cells(tuned(study, choices) if study.is_tuned else study):
         current = [run for run in results if run.recipe_hash == cell.hash]
         runs = current or [run for run in results if tags.get(run.run_id or "") == cell_tag(study, cell)]
-        status_of: StatusOf = (lambda _: "current") if current else (lambda _: "changed")
         last = last_finished(runs).recipe_hash if runs else ""
-        same = configurations((run for run in runs if run.recipe_hash == last), status_of, pool=pool)
+        status: RecipeStatus = "current" if current else "changed"
+        same = group((run for run in runs if run.recipe_hash == last), status=status, pool=pool)
         found.append((cell, max(same, key=lambda one: one.latest.finished, default=None)))
     return StudyRuns(study, found, choices, [run for runs in of_trials.values() for run in runs], outdated)
 
 
 def study_table(runs: StudyRuns, key: str, identifier: str) -> ScoreTable:
     """Return a paper's table with the runs of a study below each reported row, trends and missing cells."""
-    rows: list[ScoreRow] = []
-    for reported in rows_of_table(key, identifier):
-        row = reported.score_row()
+    table, rows = papers.load(key).tables[identifier], list[ScoreRow]()
+    for row in rows_of_table(key, identifier):
         rows.append(row)
-        if of_row := runs.in_row(reported.name):
-            rows.append(_study_row(runs, reported, row, of_row))
-    encoders = dict.fromkeys(encoder_of(of_cell) for _, of_cell in runs.cells if of_cell is not None)
+        if of_row := runs.in_row(row.name):
+            rows.append(_study_row(runs, row, table, of_row))
+    shown = [of_cell for _, of_cell in runs.cells if of_cell is not None]
+    encoders = dict.fromkeys(map(encoder_of, shown))
     others = [name for name in encoders if name not in reported_encoders()]
     missing = runs.missing()
-    table = papers.load(key).tables[identifier]
-    overlap = _word_overlap(table, (of_cell for _, of_cell in runs.cells if of_cell is not None), runs.study)
-    made = _score_table(key, identifier, [*rows, *overlap])
-    update = {
-        "kind": "study",
-        "heading": f"{made.heading}: {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
-        "encoder": ", ".join(encoders) or None,
-        "study": runs.study.name,
-        "remarks": (*(OTHER_ENCODER.format(name) for name in others), *_other_scores(runs.study, table), *made.remarks),
-        "trends": tuple(_trends(rows, table)),
-        "missing": missing,
-        "command": f"cse run {runs.study.name}" if missing else None,
-    }
-    return made.model_copy(update=update)
+    # A score of the study that replaces the paper's can be one of other data.
+    both = zip(columns_of(table, runs.study), table.columns, strict=True)
+    overlap = word_overlap_row(shown, [own for own, theirs in both if own.evaluator == theirs.evaluator])
+    return _score_table(
+        key,
+        identifier,
+        [*rows, *overlap],
+        (*(OTHER_ENCODER.format(name) for name in others), *_other_scores(runs.study, table)),
+        f": {runs.study.name} on {', '.join(encoders) or 'no encoder yet'}",
+        kind="study",
+        encoder=", ".join(encoders) or None,
+        study=runs.study.name,
+        trends=tuple(_trends(rows, table)),
+        missing=missing,
+        command=f"cse run {runs.study.name}" if missing else None,
+    )
 
 
-def _study_row(
-    study: StudyRuns, reported: ReportedRow, row: ScoreRow, runs: Sequence[tuple[Cell, Configuration]]
-) -> ScoreRow:
+def _study_row(study: StudyRuns, row: ScoreRow, table: Table, runs: Sequence[tuple[Cell, Experiment]]) -> ScoreRow:
     """Return one row from the runs of its cells: each column can have its own."""
-
-    def runs_of(name: str) -> list[Configuration]:
-        return [of_cell for _, of_cell in study.in_row(name)]
-
-    compared = []
-    for cell, configuration in runs:
-        scored = _row_scores(configuration, reported, row, runs_of, study.study)
+    by_name = {name: [of_cell for _, of_cell in study.in_row(name)] for name in table.rows}
+    compared, primary = [], judging_column(table).name
+    for cell, experiment in runs:
+        scored = _row_scores(experiment, row, table, by_name, study.study)
         compared.append({name: score for name, score in scored.items() if not cell.columns or name in cell.columns})
     together = {column: score for of_cell in compared for column, score in of_cell.items()}
-    corrected = correct_row(together, reported.judged.name)
+    corrected = correct_row(together, primary)
     scores: dict[str, Score] = {}
     notes: list[str] = []
-    for (_, configuration), of_cell in zip(runs, compared, strict=True):
+    for (_, experiment), of_cell in zip(runs, compared, strict=True):
         own = {column: corrected[column] for column in of_cell}
-        made = measured_row(configuration, own, reported, primary=reported.judged.name)
+        made = measured_row(experiment, own, row, primary=primary)
         scores |= made.scores
         notes += made.notes if made.scores else ()
     first = runs[0][1]
-    return measured_row(first, {}, reported).model_copy(
+    return measured_row(first, {}, row).model_copy(
         update={
-            "name": reported.name,
+            "name": row.name,
             "recipe_hash": first.latest.recipe_hash if len(runs) == 1 else None,
             "settings": (),
-            "seeds": tuple(sorted({seed for _, configuration in runs for seed in configuration.seeds})),
-            "scores": {column.name: scores[column.name] for column in reported.table.columns if column.name in scores},
+            "seeds": tuple(sorted({seed for _, experiment in runs for seed in experiment.seeds})),
+            "scores": {column.name: scores[column.name] for column in table.columns if column.name in scores},
             "notes": tuple(dict.fromkeys(notes)),
         }
     )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from cse_cli.analysis.experiments import Configuration
-from cse_cli.analysis.score_table import Score, ScoreRow
-from cse_cli.core.results import State
+from cse_cli.analysis.experiments import Experiment, grouped
+from cse_cli.analysis.score_table import Score, ScoreRow, score_alone
+from cse_cli.core.results import WORD_OVERLAP, State
+from cse_cli.recipe.study_schema import Study
 from registry import papers
-from registry.papers import AVERAGE, Column, PaperTables, Reproduction, Table
+from registry.papers import AVERAGE, Column, Reproduction, Table
 
 AVERAGE_HEADING = "Avg"
 """Heading of the average of runs on evaluators that no paper reports."""
@@ -21,105 +23,77 @@ MISPRINTS = ("misprint", "illegible")
 """Kinds of doubt whose `implied` value is the intended one. For other kinds it is the value in another table."""
 
 
-@dataclass(frozen=True)
-class ReportedRow:
-    """A row of a paper's table: paper, identifier of the table, name of the row."""
-
-    paper: PaperTables
-    identifier: str
-    name: str
-
-    @property
-    def table(self) -> Table:
-        """Table of the row."""
-        return self.paper.tables[self.identifier]
-
-    @property
-    def encoder(self) -> str:
-        """Encoder of the scores, or an empty string."""
-        return self.table.rows[self.name].encoder
-
-    @property
-    def language(self) -> str | None:
-        """Language of the scores."""
-        return self.table.rows[self.name].language or self.table.language
-
-    @property
-    def judged(self) -> Column:
-        """Column that judges the row: the average, else the first one."""
-        columns = self.table.columns
-        return next((column for column in columns if column.evaluator == AVERAGE), columns[0])
-
-    @property
-    def recipe(self) -> str | None:
-        """Recipe that reproduces the row."""
-        return self.table.rows[self.name].recipe
-
-    def score_row(self) -> ScoreRow:
-        """Return the row with doubts about it and its cells as notes."""
-        return ScoreRow(
-            source="paper",
-            name=self.name,
-            paper=self.paper.key,
-            table=self.identifier,
-            reported_in=(f"{self.paper.short} {self.table.title}",),
-            recipe=self.recipe,
-            model=self.encoder or None,
-            language=self.language,
-            scores=self._scores(),
-            notes=tuple(flag.note for flag in self.table.doubts(self.name)),
-        )
-
-    def _scores(self) -> dict[str, Score]:
-        row = self.table.rows[self.name]
-        flags = {flag.column: flag for flag in reversed(self.table.doubts(self.name)) if flag.column is not None}
-        found: dict[str, Score] = {}
-        for column, cell, value, std in zip(self.table.columns, row.cells, row.numbers, row.spreads, strict=True):
+@cache
+def rows_of_table(key: str, identifier: str) -> tuple[ScoreRow, ...]:
+    """Return the rows of a paper's table, with doubts about them and their cells as notes."""
+    paper = papers.load(key)
+    table, found = paper.tables[identifier], []
+    for name, row in table.rows.items():
+        doubts, scores = table.doubts(name), dict[str, Score]()
+        flags = {flag.column: flag for flag in reversed(doubts) if flag.column is not None}
+        for column, cell, value, std in zip(table.columns, row.cells, row.numbers, row.spreads, strict=True):
             if value is not None:
                 flag = flags.get(column.name)
-                found[column.name] = Score(
+                scores[column.name] = Score(
                     mean=value,
                     std=std,
-                    comparable=self.table.comparable(self.name, column.name),
+                    comparable=table.comparable(name, column.name),
                     marks=("doubtful",) if flag is not None else (),
                     implied=flag.implied if flag is not None and flag.kind in MISPRINTS else None,
                     digits=len(cell.partition(".")[2]),
                 )
-        return found
+        made = ScoreRow(
+            source="paper",
+            name=name,
+            paper=key,
+            table=identifier,
+            reported_in=(f"{paper.short} {table.title}",),
+            recipe=row.recipe,
+            model=row.encoder or None,
+            language=row.language or table.language,
+            scores=scores,
+            notes=tuple(flag.note for flag in doubts),
+        )
+        found.append(made)
+    return tuple(found)
 
 
-def reported_rows() -> Iterator[ReportedRow]:
+def reported_rows() -> Iterator[ScoreRow]:
     """Yield every row of every paper's tables."""
     for key in papers.names():
         for identifier in papers.load(key).tables:
             yield from rows_of_table(key, identifier)
 
 
-def rows_of_table(key: str, identifier: str) -> Iterator[ReportedRow]:
-    """Yield the rows of a paper's table."""
-    paper = papers.load(key)
-    yield from (ReportedRow(paper, identifier, name) for name in paper.tables[identifier].rows)
-
-
-def find_reported_row(key: str, identifier: str, name: str) -> ReportedRow | None:
+def find_reported_row(key: str, identifier: str, name: str) -> ScoreRow | None:
     """Return a reported row, or None if it does not exist."""
-    table = papers.load(key).tables.get(identifier) if key in papers.names() else None
-    return ReportedRow(papers.load(key), identifier, name) if table is not None and name in table.rows else None
+    exists = key in papers.names() and identifier in papers.load(key).tables
+    return next((row for row in rows_of_table(key, identifier) if row.name == name), None) if exists else None
+
+
+def table_of(row: ScoreRow) -> Table:
+    """Return the paper's table of a reported row."""
+    return papers.load(str(row.paper)).tables[str(row.table)]
+
+
+def judging_column(table: Table) -> Column:
+    """Return the column that judges a row: the average, else the first one."""
+    return next((column for column in table.columns if column.evaluator == AVERAGE), table.columns[0])
 
 
 def reported_encoders() -> set[str]:
     """Return every encoder that a paper reports scores of."""
-    return {row.encoder for row in reported_rows()} - {""}
+    return {row.model for row in reported_rows() if row.model}
 
 
-def encoder_of(configuration: Configuration) -> str:
+def encoder_of(experiment: Experiment) -> str:
     """Return the papers' name for the encoder of runs, or the name of their model if no paper has it."""
-    result = configuration.latest
+    result = experiment.latest
     if (paper := result.paper) is not None:
         reproduced = find_reported_row(paper.key, paper.table, paper.row)
-        if reproduced is not None and reproduced.encoder:
-            return reproduced.encoder
-    return model_name(result.model) or configuration.recipe
+        if reproduced is not None and reproduced.model:
+            return reproduced.model
+    return model_name(result.model) or experiment.recipe
 
 
 def model_name(model: str) -> str:
@@ -129,12 +103,51 @@ def model_name(model: str) -> str:
 
 
 @dataclass(frozen=True)
-class LayoutColumn:
-    """A column of scores: heading in the paper, evaluator or `avg`, and metric or None for the main one."""
+class ScoreColumn:
+    """A column of a table, and the score of runs in it.
+
+    Args:
+        heading: Heading in the paper.
+        evaluator: Name of an evaluator, or `avg`. Empty for a column without scores.
+        metric: Name of a metric. None for the main one.
+        averaged: Evaluators of the average. Empty for the seven English sets.
+    """
 
     heading: str
     evaluator: str
-    metric: str | None
+    metric: str | None = None
+    averaged: tuple[str, ...] = ()
+
+    def values(self, experiment: Experiment, of: State = "scores") -> list[float]:
+        """Return the score of every seed. Empty if a seed lacks it or the average has a score that selects."""
+        if (
+            self.evaluator == AVERAGE
+            and not experiment.test_selected
+            and not all(map(experiment.judges, self.averaged))
+        ):
+            return []
+        return experiment.values(self.evaluator, self.metric, self.averaged, of=of)
+
+
+def columns_of(table: Table, study: Study | None = None, row: str | None = None) -> list[ScoreColumn]:
+    """Return the columns of a paper's table. The scores of a study, then those of a row, take precedence."""
+    averaged = tuple(column.evaluator for column in table.columns if column.evaluator not in (None, AVERAGE))
+    found = []
+    for column in table.columns:
+        own = None if study is None else study.score_of(column.name)
+        evaluator, _, metric = (own or column.evaluator or "").partition(".")
+        found.append(ScoreColumn(column.name, evaluator, metric or table.score_of(column, row), averaged))
+    return found
+
+
+def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreColumn]) -> Iterator[ScoreRow]:
+    """Yield the last row of a table: in each column, the word overlap of the first runs that have it."""
+    scores = {}
+    for column in columns:
+        if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
+            scores[column.heading] = score_alone(values[:1])
+    if scores:
+        yield ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores)
 
 
 @dataclass(frozen=True)
@@ -145,15 +158,13 @@ class ScoreLayout:
         columns: Columns in order.
         unit: Unit of the numbers. Empty if they differ.
         score: Metric of the table, which ranks the rows if there is no average.
-        averaged: Evaluators of the average. Empty for all.
         ranked_by: Heading of the column that ranks the rows. None for the average, empty if every column selected
             states.
     """
 
-    columns: tuple[LayoutColumn, ...]
+    columns: tuple[ScoreColumn, ...]
     unit: str = ""
     score: str | None = None
-    averaged: tuple[str, ...] = ()
     ranked_by: str | None = None
 
     @property
@@ -175,88 +186,71 @@ class ScoreLayout:
         scores = [column for column in self.columns if column.metric == self.score]
         return (averages or scores or self.columns)[0].heading
 
-    def scored(self, configuration: Configuration) -> set[tuple[str, str | None]]:
+    @property
+    def scores(self) -> frozenset[tuple[str, str | None]]:
+        """Evaluator and metric of each column."""
+        return frozenset((column.evaluator, column.metric) for column in self.columns)
+
+    def scored(self, experiment: Experiment) -> set[tuple[str, str | None]]:
         """Return evaluator and metric of the columns that runs have scores in, without the average."""
-        own = [c for c in self.columns if c.evaluator != AVERAGE and self.values(configuration, c)]
+        own = [c for c in self.columns if c.evaluator != AVERAGE and c.values(experiment)]
         return {(column.evaluator, column.metric) for column in own}
 
-    def values(self, configuration: Configuration, column: LayoutColumn, *, of: State = "scores") -> list[float]:
-        """Return a column's score of every seed. Empty if a seed lacks it or the average has a score that selects."""
-        if column.evaluator == AVERAGE:
-            averaged = self.averaged or self.evaluators
-            if not configuration.test_selected and not all(map(configuration.judges, averaged)):
-                return []
-            return configuration.averages(averaged, column.metric or "", of=of)
-        return configuration.values(column.evaluator, column.metric, of=of)
-
-    def word_overlaps(
-        self, configurations: Iterable[Configuration], columns: Sequence[LayoutColumn]
-    ) -> Iterator[tuple[str, list[float]]]:
-        """Yield heading and word overlap of each run, column by column."""
-        for configuration in configurations:
-            yield from ((column.heading, self.values(configuration, column, of="word_overlap")) for column in columns)
-
-    def reported_scores(self, row: ReportedRow) -> dict[str, Score]:
+    def reported_scores(self, row: ScoreRow) -> dict[str, Score]:
         """Return the cells of a reported row under the headings of this layout."""
-        scores = row.score_row().scores
-        named = {c.evaluator: scores[c.name] for c in row.table.columns if c.evaluator and c.name in scores}
+        columns = [column for column in table_of(row).columns if column.evaluator and column.name in row.scores]
+        named = {column.evaluator: row.scores[column.name] for column in columns}
         return {column.heading: named[column.evaluator] for column in self.columns if column.evaluator in named}
+
+
+def layout_of(table: Table) -> ScoreLayout:
+    """Return the columns of a paper's table that have scores."""
+    return ScoreLayout(tuple(column for column in columns_of(table) if column.evaluator), table.metric, table.score)
 
 
 def layouts(language: str) -> list[ScoreLayout]:
     """Return the layout of every kind of result table of a language, without layouts that are part of another."""
     found: dict[frozenset[tuple[str, str | None]], ScoreLayout] = {}
-    tables = [table for key in papers.names() for table in papers.load(key).tables.values()]
-    for table in tables:
-        columns = tuple(LayoutColumn(c.name, c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator)
-        if (table.language, table.kind) == (language, "scores") and len(columns) > 1:
-            found.setdefault(_scores_of(table), ScoreLayout(columns, table.metric, table.score))
+    for table in (table for key in papers.names() for table in papers.load(key).tables.values()):
+        layout = layout_of(table)
+        if (table.language, table.kind) == (language, "scores") and len(layout.columns) > 1:
+            found.setdefault(layout.scores, layout)
     return [layout for scores, layout in found.items() if not any(scores < other for other in found)]
 
 
-def _scores_of(table: Table) -> frozenset[tuple[str, str | None]]:
-    return frozenset((c.evaluator, table.score_of(c)) for c in table.columns if c.evaluator is not None)
-
-
-def group_by_layout(
-    language: str, configurations: Sequence[Configuration]
-) -> Iterator[tuple[ScoreLayout, list[Configuration]]]:
+def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterator[tuple[ScoreLayout, list[Experiment]]]:
     """Yield each layout with its runs. Runs are in a later layout only with scores that no earlier one shows."""
-    shown: list[set[tuple[str, str | None]]] = [set() for _ in configurations]
+    shown: list[set[tuple[str, str | None]]] = [set() for _ in experiments]
     for layout in layouts(language):
         members = []
-        for configuration, before in zip(configurations, shown, strict=True):
-            if new := layout.scored(configuration) - before:
-                members.append(configuration)
+        for experiment, before in zip(experiments, shown, strict=True):
+            if new := layout.scored(experiment) - before:
+                members.append(experiment)
                 before |= new
         if members:
             yield layout, members
-    groups: dict[tuple[str, ...], list[Configuration]] = {}
-    for configuration, before in zip(configurations, shown, strict=True):
-        if not before and configuration.results[0].scores:
-            groups.setdefault(tuple(configuration.results[0].scores), []).append(configuration)
-    yield from ((_own_layout(names, members), members) for names, members in groups.items())
+    others = [one for one, before in zip(experiments, shown, strict=True) if not before and one.results[0].scores]
+    for names, members in grouped(others, lambda one: tuple(one.results[0].scores)).items():
+        yield _own_layout(names, members), members
 
 
-def _own_layout(names: Sequence[str], members: Sequence[Configuration]) -> ScoreLayout:
+def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLayout:
     """Return a column for each evaluator, ranked by the average of the test sets, or by the only one."""
-    columns = tuple(LayoutColumn(name, name, None) for name in names)
+    columns = tuple(ScoreColumn(name, name) for name in names)
     judging = [one for one in members if not one.test_selected] or members
     shared = set(names).intersection(*(one.latest.tests()[0] for one in judging))
     tests = tuple(name for name in names if name in shared)
     if len(tests) > 1:
-        average = LayoutColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1])
-        return ScoreLayout((*columns, average), averaged=tests)
+        return ScoreLayout((*columns, ScoreColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1], tests)))
     return ScoreLayout(columns, ranked_by=tests[0] if tests else "")
 
 
 def reported_for(encoder: str, language: str, layout: ScoreLayout) -> list[ScoreRow]:
     """Return the reported rows of an encoder from tables that have all columns."""
-    wanted = {(column.evaluator, column.metric) for column in layout.columns}
     return [
-        row.score_row().model_copy(update={"scores": layout.reported_scores(row)})
+        row.model_copy(update={"scores": layout.reported_scores(row)})
         for row in reported_rows()
-        if (row.encoder, row.language) == (encoder, language) and _scores_of(row.table) >= wanted
+        if (row.model, row.language) == (encoder, language) and layout_of(table_of(row)).scores >= layout.scores
     ]
 
 
@@ -281,10 +275,8 @@ def reproductions_of(recipes: Iterable[str | None], layout: ScoreLayout) -> list
     """Return results of others with the methods of recipes, one row for each source."""
     headings = {column.evaluator: column.heading for column in layout.columns}
     wanted = set(recipes)
-    sources: dict[tuple[str, str], list[Reproduction]] = {}
-    for one in papers.reproductions():
-        if one.recipe in wanted:
-            sources.setdefault((one.recipe, one.source), []).append(one)
+    of_recipes = (one for one in papers.reproductions() if one.recipe in wanted)
+    sources = grouped(of_recipes, lambda one: (one.recipe, one.source))
     rows = (_reproduction(measured, headings) for measured in sources.values())
     return [row for row in rows if row.scores]
 

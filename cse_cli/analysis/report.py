@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from cse_cli.analysis.compare import Method, compare
+from cse_cli.analysis.compare import compare, find_method, find_methods, names_recipe, names_run
 from cse_cli.analysis.compare_view import comparison_parts
 from cse_cli.analysis.experiments import (
-    Configuration,
+    Experiment,
     by_seed,
-    configurations,
     differences,
+    group,
     mixed_environments,
     read_resolved,
     study_cells,
 )
 from cse_cli.analysis.leaderboard_view import table_parts
-from cse_cli.analysis.methods import find_method, find_methods, names_recipe, names_run
 from cse_cli.analysis.pages import HTML, MARKDOWN, Report, SavedFigure, figures_directory, write_pages
 from cse_cli.analysis.paired_tests import main_metrics
 from cse_cli.analysis.paper_tables import paper_table
@@ -40,13 +39,14 @@ from cse_cli.analysis.rerun import (
     rerun,
 )
 from cse_cli.core.formatting import mean_text, signed
-from cse_cli.core.results import WORD_OVERLAP, Result
+from cse_cli.core.results import WORD_OVERLAP, PaperRow, Result
 from cse_cli.core.tables import Cell, Row, Table, plain_table
 from cse_cli.recipe.files import all_recipes, all_studies
 from cse_cli.recipe.study import find_study
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, find_run, finished_runs, read_run
 from cse_cli.runs.record import ENVIRONMENT, folder_of
+from registry import papers
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.papers import AVERAGE
 
@@ -119,7 +119,7 @@ def find_reported_run(argument: str, results: Sequence[Result]) -> str:
     if names_run(argument, known):
         return find_run(argument, known).run_id
     if names_recipe(argument, results):
-        return str(find_method("A", argument, results).latest.run_id)
+        return str(find_method(argument, results).latest.run_id)
     near = suggestion(
         argument, [*all_recipes(), *all_studies(), *(run.name for run in known), *(run.about.short for run in known)]
     )
@@ -130,43 +130,8 @@ def find_reported_run(argument: str, results: Sequence[Result]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class ReportedRun:
-    """A finished run with everything that it recorded.
-
-    Args:
-        run: Record of the run.
-        result: Its scores.
-        seeds: Seed → newest finished run of the same experiment with scores on the same evaluation data. Contains the
-            run itself.
-        left_out: Differences of other finished runs with the same settings.
-        resolved: Resolved recipe, or None if it cannot be read.
-        environment: Machine and packages. Empty if unknown.
-    """
-
-    run: RecordedRun = field(repr=False)
-    result: Result
-    seeds: Mapping[int, Result] = field(repr=False)
-    left_out: tuple[str, ...]
-    resolved: Mapping[str, Any] | None = field(repr=False)
-    environment: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def results(self) -> list[Result]:
-        """Results of every seed."""
-        return list(self.seeds.values())
-
-    @property
-    def configuration(self) -> Configuration:
-        """The seeds as the leaderboard shows them."""
-        # The paper's row may be newer than some of the seeds.
-        paper, changes = self.result.paper, {self.run.run_id: self.run.about.changes}
-        (found,) = configurations([one.model_copy(update={"paper": paper}) for one in self.results], changes=changes)
-        return found
-
-
-def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
-    """Return a run with everything that it recorded, and its other seeds among all finished runs."""
+def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:
+    """Return the report of a run, compared with a baseline (recipe or run) if there is one."""
     run = read_run(run_id)
     if (result := run.result) is None:
         raise CseError(
@@ -174,92 +139,85 @@ def read_reported_run(run_id: str, results: Sequence[Result]) -> ReportedRun:
             "choose a finished run: cse runs ls --status finished",
             code="report.no_scores",
         )
-    environment: dict[str, Any] = {}
+    resolved, noted = read_resolved(run_id), dict[str, Any]()
     with suppress(OSError, ValueError):
-        environment = dict(json.loads((folder_of(run_id) / ENVIRONMENT).read_text(encoding="utf-8")))
-    candidates = [one for one in results if one.recipe_hash == result.recipe_hash]
-    differing = {one.run_id: "; ".join(differences(one, result)) for one in candidates}
-    same = by_seed(one for one in candidates if not differing[one.run_id])
-    others = [(one.seed, differing[one.run_id]) for one in candidates if differing[one.run_id]]
-    return ReportedRun(
-        run=run,
-        result=result,
-        seeds=dict(sorted({**same, result.seed: result}.items())),
-        left_out=tuple(f"Seed {seed} is not included: {difference}." for seed, difference in others),
-        resolved=read_resolved(run_id),
-        environment=environment,
-    )
-
-
-def run_report(run_id: str, baseline: str | None, results: Sequence[Result]) -> Report:
-    """Return the report of a run, compared with a baseline (recipe or run) if there is one."""
-    run = read_reported_run(run_id, results)
-    result, seeds = run.result, list(run.seeds)
-    other = None if baseline is None else _find_baseline(run, baseline, results)
-    own = Method("B", f"{result.recipe} (this report)", run.seeds)
-    comparison = [] if other is None else comparison_parts(compare([other, own]))
-    how = rerun(result, run.resolved, [result.seed])
-    repeats = [how.command] if len(seeds) == 1 else [how.command, rerun(result, run.resolved, seeds).command]
-    settings = [f"{name}={shlex.quote(value)} " for name, value in environment_settings(run.environment).items()]
-    noted = run.environment.get("settings") or {}
+        noted = dict(json.loads((folder_of(run_id) / ENVIRONMENT).read_text(encoding="utf-8")))
+    candidates = [
+        (one, "; ".join(differences(one, result))) for one in results if one.recipe_hash == result.recipe_hash
+    ]
+    left_out = [f"Seed {one.seed} is not included: {differing}." for one, differing in candidates if differing]
+    same = {**by_seed(one for one, differing in candidates if not differing), result.seed: result}
+    # The paper's row may be newer than some of the seeds.
+    of_row = [same[seed].model_copy(update={"paper": result.paper}) for seed in sorted(same)]
+    (own,) = group(of_row, {run_id: run.about.changes})
+    own = replace(own, letter="B", name=f"{result.recipe} (this report)")
+    other = None if baseline is None else _find_baseline(run, own, baseline, results)
+    seeds, comparison = list(own.seeds), [] if other is None else comparison_parts(compare([other, own]))
+    how = rerun(result, resolved, [result.seed])
+    repeats = [how.command] if len(seeds) == 1 else [how.command, rerun(result, resolved, seeds).command]
+    settings = [f"{name}={shlex.quote(value)} " for name, value in environment_settings(noted).items()]
+    variables = noted.get("settings") or {}
     whose, drawn = f"{result.title}, seed {result.seed}", list[SavedFigure]()
     for file in sorted((folder_of(run_id) / "figures").glob("*.svg")):
         if content := file.read_bytes():
             drawn.append(SavedFigure(file.stem, f"{file.stem.replace('_', ' ').capitalize()}: {whose}", content))
-    drawn += [*_curves_of_all_seeds(run, other), *_losses(run)]
+    drawn += [*_curves_of_all_seeds(result, own, other), *_losses(run_id, whose)]
     in_training = {CURVE, "training_curves_of_all_seeds", "loss"}
-    names = dict.fromkeys(name for one in run.results for name in one.measures)
+    names = dict.fromkeys(name for one in own.results for name in one.measures)
     measures = [
-        (name, mean_text([one.measures[name] for one in run.results if name in one.measures])) for name in names
+        (name, mean_text([one.measures[name] for one in own.results if name in one.measures])) for name in names
     ]
     values = {
         "run": run,
+        "resolved": resolved,
         "result": result,
         "seeds": seeds,
         "how": how,
         "changes": changes_table(how.changes or (), ("current file", "this run")),
-        "recipe": recipe_text(run.resolved) if run.resolved else "",
-        "scores": _scores_table(run),
-        "remarks": list(_remarks(run)),
-        "paper": _paper_parts(run),
-        "distributions": compare_with_reproductions(run.results, notes=True),
+        "recipe": recipe_text(resolved) if resolved else "",
+        "scores": _scores_table(own, result.seed),
+        "remarks": [*_remarks(run, own), *left_out],
+        "paper": _paper_parts(own, result.paper),
+        "distributions": compare_with_reproductions(own.results, notes=True),
         "baseline": other and other.name,
         "comparison": comparison,
         "training_figures": [figure for figure in drawn if figure.name in in_training],
         "other_figures": [figure for figure in drawn if figure.name not in in_training],
         "measures": plain_table(["", "mean ± standard deviation over the seeds"], measures) if measures else None,
-        "environment": environment_facts([result], run.environment),
-        "packages": list(run.environment.get("packages") or ()),
-        "fingerprints": fingerprints(run.results),
-        "directories": [name for name in ("CSE_DATA", "CSE_MODELS") if noted.get(name)],
+        "environment": environment_facts([result], noted),
+        "packages": list(noted.get("packages") or ()),
+        "fingerprints": fingerprints(own.results),
+        "directories": [name for name in ("CSE_DATA", "CSE_MODELS") if variables.get(name)],
         "commands": commands([result], [f"{''.join(settings)}{command}" for command in repeats]),
     }
     return Report(result.title, "report_run.md.j2", values, drawn)
 
 
-def _find_baseline(run: ReportedRun, argument: str, results: Sequence[Result]) -> Method:
+def _find_baseline(run: RecordedRun, own: Experiment, argument: str, results: Sequence[Result]) -> Experiment:
     """Return the baseline with all finished runs of its experiment, or with one run for `recipe@seed`."""
     if find_study(argument) is not None:
         raise CseError(f"--baseline '{argument}' is a study", "name a recipe or a run", code="report.baseline_is_study")
-    known = [*(one for one in results if one.run_id != run.result.run_id), run.result]
-    (found, _), _ = find_methods([argument, run.run.run_id], known)
+    known = [*(one for one in results if one.run_id != run.run_id), *filter(None, [run.result])]
+    (found, _), _ = find_methods([argument, run.run_id], known)
     experiment = found.latest.experiment
-    if experiment == run.result.experiment:
+    if experiment == own.latest.experiment:
         raise CseError(
-            f"--baseline: '{found.name}' is the same experiment as run {run.run.about.short}",
+            f"--baseline: '{found.name}' is the same experiment as run {run.about.short}",
             "choose another recipe, or a run of one",
             code="report.same_experiment",
         )
     if len(found.runs) > 1 or (argument.rpartition("@")[2].isdecimal() and "@" in argument):
         return found
-    same = by_seed(one for one in results if one.experiment == experiment)
-    runs = dict(sorted({**same, found.latest.seed: found.latest}.items()))
-    return replace(found, name=found.latest.recipe, runs=runs)
+    same = {**by_seed(one for one in results if one.experiment == experiment), found.latest.seed: found.latest}
+    return replace(found, name=found.latest.recipe, results=tuple(same[seed] for seed in sorted(same)))
 
 
-def _scores_table(run: ReportedRun) -> Table:
-    """Return the scores of every seed, their mean and standard deviation, and the gain over the untrained encoder."""
-    runs, several = run.configuration, len(run.seeds) > 1
+def _scores_table(runs: Experiment, own: int) -> Table:
+    """Return the scores of every seed, their mean and standard deviation, and the gain over the untrained encoder.
+
+    The report is about the seed `own`.
+    """
+    several = len(runs.seeds) > 1
     every = {name: runs.values(name) for name in (*runs.latest.scores, AVERAGE)}
     scores = {name: values for name, values in every.items() if values}
     before = {name: runs.values(name, of="untrained") for name in scores}
@@ -270,7 +228,7 @@ def _scores_table(run: ReportedRun) -> Table:
         if any(one is not None and one >= VISIBLE for one in deviations):  # heads are initialized at random
             rows.append(_row("±", ["" if one is None else f"{one:.2f}" for one in deviations], below=True))
     for place, result in enumerate(runs.results):
-        label = f"seed {result.seed}{' (this run)' if result.seed == run.result.seed and several else ''}"
+        label = f"seed {result.seed}{' (this run)' if result.seed == own and several else ''}"
         rows.append(_row(label, [f"{values[place]:.2f}" for values in scores.values()]))
     if several:
         rows.append(_row("mean", [f"{fmean(values):.2f}" for values in scores.values()]))
@@ -288,49 +246,49 @@ def _row(label: str, cells: Sequence[str], *, below: bool = False) -> Row:
     return Row(label, tuple(map(Cell, cells)), below=below)
 
 
-def _remarks(run: ReportedRun) -> Iterator[str]:
+def _remarks(run: RecordedRun, runs: Experiment) -> Iterator[str]:
     """Yield notes that a reader needs before comparing the scores."""
-    result = run.result
+    result = runs.runs[run.result.seed] if run.result else runs.latest
     metrics: dict[str, list[str]] = {}
     for evaluator, metric in main_metrics(result.scores).items():
         metrics.setdefault(metric.rpartition(".")[2], []).append(evaluator)
     names = [f"{metric} of {', '.join(of)}" if len(metrics) > 1 else metric for metric, of in metrics.items()]
     yield f"Main metric of each evaluator: {'; '.join(names)}."
-    if run.configuration.values(AVERAGE):
+    if runs.values(AVERAGE):
         yield "avg: mean of the seven English test sets, each rounded to two decimals first, as in the papers."
-    if len(run.seeds) > 1:
+    if len(runs.seeds) > 1:
         yield "±: sample standard deviation over the seeds."
     if result.metric_for_best_model is not None:
         yield f"{result.metric_for_best_model} selected the scored checkpoint, so its own score is optimistic."
-    if search := run.run.about.search:
+    if search := run.about.search:
         yield f"This run is a trial of the search {search}. The best of many trials is not a result."
-    if any(one.test_selected for one in run.results):
+    if runs.test_selected:
         yield "A test split selected the checkpoint, so the scores are optimistic."
-    yield from (*mixed_environments(run.results), *run.left_out)
+    yield from mixed_environments(runs.results)
 
 
-def _paper_parts(run: ReportedRun) -> list[Any]:
+def _paper_parts(runs: Experiment, recorded: PaperRow | None) -> list[Any]:
     """Return the reported row that the recipe reproduces with your seeds below it, as parts of a report."""
-    runs = run.configuration
-    paper, recorded = runs.latest.paper, run.result.paper
+    paper = runs.latest.paper
     row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
     if paper is not None and row is not None:
         table, _ = paper_table(paper.key, paper.table, [runs])
         kept = tuple(line for line in table.rows if paper.row in (line.reproduces, line.name))
-        return [*table_parts(table.model_copy(update={"rows": kept})), f"{row.paper.citation} {row.paper.url}"]
+        source = papers.load(paper.key)
+        return [*table_parts(table.model_copy(update={"rows": kept})), f"{source.citation} {source.url}"]
     if recorded is None:
         return []
     address = f"{recorded.key}, {recorded.table}, {recorded.row}"
     return [f"Not compared with {address}: the model differs, or the table no longer has this row."]
 
 
-def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFigure]:
+def _curves_of_all_seeds(result: Result, own: Experiment, other: Experiment | None) -> list[SavedFigure]:
     """Return the dev score by step over all seeds, with the baseline's. Empty for a single curve."""
     from cse_cli.analysis.study_figures import curve_of, draw_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg, metric_name
 
-    metric = run.result.metric_for_best_model
-    groups = {run.result.recipe: run.results, **({other.name: list(other.runs.values())} if other else {})}
+    metric = result.metric_for_best_model
+    groups = {result.recipe: own.results, **({other.name: other.results} if other else {})}
     curves = []
     for name, results in groups.items():
         curve = curve_of(name, [one for one in results if one.curve and one.metric_for_best_model == metric])
@@ -344,15 +302,15 @@ def _curves_of_all_seeds(run: ReportedRun, other: Method | None) -> list[SavedFi
     return [SavedFigure("training_curves_of_all_seeds", heading.title, svg)]
 
 
-def _losses(run: ReportedRun) -> list[SavedFigure]:
+def _losses(run_id: str, whose: str) -> list[SavedFigure]:
     """Return the loss of this run by step."""
     from cse_cli.analysis.run_figures import loss_curves  # imports matplotlib
     from cse_cli.core.plotting import Heading, as_svg
 
-    metrics = read_history(folder_of(run.run.run_id)).metrics
+    metrics = read_history(folder_of(run_id)).metrics
     recorded = {name: sorted(values.items()) for name, values in metrics.items() if len(values) > 1}
     if LOSS not in recorded:
         return []
     parts = {name.removeprefix(PARTS): points for name, points in recorded.items() if name.startswith(PARTS)}
-    heading = Heading("Loss", f"{run.result.title}, seed {run.result.seed}")
+    heading = Heading("Loss", whose)
     return [SavedFigure("loss", "Loss by step", as_svg(lambda: loss_curves(recorded[LOSS], parts, heading)))]

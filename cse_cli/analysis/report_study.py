@@ -8,11 +8,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from cse_cli.analysis.compare import ComparisonDocument
-from cse_cli.analysis.compare_view import baseline_of, interval_text, summary_legend, summary_lines, summary_parts
+from cse_cli.analysis.compare import ComparisonDocument, compare_rows
+from cse_cli.analysis.compare_view import (
+    Part,
+    baseline_of,
+    interval_text,
+    summary_legend,
+    summary_lines,
+    summary_parts,
+)
 from cse_cli.analysis.headlines import headlines
 from cse_cli.analysis.leaderboard_view import missing_cells, table_parts
-from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.pages import Report, SavedFigure
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs, study_table, trend
 from cse_cli.analysis.rerun import commands, environment_facts, fingerprints, recipe_text
@@ -171,7 +177,7 @@ def _cells_table(runs: StudyRuns) -> Table:
 
 def extended_parts(
     study: Study, document: ComparisonDocument, results: Sequence[Result], tags: Mapping[str, str]
-) -> list[str | Sequence[str] | Table]:
+) -> list[Part]:
     """Return the table of the rows that both studies compare, and how far they agree, as parts of a report.
 
     Empty if the study extends none, or the two do not compare by the same metric with the same first row.
@@ -200,7 +206,7 @@ def extended_parts(
     return [about, plain_table(["row", "there", "", "here", ""], rows, align="prlrl"), lines]
 
 
-def reported_parts(study: Study, document: ComparisonDocument) -> list[str | Sequence[str] | Table]:
+def reported_parts(study: Study, document: ComparisonDocument) -> list[Part]:
     """Return the table of reported and measured differences from the first row, as parts of a report.
 
     It has the rows that state a reported average, compared by the average of the seven sets. Empty if the first row

@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from cse_cli.analysis.experiments import Configuration
-from cse_cli.analysis.papers import ReportedRow
-from cse_cli.analysis.score_table import Score
+from cse_cli.analysis.experiments import Experiment
+from cse_cli.analysis.papers import judging_column, table_of
+from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.formatting import counted
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.core.stats import LEVEL, MOST_SEEDS
@@ -192,9 +192,9 @@ def verdict_text(verdict: Verdict, claim: Claim) -> str:
     return f"{text} Expected for {what}: {interval}, with the standard deviation {verdict.sigma:.2f} of {basis}."
 
 
-def claim_of(row: ReportedRow, column: Column, recipe: str) -> Claim:
+def claim_of(row: ScoreRow, column: Column, recipe: str) -> Claim:
     """Return the reported number of a column, with the published runs of the recipe."""
-    reported, cells = row.score_row().scores[column.name], row.table.rows[row.name]
+    reported, cells = row.scores[column.name], table_of(row).rows[row.name]
     published = papers.distribution(recipe, column.evaluator or "")
     return Claim(
         heading=column.name,
@@ -206,24 +206,26 @@ def claim_of(row: ReportedRow, column: Column, recipe: str) -> Claim:
     )
 
 
-def verdict_note(configuration: Configuration, row: ReportedRow, score: Score | None) -> list[str]:
+def verdict_note(experiment: Experiment, row: ScoreRow, score: Score | None) -> list[str]:
     """Return the verdict on a reported row that runs reproduce, as a note on their row of the leaderboard.
 
     A single seed has a note only if others published runs of the recipe.
 
     Args:
-        configuration: Your runs.
+        experiment: Your runs.
         row: Reported row.
         score: Score of your runs in the column that judges a row, compared with the reported one.
     """
-    if score is None or not score.comparable or configuration.stale or configuration.test_selected:
+    if score is None or not score.comparable or experiment.stale or experiment.test_selected:
         return []
-    if row.table.kind != "scores" or row.judged.name not in row.score_row().scores:
+    table = table_of(row)
+    column = judging_column(table)
+    if table.kind != "scores" or column.name not in row.scores:
         return []
-    claim = claim_of(row, row.judged, configuration.recipe)
+    claim = claim_of(row, column, experiment.recipe)
     if score.reference != claim.value:
         return []
-    verdict = judge(score, claim, trained=configuration.latest.steps != 0)
+    verdict = judge(score, claim, trained=experiment.latest.steps != 0)
     return [] if verdict.sigma is None else [f"{row.name}: {verdict_text(verdict, claim)}"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cse_cli.analysis.experiments import StatusOf, configurations
+from cse_cli.analysis.experiments import RecipeStatus, group
 from cse_cli.analysis.headlines import metric_value
 from cse_cli.analysis.paper_tables import paper_table
 from cse_cli.core.plotting import (
@@ -84,14 +84,14 @@ class FinishedRun:
         result: Scores of the run.
         series: Series of its evaluators.
         data: Evaluator → names "dataset/split" of its data, for the titles.
-        status_of: Function for the relation of the run to its recipe's file. Only a current run is compared with a
+        status: Relation of the run to its recipe's file. Default: by the file. Only a current run is compared with a
             paper's row.
     """
 
     result: Result
     series: Series = field(default_factory=dict)
     data: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    status_of: StatusOf | None = None
+    status: RecipeStatus | None = None
 
     @property
     def selecting(self) -> str:
@@ -191,10 +191,10 @@ def _task_bars(run: FinishedRun) -> Figures:
 
 def _bars_with_paper(run: FinishedRun) -> Figure | None:
     paper = run.result.paper
-    (configuration,) = configurations([run.result], run.status_of)
-    if paper is None or configuration.latest.paper is None:
+    (experiment,) = group([run.result], status=run.status)
+    if paper is None or experiment.latest.paper is None:
         return None
-    shown, _ = paper_table(paper.key, paper.table, [configuration])
+    shown, _ = paper_table(paper.key, paper.table, [experiment])
     scores = {row.source: row.scores for row in shown.rows if paper.row in (row.reproduces, row.name)}
     if "paper" not in scores or not scores.get("measured"):
         return None

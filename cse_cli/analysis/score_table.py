@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from cse_cli.core.identity import Mode
 from cse_cli.core.multiple import correct_named
-from cse_cli.core.results import WORD_OVERLAP
 from cse_cli.core.stats import LEVEL, ROUNDING, Design, beside_number, paired
 
 SCHEMA_VERSION = 6
@@ -76,6 +75,7 @@ class Score(BaseModel, frozen=True):
     high: float | None = None
     digits: int = 2
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def difference(self) -> float | None:
         """`mean − reference`."""
@@ -132,12 +132,13 @@ class ScoreRow(BaseModel, frozen=True):
         paper: Key of the paper whose table has the row. None if the row is in no paper's table.
         table: Identifier of this table.
         reported_in: Tables that report the row, such as "IFCL Table 1". Several if papers copy the row.
-        reproduces: Reported row that the runs reproduce and are compared with.
+        reproduces: Reported row that the runs reproduce and are compared with, or the method that they are compared
+            with.
         recipe: Name of the recipe.
         copies: Other recipes with the same settings, whose runs are in this row.
         experiment: ID of the experiment of the runs.
-        settings: Differences from the recipe's file, as `key=value`, and from other experiments with the same settings,
-            as "text 1f914d36".
+        settings: Differences from the recipe's file, as `key=value` or as the row of a study that the runs were started
+            for, and from other experiments with the same settings, as "text 1f914d36".
         configurations: Number of configurations of the recipe. This one has the best mean dev score.
         seeds: Seeds of the runs.
         scores: Column → cell.
@@ -212,7 +213,8 @@ class ScoreTable(BaseModel, frozen=True):
 
     Args:
         kind: "encoder" for all scores of one encoder, "table" for a paper's table with the runs of its recipes, "study"
-            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list.
+            for one with the runs of a study, "community" for one encoder in the community leaderboard or another list,
+            "comparison" for methods that `cse compare` compares with the first one.
         table: Identifier of a paper's table, or list of results, such as "community" or "llm_data".
         columns: Headings of the scores.
         ranking: Heading of the column that ranks the rows. Empty if no column does.
@@ -223,7 +225,7 @@ class ScoreTable(BaseModel, frozen=True):
         command: Command that computes missing cells or empty rows.
     """
 
-    kind: Literal["encoder", "table", "study", "community"]
+    kind: Literal["encoder", "table", "study", "community", "comparison"]
     heading: str
     encoder: str | None = None
     language: str | None = None
@@ -299,15 +301,3 @@ def correct_row(scores: Mapping[str, Score], primary: str) -> dict[str, Score]:
     """Return the cells of one row with p-values corrected together. The primary column is tested first."""
     corrected = correct_named({name: score.p for name, score in scores.items()}, primary)
     return {name: score.with_p(corrected[name]) for name, score in scores.items()}
-
-
-def word_overlap_rows(values: Iterable[tuple[str, Sequence[float]]]) -> tuple[ScoreRow, ...]:
-    """Return the last row of a table, from columns and the word overlap of runs. The first runs with a value count.
-
-    Without any value, there is no row.
-    """
-    found: dict[str, Sequence[float]] = {}
-    for column, of_runs in values:
-        found[column] = found.get(column) or of_runs
-    scores = {column: score_alone(of_runs[:1]) for column, of_runs in found.items() if of_runs}
-    return (ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores),) if scores else ()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from operator import attrgetter
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -15,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
+from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import BASELINE, NONE, OVERLAP, Line, baseline_of, summary_lines
 from cse_cli.analysis.headlines import metric_value
-from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns
 from cse_cli.core.formatting import counted
 from cse_cli.core.plotting import (
@@ -37,7 +36,6 @@ from cse_cli.core.plotting import (
     label_steps,
     line_style,
     new_figure,
-    save_figures,
     score_name,
 )
 from cse_cli.core.results import Result
@@ -67,16 +65,6 @@ DECADES = 100.0
 """Ratio of the ends of a logarithmic axis from which only powers of ten are labeled."""
 
 Range = tuple[float, float]
-
-
-def draw_study(runs: StudyRuns, directory: Path) -> list[Path]:
-    """Write the figure of a study as SVG and as PNG and return the files."""
-
-    def figures() -> Iterator[tuple[str, Figure]]:
-        if (figure := study_figure(runs)) is not None:
-            yield runs.study.name.rpartition("/")[2], figure
-
-    return save_figures(figures(), directory)
 
 
 def study_figure(runs: StudyRuns) -> Figure | None:

@@ -27,7 +27,7 @@ def compare_with_papers(scored: Sequence[Scored], tasks: Mapping[str, Task]) -> 
     by_encoder: dict[str, list[Scored]] = {}
     for one in scored:
         by_encoder.setdefault(encoder_of(one.model), []).append(one)
-    languages = {(row.encoder, row.language): None for row in reported_rows() if row.encoder and row.language}
+    languages = {(row.model, row.language): None for row in reported_rows() if row.model and row.language}
     return [
         _table(encoder, language, layout, by_encoder[encoder])
         for encoder, language in languages

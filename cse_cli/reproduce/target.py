@@ -6,8 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cse_cli.analysis.papers import ReportedRow, find_reported_row
+from cse_cli.analysis.papers import find_reported_row, rows_of_table, table_of
 from cse_cli.analysis.reproduced import Claim, Spread, claim_of
+from cse_cli.analysis.score_table import ScoreRow
 from cse_cli.core.results import STS_TASKS, Result, paper_average
 from cse_cli.recipe.files import bare_file, name_of, recipe_name
 from cse_cli.recipe.load import LoadedRecipe, changed, load
@@ -92,7 +93,7 @@ def find_target(argument: str, overrides: Sequence[str] = (), unset: Sequence[st
     )
 
 
-def _find_row(key: str, address: str) -> tuple[ReportedRow, str]:
+def _find_row(key: str, address: str) -> tuple[ScoreRow, str]:
     """Return the row "table/row" of a paper and its recipe. The table is a number or an identifier."""
     number, slash, name = address.partition("/")
     paper = papers.load(key)
@@ -104,7 +105,7 @@ def _find_row(key: str, address: str) -> tuple[ReportedRow, str]:
             f"show its tables: cse leaderboard --paper {key}",
             code="reproduce.unknown_table",
         )
-    rows = {row.casefold(): ReportedRow(paper, one, row) for one, table in tables.items() for row in table.rows}
+    rows = {row.name.casefold(): row for one in tables for row in rows_of_table(key, one)}
     if (found := rows.get(name.casefold())) is None:
         names = [row.name for row in rows.values()]
         message = f"'{key}/{address}': there is no row '{name}' in table '{number}' of {paper.short}."
@@ -113,10 +114,11 @@ def _find_row(key: str, address: str) -> tuple[ReportedRow, str]:
             f"show its rows: cse leaderboard --table {key}/{number}. An address: '{key}/{number}/{names[-1]}'",
             code="reproduce.unknown_row",
         )
-    if found.recipe is not None and found.table.kind == "scores":
+    table = table_of(found)
+    if found.recipe is not None and table.kind == "scores":
         return found, found.recipe
-    column = next((column for row, column in found.table.printed() if row == found.name), found.table.columns[0])
-    answer = found.table.answer(found.name, column.name)
+    column = next((column for row, column in table.printed() if row == found.name), table.columns[0])
+    answer = table.answer(found.name, column.name)
     if answer.kind == "study":
         raise CseError(
             f"'{key}/{address}': a study reproduces this row, with one recipe for each cell",
@@ -126,14 +128,14 @@ def _find_row(key: str, address: str) -> tuple[ReportedRow, str]:
     reason = answer.text if answer.kind == "reason" else "its table does not contain scores"
     raise CseError(
         f"'{key}/{address}': no recipe reproduces this row: {reason}",
-        f"choose another row: cse leaderboard --table {key}/{found.identifier}",
+        f"choose another row: cse leaderboard --table {key}/{found.table}",
         code="reproduce.no_recipe",
     )
 
 
-def _paper_target(loaded: LoadedRecipe, row: ReportedRow) -> Target:
+def _paper_target(loaded: LoadedRecipe, row: ScoreRow) -> Target:
     """Return the target of a reported row: its average if the recipe scores it, else its first comparable score."""
-    reported, table = row.score_row().scores, row.table
+    reported, table, paper = row.scores, table_of(row), papers.load(str(row.paper))
     tasks = tuple(one.evaluator for one in table.columns if one.evaluator not in (None, AVERAGE)) or STS_TASKS
     found = []
     for column in table.columns:
@@ -144,7 +146,7 @@ def _paper_target(loaded: LoadedRecipe, row: ReportedRow) -> Target:
     if not found:
         reasons = "; ".join(dict.fromkeys(flag.note for flag in (*table.doubts(row.name), *table.flags)))
         raise CseError(
-            f"{row.name} of {row.paper.short}, {table.title}: no score of '{loaded.name}' is the reported quantity"
+            f"{row.name} of {paper.short}, {table.title}: no score of '{loaded.name}' is the reported quantity"
             f"{f' ({reasons})' if reasons else ''}",
             f"run the recipe without a verdict: cse run {loaded.name}",
             code="reproduce.not_comparable",
@@ -154,8 +156,8 @@ def _paper_target(loaded: LoadedRecipe, row: ReportedRow) -> Target:
     flags = [flag for flag in table.flags if flag.row in (None, row.name) and flag.kind not in of_text]
     return Target(
         loaded=loaded,
-        name=f"{row.paper.short}, {table.title}, {row.name}",
-        source=f"{row.paper.citation} {row.paper.url}",
+        name=f"{paper.short}, {table.title}, {row.name}",
+        source=f"{paper.citation} {paper.url}",
         claim=claim_of(row, column, loaded.name),
         evaluators=[name for name in evaluators if name is not None],
         metric=table.score_of(column, row.name),

@@ -5,7 +5,7 @@ import sys
 from contextlib import redirect_stdout
 from datetime import UTC, datetime
 
-from cse_cli.analysis.experiments import configurations
+from cse_cli.analysis.experiments import group
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, find_tables, score_tables
 from cse_cli.analysis.leaderboard_view import WRITERS, print_tables
 from cse_cli.analysis.paper_tables import paper_table
@@ -53,22 +53,18 @@ def planned(results):
     return [one.model_copy(update={"plan": plan}) for one in results]
 
 
-def current(result):
-    return "current"
+def tables(results, status="current", **query):
+    return score_tables(FinishedRuns(results, {}, status), LeaderboardQuery(**query))
 
 
-def tables(results, status_of=current, **query):
-    return score_tables(FinishedRuns(results, {}, status_of), LeaderboardQuery(**query))
-
-
-def measured(results, status_of=current, **query):
+def measured(results, status="current", **query):
     """Return the measured rows of all tables."""
-    return [row for table in tables(results, status_of, **query) for row in table.rows if row.source == "measured"]
+    return [row for table in tables(results, status, **query) for row in table.rows if row.source == "measured"]
 
 
-def rows(results, status_of=current, paper=None, table=None):
+def rows(results, status="current", paper=None, table=None):
     """Return the rows of the papers' tables in which a run stands; of one table's even where none does."""
-    ran = configurations(results, status_of)
+    ran = group(results, status=status)
     found = [paper_table(*address, ran) for address in find_tables(paper, table)]
     return [row for shown, has_runs in found if has_runs or table for row in shown.rows]
 
@@ -86,5 +82,5 @@ def write(form, shown):
     return printed(shown) if form == "table" else WRITERS[form](shown)
 
 
-def written(form, results, status_of=current, **query):
-    return write(form, tables(results, status_of, **query))
+def written(form, results, status="current", **query):
+    return write(form, tables(results, status, **query))

@@ -1,25 +1,21 @@
 """The public list: every row and its recipe, your runs next to the rows that they reproduce and among the others."""
 
-import csv
-import io
+from pathlib import Path
 
 import pytest
 
 from cse_cli.analysis import leaderboard_view
+from cse_cli.analysis.leaderboard import COMMUNITY_SOURCE
 from cse_cli.analysis.leaderboard_view import (
     checked_recipes,
     remarks,
     text_table,
-    to_csv,
-    to_json,
-    to_latex,
-    to_markdown,
 )
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
 from registry.papers.audits import Code
-from tests.cse_cli.analysis.leaderboard_runs import planned, printed, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import planned, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
 ENCODERS = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
@@ -33,9 +29,9 @@ def esimcse(seed, score, **changes):
 THREE = planned([esimcse(seed, 77.0 + seed / 10) for seed in range(3)])
 
 
-def field(results=(), status_of=lambda _: "current", **query):
+def field(results=(), status="current", **query):
     """Return encoder → table of the community leaderboard, and of encoders that it does not have."""
-    found = tables(list(results), status_of, community=True, **query)
+    found = tables(list(results), status, community=True, **query)
     return {table.encoder: table for table in found if table.kind != "community" or table.table == "community"}
 
 
@@ -68,7 +64,9 @@ def test_compared_recipes_are_counted(monkeypatch):
     monkeypatch.setattr(leaderboard_view, "badge_of", lambda name: badges.get(name, papers.Badge(name)))
     table = field()["bert-base"]
     names = {row.recipe for row in table.rows if row.recipe}
-    assert remarks(table)[0] == (
+    assert remarks(table)[0] == f"source: {COMMUNITY_SOURCE}"
+    assert COMMUNITY_SOURCE in Path(papers.__file__).with_name("field_leaderboard.tsv").read_text(encoding="utf-8")
+    assert remarks(table)[1] == (
         f"{len(names)} recipes: 1 compared with the authors' code, 1 compared with code of others, "
         f"1 compared only with equations, {len(names) - 3} not compared (docs/fidelity.md)"
     )
@@ -127,7 +125,7 @@ def test_word_vectors_stand_with_bert_base_as_in_the_list():
 
 
 def test_a_run_with_another_model_answers_no_row():
-    found = field([esimcse(0, 60.0, model="mini_en")], lambda _: "other_model")
+    found = field([esimcse(0, 60.0, model="mini_en")], "other_model")
     assert list(found) == [*ENCODERS, "mini_en"]
     assert not any(ours(found[encoder]) for encoder in ENCODERS)
 
@@ -139,18 +137,6 @@ def test_a_row_with_a_score_of_its_own_is_compared_by_it():
     (row,) = ours(field([run.model_copy(update={"paper": None})])["bert-large"])
     assert (row.scores["STS13"].mean, row.scores["STS13"].reference) == (71.0, 74.6)
     assert row.scores["Avg"].mean == pytest.approx(73.0)
-
-
-def test_every_format_names_the_recipes():
-    (table,) = field(THREE, encoder="bert-base").values()
-    for text in (to_markdown([table]), to_json([table]), printed([table])):
-        assert "esimcse_en" in text
-    assert "mirror\\_bert\\_drophead\\_en" in to_latex([table])
-    lines = list(csv.DictReader(io.StringIO(to_csv([table]))))
-    (average,) = [
-        one for one in lines if (one["name"], one["column"], one["source"]) == ("ESimCSE", "Avg", "community")
-    ]
-    assert (average["kind"], average["recipes"]) == ("community", "esimcse_en")
 
 
 def test_a_narrow_table_has_the_average_alone():

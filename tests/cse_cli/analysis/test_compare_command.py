@@ -78,21 +78,20 @@ def test_the_selecting_metric_is_shown_and_not_tested(capsys):
     assert "better" not in comparison["headline"]
 
 
-@pytest.mark.parametrize(("better", "color"), [(B, "32"), (A, "31")])
-def test_green_is_better_and_red_is_worse(capsys, monkeypatch, better, color):
+def test_green_is_better_and_red_is_worse(capsys, monkeypatch):
     for seed in range(4):
         for recipe in (A, B):
-            scores = {"stsb": {"spearman": 60.0 + seed + (5.0 + seed / 10) * (recipe == better)}}
+            scores = {"stsb": {"spearman": 60.0 + seed + (5.0 + seed / 10) * (recipe == B)}}
             record(recipe, seed, evaluators=(), scores=scores, metric_for_best_model="dev.spearman")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    _, out, _ = cse("compare", A, B, capsys=capsys)
-    assert out.startswith(f"\x1b[1;{color}mstsb.spearman, compared with {A}: {B} is ")
-    other = {"32": "31", "31": "32"}[color]
-    assert f"\x1b[{other}m" not in out
-    assert "green: the second method is better" in out
+    for first, second, color, other in ((A, B, "32", "31"), (B, A, "31", "32")):
+        _, out, _ = cse("compare", first, second, capsys=capsys)
+        assert out.startswith(f"\x1b[1;{color}mstsb.spearman, compared with {first}: {second} is ")
+        assert f"\x1b[{other}m" not in out
+        assert "green: the second method is better" in out
 
 
 def test_only_what_differs_in_the_recipes(capsys):
@@ -261,29 +260,6 @@ def test_seeds_of_other_experiments_are_named(capsys):
     assert note.startswith("B: ")
     assert "text none / abababab; code of losses.info_nce" in note
     assert found["comparisons"][0]["seeds"] == [3]
-
-
-@pytest.mark.parametrize("gap", [0.2, 0.6])
-@pytest.mark.parametrize("mode", [(), ("--planned", "6")])
-def test_an_interval_excludes_0_exactly_if_a_difference_is_shown(capsys, gap, mode):
-    spread = (0.5, -0.3, 0.1, -0.4, 0.2, -0.1)
-    for seed, change in enumerate(spread):
-        own = dict.fromkeys(STS_TASKS, 60.0 + seed)
-        for recipe, better in ((A, 0.0), (B, gap), (C, gap / 2)):
-            scores = {
-                task: {"spearman": score + (recipe != A) * (better * (1 + place / 3) + change)}
-                for place, (task, score) in enumerate(own.items())
-            }
-            record(recipe, seed, scores=scores, keep=False)
-    findings = set()
-    asked = [word for task in ("avg", *STS_TASKS) for word in ("--metric", task)]
-    for comparison in document(capsys, A, B, C, *mode, *asked)["comparisons"]:
-        for one in comparison["metrics"]:
-            over = one["over_seeds"]
-            excludes = over["low"] is not None and not over["low"] <= 0 <= over["high"]
-            assert excludes == (one["finding"] == "different") == (over["p_adjusted"] < 0.05)
-            findings.add(one["finding"])
-    assert findings <= {"different", "undecided"}
 
 
 def test_no_metric_is_tested_without_a_primary_difference(capsys):

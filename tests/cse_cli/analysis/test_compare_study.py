@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -87,14 +89,32 @@ def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
     assert mine.KEY in long
     assert "B − A: hot [red]one compared with plain" in long
     assert "--details" not in long
-
-
-def test_three_comparisons_have_all_details(capsys, monkeypatch):
+    # Up to three comparisons have all details.
     write_study(mine.ROWS[:4])
-    record_rows(mine.ROWS[:4])
     out = shown(capsys, monkeypatch, mine.STUDY)
     assert out.startswith("avg, compared with plain: hot [red]one is worse by ")
     assert "D − A: cold compared with plain" in out
+
+
+def test_other_programs_get_the_numbers_of_the_document(capsys):
+    write_study(mine.ROWS[:3])
+    record_rows(mine.ROWS[:3])
+    found = document(capsys, mine.STUDY)
+    texts = {form: cse("compare", mine.STUDY, "--format", form, capsys=capsys)[1] for form in ("csv", "md", "latex")}
+    lines = {(one["name"], one["column"]): one for one in csv.DictReader(io.StringIO(texts["csv"]))}
+    assert len(lines) == 3 * len(found["comparisons"][0]["metrics"])
+    for name, comparison in zip(mine.ROWS[1:3], found["comparisons"], strict=True):
+        for one in comparison["metrics"]:
+            line, over = lines[name, one["metric"]], one["over_seeds"]
+            assert (line["kind"], line["reproduces"], line["n"]) == ("comparison", "plain", "5")
+            assert float(line["difference"]) == pytest.approx(over["difference"])
+            assert line["p"] == ("" if over["p_adjusted"] is None else str(over["p_adjusted"]))
+            assert line["significant"] == str(one["finding"] == "different")
+    assert float(lines["plain", "avg"]["mean"]) == pytest.approx(60.4)
+    assert [lines[row, "avg"]["marks"] for row in mine.ROWS[:3]] == ["", "below", "within"]
+    assert "| **−2.00▼** |" in texts["md"]
+    assert r"\textbf{$-$2.00$^\downarrow$}" in texts["latex"]
+    assert json.loads(cse("compare", mine.STUDY, "--format", "json", capsys=capsys)[1])["schema_version"] == 5
 
 
 def test_every_two_rows(capsys, monkeypatch):
@@ -116,14 +136,6 @@ def test_together_with_a_recipe_and_a_run(capsys):
     found = document(capsys, mine.RECIPE, mine.STUDY, other)
     assert [side["name"] for side in found["sides"]] == [mine.RECIPE, *mine.ROWS[1:3], f"{other[:8]} ({mine.RECIPE})"]
     assert found["sides"][0]["run_ids"] == ids
-
-
-def test_rows_without_runs_are_one_line(capsys):
-    write_study()
-    record_rows(mine.ROWS[:3])
-    assert (
-        f"2 rows without finished runs, `cse run {mine.STUDY}`: cold, colder" in document(capsys, mine.STUDY)["notes"]
-    )
 
 
 def test_missing_seeds_name_the_study_and_equal_remarks_are_one_line(capsys, monkeypatch):

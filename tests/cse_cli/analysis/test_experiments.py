@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cse_cli.analysis.experiments import configurations
-from cse_cli.analysis.methods import find_methods
+from cse_cli.analysis.experiments import group
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import STS_TASKS, Versions
 from cse_cli.recipe.load import load
-from tests.cse_cli.analysis.leaderboard_runs import current, measured, mini, result, written
-from tests.support.errors import refuses
+from tests.cse_cli.analysis.leaderboard_runs import measured, mini, result, written
 
 DATES = datetime(2026, 11, 20, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
 TEXTS = {"text": "1f914d36" * 8}, {"text": "5cfa3ca1" * 8}
@@ -73,8 +71,8 @@ def test_pooled_settings_are_one_row_that_is_named_so(form):
 
 def test_pooled_experiments_have_no_plan():
     plan = Plan(seeds=(0, 1), made=datetime(2025, 1, 1, tzinfo=UTC))
-    (planned,) = configurations([run(0, TEXTS[0], plan=plan), run(1, TEXTS[0], plan=plan)], current)
-    (pooled,) = configurations([run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], plan=plan)], current, pool=True)
+    (planned,) = group([run(0, TEXTS[0], plan=plan), run(1, TEXTS[0], plan=plan)], status="current")
+    (pooled,) = group([run(0, TEXTS[0], plan=plan), run(1, TEXTS[1], plan=plan)], status="current", pool=True)
     assert (planned.plan.mode, pooled.plan.mode) == ("planned", "anytime")
 
 
@@ -109,8 +107,8 @@ def test_an_incomplete_plan_waits_and_a_complete_one_is_tested():
         ]
 
     before, after = datetime(2025, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
-    assert [c.plan.mode for c in configurations(seeds(3, before), current)] == ["planned"]
-    assert [c.plan.mode for c in configurations(seeds(3, after), current)] == ["anytime"]
+    assert [c.plan.mode for c in group(seeds(3, before), status="current")] == ["planned"]
+    assert [c.plan.mode for c in group(seeds(3, after), status="current")] == ["anytime"]
     (row,) = measured(seeds(2, before))
     assert any("2 of 3 planned seeds are finished" in note for note in row.notes)
     assert not any(score.significant for score in row.scores.values())
@@ -174,8 +172,8 @@ def test_an_edited_copy_leaves_the_originals_runs_fresh(tmp_path):
 def test_runs_of_one_file_are_asked_for_by_its_path(tmp_path):
     paths = [write(tmp_path / "a", steps=10), write(tmp_path / "b", steps=20)]
     results = [of(path) for path in paths]
-    assert [row.recipe_hash for row in measured(results, None, recipe=paths[1])] == [results[1].recipe_hash]
-    assert len(measured(results, None, recipe="mine")) == 2
+    assert [row.recipe_hash for row in measured(results, None, recipes=[paths[1]])] == [results[1].recipe_hash]
+    assert len(measured(results, None, recipes=["mine"])) == 2
 
 
 def test_a_recipe_of_another_machine_is_the_one_of_its_name():
@@ -187,24 +185,3 @@ def test_a_recipe_of_another_machine_is_the_one_of_its_name():
 def test_a_file_that_is_gone_is_not_compared_with_another(tmp_path):
     (row,) = measured([of("mini/simcse_en", recipe="simcse_en", source=str(tmp_path / "gone.toml"))], None)
     assert any("no recipe with this name" in note for note in row.notes)
-
-
-def test_compare_takes_the_newest_experiment_and_names_the_other(tmp_path):
-    path, other = write(tmp_path / "a"), write(tmp_path / "b", steps=20)
-    settings = load(path).recipe.hash()
-    results = [
-        of(path, seed, identity=Identity(settings=settings, **part), finished=date, run_id=f"{date:%d}{seed}")
-        for part, date in zip(TEXTS, DATES, strict=True)
-        for seed in range(2)
-    ]
-    results.append(of(other, run_id="other"))
-    (first, second), _ = find_methods([path, other], results)
-    assert {run.identity.text for run in first.runs.values()} == {TEXTS[1]["text"]}
-    assert any("text 1f914d36 / 5cfa3ca1" in note for note in first.notes)
-    assert (first.name, second.name) == (path, other)
-
-
-def test_compare_refuses_a_run_with_itself(tmp_path):
-    path = write(tmp_path / "a")
-    with refuses("compare.same_run"):
-        find_methods([path, path], [of(path, run_id="a")])

@@ -11,7 +11,7 @@ from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from registry import EVALUATORS, papers
 from registry.papers import AVERAGE
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result, rows, tables
+from tests.cse_cli.analysis.leaderboard_runs import mini, result, rows, tables
 
 
 def ours(lines, table="sts_en"):
@@ -19,25 +19,25 @@ def ours(lines, table="sts_en"):
 
 
 def test_your_row_is_below_the_one_it_reproduces():
-    lines = [row for row in rows([result()], current) if row.table == "sts_en"]
+    lines = [row for row in rows([result()]) if row.table == "sts_en"]
     names = [(row.source, row.name) for row in lines]
     assert names[names.index(("paper", "IFCL-BERT base")) + 1] == ("measured", "IFCL, English")
     assert len([1 for source, _ in names if source == "paper"]) == len(papers.load("ifcl").tables["sts_en"].rows)
 
 
 def test_a_recipe_answers_every_row_that_names_it():
-    lines = rows([result()], current)
+    lines = rows([result()])
     assert {row.reproduces for row in lines if row.source == "measured"} == {"IFCL-BERT base", "IFCL base"}
 
 
 def test_tables_without_our_runs_are_left_out_unless_asked_for():
-    assert {row.table for row in rows([result()], current)} == {"sts_en", "ablation"}
-    assert {row.table for row in rows([], current, table="chinese")} == {"chinese"}
-    assert rows([], current) == []
+    assert {row.table for row in rows([result()])} == {"sts_en", "ablation"}
+    assert {row.table for row in rows([], table="chinese")} == {"chinese"}
+    assert rows([]) == []
 
 
 def test_mean_sample_deviation_and_difference():
-    (row,) = ours(rows([result(0, 70.0), result(1, 71.0), result(2, 75.0)], current))
+    (row,) = ours(rows([result(0, 70.0), result(1, 71.0), result(2, 75.0)]))
     score = row.scores["STS12"]
     assert row.seeds == (0, 1, 2)
     assert score.n == 3
@@ -48,14 +48,14 @@ def test_mean_sample_deviation_and_difference():
 
 def test_average_is_of_scores_rounded_to_two_decimals():
     scores = {task: {"spearman": 70.004} for task in STS_TASKS}
-    (row,) = ours(rows([result(scores=scores)], current))
+    (row,) = ours(rows([result(scores=scores)]))
     assert row.scores["Avg"].mean == pytest.approx(70.0, abs=1e-12)
     assert row.scores["STS12"].mean == 70.004
 
 
 def test_average_needs_all_seven():
     scores = {task: {"spearman": 70.0} for task in STS_TASKS[1:]}
-    (row,) = ours(rows([result(scores=scores)], current))
+    (row,) = ours(rows([result(scores=scores)]))
     assert "Avg" not in row.scores
     assert "STS12" not in row.scores
     assert "STS13" in row.scores
@@ -63,7 +63,7 @@ def test_average_needs_all_seven():
 
 def test_a_table_of_averages_has_the_mean_of_seven():
     row = PaperRow(key="conisi", table="sts", row="ConIsI-s-BERT-base")
-    lines = rows([result(recipe="conisi_s_en", paper=row)], current, paper="conisi")
+    lines = rows([result(recipe="conisi_s_en", paper=row)], paper="conisi")
     (beside,) = ours(lines, table="ablation")
     assert beside.reproduces == "ConIsI-s-BERT-base"
     assert {column: score.mean for column, score in beside.scores.items()} == {"Avg": pytest.approx(70.0)}
@@ -72,15 +72,13 @@ def test_a_table_of_averages_has_the_mean_of_seven():
 
 def test_the_last_run_of_a_seed_counts_once():
     later = datetime(2026, 2, 1, tzinfo=UTC)
-    (row,) = ours(rows([result(0, 50.0, finished=later), result(0, 70.0)], current))
+    (row,) = ours(rows([result(0, 50.0, finished=later), result(0, 70.0)]))
     assert row.seeds == (0,)
     assert row.scores["STS12"].mean == 50.0
 
 
-def test_different_hashes_are_different_rows():
-    lines = rows(
-        [result(0), result(1, recipe_hash="b" * 16)], lambda r: "current" if r.recipe_hash[0] == "a" else "changed"
-    )
+def test_different_hashes_are_different_rows(one_is_stale):
+    lines = rows([result(0), result(1, recipe_hash="b" * 16)], None)
     stale = [any("stale" in score.marks for score in row.scores.values()) for row in ours(lines)]
     assert sorted(stale) == [False, True]
 
@@ -109,35 +107,21 @@ def test_every_evaluator_reports_its_own_metric_first():
     assert all(entry.cls.metrics[0] == entry.cls.metric for entry in EVALUATORS)
 
 
-def answering():
-    return sorted(
-        {row.recipe for key in papers.names() for t in papers.load(key).tables.values() for row in t.rows.values()}
-        - {None}
-    )
-
-
-@pytest.mark.parametrize("name", answering())
-def test_a_recipe_and_its_row_name_each_other(name):
-    recipe = load(name).recipe
-    table = papers.load(recipe.paper.key).tables[recipe.paper.table]
-    assert table.rows[recipe.paper.row].recipe == name
-    named = {column.evaluator for column in table.columns} - {None}
-    assert named
-    wanted = named - {AVERAGE} or set(STS_TASKS)
-    if table.study is None:
-        assert wanted <= set(recipe.evaluators)
-    shared = wanted & set(recipe.evaluators)
-    assert shared
-    for key in shared:
-        part = recipe.evaluators[key]
-        assert part.params.get("split", "test") == "test"
-        scores = {table.score_of(column) for column in table.columns if column.evaluator == key} or {table.score}
-        assert scores <= set(EVALUATORS[part.name].cls.metrics)
-
-
-def test_every_recipe_with_a_paper_row_is_named_by_that_row():
-    with_paper = [name for name in all_recipes() if load(name).recipe.paper is not None]
-    assert with_paper == answering()
+def test_recipes_and_reported_rows_name_each_other():
+    rows = {row.recipe for key in papers.names() for t in papers.load(key).tables.values() for row in t.rows.values()}
+    with_paper = {name: recipe for name in all_recipes() if (recipe := load(name).recipe).paper is not None}
+    assert set(with_paper) == rows - {None}
+    for name, recipe in with_paper.items():
+        table = papers.load(recipe.paper.key).tables[recipe.paper.table]
+        assert table.rows[recipe.paper.row].recipe == name
+        named = {column.evaluator for column in table.columns} - {None, AVERAGE} or set(STS_TASKS)
+        assert table.study is not None or named <= set(recipe.evaluators)
+        assert named & set(recipe.evaluators)
+        for key in named & set(recipe.evaluators):
+            part = recipe.evaluators[key]
+            assert part.params.get("split", "test") == "test"
+            scores = {table.score_of(column) for column in table.columns if column.evaluator == key} or {table.score}
+            assert scores <= set(EVALUATORS[part.name].cls.metrics)
 
 
 def test_status_of_a_recipe():
@@ -161,7 +145,7 @@ LOW = [result(seed, 20.0 + seed / 100) for seed in range(3)]
     ids=["one seed", "changed recipe", "selected by test"],
 )
 def test_a_doubt_is_marked_once_and_never_significant(results, status, mark):
-    (row,) = ours(rows(results, lambda _: status))
+    (row,) = ours(rows(results, status))
     assert all(mark in score.marks for score in row.scores.values())
     assert not row.notes  # the legend explains the mark
     assert row.scores["STS12"].difference < -50
@@ -169,5 +153,5 @@ def test_a_doubt_is_marked_once_and_never_significant(results, status, mark):
 
 
 def test_a_recipe_without_a_file_is_marked():
-    (row,) = ours(rows([result()], lambda _: "missing"))
+    (row,) = ours(rows([result()], "missing"))
     assert any("no recipe with this name" in note for note in row.notes)

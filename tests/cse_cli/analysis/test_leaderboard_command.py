@@ -13,15 +13,18 @@ from cse_cli.analysis.leaderboard import FinishedRuns
 from cse_cli.core.identity import Identity
 from cse_cli.core.results import STS_TASKS
 from registry.errors import UnknownNameError
-from tests.cse_cli.analysis.leaderboard_runs import current, mini, result
+from tests.cse_cli.analysis.leaderboard_runs import mini, result, tables
 from tests.support.errors import refuses
+
+LISTED = ("bert-base", "bert-large", "roberta-base", "roberta-large")
+"""Encoders of the public lists."""
 
 
 @pytest.fixture
 def run(monkeypatch):
     found = []
     monkeypatch.setattr(
-        "cse_cli.analysis.leaderboard.read_finished_runs", lambda: FinishedRuns(found, status_of=current)
+        "cse_cli.analysis.leaderboard.read_finished_runs", lambda: FinishedRuns(found, status="current")
     )
     app = typer.Typer()
     app.callback()(lambda: None)
@@ -36,10 +39,6 @@ def run(monkeypatch):
 
 def shown(done):
     return json.loads(done.stdout)["tables"]
-
-
-def ours(done):
-    return {row["recipe"] for table in shown(done) for row in table["rows"] if row["source"] == "measured"}
 
 
 def test_without_runs_reported_rows_have_their_commands(run):
@@ -58,66 +57,55 @@ def test_without_runs_reported_rows_have_their_commands(run):
     ]
 
 
-def test_without_runs_the_filters_hold_too(run):
-    assert {table["encoder"] for table in shown(run("--format", "json", "--encoder", "roberta-base"))} == {
-        "roberta-base"
-    }
-    chinese = shown(run("--format", "json", "--language", "zh"))
-    assert {table["language"] for table in chinese} == {"zh"}
-    assert {table["paper"] for table in shown(run("--format", "json", "--paper", "conisi"))} == {"conisi"}
-    assert shown(run("--format", "json", "--recipe", "ifcl_en")) == []
+RAN = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" * 16, paper=None, model="zh")]
 
 
-def test_the_community_list_needs_no_runs(run):
-    done = run("--format", "json", "--community")
-    lists = ["community", "recent", "llm_data", "labels"]
-    encoders = ["bert-base", "bert-large", "roberta-base", "roberta-large"]
-    found = [(table["table"], table["encoder"]) for table in shown(done)]
-    assert found == [(name, encoder) for name in lists for encoder in encoders]
-    assert {table["kind"] for table in shown(done)} == {"community"}
-    assert {row["source"] for table in shown(done) for row in table["rows"]} == {"community"}
-    assert not [
-        row for table in shown(run("--format", "json")) for row in table["rows"] if row["source"] == "community"
-    ]
+@pytest.mark.parametrize(
+    ("query", "encoders", "recipes"),
+    [
+        ({}, {"bert-base", "mini_en", "zh"}, {"ifcl_en", "mini/ifcl_en", "other"}),
+        ({"recipes": ["mini/ifcl_en"]}, {"mini_en"}, {"mini/ifcl_en"}),
+        ({"recipes": ["mini/ifcl_en", "other"]}, {"mini_en", "zh"}, {"mini/ifcl_en", "other"}),
+        ({"language": "zh"}, {"zh"}, {"other"}),
+        ({"encoder": "mini_en"}, {"mini_en"}, {"mini/ifcl_en"}),
+        ({"community": True, "encoder": "roberta-large"}, {"roberta-large"}, set()),
+        ({"community": True, "encoder": "mini_en"}, {"mini_en"}, {"mini/ifcl_en"}),
+        ({"community": True, "recipes": ["ifcl_en"]}, {"bert-base"}, {"ifcl_en"}),
+        ({"community": True, "language": "zh"}, {"zh"}, {"other"}),
+        ({"community": True, "language": "en"}, {*LISTED, "mini_en"}, {"ifcl_en", "mini/ifcl_en"}),
+    ],
+)
+def test_filters(query, encoders, recipes):
+    found = tables(RAN, **query)
+    assert {table.encoder for table in found} == encoders
+    assert {row.recipe for table in found for row in table.rows if row.source == "measured"} == recipes
 
 
-def test_the_community_list_with_an_unlisted_encoder(run):
-    found = shown(run("--format", "json", "--community", results=[result(), mini()]))
-    assert [table["kind"] for table in found] == ["community"] * 16 + ["encoder"]
-    assert ours(run("--format", "json", "--community", results=[result(), mini()])) == {"ifcl_en", "mini/ifcl_en"}
+def test_without_runs_the_filters_hold_too():
+    assert {table.encoder for table in tables([], encoder="roberta-base")} == {"roberta-base"}
+    assert {table.language for table in tables([], language="zh")} == {"zh"}
+    assert {table.paper for table in tables([], paper="conisi")} == {"conisi"}
+    assert tables([], recipes=["ifcl_en"]) == []
+    (table,) = tables([result()], table="ifcl/1", encoder="bert-large")
+    assert {row.model for row in table.rows} == {"bert-large"}
+    lists = [(name, encoder) for name in ("community", "recent", "llm_data", "labels") for encoder in LISTED]
+    assert [(table.table, table.encoder) for table in tables([], community=True)] == lists
 
 
-def test_filters_of_the_community_list(run):
-    def encoders(*arguments):
-        return [table["encoder"] for table in shown(run("--format", "json", "--community", *arguments, results=found))]
-
-    found = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" * 16, paper=None, model="zh")]
-    assert encoders("--encoder", "roberta-large") == ["roberta-large"] * 4
-    assert encoders("--encoder", "mini_en") == ["mini_en"]
-    assert encoders("--recipe", "ifcl_en") == ["bert-base"]
-    assert encoders("--language", "zh") == ["zh"]
-
-
-def test_filters(run):
-    found = [result(), mini(), result(language="zh", recipe="other", recipe_hash="c" * 16, paper=None)]
-    assert ours(run("--format", "json", "--recipe", "mini/ifcl_en", results=found)) == {"mini/ifcl_en"}
-    assert ours(run("--format", "json", "--language", "zh", results=found)) == {"other"}
-    assert ours(run("--format", "json", "--encoder", "mini_en", results=found)) == {"mini/ifcl_en"}
-    assert ours(run("--format", "json", results=found)) == {"mini/ifcl_en", "other", "ifcl_en"}
+def test_pooled_settings_are_asked_for(run):
+    results = [mini(seed, identity=Identity(settings="a", text=str(seed))) for seed in (0, 1)]
+    for options, seeds in (((), [[0], [1]]), (("--pool", "settings"), [[0, 1]])):
+        (table,) = shown(run("--format", "json", *options, results=results))
+        assert [row["seeds"] for row in table["rows"] if row["source"] == "measured"] == seeds
 
 
 def test_a_papers_own_tables(run):
-    one = shown(run("--format", "json", "--table", "ifcl/2", results=[result()]))
-    assert [(table["paper"], table["table"], table["kind"]) for table in one] == [("ifcl", "ablation", "table")]
+    for address in (("--table", "ifcl/2"), ("--paper", "ifcl", "--table", "2"), ("--table", "ifcl/ablation")):
+        one = shown(run("--format", "json", *address, results=[result()]))
+        assert [(table["paper"], table["table"], table["kind"]) for table in one] == [("ifcl", "ablation", "table")]
     every = shown(run("--format", "json", "--paper", "ifcl", results=[result()]))
     assert {table["table"] for table in every} >= {"sts_en"}
     assert all(any(row["source"] == "measured" for row in table["rows"]) for table in every)
-
-
-def test_the_rows_of_one_encoder_in_a_papers_table(run):
-    done = run("--format", "json", "--table", "ifcl/1", "--encoder", "bert-large", results=[result()])
-    (table,) = shown(done)
-    assert {row["model"] for row in table["rows"]} == {"bert-large"}
 
 
 def test_a_page_is_written_and_nothing_else(run, tmp_path):
@@ -138,6 +126,9 @@ def test_a_page_is_written_and_nothing_else(run, tmp_path):
         (("--recipe", "nothing.toml"), "--recipe 'nothing.toml'"),
         (("--paper", ""), "unknown paper ''"),
         (("--table", "ifcl/²"), "no table '²'"),
+        (("--table", "sts_eng"), "Did you mean 'sts_en'"),
+        (("--encoder", "bert-bse"), "Did you mean 'bert-base'"),
+        (("--language", "xx"), "use one of: en, zh"),
     ],
 )
 def test_unknown_names_suggest_the_nearest(run, arguments, error):
@@ -145,13 +136,9 @@ def test_unknown_names_suggest_the_nearest(run, arguments, error):
         run(*arguments, results=[result()])
 
 
-def test_a_folder_is_no_page(run, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with refuses("leaderboard.cannot_write", "Is a directory"):
-        run("--html", "", results=[result()])
-
-
 def test_a_figure_is_refused_with_what_draws_it(run):
+    with refuses("leaderboard.conflicting_options"):
+        run("--community", "--table", "ifcl/1")
     with refuses("leaderboard.figure", "ifcl/fig4c") as caught:
         run("--table", "ifcl/fig4c")
     assert "cse run studies/ifcl_fig4c" in caught.value.next_action
@@ -167,18 +154,6 @@ def test_it_imports_neither_torch_nor_a_tracker(home):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.split("\n")[-2] == "[]"
-
-
-def test_pooled_settings_are_asked_for(run):
-    results = [mini(seed, identity=Identity(settings="a", text=str(seed))) for seed in (0, 1)]
-    assert [row["seeds"] for row in shown_rows(run("--format", "json", results=results))] == [[0], [1]]
-    assert [row["seeds"] for row in shown_rows(run("--format", "json", "--pool", "settings", results=results))] == [
-        [0, 1]
-    ]
-
-
-def shown_rows(done):
-    return [row for table in shown(done) for row in table["rows"] if row["source"] == "measured"]
 
 
 @pytest.mark.parametrize("options", [(), ("--wide",), ("--community",), ("--table", "ifcl/1", "--wide")])

@@ -9,7 +9,6 @@ import pytest
 
 from cse_cli.analysis.leaderboard_view import WRITERS, legend_lines
 from cse_cli.core.identity import Identity
-from cse_cli.core.tables import escape_latex
 from tests.cse_cli.analysis.leaderboard_runs import planned, result, tables, written
 
 NEAR = planned([result(seed, 71.57 + value) for seed, value in enumerate((0.0, 0.1, 0.41))])
@@ -82,13 +81,6 @@ def test_latex_is_booktabs_with_as_many_cells_as_columns():
     assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(columns)}
     assert "\\textbf{$-$10.61$^\\downarrow$}" in text
     assert text.count("\\begin{table}") == text.count("\\end{table}") == 1
-
-
-def test_latex_escapes_what_it_would_read_as_commands():
-    assert escape_latex("a_b & 100% #1 ~ ^ {x} \\y $z$") == (
-        r"a\_b \& 100\% \#1 \textasciitilde{} \textasciicircum{} \{x\} \textbackslash{}y \$z\$"
-    )
-    assert escape_latex("λ ± 0.1 → 中") == r"$\lambda$ $\pm$ 0.1 $\to$ \texttt{U+4E2D}"
 
 
 def test_every_printed_name_can_be_written_in_latex():

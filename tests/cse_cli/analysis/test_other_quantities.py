@@ -4,14 +4,14 @@ import pytest
 
 from cse_cli.analysis.leaderboard import FinishedRuns, LeaderboardQuery, score_tables
 from cse_cli.analysis.leaderboard_view import legend_lines, text_table
-from cse_cli.analysis.papers import reported_rows
+from cse_cli.analysis.papers import reported_rows, table_of
 from cse_cli.analysis.score_table import SYMBOLS, score_against_reported
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.cells import cells
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study
 from registry import papers
-from tests.cse_cli.analysis.leaderboard_runs import current, result, tables
+from tests.cse_cli.analysis.leaderboard_runs import result, tables
 
 OTHER = {"other_split", "other_aggregate", "other_metric"}
 
@@ -25,13 +25,14 @@ def flagged(table, row, column):
 def test_cells_of_another_quantity_are_never_significant():
     answered = 0
     for printed in reported_rows():
-        for column, theirs in printed.score_row().scores.items():
+        table = table_of(printed)
+        for column, theirs in printed.scores.items():
             values = [theirs.target + 100 + change for change in (0.0, 0.1, 0.2)]
             score = score_against_reported(values, theirs, "planned").marked()
-            other = flagged(printed.table, printed.name, column)
+            other = flagged(table, printed.name, column)
             assert (score.significant, score.marks) == (not other, ("incomparable",) if other else ("above",))
             assert score.difference == pytest.approx(100.1)
-            scored = printed.table.kind == "scores" and printed.table.answer(printed.name, column).kind != "reason"
+            scored = table.kind == "scores" and table.answer(printed.name, column).kind != "reason"
             answered += other and scored
     assert answered == 24
 
@@ -64,7 +65,7 @@ def test_a_study_of_another_quantity_has_no_marks(study, address, rows):
         if cell.row in rows
         for seed in range(3)
     ]
-    (block,) = score_tables(FinishedRuns(ran, {}, current), LeaderboardQuery(table=address))
+    (block,) = score_tables(FinishedRuns(ran, {}, "current"), LeaderboardQuery(table=address))
     ours = [score for row in block.rows if row.source == "measured" for score in row.scores.values()]
     printed = sum(number is not None for row in rows for number in table.values(row).values())
     ours = [score for score in ours if score.reference is not None]

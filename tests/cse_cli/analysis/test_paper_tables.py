@@ -12,7 +12,7 @@ from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.cells import cell_tag, cells
 from cse_cli.recipe.study import load_study
 from registry.errors import CseError
-from tests.cse_cli.analysis.leaderboard_runs import current, result, written
+from tests.cse_cli.analysis.leaderboard_runs import result, written
 
 STUDY, MINI = "studies/ifcl_queue_length", "studies/mini/ifcl_queue_length"
 
@@ -51,7 +51,7 @@ SCORES = {320: 78.0, 384: 79.0, 416: 80.0, 448: 79.5, 512: 77.0}
 
 
 def shown(results, tags=None, table="ifcl/5"):
-    return score_tables(FinishedRuns(results, tags or {}, current), LeaderboardQuery(table=table))
+    return score_tables(FinishedRuns(results, tags or {}, "current"), LeaderboardQuery(table=table))
 
 
 def ours(block):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cse_cli.analysis.methods import find_method
+from cse_cli.analysis.compare import find_method
 from cse_cli.analysis.report import find_reported_run
 from cse_cli.core.results import STS_TASKS, PaperRow
 from cse_cli.recipe.files import all_recipes
@@ -51,25 +51,6 @@ def surroundings(run_id: str) -> None:
 
 def headings(page: str) -> list[str]:
     return re.findall(r"^## (.+)$", page, re.MULTILINE)
-
-
-def test_a_run_with_its_seeds(capsys, folder):
-    ids = [record(A, seed, untrained={"stsb": {"spearman": 40.0}}) for seed in range(3)]
-    surroundings(ids[1])
-    page = report(capsys, ids[1][:8], "--output", "one.md")
-    assert headings(page) == ["What was run", "Scores", "Training", "Figures", "Environment", "Data", "Reproduce"]
-    assert "3 runs of this experiment" in page
-    assert re.findall(r"^\| (seed \d.*?) \|", page, re.MULTILINE) == ["seed 0", "seed 1 (this run)", "seed 2"]
-    assert "\n| mean | " in page
-    assert (
-        "OMP_NUM_THREADS=2 cse run mini/simcse_en --seed 1\nOMP_NUM_THREADS=2 cse run mini/simcse_en --seeds 0,1,2"
-        in page
-    )
-    assert "| machine | Linux, 4 CPU cores, 8.0 GB memory |" in page
-    assert "dddddddddddddddd" in page
-    drawn = {path.name for path in (folder / "one_figures").iterdir()}
-    assert drawn == {"tasks_spearman.svg", "training_curves_of_all_seeds.svg"}
-    assert {name.rpartition("/")[2] for name in re.findall(r"\]\((.+?\.svg)\)", page)} == drawn
 
 
 def test_the_numbers_of_the_scores(capsys):
@@ -164,10 +145,13 @@ def test_nothing_is_overwritten_without_force(capsys, folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "value"),
     [
-        (("mini/simcse_em seed 0",), "report.unknown_run", "'mini/simcse_en seed 0'"),
+        (
+            ("mini/simcse_en seed 0", "--baseline", "studies/mini/ifcl_queue_length"),
+            "report.baseline_is_study",
+            "study",
+        ),
         (("studies/mini/ifcl_queue_lenght",), "", "'studies/mini/ifcl_queue_length'"),
         (("studies/mini/ifcl_queue_length",), "report.no_finished_run", "cse run studies/mini/ifcl_queue_length"),
-        ((B,), "compare.no_finished_run", "cse run mini/ifcl_en"),
         ((f"{A}@7",), "compare.no_finished_run", "only with 0, 1"),
         (("mini/simcse_en seed 0", "--output", "dir.md"), "report.is_directory", "dir.md/report.html"),
         (("mini/simcse_en seed 0", "--baseline", A), "", "share run"),
@@ -192,7 +176,7 @@ def test_a_recipe_is_named_as_in_compare():
     file = str(all_recipes()[A])
     for argument, run_id in ((A, second), (f"{A}@0", first), (file, second), (first[:8], first)):
         assert find_reported_run(argument, results) == run_id
-        assert run_id in {run.run_id for run in find_method("A", argument, results).runs.values()}
+        assert run_id in {run.run_id for run in find_method(argument, results).runs.values()}
 
 
 def test_a_run_without_scores():
@@ -235,16 +219,14 @@ def test_a_free_study(capsys, folder):
 # Texts of the command.
 
 
-def test_help_of_report(capsys, snapshot):
-    _, out, _ = cse("report", "--help", capsys=capsys)
-    assert out == snapshot
-
-
 def test_report_of_a_run(capsys, snapshot):
+    before = {"stsb": {"spearman": 40.0}}
     for seed in range(2):
-        run_id = record("mini/ifcl_en", seed, overrides=["queue.length=320"], evaluators=["stsb"])
-    cse("report", run_id, "--output", "run.md", capsys=capsys)
-    page = Path("run.md").read_text(encoding="utf-8")
+        run_id = record(B, seed, overrides=["queue.length=320"], evaluators=["stsb"], untrained=before)
+    surroundings(run_id)
+    page = report(capsys, run_id, "--output", "run.md")
+    drawn = {path.name for path in Path("run_figures").iterdir()}
+    assert {name.rpartition("/")[2] for name in re.findall(r"\]\((.+?\.svg)\)", page)} == drawn
     page = re.sub(r"(?s)<details>.*?</details>", "<details>", page)  # the recipe has every default
     page = re.sub(r"description \| .*|Written by cse .*", "…", page)
     assert re.sub(r"\b[0-9a-f]{8,32}\b", "HASH", page) == snapshot

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from cse_cli.analysis import reproduced
-from cse_cli.analysis.papers import find_reported_row
+from cse_cli.analysis.papers import find_reported_row, judging_column, table_of
 from cse_cli.analysis.reproduced import TOLERANCE, Claim, Spread, verdict_text
 from cse_cli.analysis.score_table import score_alone
 from cse_cli.core.results import STS_TASKS
@@ -225,13 +225,14 @@ def test_the_sentence(values, claim, parts):
 
 def test_the_leaderboard_has_the_verdict_on_the_row_that_runs_reproduce():
     runs = [result(seed, 76.0 + seed / 10) for seed in range(5)]
-    claim = reproduced.claim_of(row := find_reported_row("ifcl", "sts_en", "IFCL-BERT base"), row.judged, "ifcl_en")
+    row = find_reported_row("ifcl", "sts_en", "IFCL-BERT base")
+    claim = reproduced.claim_of(row, judging_column(table_of(row)), "ifcl_en")
     text = verdict_text(reproduced.judge(score_alone([76.0 + seed / 10 for seed in range(5)]), claim), claim)
     assert (claim.heading, claim.value, text[:7]) == ("Avg", 77.8, "lower: ")
     for query in ({}, {"table": "ifcl/1"}):
         (shown,) = measured(runs, **query)
         assert shown.notes[-1] == f"IFCL-BERT base: {text}"
     for status in ("changed", "other_model"):
-        assert not any("lower" in note for one in measured(runs, lambda _, own=status: own) for note in one.notes)
+        assert not any("lower" in note for one in measured(runs, status) for note in one.notes)
     without = [one.model_copy(update={"scores": {task: one.scores[task] for task in STS_TASKS[:2]}}) for one in runs]
     assert not any("lower" in note for one in measured(without) for note in one.notes)

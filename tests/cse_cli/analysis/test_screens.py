@@ -20,31 +20,9 @@ def text_of(error: CseError) -> str:
     return f"{error.code}\nerror: {error}"
 
 
-@pytest.mark.parametrize("command", ["leaderboard", "compare"])
-def test_help(command, capsys, snapshot, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TERM", "dumb")
-    _, out, _ = cse(command, "--help", capsys=capsys)
-    assert out == snapshot
-
-
 def test_leaderboard(capsys, snapshot):
     print_tables(tables(planned([mini(seed, 60.0 + seed / 10, 50.0) for seed in range(3)])))
     assert capsys.readouterr().out == snapshot
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--table", "sts_eng"),
-        ("--encoder", "bert-bse"),
-        ("--language", "xx"),
-        ("--community", "--table", "ifcl/1"),
-    ],
-    ids=" ".join,
-)
-def test_leaderboard_errors(arguments, snapshot):
-    assert text_of(refused("leaderboard", *arguments)) == snapshot
 
 
 def test_compare(capsys, snapshot):

@@ -10,8 +10,8 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from cse_cli.analysis.compare import compare_rows
 from cse_cli.analysis.compare_view import summary_lines
-from cse_cli.analysis.methods import compare_rows
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.study_figures import draw_differences, study_figure
 from cse_cli.core.plotting import CHOSEN, COLUMN, MEASURED, PAGE, UNTRAINED, Heading, figure_style
@@ -22,7 +22,7 @@ from cse_cli.runs.index import finished_results
 from tests.cse_cli.analysis import compared_study as mine
 from tests.cse_cli.analysis.compared_study import record_row, record_rows, write_study
 from tests.cse_cli.analysis.recorded import record
-from tests.support.command import cse, refused
+from tests.support.command import cse
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("folder", "home")]
 FIGURE = '[study.figure]\nx = "difference"\n'
@@ -91,31 +91,21 @@ def test_a_report_says_why_nothing_is_compared(capsys, rows, reason):
     assert "## Figure" not in page
 
 
-def test_the_report_of_a_tuned_study_has_the_chosen_settings(capsys):
+def test_the_report_of_a_tuned_study_has_the_chosen_settings_and_the_cost(capsys):
     write_study(mine.ROWS[:2], row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
     for place, trial in enumerate(trials(load_study(mine.STUDY))):
         if place != 2:
             scores = {"stsb_dev": {"spearman": 70.0 + place}}
-            record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores)
+            record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores, seconds=600.0)
     for row in mine.ROWS[:2]:
-        record_row(row, overrides=[f"{mine.KEY}={mine.VALUES[row]}", 'encoders.online.freeze=["embeddings"]'])
-    part = section(report(capsys), "Chosen settings").replace("\\", "")
+        overrides = [f"{mine.KEY}={mine.VALUES[row]}", 'encoders.online.freeze=["embeddings"]']
+        record_row(row, overrides=overrides, seconds=720.0)
+    page = report(capsys)
+    assert "Training took 0.5 h for 3 trials and 2.0 h for 10 runs, with its evaluations." in section(page, "Cells")
+    part = section(page, "Chosen settings").replace("\\", "")
     assert "Settings with the best mean dev score of seed 0" in part
     assert '| plain | 2 | encoders.online.freeze=["embeddings"] |' in part
     assert '| hot [red]one | 1 of 2 | encoders.online.freeze=["embeddings"] |' in part
-
-
-def test_the_report_has_the_cost(capsys):
-    names = mine.ROWS[:3]
-    write_study(names, row='tune = { "encoders.online.freeze" = [[], ["embeddings"]] }')
-    for place, trial in enumerate(trials(load_study(mine.STUDY))):
-        scores = {"stsb_dev": {"spearman": 70.0 + place}}
-        record(mine.RECIPE, 0, recipe_hash=trial.cell.hash, scores=scores, seconds=600.0)
-    for row in names:
-        overrides = [f"{mine.KEY}={mine.VALUES[row]}", 'encoders.online.freeze=["embeddings"]']
-        record_row(row, overrides=overrides, seconds=720.0)
-    cells = section(report(capsys), "Cells")
-    assert "Training took 1.0 h for 6 trials and 3.0 h for 15 runs, with its evaluations." in cells
 
 
 def test_the_report_has_each_rows_gain_over_its_own_start(capsys):
@@ -223,24 +213,17 @@ def test_the_report_has_the_same_rows_in_the_study_that_it_extends(capsys):
     assert "- rank correlation over 3 rows: +0.50 (p = 1.000)" in part
 
 
-@pytest.mark.parametrize("there", [[], ["plain"], ["cold", "warm"]])
-def test_nothing_is_repeated_if_the_other_study_compares_nothing(capsys, there):
-    write_study()
-    record_rows(there)
-    write_extension()
-    for row in ("plain", "cold"):
+@pytest.mark.parametrize(
+    ("there", "omitted", "first"),
+    [([], "", "plain"), (["plain"], "", "plain"), (["cold", "warm"], "", "plain"), (mine.ROWS, "plain", "cold")],
+)
+def test_nothing_is_repeated_if_the_other_study_compares_nothing_or_with_another_row(capsys, there, omitted, first):
+    write_study(["plain", "cold", "warm", "colder"])
+    record_rows([row for row in there if row != "hot [red]one"])
+    write_extension(f'omit = ["{omitted}"]\n' if omitted else "")
+    for row in ("plain", "cold", "warm"):
         record_extension(row)
-    assert "compared with plain: of 1 method" in (page := report_of_extension(capsys))
-    assert "which this study extends" not in page
-
-
-def test_nothing_is_repeated_with_another_first_row(capsys):
-    write_study()
-    record_rows()
-    write_extension('omit = ["plain"]\n')
-    for row in ("cold", "warm", "hot [red]one"):
-        record_extension(row)
-    assert "compared with hot [red]one" in (page := report_of_extension(capsys))
+    assert f"compared with {first}: of " in (page := report_of_extension(capsys))
     assert "which this study extends" not in page
 
 
@@ -310,9 +293,3 @@ def test_many_rows_are_readable(name):
     inside = figure.get_tightbbox()
     assert inside.x0 >= -0.02
     assert inside.x1 <= figure.get_figwidth() + 0.02
-
-
-def test_a_study_is_no_baseline():
-    run_id = record_row("plain", mine.SEEDS[:1])[0]
-    error = refused("report", run_id, "--baseline", "studies/mini/ifcl_queue_length")
-    assert error.code == "report.baseline_is_study"

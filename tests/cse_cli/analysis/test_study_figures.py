@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from matplotlib.image import imread
 
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
-from cse_cli.analysis.study_figures import StudyPoints, draw_study, equal_spans, fit_together, mean_std, study_figure
+from cse_cli.analysis.study_figures import StudyPoints, equal_spans, fit_together, study_figure
 from cse_cli.core.plotting import as_svg, figure_style
 from cse_cli.core.results import STS_TASKS, Result
 from cse_cli.recipe.cells import cells
@@ -177,26 +176,13 @@ def test_curves_tell_when_each_seed_was_best():
     assert "2 of 3 settings have finished runs" in " ".join(shown)
 
 
-def test_one_value_has_no_deviation():
-    assert mean_std([3.0]) == (3.0, 0.0)
-
-
-def test_the_files_are_the_same_every_time(tmp_path):
+def test_the_figure_is_the_same_every_time_and_nothing_to_draw_is_none():
     found = findings(QUEUE, 64.0, 65.0)
-    one, other = (draw_study(found, tmp_path / folder) for folder in ("one", "other"))
-    assert [file.name for file in one] == ["ifcl_queue_length.svg", "ifcl_queue_length.png"]
-    assert [file.read_bytes() for file in one] == [file.read_bytes() for file in other]
-    assert imread(one[1]).shape[1] == 990  # 3.3 inches of 300 dots
-    assert as_svg(lambda: study_figure(found)) == one[0].read_bytes()
-
-
-def test_nothing_to_draw_writes_nothing(tmp_path):
+    assert as_svg(lambda: study_figure(found)) == as_svg(lambda: study_figure(found)) != b""
     study, plain = load_study(QUEUE), load_study("studies/mini/focal_infonce_alignment")
     lacking = [result(cells(study)[0].hash, scores={})]
     for made in (study_runs(study, []), study_runs(plain, [result(cells(plain)[0].hash)]), study_runs(study, lacking)):
-        assert draw_study(made, tmp_path / "figures") == []
-    assert not (tmp_path / "figures").exists()
-    assert as_svg(lambda: None) == b""
+        assert as_svg(lambda made=made: study_figure(made)) == b""
 
 
 @pytest.mark.parametrize("name", ["mocose_fig8", "mocose_fig45_collapse", "mocose_queue", "ifcl_ablation"])

@@ -60,7 +60,7 @@ def style():
 
 
 def made(one: Result, series=SERIES, data=DATA):
-    return dict(run_figures(FinishedRun(one, series, data, status_of=lambda _: "current")))
+    return dict(run_figures(FinishedRun(one, series, data, status="current")))
 
 
 def texts(figure) -> list[str]:
@@ -147,7 +147,7 @@ def test_bars_alone_where_nothing_else_is_known():
 
 
 def test_another_model_is_not_compared_with_the_paper():
-    outcome = FinishedRun(result(paper=ROW), {}, DATA, status_of=lambda _: "other_model")
+    outcome = FinishedRun(result(paper=ROW), {}, DATA, status="other_model")
     assert "tasks_paper" not in dict(run_figures(outcome))
     assert "tasks_spearman" in dict(run_figures(outcome))
 
