@@ -18,7 +18,7 @@ import numpy as np
 from cse_cli.core import paths
 from cse_cli.data.cache import Progress, noted_facts
 from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
-from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
+from cse_cli.data.files import TextFiles, as_tables, find_files, open_files
 from cse_cli.data.stored import VERSION, Content, RowReader, store
 from cse_cli.data.tokens import Column, tokenize
 from cse_cli.recipe.schema import Data
@@ -285,7 +285,7 @@ def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Pa
         tuple(files.columns),
         lambda columns: files.select(columns).tables(),
         tuple(path for path in files.paths if isinstance(path, Path)),
-        repr((files.format, sorted(files.columns.items()), files.header, files.headed)),
+        repr((files.format, sorted(files.columns.items()))),
         source,
     )
 
@@ -297,7 +297,7 @@ def _hub_part(name: str, data: Data) -> Part:
     columns = {column: column for column in found.columns}
     if data.column is not None and data.column in columns:
         columns["text"] = data.column
-    files = TextFiles(found.paths, found.builder, columns, found.columns, options=found.options)
+    files = TextFiles(found.paths, found.builder, columns, found.options)
     return _files_part(f"{name}/{data.split}", files)
 
 
@@ -314,26 +314,17 @@ def _catalog_part(name: str, data: Data) -> Part:
 
 
 def plain_files(source: Source) -> TextFiles | None:
-    """Return the files of a split for a builder, or None for archives, patterns and generated data sets."""
+    """Return the files of a split for a builder, or None for text, archives, patterns and generated data sets."""
     first = source.tables[0]
-    if not isinstance(first, catalog.File) or first.format == ".csv":
-        return None
-    layout = first.layout
-    if layout.pattern or layout.remove or layout.encoding.lower() != "utf-8":
+    if not isinstance(first, catalog.File) or first.format not in (".json", ".jsonl", ".parquet"):
         return None
     for table in source.tables:  # the same apart from the path: no archives, constants or limits
         if not isinstance(table, catalog.File) or table.format != first.format:
             return None
-        if table != catalog.File(table.path, layout, first.columns):
+        if table != catalog.File(table.path, first.layout, first.columns):
             return None
-    kind = text_format(first.path) or "text"
     theirs = {name: first.layout.columns.get(name, name) for name in source.columns}
-    header = tuple(source.columns)
-    if kind == "text":
-        theirs = {name: name and "text" for name in theirs}
-    elif kind == "tsv" and first.layout.header:
-        header = first.header()
-    return TextFiles(source.paths, kind, theirs, header, first.layout.header)
+    return TextFiles(source.paths, "parquet" if first.format == ".parquet" else "json", theirs)
 
 
 def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:

@@ -145,7 +145,13 @@ class PairFile:
             table = _own_file(self.file)
         pairs: list[Pair] = []
         places: dict[str, str] = {}
+        blank = ""
         for record in (Record(table, *row) for row in table.read(columns)):
+            if all(cell == "" for cell in record.cells):  # an error unless it is the end of the file
+                blank = blank or record.location
+                continue
+            if blank:
+                raise CseError(f"{blank}: empty line", "remove it", code="data.malformed_row")
             named = "" if self.subset is None else _sentence(record, self.subset, record.cells[-1])
             pairs.append(_pair(record, columns[: 2 + (self.score is not None)], named))
             places.setdefault(named, record.location)
