@@ -139,7 +139,7 @@ class DatasetEntry(_Table):
         language: ISO 639-3 or two-letter code. "en-de" for parallel text.
         columns: Names of the columns in this project.
         note: Information that users need before they use it.
-        instead: Data set of this package to use if this one is not available.
+        instead: Data set of this package, or with an address, to use if this one is not available.
         local: Layout of the files in `$CSE_DATA`.
         sources: Name → source, in the order of the attempts.
     """

@@ -329,7 +329,7 @@ def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> Missing
     else:
         why = "and cse has no address to download it from"
         if about.instead:
-            ways.insert(0, f"train on '{about.instead}', which is part of cse: --set data.dataset={about.instead}")
+            ways.insert(0, f"train on '{about.instead}', which is available: --set data.dataset={about.instead}")
         ways += [
             'train on your own text: `[data] file = "path.txt"` (or .tsv with a header) instead of `dataset`',
             "use a data set on this machine: see `cse data list`",
