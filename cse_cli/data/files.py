@@ -14,7 +14,7 @@ from cse_cli.data.table_text import refuse_table
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
 from registry.resources.catalog import Column, File
-from registry.resources.catalog.find import data_folder
+from registry.resources.catalog.find import data_folder, similar_files
 from registry.resources.catalog.hub_sets import quiet_datasets, read_guarded
 from registry.resources.catalog.readers import lines
 
@@ -52,7 +52,7 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
             what = "contains no text file" if is_dir(path) else "does not exist"
             also = "" if data is None or path.is_absolute() else f", nor does it below CSE_DATA ({data})"
             raise MissingError(
-                f"file '{path.absolute()}' {what}{also}",
+                f"file '{path.absolute()}' {what}{also}.{similar_files(pattern)}",
                 f"give a path, a directory or a glob of {_KNOWN} files",
                 code="data.missing_file",
             )

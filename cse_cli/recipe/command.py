@@ -35,6 +35,11 @@ SET = "Set a dotted key of the recipe to a TOML value, for example train.steps=1
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
 """Option of every command that reads recipes."""
 
+UNSET = "Remove a dotted key of the recipe. Repeatable."
+"""Help of `--unset`, the same in every command that reads recipes."""
+Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help=UNSET)]
+"""Option of every command that reads recipes."""
+
 Device = Annotated[
     str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
 ]
@@ -75,7 +80,7 @@ def show(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", help="Remove a dotted key of the recipe. Repeatable. Implies --resolved."),
+        typer.Option("--unset", metavar="KEY", help=f"{UNSET} Implies --resolved."),
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from registry import paths, plugins
-from registry.errors import MissingError, UnknownNameError
+from registry.errors import MissingError, UnknownNameError, suggestion
 from registry.resources import hub
 from registry.resources.catalog.entries import ALL, DatasetEntry, Generated, Layout, Part, Parts, Remote, entry, file_of
 from registry.resources.catalog.readers import File, Rows, Source, Table, member_of
@@ -293,14 +293,21 @@ def own_file(file: str) -> Path | None:
     return None if known is None else known.cached()
 
 
-def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
+def similar_files(file: str) -> str:
+    """Return `` Did you mean 'x'?`` with files of the same directory, or an empty string."""
+    path, folder = paths.expand_user(Path(file)), data_folder()
+    near = [place / path.parent for place in (Path(), folder) if place is not None]
+    names = [each.name for place in near if paths.is_dir(place) for each in place.iterdir() if each.is_file()]
+    return suggestion(path.name, names)
+
+
+def require_own_file(file: str, what: str, action: str) -> Path:
     """Return a file, as `own_file` does.
 
     Args:
         file: Path in the recipe.
         what: Kind of file, for the message.
         action: Next action for the message.
-        hint: Similar names, for the end of the message.
 
     Raises:
         MissingError: If the file does not exist.
@@ -311,7 +318,7 @@ def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
     searched = " in this directory" if folder is None else f" in this directory or in CSE_DATA ({folder})"
     if paths.expand_user(Path(file)).is_absolute():
         searched = ""
-    raise MissingError(f"no {what} at {file}{searched}{hint}", action, code="data.missing_file")
+    raise MissingError(f"no {what} at {file}{searched}.{similar_files(file)}", action, code="data.missing_file")
 
 
 def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> MissingError:

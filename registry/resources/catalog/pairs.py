@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache, cached_property
 from itertools import combinations
-from pathlib import Path
 from typing import NamedTuple
 
-from registry.errors import CseError, suggestion
-from registry.paths import expand_user, is_dir, state_of
+from registry.errors import CseError
+from registry.paths import state_of
 from registry.resources.catalog.entries import PAIR_COLUMNS, entry
-from registry.resources.catalog.find import data_folder, locate, own_file, require_own_file
+from registry.resources.catalog.find import locate, own_file, require_own_file
 from registry.resources.catalog.readers import FORMATS, Column, File, Record, Rows, Table, names_a_file, shown
 
 HUB = "hf:"
@@ -180,11 +179,8 @@ def _own_file(file: str) -> Table:
                 code="data.unsupported_format",
             )
         return File(found)
-    folder, path = data_folder(), expand_user(Path(file))
-    near = [place / path.parent for place in (Path(), folder) if place is not None]
-    names = [each.name for place in near if is_dir(place) for each in place.iterdir() if each.is_file()]
     action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
-    return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
+    return File(require_own_file(file, "pair file", action))
 
 
 def _require_ranks(where: str, scores: Sequence[float]) -> None:
