@@ -14,7 +14,7 @@ SCHEMA_VERSION = 2
 
 EPILOG = (
     "Examples:  cse data inspect sentences.txt  ·  cse data inspect wiki1m  ·  cse data inspect simcse_en --json  ·  "
-    "cse data inspect pairs.tsv --set data.column=sentence --set train.batch_size=256"
+    "cse data inspect pairs.tsv --set data.column=sentence"
 )
 
 

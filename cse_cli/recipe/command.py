@@ -116,10 +116,7 @@ def show(
             print_badge(badge)
 
 
-COPY_EPILOG = (
-    "Examples:  cse cp quickstart my.toml  ·  cse cp ifcl_en my_ifcl.toml, then cse check my_ifcl.toml, "
-    "cse run my_ifcl.toml"
-)
+COPY_EPILOG = "Examples:  cse cp quickstart my.toml  ·  cse cp ifcl_en my_ifcl.toml"
 
 
 def copy(
@@ -135,16 +132,16 @@ def copy(
     sys.stdout.write(f"{target}\n")
 
 
-SCHEMA_EPILOG = (
-    "Examples:  cse schema --output recipe.schema.json  ·  then start a recipe with `#:schema ./recipe.schema.json` "
-    "for completion and checks in editors with taplo or tombi"
-)
+SCHEMA_EPILOG = "Examples:  cse schema --output recipe.schema.json"
 
 
 def schema(
     output: Annotated[Path | None, typer.Option(help="File to write. Default: stdout.")] = None,
 ) -> None:
-    """Write a JSON Schema of recipes for editors. It contains all registered components."""
+    """Write a JSON Schema of recipes for editors. It contains all registered components.
+
+    Start a recipe with `#:schema ./recipe.schema.json` for completion and checks in editors with taplo or tombi.
+    """
     import json
 
     from cse_cli.recipe.json_schema import json_schema
