@@ -307,6 +307,23 @@ def test_the_tutorials_loss_is_the_one_that_is_tested():
 
 
 @pytest.mark.process
+def test_the_tutorials_commands_about_the_loss_print_what_the_page_shows(tmp_path):
+    page = text(ROOT / "docs" / "tutorials" / "own_loss.md")
+    (tmp_path / "uniformity.py").write_text(example("python"), encoding="utf-8")
+    (recipe,) = [code for name, code in CODE.findall(page) if name == "toml"]
+    (tmp_path / "uniform.toml").write_text(recipe, encoding="utf-8")
+    shown = "".join(code for name, code in CODE.findall(page) if name == "console")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    for command in ("show uniformity", "check uniform.toml"):
+        words = [*command.split(), "--plugin", "uniformity.py"]
+        done = subprocess.run(
+            [sys.executable, "-m", "cse_cli", *words],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert f"$ cse {' '.join(words)}\n{done.stdout}" in shown, done.stderr
+
+
+@pytest.mark.process
 def test_the_loss_in_one_file_works_with_no_other_change(tmp_path):
     """The file lies beside the other losses, as far as imports can tell; a recipe uses it; nothing else is touched."""
     source = example("python")
