@@ -279,14 +279,13 @@ def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     )
 
 
-def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Part:
+def _files_part(name: str, files: TextFiles) -> Part:
     return Part(
         name,
         tuple(files.columns),
         lambda columns: files.select(columns).tables(),
         tuple(path for path in files.paths if isinstance(path, Path)),
         repr((files.format, sorted(files.columns.items()))),
-        source,
     )
 
 
@@ -302,29 +301,13 @@ def _hub_part(name: str, data: Data) -> Part:
 
 
 def _catalog_part(name: str, data: Data) -> Part:
-    """Return the split of a catalog entry. A builder reads plain files, the reader of the catalog all others."""
+    """Return the split of a catalog entry."""
     name, source = f"{name}/{data.split}", catalog.locate(name, data.split)
-    if (files := plain_files(source)) is not None:
-        return _files_part(name, files, source)
 
     def tables(columns: Sequence[str]) -> Iterator[Any]:
         return as_tables(source.read(columns), columns)
 
     return Part(name, source.columns, tables, source.paths, repr(source.tables), source)
-
-
-def plain_files(source: Source) -> TextFiles | None:
-    """Return the files of a split for a builder, or None for text, archives, patterns and generated data sets."""
-    first = source.tables[0]
-    if not isinstance(first, catalog.File) or first.format not in (".json", ".jsonl", ".parquet"):
-        return None
-    for table in source.tables:  # the same apart from the path: no archives, constants or limits
-        if not isinstance(table, catalog.File) or table.format != first.format:
-            return None
-        if table != catalog.File(table.path, first.layout, first.columns):
-            return None
-    theirs = {name: first.layout.columns.get(name, name) for name in source.columns}
-    return TextFiles(source.paths, "parquet" if first.format == ".parquet" else "json", theirs)
 
 
 def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:

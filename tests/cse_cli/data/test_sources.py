@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cse_cli.data import files, sources
+from cse_cli.data import files
 from cse_cli.data.files import open_files
 from cse_cli.data.sources import open_text
 from cse_cli.data.table_text import refuse_table
@@ -198,11 +198,10 @@ def test_data_sets_are_concatenated():
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["multi30k_en_de", "ntrex_yue_zh", "wiki1m_prefix"])
-def test_builders_read_what_the_catalog_reads(name):
+def test_a_training_text_is_what_the_catalog_reads(name):
     from registry.resources import catalog
 
     source = catalog.locate(name, "train")
-    assert sources.plain_files(source) is not None
     for column in source.columns:
         assert cells(Data(dataset=(name,)), column) == [row[0] for row in source.read([column])]
 
