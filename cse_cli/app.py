@@ -6,7 +6,7 @@ import errno
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Never
+from typing import Annotated, Any, Never
 
 import typer
 
@@ -52,6 +52,14 @@ app.command("tune", epilog=tuning.EPILOG)(tuning.tune)
 app.command("ui", epilog=mirrors.UI_EPILOG)(mirrors.ui)
 runs.app.command("sync", epilog=mirrors.SYNC_EPILOG)(mirrors.sync)
 data.app.command("inspect", epilog=inspection.EPILOG)(inspection.inspect)
+all_commands: tuple[Any, ...] = (
+    *app.registered_commands,
+    *data.app.registered_commands,
+    *runs.app.registered_commands,
+    runs.app.info,
+)
+for command in all_commands:  # one example a line, to copy
+    command.epilog = (command.epilog or "").replace("  ·  ", "\n").replace("Examples:  ", "Examples:\n")
 app.add_typer(data.app, name="data")
 app.add_typer(runs.app, name="runs")
 

@@ -223,9 +223,8 @@ def _command(command: Any, name: str) -> Iterator[str]:
         yield inspect.cleandoc(child.help or "")
         if rows := [_option(p) for p in child.params if not getattr(p, "hidden", False) and p.name != "help"]:
             yield table(["", "", "default"], rows)
-        if examples := re.sub(r"^Examples?:", "", child.epilog or "").split("  ·  "):
-            lines = "\n".join(f"$ {line.strip()}" for line in examples if line.strip())
-            yield f"```console\n{lines}\n```" if lines else ""
+        lines = "\n".join(f"$ {line}" for line in (child.epilog or "").splitlines()[1:])
+        yield f"```console\n{lines}\n```" if lines else ""
         yield from _command(child, full)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import importlib.util
 import inspect
 import json
@@ -52,6 +54,56 @@ def test_the_site_builds_strictly(tmp_path):
     for page in (tmp_path / "site").rglob("*.html"):
         loaded = re.findall(r'<(?:script|link|img|iframe)\b[^>]*?(?:src|href)="(?:https?:)?//([^"/]+)', text(page))
         assert loaded == [], f"{page}: the site loads nothing from elsewhere"
+        left = [found[0] for found in MARKUP.finditer(prose(text(page)))]
+        assert left == [], f"{page}: equation or markup that is not rendered"
+    assert "-&gt; list[Result]" in re.sub(r"<[^>]*>", "", text(tmp_path / "site" / "python" / "index.html"))
+
+
+MARKUP = re.compile(r".{0,30}(?:\$(?!CSE_)|\\[a-zA-Z]{2,}|\*\*|`).{0,30}")
+"""Markup of an equation or of Markdown, which a reader of a built page does not see. `$CSE_DATA` is a variable."""
+
+
+def prose(page):
+    """Return the text of a built page without code and equations."""
+    article = page.partition("<article")[2].partition("</article>")[0]
+    shown = re.sub(r"<(pre|code|script|style)\b.*?</\1>", "", article, flags=re.DOTALL)
+    equations = r'<(span|div) class="arithmatex">\\[(\[].*?\\[)\]]</\1>'
+    return re.sub(r"<[^>]*>", "", re.sub(equations, "", shown, flags=re.DOTALL))
+
+
+@pytest.mark.parametrize("written", ["$$\na = b\n$$", "Of $a$ and $b$.", "\n$$\n\\lceil m \\rceil\n$$"])
+def test_an_equation_that_is_not_rendered_is_found(written):
+    assert MARKUP.search(prose(f"<article><p>{written}</p></article>"))
+    rendered = '<div class="arithmatex">\\[\n\\lceil m \\rceil\n\\]</div> <code>$x</code> $CSE_DATA'
+    assert not MARKUP.search(prose(f"<article><p>{rendered}</p></article>"))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "```python" in text(page)], ids=lambda page: page.stem)
+def test_examples_import_the_names_that_they_use(page):
+    """An earlier example of the page may have imported them."""
+    known = {*dir(builtins), "self"}
+    for language, code in CODE.findall(text(page)):
+        if language != "python":
+            continue
+        nodes = list(ast.walk(ast.parse(code)))
+        names = [node for node in nodes if isinstance(node, ast.Name)]
+        known |= {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        known |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        known |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        imports = [alias for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names]
+        known |= {(alias.asname or alias.name).partition(".")[0] for alias in imports}
+        assert {node.id for node in names} <= known, code
+
+
+def test_long_comments_in_examples_are_not_cut():
+    """The rule of the page wraps examples with comments. Pygments marks these with the class `c1`."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import get_lexer_by_name
+
+    assert ".highlight:has(.c1) code { white-space: pre-wrap; }" in text(ROOT / "docs" / "assets" / "site.css")
+    for language, code in (("console", "$ cse list  # all"), ("toml", "a = 1  # one"), ("python", "a = 1  # one")):
+        assert '<span class="c1">#' in highlight(code, get_lexer_by_name(language), HtmlFormatter())
 
 
 SETS_EQUATIONS = """
@@ -304,6 +356,23 @@ def test_the_tutorials_loss_is_the_one_that_is_tested():
     assert example("python").rstrip() in page
     assert "[losses.uniformity]\nweight = 0.1\n" in example("toml")
     assert "[losses.uniformity]\nweight = 0.1\n" in page
+
+
+@pytest.mark.process
+def test_the_tutorials_commands_about_the_loss_print_what_the_page_shows(tmp_path):
+    page = text(ROOT / "docs" / "tutorials" / "own_loss.md")
+    (tmp_path / "uniformity.py").write_text(example("python"), encoding="utf-8")
+    (recipe,) = [code for name, code in CODE.findall(page) if name == "toml"]
+    (tmp_path / "uniform.toml").write_text(recipe, encoding="utf-8")
+    shown = "".join(code for name, code in CODE.findall(page) if name == "console")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    for command in ("show uniformity", "check uniform.toml"):
+        words = [*command.split(), "--plugin", "uniformity.py"]
+        done = subprocess.run(
+            [sys.executable, "-m", "cse_cli", *words],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert f"$ cse {' '.join(words)}\n{done.stdout}" in shown, done.stderr
 
 
 @pytest.mark.process

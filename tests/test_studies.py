@@ -6,12 +6,17 @@ from functools import cache
 
 import pytest
 
+from cse_cli.data.identity import columns_read
+from cse_cli.data.requirements import availability
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
+from cse_cli.recipe.requirements import Requirement, requirements
+from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import load_study, outline, studies_of
 from cse_cli.recipe.study_schema import Study
 from registry import papers
+from registry.resources import catalog
 
 MINI = "studies/mini/"
 NAMES = [name for name in all_studies() if not name.startswith(MINI)]
@@ -116,3 +121,60 @@ def test_the_distance_grid_contains_the_best_one():
             distances.add(round(1 / (1 - decay) + length / said["train"]["batch_size"], 2))
         assert best in distances
         assert min(distances) < best < max(distances)
+
+
+@cache
+def obtainable(one: Requirement) -> bool:
+    """Return whether the package contains it, or a command downloads it, or the catalog names one to use instead."""
+    if availability(one).state != "missing":
+        return True
+    instead = catalog.entry(one.name).instead if one.kind == "dataset" else ""
+    return bool(instead) and obtainable(Requirement("dataset", instead, one.split))
+
+
+def lacking(recipe: Recipe) -> list[str]:
+    """Return models, data sets, files and columns of a recipe that no command can get or make."""
+    lacks = [one.title for one in requirements(recipe) if not obtainable(one)]
+    for name, part in recipe.evaluators.items():
+        if (dataset := part.params.get("dataset")) is None or catalog.entry(dataset).kind != "text":
+            continue
+        columns = {*catalog.entry(dataset).columns_of(part.params["split"]), *recipe.data.columns}
+        views = {value: recipe.views[value] for value in part.params.values() if value in recipe.views}
+        read = columns_read(recipe.model_copy(update={"views": views}))
+        lacks += [f"column {column} of evaluator {name}" for column in sorted(read - columns)]
+    return lacks
+
+
+@pytest.fixture
+def stranger(monkeypatch, tmp_path):
+    """Set up a machine with the package and nothing else."""
+    for name in ("CSE_DATA", "CSE_MODELS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CSE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    obtainable.cache_clear()
+    yield
+    obtainable.cache_clear()
+
+
+MI = "evaluators.mi={{ name = 'mutual_information', first = 'anchor', second = 'fraternal', {} }}"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "data", "lacks"),
+    [
+        ("ifcl_en", "file = 'wiki1m_en_de.tsv'", ["file wiki1m_en_de.tsv"]),
+        ("ifcl_en", "dataset = 'wiki1m'", []),  # [data.columns] of the recipe makes the translation
+        ("mini/ifcl_en", "dataset = 'wiki1m'", ["column translation of evaluator mi"]),
+    ],
+)
+@pytest.mark.usefixtures("stranger")
+def test_data_that_no_command_gets_or_makes_is_found(recipe, data, lacks):
+    assert lacking(load(recipe, [MI.format(data).replace("'", '"')]).recipe) == lacks
+
+
+@pytest.mark.parametrize("name", [*NAMES, *SMALL])
+@pytest.mark.usefixtures("stranger")
+def test_a_command_gets_or_makes_the_data_of_every_cell(name):
+    found = {cell.label: lacking(cell.load(0).recipe) for cell in study(name)[1]}
+    assert {label: lacks for label, lacks in found.items() if lacks} == {}

@@ -45,27 +45,30 @@ def _files(argument: str) -> Iterator[Path]:
     yield from found
 
 
-def requirements_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) -> list[Requirement]:
+def requirements_of(
+    names: Sequence[str | Path], overrides: Sequence[str] = (), unset: Sequence[str] = ()
+) -> list[Requirement]:
     """Return the requirements of recipes and of the cells of studies, without duplicates.
 
-    `names` are paths, directories and names. `overrides` are values of `--set` for each recipe or cell.
+    `names` are paths, directories and names. `overrides` are values of `--set` for each recipe or cell, `unset` those
+    of `--unset`.
     """
-    return merged_requirements(recipes_of(names, overrides))
+    return merged_requirements(recipes_of(names, overrides, unset))
 
 
-def recipes_of(names: Sequence[str | Path], overrides: Sequence[str] = ()) -> list[Recipe]:
+def recipes_of(names: Sequence[str | Path], overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> list[Recipe]:
     """Return recipes and the recipes of the cells of studies, as `requirements_of` takes them."""
     recipes = []
     for path in (path for name in names for path in _files(str(name))):
         if is_study(path):
             study = load_study(str(path))
-            recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study, overrides)]
+            recipes += [cell.load(study.seed_list[0]).recipe for cell in cells(study, overrides, unset)]
         else:
-            recipes.append(load(str(path), overrides).recipe)
+            recipes.append(load(str(path), overrides, unset).recipe)
     return recipes
 
 
-def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def check_file(path: Path, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> dict[str, Any]:
     """Return the entry of one recipe or study, with all of its cells, in the document of `cse check`."""
     kind = "study" if is_study(path) else "recipe"
     about: dict[str, Any] = {"kind": kind, "name": name_of(path), "path": str(path)}
@@ -74,10 +77,10 @@ def check_file(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     try:
         if kind == "study":
             study = load_study(str(path))
-            made, tried = cells(study, overrides), trials(study, overrides)
+            made, tried = cells(study, overrides, unset), trials(study, overrides, unset)
             facts = {"cells": len(made), "seeds": list(study.seed_list), "trials": len(tried)}
         else:
-            loaded = load(str(path), overrides)
+            loaded = load(str(path), overrides, unset)
             facts = {"hash": loaded.recipe.hash(), "warnings": [*loaded.notes]}
     except RecipeError as error:
         problems = [{"where": p.where, "path": p.keys, "message": p.message, "text": str(p)} for p in error.problems]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cse_cli.recipe.command import Plugin, Set
+from cse_cli.recipe.command import Plugin, Set, Unset
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 SCHEMA_VERSION = 2
@@ -119,6 +119,7 @@ def check_recipes(
         bool, typer.Option("--data", help="List required models, data sets and files. Exit code 3: one is missing.")
     ] = False,
     set_: Set = None,
+    unset: Unset = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: AsJson = False,
 ) -> None:
@@ -131,10 +132,10 @@ def check_recipes(
     from cse_cli.recipe.view import print_checks
 
     files = recipe_files(paths or [])
-    checks = [check_file(path, set_ or ()) for path in files]
+    checks = [check_file(path, set_ or (), unset or ()) for path in files]
     wrong = sum(not one["valid"] for one in checks)
     if data and not wrong:
-        raise typer.Exit(_show_requirements(files, set_ or (), as_json=json_))
+        raise typer.Exit(_show_requirements(files, set_ or (), unset or (), as_json=json_))
     if json_:
         kinds = {kind: [one for one in checks if one["kind"] == kind] for kind in ("recipe", "study")}
         write_json({"checked": len(checks), "invalid": wrong, "recipes": kinds["recipe"], "studies": kinds["study"]})
@@ -144,13 +145,13 @@ def check_recipes(
         raise typer.Exit(2)
 
 
-def _show_requirements(files: list[Path], overrides: Sequence[str], *, as_json: bool) -> int:
+def _show_requirements(files: list[Path], overrides: Sequence[str], unset: Sequence[str], *, as_json: bool) -> int:
     """Print the requirements of recipes. Return the exit code."""
     from cse_cli.data.check import requirements_of
     from cse_cli.data.requirements import availability
     from cse_cli.data.view import print_requirements
 
-    found = [availability(one) for one in requirements_of(files, overrides)]
+    found = [availability(one) for one in requirements_of(files, overrides, unset)]
     if as_json:
         _write_json({"requirements": [asdict(one) for one in found]})
     else:

@@ -13,9 +13,9 @@ from typing import Any
 from cse_cli.data.table_text import refuse_table
 from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.paths import expand_user, is_dir, is_file
-from registry.resources.catalog import data_folder
+from registry.resources.catalog import data_folder, similar_files
 from registry.resources.hub_sets import quiet_datasets, read_guarded
-from registry.resources.rows import File, own_source
+from registry.resources.rows import Column, File, lines
 
 ROWS = 8192
 """Rows of a table. Bounds the memory."""
@@ -51,7 +51,7 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
             what = "contains no text file" if is_dir(path) else "does not exist"
             also = "" if data is None or path.is_absolute() else f", nor does it below CSE_DATA ({data})"
             raise MissingError(
-                f"file '{path.absolute()}' {what}{also}",
+                f"file '{path.absolute()}' {what}{also}.{similar_files(pattern)}",
                 f"give a path, a directory or a glob of {_KNOWN} files",
                 code="data.missing_file",
             )
@@ -98,19 +98,6 @@ def check_entries(
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Position of the rows of a table in their file."""
-
-    where: str
-    first: int
-    lines: bool
-
-    def of(self, index: int) -> str:
-        """Return "path:line" of a row, or "path: row N"."""
-        return f"{self.where}:{self.first + index}" if self.lines else f"{self.where}: row {self.first + index}"
-
-
-@dataclass(frozen=True)
 class TextFiles:
     """Files of one format with the same columns, in order.
 
@@ -118,16 +105,12 @@ class TextFiles:
         paths: Local paths.
         format: Format as returned by `text_format`.
         columns: Name of each column in the files, by its name here. Cells are empty if the name is.
-        header: Column names of a `.tsv`, in order.
-        headed: Whether the first line of a `.tsv` is the header.
-        options: Other settings of the builder of `datasets`.
+        options: Settings of the builder of `datasets`.
     """
 
     paths: tuple[Path, ...]
     format: str
     columns: Mapping[str, str]
-    header: tuple[str, ...] = ()
-    headed: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def select(self, columns: Sequence[str]) -> TextFiles:
@@ -135,72 +118,38 @@ class TextFiles:
         return replace(self, columns={name: self.columns[name] for name in columns})
 
     def tables(self) -> Iterator[Any]:
-        """Yield the rows as tables, blank rows included.
+        """Yield the rows as tables of strings, blank rows included.
 
         Raises:
             CseError: If a file or a row is malformed. The message contains file and line, or file and row.
         """
+        for path in self.paths:
+            if self.format == "text" and not self.options:
+                yield from as_tables(((line,) * len(self.columns) for _, line in lines(path)), tuple(self.columns))
+            elif self.format in ("tsv", "csv") and not self.options:
+                cells = File(path).read([Column("", name) for name in self.columns.values()])
+                yield from as_tables((row for _, row in cells), tuple(self.columns))
+            else:
+                yield from self._built(path)
+
+    def _built(self, path: Path) -> Iterator[Any]:
+        """Yield the rows of a file that a builder of `datasets` reads."""
+        import pyarrow as pa
+
         options = dict(self.options)
         if self.format == "parquet":
             options["columns"] = [name for name in self.columns.values() if name]
-        for path in self.paths:
-            first = 1
-            for raw in _read(path, self.format, options):
-                yield self.clean(raw, str(path), first)
-                first += len(raw)
-
-    def clean(self, raw: Any, where: str, first: int) -> Any:
-        """Return the columns of a raw table as strings. Blank lines become rows of empty cells.
-
-        Args:
-            raw: Rows of the files.
-            where: Name of the file for messages.
-            first: Number of the first row in its file, counted from 1.
-
-        Raises:
-            CseError: If a row is malformed.
-        """
-        import pyarrow as pa
-
-        place = _Place(where, first, self.format in ("text", "tsv"))
-        if self.format in ("text", "tsv"):
-            lines = _without_bom(raw.column(0)) if first == 1 else raw.column(0)
-            cells = {"text": lines} if self.format == "text" else self._split(lines, place)
-        else:
-            cells = {name: raw.column(name) for name in self.columns.values() if name}
-        rows = len(next(iter(cells.values()))) if cells else len(raw)
-        made = {
-            ours: _strings(cells[theirs], theirs, place, ours != "text")
-            if theirs
-            else pa.array([""] * rows, pa.string())
-            for ours, theirs in self.columns.items()
-        }
-        return pa.table(made)
-
-    def _split(self, lines: Any, place: _Place) -> dict[str, Any]:
-        """Return the cells of lines by column.
-
-        The csv builder of `datasets` 5.2 silently fills short rows with empty cells, and shifts every column by one if
-        the first row is too long.
-        """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        if self.headed and place.first == 1:
-            lines, place = lines.slice(1), replace(place, first=2)
-        lists = pc.split_pattern(lines, "\t")
-        blank = _blank(lines)
-        wrong = pc.and_(pc.not_equal(pc.list_value_length(lists), len(self.header)), pc.invert(blank))
-        if (index := pc.index(wrong, True).as_py()) >= 0:
-            found = len(lists[index])
-            raise CseError(
-                f"{place.of(index)}: row has {found} cell{'s'[: found != 1]}, but the header has {len(self.header)}",
-                "separate cells by exactly one TAB; quotes are ordinary characters",
-                code="data.malformed_row",
+        first = 1
+        for raw in _read(path, self.format, options):
+            yield pa.table(
+                {
+                    ours: _strings(raw.column(theirs), theirs, path, first, ours != "text")
+                    if theirs
+                    else pa.array([""] * len(raw), pa.string())
+                    for ours, theirs in self.columns.items()
+                }
             )
-        if pc.any(blank).as_py():
-            lists = pc.if_else(blank, pa.scalar([""] * len(self.header), lists.type), lists)
-        return {name: pc.list_element(lists, index) for index, name in enumerate(self.header)}
+            first += len(raw)
 
 
 def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
@@ -237,7 +186,7 @@ def open_files(paths: Sequence[Path], column: str | None) -> TextFiles:
                 code="data.unknown_column",
             )
         columns["text"] = column
-    return TextFiles(tuple(paths), kind, columns, header)
+    return TextFiles(tuple(paths), kind, columns)
 
 
 def without_blanks(table: Any) -> Any:
@@ -274,37 +223,20 @@ def _names(path: Path, kind: str) -> tuple[str, ...]:
 
 
 def _read(path: Path, kind: str, options: Mapping[str, Any]) -> Iterator[Any]:
-    """Yield the rows of one file as tables."""
-    if kind == "csv" and not options:  # the csv builder of `datasets` fills short rows silently and reports no line
-        source = own_source(path)
-        yield from as_tables(source.rows(), source.columns)
-        return
-    tables = read_guarded(path, lambda: iter(_open(path, kind, options).iter(ROWS))) or iter(())
+    """Yield the rows of one file as Arrow tables from a builder of `datasets`, without a copy in its cache."""
+    datasets, files = quiet_datasets(), {"train": [str(path)]}
+
+    def opened() -> Iterator[Any]:
+        made = datasets.load_dataset(kind, data_files=files, split="train", streaming=True, **options)
+        return iter(made.with_format("arrow").iter(ROWS))
+
+    tables = read_guarded(path, opened) or iter(())
     while (table := read_guarded(path, lambda: next(tables, None))) is not None:
         yield table
 
 
-def _open(path: Path, kind: str, options: Mapping[str, Any]) -> Any:
-    """Return an iterable of Arrow tables from a builder of `datasets`, without a copy in its cache."""
-    datasets = quiet_datasets()
-    builder = "text" if kind == "tsv" else kind
-    settings = {"encoding": "utf-8-sig"} if builder == "text" else {}
-    files = {"train": [str(path)]}
-    made = datasets.load_dataset(builder, data_files=files, split="train", streaming=True, **settings, **options)
-    return made.with_format("arrow")
-
-
-def _without_bom(lines: Any) -> Any:
-    """Return lines without the byte order mark, which the builder keeps in a `.gz`."""
-    import pyarrow as pa
-
-    if not len(lines) or not (lines[0].as_py() or "").startswith("\ufeff"):
-        return lines
-    return pa.chunked_array([pa.array([lines[0].as_py()[1:]], pa.string()), *lines.slice(1).chunks])
-
-
-def _strings(column: Any, name: str, place: _Place, numbers: bool) -> Any:
-    """Return a column as strings. With `numbers`, it may contain numbers, such as labels."""
+def _strings(column: Any, name: str, path: Path, first: int, numbers: bool) -> Any:
+    """Return a column as strings. Its first row is row `first` of the file. `numbers` allows labels."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -312,7 +244,7 @@ def _strings(column: Any, name: str, place: _Place, numbers: bool) -> Any:
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise CseError(
-            f"{place.of(row)}: column '{name}' has no value",
+            f"{path}: row {first + row}: column '{name}' has no value",
             "give every row a string, or remove the row",
             code="data.missing_value",
         )
@@ -320,7 +252,7 @@ def _strings(column: Any, name: str, place: _Place, numbers: bool) -> Any:
     numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if not any(is_kind(kind) for is_kind in readable) and not (numbers and numeric):
         raise CseError(
-            f"{place.where}: column '{name}' contains {kind}, not strings",
+            f"{path}: column '{name}' contains {kind}, not strings",
             "use a column of strings",
             code="data.not_strings",
         )

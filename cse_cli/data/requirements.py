@@ -16,9 +16,9 @@ from cse_cli.data.files import find_files
 from cse_cli.recipe.files import bare_file
 from cse_cli.recipe.requirements import HUB, Requirement, merged_requirements
 from cse_cli.recipe.schema import Recipe
-from registry.errors import CseError, MissingError, UnknownNameError
+from registry.errors import CseError, MissingError, UnknownNameError, suggestion
 from registry.resources import catalog, hub, models
-from registry.resources.catalog import own_file
+from registry.resources.catalog import own_file, require_own_file
 from registry.resources.download import known_files, reporting
 from registry.resources.hub_sets import HubSet
 
@@ -69,6 +69,14 @@ def parse_requirements(names: Sequence[str]) -> list[Requirement]:
                 f"'{name}' is a recipe, not a data set or a model",
                 f"cse data download --for {name}",
                 code="data.recipe_as_data_set",
+            )
+        elif "/" in name or models.known(name) or models.find(name) or models.similar(name):
+            found.append(Requirement("model", name))
+        elif hint := suggestion(name, catalog.names()):
+            raise UnknownNameError(
+                f"'{name}' is not a data set or a model of the catalog.{hint}",
+                "run `cse data list` to see all data sets. For a model of the Hub, give OWNER/NAME",
+                code="data.unknown_dataset",
             )
         else:
             found.append(Requirement("model", name))
@@ -135,16 +143,11 @@ def _file(requirement: Requirement, _: bool) -> Availability:
     try:
         if requirement.wanted_by[:1] == ("data.file",):
             paths = find_files([requirement.name])
-        elif (path := own_file(requirement.name)) is not None:
-            paths = (path,)
-        elif (known := known_files().get(requirement.name)) is not None:
+        elif own_file(requirement.name) is None and (known := known_files().get(requirement.name)) is not None:
             return Availability(requirement, "fetchable", known.url, (), known.bytes, known.license)
         else:
-            raise MissingError(
-                f"file '{requirement.name}' does not exist",
-                "move it to the current directory, or below $CSE_DATA",
-                code="data.missing_file",
-            )
+            action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
+            paths = (require_own_file(requirement.name, "file", action),)
     except MissingError as error:
         return Availability(requirement, "missing", problem=error.message, action=error.next_action or "")
     return Availability(requirement, "here", str(paths[0].parent), paths, 0)
@@ -226,7 +229,7 @@ def _missing_error(missing: Sequence[Availability], fetchable: Sequence[Availabi
     also = f"\n  (download size of the others: {download_size(fetchable)})" if fetchable else ""
     return MissingError(
         f"requirements not found: {len(missing)}{''.join(lines)}{also}",
-        "run `cse list recipes --all` to see which recipes are ready; nothing was downloaded",
+        "`cse list recipes --all` and `cse data list` show what is ready; nothing was downloaded",
         code="data.missing_requirement",
     )
 

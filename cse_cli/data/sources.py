@@ -18,14 +18,14 @@ import numpy as np
 from cse_cli.core import paths
 from cse_cli.data.cache import Progress, noted_facts
 from cse_cli.data.columns import BLOCK, Cells, ColumnMaker, Making, in_order
-from cse_cli.data.files import TextFiles, as_tables, find_files, open_files, text_format
+from cse_cli.data.files import TextFiles, as_tables, find_files, open_files
 from cse_cli.data.stored import VERSION, Content, RowReader, store
 from cse_cli.data.tokens import Column, tokenize
 from cse_cli.recipe.schema import Data
 from registry.errors import CseError, suggestion
 from registry.paths import state_of
 from registry.resources import catalog
-from registry.resources.rows import File, Source
+from registry.resources.rows import Source
 from registry.tokens import Vocabulary
 
 
@@ -279,14 +279,13 @@ def check_columns(data: Data, part: Part, columns: Sequence[str]) -> None:
     )
 
 
-def _files_part(name: str, files: TextFiles, source: Source | None = None) -> Part:
+def _files_part(name: str, files: TextFiles) -> Part:
     return Part(
         name,
         tuple(files.columns),
         lambda columns: files.select(columns).tables(),
         tuple(path for path in files.paths if isinstance(path, Path)),
-        repr((files.format, sorted(files.columns.items()), files.header, files.headed)),
-        source,
+        repr((files.format, sorted(files.columns.items()))),
     )
 
 
@@ -297,43 +296,18 @@ def _hub_part(name: str, data: Data) -> Part:
     columns = {column: column for column in found.columns}
     if data.column is not None and data.column in columns:
         columns["text"] = data.column
-    files = TextFiles(found.paths, found.builder, columns, found.columns, options=found.options)
+    files = TextFiles(found.paths, found.builder, columns, found.options)
     return _files_part(f"{name}/{data.split}", files)
 
 
 def _catalog_part(name: str, data: Data) -> Part:
-    """Return the split of a catalog entry. A builder reads plain files, the reader of the catalog all others."""
+    """Return the split of a catalog entry."""
     name, source = f"{name}/{data.split}", catalog.locate(name, data.split)
-    if (files := plain_files(source)) is not None:
-        return _files_part(name, files, source)
 
     def tables(columns: Sequence[str]) -> Iterator[Any]:
         return as_tables(source.read(columns), columns)
 
     return Part(name, source.columns, tables, source.paths, repr(source.tables), source)
-
-
-def plain_files(source: Source) -> TextFiles | None:
-    """Return the files of a split for a builder, or None for archives, patterns and generated data sets."""
-    first = source.tables[0]
-    if not isinstance(first, File) or first.format == ".csv":
-        return None
-    layout = first.layout
-    if layout.pattern or layout.remove or layout.encoding.lower() != "utf-8":
-        return None
-    for table in source.tables:  # the same apart from the path: no archives, constants or limits
-        if not isinstance(table, File) or table.format != first.format:
-            return None
-        if table != File(table.path, layout, first.columns):
-            return None
-    kind = text_format(first.path) or "text"
-    theirs = {name: first.layout.columns.get(name, name) for name in source.columns}
-    header = tuple(source.columns)
-    if kind == "text":
-        theirs = {name: name and "text" for name in theirs}
-    elif kind == "tsv" and first.layout.header:
-        header = first.header()
-    return TextFiles(source.paths, kind, theirs, header, first.layout.header)
 
 
 def _read_part(part: Part, columns: Sequence[str]) -> tuple[Any, Content]:

@@ -15,7 +15,7 @@ from cse_cli.data.tokens import read_arrow, write_arrow
 SHOWN = 5
 """Number of blank rows whose place is reported."""
 
-VERSION = "4"
+VERSION = "5"
 """Part of the key of every stored text. Raise it if the same files give other rows or facts."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from itertools import islice
 from pathlib import Path
 
 from registry.errors import CseError
+from registry.resources.rows import lines
 
 LINES = 100
 """Number of first lines to look at."""
@@ -27,31 +27,25 @@ def refuse_table(path: Path) -> None:
     Raises:
         CseError: If the file contains a table. The message names the first line and its columns.
     """
-    lines = _first_lines(path)
-    if len(lines) < FEWEST:
+    try:
+        first = [line for _, line in islice(lines(path), LINES) if line.strip()]
+    except CseError:  # its reader reports that
         return
-    if "\t" in lines[0] and len({line.count("\t") for line in lines}) == 1:
-        header, what, suffix = lines[0].split("\t"), "TABs", ".tsv"
-    elif _has_header(lines[0]) and _have_equal_cells(lines):
-        header, what, suffix = lines[0].split(","), "commas", ".csv"
+    if len(first) < FEWEST:
+        return
+    if "\t" in first[0] and len({line.count("\t") for line in first}) == 1:
+        header, what, suffix = first[0].split("\t"), "TABs", ".tsv"
+    elif _has_header(first[0]) and _have_equal_cells(first):
+        header, what, suffix = first[0].split(","), "commas", ".csv"
     else:
         return
     name = path.name.replace(".txt", suffix)
     raise CseError(
-        f"{path}:1: the first {len(lines)} lines have {len(header)} cells each, separated by {what}: {lines[0][:60]}",
+        f"{path}:1: the first {len(first)} lines have {len(header)} cells each, separated by {what}: {first[0][:60]}",
         f"if it is a table, rename it to {name} and set data.column to the column with the sentences. If it is text, "
         + ("replace the TABs by spaces" if suffix == ".tsv" else "remove the first line"),
         code="data.table_in_text",
     )
-
-
-def _first_lines(path: Path) -> list[str]:
-    """Return the first lines that are not blank, or nothing if the file cannot be read. Its reader reports that."""
-    try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig", newline="") as file:
-            return [line for line in (raw.rstrip("\r\n") for raw in islice(file, LINES)) if line.strip()]
-    except (OSError, ValueError, EOFError):
-        return []
 
 
 def _has_header(line: str) -> bool:

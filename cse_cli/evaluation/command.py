@@ -13,7 +13,7 @@ EPILOG = (
     "cse evaluate sentence-transformers/all-MiniLM-L6-v2 mini_en --tasks all --json  ·  "
     "cse evaluate mini_en --tasks pairs.tsv --set sts.score_column=rating  ·  "
     "cse evaluate intfloat/e5-small-v2 --prompt 'query: '  ·  "
-    "cse evaluate bert-base-uncased --template '\"{text}\" means {mask}.' --pooling mask"
+    "cse evaluate mini_en --template '\"{text}\" means {mask}.' --pooling mask"
 )
 
 Template = Annotated[

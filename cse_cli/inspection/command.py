@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Set
+from cse_cli.recipe.command import Set, Unset
 from cse_cli.recipe.completion import complete_recipe
 
 SCHEMA_VERSION = 2
@@ -14,7 +14,7 @@ SCHEMA_VERSION = 2
 
 EPILOG = (
     "Examples:  cse data inspect sentences.txt  ·  cse data inspect wiki1m  ·  cse data inspect simcse_en --json  ·  "
-    "cse data inspect pairs.tsv --set data.column=sentence --set train.batch_size=256"
+    "cse data inspect pairs.tsv --set data.column=sentence"
 )
 
 
@@ -27,6 +27,7 @@ def inspect(
         ),
     ],
     set_: Set = None,
+    unset: Unset = None,
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
 ) -> None:
     """Inspect a training text: lengths and what is cut, duplicates, near-duplicates, and evaluation sentences.
@@ -37,7 +38,7 @@ def inspect(
     from cse_cli.inspection.inspect import inspect_text, print_inspection
 
     with Screen() as screen:
-        document = inspect_text(text, set_ or [], screen)
+        document = inspect_text(text, set_ or [], unset or [], screen)
     if json_:
         write_json(document, SCHEMA_VERSION)
     else:

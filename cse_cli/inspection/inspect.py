@@ -17,7 +17,7 @@ from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import open_text
 from cse_cli.inspection import facts
 from cse_cli.inspection.alarms import alarms_of
-from cse_cli.recipe.files import bare_file
+from cse_cli.recipe.files import all_recipes, bare_file
 from cse_cli.recipe.load import changed, load, read
 from cse_cli.recipe.overrides import Override, parse_overrides
 from cse_cli.recipe.requirements import HUB, requirements
@@ -37,11 +37,11 @@ NEAR_SAMPLE = 1_000_000
 """Maximum number of distinct sentences that are compared for near-duplicates."""
 
 
-def find_recipe(name: str, overrides: Sequence[str]) -> Recipe:
+def find_recipe(name: str, overrides: Sequence[str], removed: Sequence[str]) -> Recipe:
     """Return a recipe, or the recipe `DEFAULT` with a data set or files."""
     if name.endswith(".toml") or bare_file(name, study=False) is not None:
-        return load(name, overrides).recipe
-    unset = ["views.fraternal.augment"]  # requires a column of translations
+        return load(name, overrides, removed).recipe
+    unset = [*removed, "views.fraternal.augment"]  # requires a column of translations
     if name.startswith(HUB) or name in catalog.names():
         text = Override.of("data.dataset", [name])
     else:
@@ -49,15 +49,15 @@ def find_recipe(name: str, overrides: Sequence[str]) -> Recipe:
             files = list(map(str, find_files([name])))
         except MissingError as error:
             raise MissingError(
-                f"{error.message}." + suggestion(name, catalog.names()), error.next_action, code=error.code
+                error.message + suggestion(name, [*catalog.names(), *all_recipes()]), error.next_action, code=error.code
             ) from None
         text, unset = Override.of("data.file", files), [*unset, "data.dataset"]
     return changed(read(DEFAULT), [text, *parse_overrides(overrides)], unset).recipe
 
 
-def inspect_text(name: str, overrides: Sequence[str], screen: Screen) -> dict[str, Any]:
+def inspect_text(name: str, overrides: Sequence[str], unset: Sequence[str], screen: Screen) -> dict[str, Any]:
     """Return the facts about a text as JSON values. A missing text or tokenizer is downloaded."""
-    recipe = find_recipe(name, overrides)
+    recipe = find_recipe(name, overrides, unset)
     if recipe.train.steps == 0:
         raise CseError(
             f"'{name}' does not train, so it has no text", "inspect another recipe", code="inspection.no_text"

@@ -11,7 +11,7 @@ from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
     "Examples:  cse run quickstart  ·  cse run recipes/ifcl_en.toml --seeds 3  ·  "
-    "cse run mini/simcse_en --set train.steps=100 --set losses.info_nce.temperature=0.1  ·  "
+    "cse run mini/simcse_en --set train.steps=100 --set data.limit=2000  ·  "
     "cse run mini/simcse_en --name baseline --tag for=paper  ·  cse run --resume 3f2a  ·  "
     "cse run studies/mini/ifcl_queue_length"
 )

@@ -35,6 +35,11 @@ SET = "Set a dotted key of the recipe to a TOML value, for example train.steps=1
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET)]
 """Option of every command that reads recipes."""
 
+UNSET = "Remove a dotted key of the recipe. Repeatable."
+"""Help of `--unset`, the same in every command that reads recipes."""
+Unset = Annotated[list[str] | None, typer.Option("--unset", metavar="KEY", help=UNSET)]
+"""Option of every command that reads recipes."""
+
 Device = Annotated[
     str, typer.Option(help="auto (this machine's accelerator, else the CPU), cpu, cuda, mps, xpu or cuda:N.")
 ]
@@ -75,7 +80,7 @@ def show(
     ] = None,
     unset: Annotated[
         list[str] | None,
-        typer.Option("--unset", help="Remove a dotted key of the recipe. Repeatable. Implies --resolved."),
+        typer.Option("--unset", metavar="KEY", help=f"{UNSET} Implies --resolved."),
     ] = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     json_: Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")] = False,
@@ -111,10 +116,7 @@ def show(
             print_badge(badge)
 
 
-COPY_EPILOG = (
-    "Examples:  cse cp quickstart my.toml  ·  cse cp ifcl_en my_ifcl.toml, then cse check my_ifcl.toml, "
-    "cse run my_ifcl.toml"
-)
+COPY_EPILOG = "Examples:  cse cp quickstart my.toml  ·  cse cp ifcl_en my_ifcl.toml"
 
 
 def copy(
@@ -130,16 +132,16 @@ def copy(
     sys.stdout.write(f"{target}\n")
 
 
-SCHEMA_EPILOG = (
-    "Examples:  cse schema --output recipe.schema.json  ·  then start a recipe with `#:schema ./recipe.schema.json` "
-    "for completion and checks in editors with taplo or tombi"
-)
+SCHEMA_EPILOG = "Examples:  cse schema --output recipe.schema.json"
 
 
 def schema(
     output: Annotated[Path | None, typer.Option(help="File to write. Default: stdout.")] = None,
 ) -> None:
-    """Write a JSON Schema of recipes for editors. It contains all registered components."""
+    """Write a JSON Schema of recipes for editors. It contains all registered components.
+
+    Start a recipe with `#:schema ./recipe.schema.json` for completion and checks in editors with taplo or tombi.
+    """
     import json
 
     from cse_cli.recipe.json_schema import json_schema

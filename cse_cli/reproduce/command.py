@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
 from cse_cli.recipe.completion import complete_recipe
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def reproduce(
         ),
     ] = None,
     set_: Set = None,
-    unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
+    unset: Unset = None,
     device: Device = "auto",
     precision: Precision = None,
     workers: Annotated[

@@ -293,6 +293,7 @@ def _read_modules(folder: Path) -> _Saved:
 
     Raises:
         _UnsupportedError: If it has other modules, settings or values.
+        CseError: If a module is not part of sentence-transformers, or its directory is outside of this one.
     """
     _settings(folder / PROMPTS, "model")
     kinds, paths = [], []
@@ -305,6 +306,14 @@ def _read_modules(folder: Path) -> _Saved:
                 code="encoders.module_outside",
             )
         _accept(folder / MODULES, module, "module")
+        if not module["type"].startswith("sentence_transformers."):
+            raise CseError(
+                f"{folder / MODULES}: the module '{module['type']}' is Python code that is not part of "
+                "sentence-transformers, and cse does not execute the code of a model",
+                f"save the model with modules of sentence-transformers, such as Pooling in {path.name}, or write an "
+                "encoder in your own file: --plugin, docs/extend.md",
+                code="encoders.custom_module",
+            )
         kinds.append(_KINDS.get(module["type"], module["type"]))
         paths.append(path)
     if not re.fullmatch("Transformer Pooling( Dense)*( Normalize)?", " ".join(kinds)):

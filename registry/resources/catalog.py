@@ -22,7 +22,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from registry import paths, plugins
 from registry.errors import CseError, MissingError, RegistrationError, UnknownNameError, suggestion
-from registry.paths import expand_user, is_dir, state_of
+from registry.paths import state_of
 from registry.resources import hub
 from registry.resources.download import download, known_files
 from registry.resources.rows import (
@@ -147,7 +147,7 @@ class DatasetEntry(CatalogTable):
         language: ISO 639-3 or two-letter code. "en-de" for parallel text.
         columns: Names of the columns in this project.
         note: Information that users need before they use it.
-        instead: Data set of this package to use if this one is not available.
+        instead: Data set of this package, or with an address, to use if this one is not available.
         local: Layout of the files in `$CSE_DATA`.
         sources: Name → source, in the order of the attempts.
     """
@@ -529,14 +529,21 @@ def own_file(file: str) -> Path | None:
     return None if known is None else known.cached()
 
 
-def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
+def similar_files(file: str) -> str:
+    """Return `` Did you mean 'x'?`` with files of the same directory, or an empty string."""
+    path, folder = paths.expand_user(Path(file)), data_folder()
+    near = [place / path.parent for place in (Path(), folder) if place is not None]
+    names = [each.name for place in near if paths.is_dir(place) for each in place.iterdir() if each.is_file()]
+    return suggestion(path.name, names)
+
+
+def require_own_file(file: str, what: str, action: str) -> Path:
     """Return a file, as `own_file` does.
 
     Args:
         file: Path in the recipe.
         what: Kind of file, for the message.
         action: Next action for the message.
-        hint: Similar names, for the end of the message.
 
     Raises:
         MissingError: If the file does not exist.
@@ -547,7 +554,7 @@ def require_own_file(file: str, what: str, action: str, hint: str = "") -> Path:
     searched = " in this directory" if folder is None else f" in this directory or in CSE_DATA ({folder})"
     if paths.expand_user(Path(file)).is_absolute():
         searched = ""
-    raise MissingError(f"no {what} at {file}{searched}{hint}", action, code="data.missing_file")
+    raise MissingError(f"no {what} at {file}{searched}.{similar_files(file)}", action, code="data.missing_file")
 
 
 def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> MissingError:
@@ -565,7 +572,7 @@ def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> Missing
     else:
         why = "and cse has no address to download it from"
         if about.instead:
-            ways.insert(0, f"train on '{about.instead}', which is part of cse: --set data.dataset={about.instead}")
+            ways.insert(0, f"train on '{about.instead}', which is available: --set data.dataset={about.instead}")
         ways += [
             'train on your own text: `[data] file = "path.txt"` (or .tsv with a header) instead of `dataset`',
             "use a data set on this machine: see `cse data list`",
@@ -719,7 +726,13 @@ class PairFile:
             table = _own_file(self.file)
         pairs: list[Pair] = []
         places: dict[str, str] = {}
+        blank = ""
         for record in (Record(table, *row) for row in table.read(columns)):
+            if all(cell == "" for cell in record.cells):  # an error unless it is the end of the file
+                blank = blank or record.location
+                continue
+            if blank:
+                raise CseError(f"{blank}: empty line", "remove it", code="data.malformed_row")
             named = "" if self.subset is None else _sentence(record, self.subset, record.cells[-1])
             pairs.append(_pair(record, columns[: 2 + (self.score is not None)], named))
             places.setdefault(named, record.location)
@@ -748,11 +761,8 @@ def _own_file(file: str) -> Table:
                 code="data.unsupported_format",
             )
         return File(found)
-    folder, path = data_folder(), expand_user(Path(file))
-    near = [place / path.parent for place in (Path(), folder) if place is not None]
-    names = [each.name for place in near if is_dir(place) for each in place.iterdir() if each.is_file()]
     action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
-    return File(require_own_file(file, "pair file", action, f".{suggestion(path.name, names)}"))
+    return File(require_own_file(file, "pair file", action))
 
 
 def _require_ranks(where: str, scores: Sequence[float]) -> None:

@@ -1,7 +1,7 @@
 r"""Rows of a split, and readers of its tables: text, TSV, CSV, JSON lines, Parquet. They report the line of each row.
 
-Training text is read by `datasets`. Evaluation data is not, because the csv builder of `datasets` silently fills short
-rows with NaN, guesses types ("NA" becomes NaN, "005" the number 5) and reports no line numbers.
+Training text and evaluation data in .txt, .tsv and .csv files have this one reader. The csv builder of `datasets`
+silently fills short rows with NaN, guesses types ("NA" becomes NaN, "005" the number 5) and reports no line numbers.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ FORMATS = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet")
 _TSV = "separate columns by one TAB; if quotes enclose cells, name the file .csv"
 _CSV = 'separate columns by commas; enclose cells with a comma, quote or line break in "…", and double their quotes'
 _JSONL = 'write one object per line, such as {"score": 4.5, "sentence1": "…", "sentence2": "…"}'
+_LARGEST_CELL = 2**31 - 1
+"""Number of characters of a cell that the csv module accepts. Its own limit is 131,072."""
+_CSV_CELL = re.compile(r'"(?:[^"]|"")*"')
+"""Cell in quotes, with every quote in it doubled, as csv writers write it."""
 
 
 Kind = Literal["text", "pairs", "labeled"]
@@ -155,7 +159,7 @@ class File:
                 code="data.unsupported_format",
             )
         names = ["text"] if self.format == ".txt" else next(_split(self), (1, [""]))[1]
-        if len(set(names)) < len(names) or "" in names:
+        if not names or len(set(names)) < len(names) or "" in names:
             raise CseError(
                 f"{self.location(1)}: the first line must contain unique column names, not {chr(9).join(names)!r}",
                 'add a header such as "text<TAB>translation", or name the file .txt if it has one sentence per line',
@@ -391,7 +395,7 @@ def names_a_file(name: str) -> bool:
 
 
 def lines(path: Path, member: str = "", layout: Layout = _PLAIN) -> Iterator[tuple[int, str]]:
-    r"""Yield number and text of each line. Only "\n" and "\r\n" end a line.
+    r"""Yield number and text of each line. "\n", "\r\n" and "\r" end a line, as in text mode of Python.
 
     Raises:
         CseError: If the file does not exist, has another encoding, or its archive is damaged.
@@ -400,14 +404,17 @@ def lines(path: Path, member: str = "", layout: Layout = _PLAIN) -> Iterator[tup
     dropped = str.maketrans("", "", layout.remove)
     try:
         with _opened(path, member) as file:
-            for number, raw in enumerate(file, start=1):  # bytes split at "\n" only; text mode would also split at "\r"
-                line = raw.decode(layout.encoding).removesuffix("\n").removesuffix("\r")
-                line = line.removeprefix("\ufeff") if number == 1 else line
-                yield number, line.translate(dropped) if dropped else line
+            for raw in file:  # up to "\n". Each is decoded on its own, so that an error has its number
+                for line in raw.decode(layout.encoding).removesuffix("\n").removesuffix("\r").split("\r"):
+                    number += 1
+                    line = line.removeprefix("\ufeff") if number == 1 else line
+                    yield number, line.translate(dropped) if dropped else line
     except UnicodeDecodeError as error:
         known = layout.encoding.upper()
         raise CseError(
-            f"{where}:{number}: not {known}: {error.reason}", "convert the file to UTF-8", code="data.wrong_encoding"
+            f"{where}:{number + 1}: not {known}: {error.reason}",
+            "convert the file to UTF-8",
+            code="data.wrong_encoding",
         ) from error
     except (gzip.BadGzipFile, zlib.error, EOFError, tarfile.TarError) as error:
         raise CseError(
@@ -466,6 +473,7 @@ def _matched(file: File, columns: Sequence[Column]) -> Numbered:
 
 
 def _table(file: File, columns: Sequence[Column]) -> Numbered:
+    """Yield the rows of a .tsv or .csv. Blank lines become rows of empty cells."""
     rows, rule = _split(file), _CSV if file.format == ".csv" else _TSV
     header, owner = list(file.columns), "the catalog"
     if file.layout.header and not file.others:
@@ -476,20 +484,22 @@ def _table(file: File, columns: Sequence[Column]) -> Numbered:
     places = [_find(file.location(1), header, column, rule) for column in columns]
     for number, cells in rows:
         if len(cells) != len(header):
-            if cells in ([], [""]):
-                raise CseError(f"{file.location(number)}: empty line", "remove it", code="data.malformed_row")
-            found = f"{len(cells)} column{'s'[: len(cells) != 1]}"
-            raise CseError(
-                f"{file.location(number)}: {found}, but {owner} has {len(header)}", rule, code="data.malformed_row"
-            )
+            if any(cell.strip() for cell in cells):
+                found = f"{len(cells)} cell{'s'[: len(cells) != 1]}"
+                raise CseError(
+                    f"{file.location(number)}: row has {found}, but {owner} has {len(header)}",
+                    rule,
+                    code="data.malformed_row",
+                )
+            cells = [""] * len(header)
         yield number, tuple(cells[place] for place in places)
 
 
 def _split(file: File) -> Iterator[tuple[int, list[str]]]:
     if file.format != ".csv":
-        yield from ((number, line.split("\t")) for number, line in file.lines())
+        yield from _split_at_tabs(file)
         return
-    # Lines are decoded one by one, so that errors have a line number.
+    csv.field_size_limit(_LARGEST_CELL)
     reader = csv.reader((f"{line}\n" for _, line in file.lines()), strict=True)
     while True:
         start = reader.line_num + 1
@@ -498,17 +508,28 @@ def _split(file: File) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise CseError(
-                f"{file.location(start)}: {_not_csv(str(error))}", _CSV, code="data.malformed_row"
-            ) from error
+            unclosed = str(error) == "unexpected end of data"
+            reason = "this row opens a quote that is never closed" if unclosed else f"not CSV: {error}"
+            raise CseError(f"{file.location(start)}: {reason}", _CSV, code="data.malformed_row") from error
 
 
-def _not_csv(reason: str) -> str:
-    if reason == "unexpected end of data" or "field limit" in reason:
-        return "this row opens a quote that is never closed"
-    if reason.startswith("new-line character"):
-        return "carriage return in a cell without quotes"
-    return f"not CSV: {reason}"
+def _split_at_tabs(file: File) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a .tsv. Warn at its end if a csv writer wrote it: only then are all quotes doubled."""
+    doubled, other = 0, False
+    for number, line in file.lines():
+        cells = line.split("\t")
+        if '"' in line and not other:
+            quoted = [cell for cell in cells if '"' in cell]
+            other = not all(map(_CSV_CELL.fullmatch, quoted))
+            doubled += sum('""' in cell[1:-1] for cell in quoted)
+        yield number, cells
+    if doubled and not other:
+        warnings.warn(
+            f"{file.where}: every cell with a quote is in quotes and doubles the quotes in it ({doubled} cells), as in "
+            "a CSV file. In a .tsv, quotes are ordinary characters and part of the sentence. If they are not, write "
+            "the file again without quoting, or with commas as .csv",
+            stacklevel=2,
+        )
 
 
 def _jsonl(file: File, columns: Sequence[Column]) -> Numbered:

@@ -65,7 +65,7 @@ MALFORMED = {
     "too few fields of a csv": ("t.csv", COMMAS + "1,a,b\n2\n", ("data.malformed_row", ":3", "1")),
     "too many fields of a csv": ("t.csv", COMMAS + '1,"a\nb",c\n2,d,e,f\n', ("data.malformed_row", ":4", "3")),
     "empty line": ("t.tsv", HEAD + "1\ta\tb\n\n2\tc\td\n", ("data.malformed_row", ":3", "empty")),
-    "empty line of a csv": ("t.csv", COMMAS + "1,a,b\n\n", ("data.malformed_row", ":3", "empty")),
+    "empty line of a csv": ("t.csv", COMMAS + "1,a,b\n\n2,c,d\n", ("data.malformed_row", ":3", "empty")),
     "score is text": ("t.tsv", HEAD + "1\ta\tb\nhigh\tc\td\n", ("data.invalid_cell", ":3", "'score'", "'high'")),
     "score with a comma": ("t.tsv", HEAD + "4,5\ta\tb\n", ("data.invalid_cell", ":2", "'score'", "'4,5'")),
     "score with an underscore": ("t.tsv", HEAD + "1_0\ta\tb\n", ("data.invalid_cell", ":2", "'score'", "'1_0'")),
@@ -87,8 +87,8 @@ MALFORMED = {
     "quote never closed in a large file": ("t.csv", COMMAS + '2,"c,d\n' + "3,eeeeeeee,f\n" * 20_000,
         ("data.malformed_row", ":2")),
     "text after a quote": ("t.csv", COMMAS + '1,"a"b,c\n', ("data.malformed_row", ":2", "','", '\'"\'')),
-    "carriage return": ("t.csv", "score,sentence1,sentence2\r1,a,b\r",
-        ("data.malformed_row", ":1")),
+    "too few fields after a carriage return": ("t.csv", "score,sentence1,sentence2\r1,a,b\r2\r",
+        ("data.malformed_row", ":3", "1")),
     "gzip cut off": ("t.tsv.gz", cut(gzip.compress((HEAD + MANY).encode()), 0.6), ("data.damaged_file", "")),
     "csv gzip cut off": ("t.csv.gz", cut(gzip.compress((HEAD + MANY).replace("\t", ",").encode()), 0.6),
         ("data.damaged_file", "")),
@@ -306,6 +306,53 @@ def test_every_subset_must_have_a_correlation(tmp_path, rows, code, value):
         pair_file(path, subset=SUBSET).scored()
 
 
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_every_line_end_and_blank_last_lines_give_the_same_pairs(tmp_path, name, end):
+    content = (HEAD + "1\ta\tb\n2\tc\td\n\n\n").replace("\t", "\t" if name == "t.tsv" else ",").replace("\n", end)
+    found = pair_file(written(tmp_path / name, content)).scored()
+    assert found == [Pair("", 1.0, "a", "b"), Pair("", 2.0, "c", "d")]
+
+
+def test_a_cell_may_have_more_characters_than_the_csv_module_reads_by_default(tmp_path):
+    long = "word " * 40_000
+    path = written(tmp_path / "t.csv", f"score,sentence1,sentence2\n1,{long},b\n2,c,d\n")
+    assert pair_file(path).pairs[0] == Pair("", 1.0, long, "b")
+
+
+def quoted(rows, **how):
+    made = io.StringIO(newline="")
+    csv.writer(made, lineterminator="\n", delimiter="\t", **how).writerows([("score", "sentence1", "sentence2"), *rows])
+    return made.getvalue()
+
+
+SPOKEN = [(1, 'say "x" again', "b"), (2, 'a "quoted" word', "c d"), (3, "none", "e")]
+
+
+@pytest.mark.parametrize("how", [{}, {"quoting": csv.QUOTE_NONNUMERIC}])
+def test_a_tsv_that_a_csv_writer_wrote_causes_a_warning_with_the_number_of_cells(tmp_path, how):
+    content = quoted(SPOKEN, **how).replace('"score"\t"sentence1"\t"sentence2"', HEAD.strip())
+    path = written(tmp_path / "t.tsv", content)
+    with pytest.warns(UserWarning, match=rf"{path}: every cell with a quote .* \(2 cells\)"):
+        pairs = pair_file(path).pairs
+    assert pairs[0].first == '"say ""x"" again"'  # quotes stay a part of the sentence
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ('"Hello," she said. "Bye."', "b"),  # one quote that is not doubled is the author's own
+        ('say "x"', "b"),
+        ('""', "b"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_quotes_that_an_author_wrote_cause_no_warning(tmp_path, row):
+    more = quoted(SPOKEN) if '""' not in row else HEAD + "2\tc\td\n"
+    path = written(tmp_path / "t.tsv", f"{more}4\t" + "\t".join(row) + "\n")
+    assert pair_file(path).pairs[-1] == Pair("", 4.0, *row)
+
+
 def test_one_column_cannot_be_two(tmp_path):
     path = written(tmp_path / "t.tsv", HEAD + "1\ta\tb\n")
     with refuses("data.same_column", "first_column", "second_column", "'sentence1'"):
@@ -339,7 +386,7 @@ def test_any_text_comes_back_from_a_csv_json_lines_and_parquet(folder, rows):
     records = [dict(zip(("score", "sentence1", "sentence2"), row, strict=True)) for row in rows]
     columns = {name: [record[name] for record in records] for name in records[0]}
     contents = {"t.jsonl": "\n".join(map(json.dumps, records)), "t.parquet": columns}
-    if not any("\r" in cell for _, *cells in rows for cell in cells):  # a line read by itself has none before its end
+    if not any("\r" in cell for _, *cells in rows for cell in cells):  # it is read as "\n"
         contents["t.csv"] = made.getvalue()
     for name, content in contents.items():
         assert pair_file(written(folder / name, content)).pairs == [Pair("", *row) for row in rows], name
@@ -355,7 +402,7 @@ def test_damage_is_read_as_other_pairs_or_told_with_the_file(folder, rows, damag
     changed = raw[:at] + damage + raw[at + len(damage) :]
     found = read_or_told(written(folder / name, changed))
     if isinstance(found, list):
-        assert len(found) == 9 or changed.count(b"\n") != raw.count(b"\n") or b'"' in damage
+        assert len(found) == 9 or len(changed.splitlines()) != len(raw.splitlines()) or b'"' in damage
     else:
         assert str(folder / name) in found.message
         assert found.next_action

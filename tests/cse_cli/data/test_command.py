@@ -78,7 +78,7 @@ def test_check_names_the_line_that_is_malformed(cse, folder):
     code, out, _ = cse("data", "check", "--json")
     problem = next(one for one in json.loads(out)["splits"] if one["problem"])
     assert code == 2
-    assert f"{folder}:1501: 3 columns, but the header has 4" in problem["problem"]
+    assert f"{folder}:1501: row has 3 cells, but the header has 4" in problem["problem"]
 
 
 def test_check_of_a_named_set_that_is_missing_ends_with_3(cse, folder):

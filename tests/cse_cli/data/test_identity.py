@@ -149,7 +149,7 @@ def test_the_text_is_that_of_the_run(parts):
 def test_text_that_was_read_is_not_read_again(parts, monkeypatch):
     recipe = written(parts / "a")
     first = identify(recipe).text
-    for name in ("_read", "_open"):
+    for name in ("_read", "lines", "File.read"):
         monkeypatch.setattr(f"cse_cli.data.files.{name}", lambda *_: pytest.fail("read again"))
     monkeypatch.setattr("cse_cli.data.stored.read_arrow", lambda *_: pytest.fail("the rows were read"))
     assert identify(recipe).text == first

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cse_cli.data import files, sources
+from cse_cli.data import files
 from cse_cli.data.files import open_files
 from cse_cli.data.sources import open_text
 from cse_cli.data.table_text import refuse_table
@@ -40,13 +40,22 @@ def test_text_is_read_by_line_and_blank_lines_are_counted(tmp_path):
         assert text.notices == (f"{tmp_path / name}: 2 blank lines skipped: 2, 4",)
 
 
-@pytest.mark.parametrize("name", ["t.txt", "t.tsv"])
+@pytest.mark.parametrize("name", ["t.txt", "t.tsv", "t.csv"])
 @pytest.mark.parametrize("packed", ["", ".gz"])
-def test_line_ends_and_byte_order_marks_are_removed(tmp_path, name, packed):
-    content = ("\ufeff" + ("text\r\n" if name == "t.tsv" else "") + "a b\r\nc\r\n").encode()
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_and_byte_order_marks_are_removed(tmp_path, name, packed, end):
+    content = ("\ufeff" + ("" if name == "t.txt" else f"text{end}") + f"a b{end}c{end}{end}").encode()
     path = tmp_path / f"{name}{packed}"
     path.write_bytes(gzip.compress(content) if packed else content)
-    assert cells(Data(file=str(path))) == ["a b", "c"]
+    text = open_text(Data(file=str(path)), {"text"})
+    assert list(text.cells("text")) == ["a b", "c"]
+    assert text.notices == (f"{path}: 1 blank line skipped: 3",)
+
+
+def test_a_text_with_the_quotes_of_a_csv_writer_causes_a_warning(tmp_path):
+    path = write(tmp_path, "t.tsv", ["text\tnote", '"say ""x"""\ta'])
+    with pytest.warns(UserWarning, match=rf"{path}: every cell with a quote .* \(1 cells\)"):
+        open_text(Data(file=path), {"text"})
 
 
 def test_a_tsv_has_the_columns_of_its_header_and_literal_quotes(tmp_path):
@@ -85,8 +94,8 @@ def test_malformed_rows_are_errors_with_their_place(tmp_path, name, lines, code,
     ("name", "content", "code", "values"),
     [
         ("t.txt", b"a\nb\xff\n", "wrong_encoding", ["t.txt:2"]),
-        ("t.txt.gz", gzip.compress(b"a\nb\n" * 999, mtime=0)[:-20], "unreadable_file", ["t.txt.gz"]),
-        ("t.txt.gz", b"a\n", "unreadable_file", ["Not a gzipped file"]),
+        ("t.txt.gz", gzip.compress(b"a\nb\n" * 999, mtime=0)[:-20], "damaged_file", ["t.txt.gz"]),
+        ("t.txt.gz", b"a\n", "damaged_file", ["Not a gzipped file"]),
         ("t.parquet", b"PAR1 and nothing", "unreadable_file", ["t.parquet"]),
         ("t.txt", b"", "no_sentences", ["t.txt"]),
         ("t.txt", b"\n \n", "no_sentences", ["t.txt"]),
@@ -189,11 +198,10 @@ def test_data_sets_are_concatenated():
 
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["multi30k_en_de", "ntrex_yue_zh", "wiki1m_prefix"])
-def test_builders_read_what_the_catalog_reads(name):
+def test_a_training_text_is_what_the_catalog_reads(name):
     from registry.resources import catalog
 
     source = catalog.locate(name, "train")
-    assert sources.plain_files(source) is not None
     for column in source.columns:
         assert cells(Data(dataset=(name,)), column) == [row[0] for row in source.read([column])]
 
@@ -228,7 +236,7 @@ def test_text_that_does_not_exist_is_an_error(data, code, value):
 def test_a_file_is_read_once_until_it_changes(tmp_path, monkeypatch):
     path = write(tmp_path, "t.txt", ["a", "b"])
     first = open_text(Data(file=path), {"text"})
-    monkeypatch.setattr(files, "_read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(files, "lines", lambda *_: pytest.fail("read again"))
     assert open_text(Data(file=path), {"text"}).fingerprint == first.fingerprint
     monkeypatch.undo()
     write(tmp_path, "t.txt", ["a", "b", "c"])

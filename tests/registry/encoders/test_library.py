@@ -127,14 +127,15 @@ def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch, change):
     assert isinstance(caught.value, MissingError)
 
 
-def test_code_of_a_model_is_not_executed(tmp_path):
+@pytest.mark.parametrize("pooling", [None, "mean"])
+def test_code_of_a_model_is_not_executed(tmp_path, pooling):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "max"})
     listed = json.loads((folder / "modules.json").read_text())
     listed[1]["type"] = "own.Pooling"
     (folder / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     (folder / "modules.json").write_text(json.dumps(listed))
-    with refuses("encoders.damaged_model", "own.Pooling"):
-        open_encoder(str(folder))
+    with refuses("encoders.custom_module", "modules.json", "own.Pooling", "Pooling in 1_Pooling", "--plugin"):
+        open_encoder(str(folder), pooling)
     assert not (tmp_path / "ran").exists()
 
 
