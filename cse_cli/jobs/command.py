@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
@@ -15,6 +15,10 @@ EPILOG = (
     "cse run mini/simcse_en --name baseline --tag for=paper  ·  cse run --resume 3f2a  ·  "
     "cse run studies/mini/ifcl_queue_length"
 )
+
+_TRIAL = {"rich_help_panel": "Before a run"}
+_EXECUTION = {"rich_help_panel": "Execution"}
+_OUTPUT = {"rich_help_panel": "Record and output"}
 
 Recipes = Annotated[
     list[str] | None,
@@ -25,31 +29,47 @@ FastDevRun = Annotated[
     typer.Option(
         "--fast-dev-run",
         help="Try the whole way on 2,000 sentences, 20 steps and 256 pairs per evaluator. It is not a result.",
+        **_TRIAL,
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Build everything, print one batch per view and exit.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Build everything, print one batch per view and exit.", **_TRIAL)
+]
 Rows = Annotated[
     list[str] | None, typer.Option("--row", metavar="ROW", help="Run only this row of a study. Repeatable.")
 ]
+Resume = Annotated[
+    str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.", **_EXECUTION)
+]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
+    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.", **_EXECUTION)
 ]
 Processes = Annotated[
     int | None,
-    typer.Option(min=1, help="Number of processes that share each run. Default: one per GPU."),
+    typer.Option(min=1, help="Number of processes that share each run. Default: one per GPU.", **_EXECUTION),
 ]
-Cluster = Annotated[str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")]
-Name = Annotated[str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.")]
-Tag = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Tag of each run, for `cse runs ls --tag KEY=VALUE`. Repeatable."),
+Cluster = Annotated[
+    str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", **_EXECUTION)
 ]
 StallTimeout = Annotated[
-    str, typer.Option(help="Restart a run that reports no progress for this long, for example 90, 30m or 2h.")
+    str,
+    typer.Option(help="Restart a run that reports no progress for this long, for example 90, 30m or 2h.", **_EXECUTION),
 ]
+Again = Annotated[bool, typer.Option("--again", help="Repeat finished runs as new runs.", **_EXECUTION)]
 AcceptChanged = Annotated[
-    bool, typer.Option("--accept-changed", help="Do not repeat a finished run because its code changed.")
+    bool, typer.Option("--accept-changed", help="Do not repeat a finished run because its code changed.", **_EXECUTION)
 ]
+Name = Annotated[
+    str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.", **_OUTPUT)
+]
+Tag = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE", help="Tag of each run, for `cse runs ls --tag KEY=VALUE`. Repeatable.", **_OUTPUT
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.", **_OUTPUT)]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", **_OUTPUT)]
 
 
 def run(
@@ -57,24 +77,24 @@ def run(
     seed: Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed. Default: the recipe's own.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
     set_: Set = None,
-    unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
+    unset: Unset = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
     device: Device = "auto",
     precision: Precision = None,
     dry_run: DryRun = False,
     fast_dev_run: FastDevRun = False,
-    resume: Annotated[str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.")] = None,
     row: Rows = None,
+    resume: Resume = None,
     workers: Workers = None,
     processes: Processes = None,
     cluster: Cluster = None,
     stall_timeout: StallTimeout = "2h",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
+    again: Again = False,
+    accept_changed: AcceptChanged = False,
     name: Name = None,
     tag: Tag = None,
-    again: Annotated[bool, typer.Option("--again", help="Repeat finished runs as new runs.")] = False,
-    accept_changed: AcceptChanged = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> None:
     """Train and score recipes, or all cells of studies, and skip finished runs."""
     from cse_cli.core import processes as group
@@ -120,13 +140,13 @@ def plan(
     recipes: Recipes = None,
     seeds: Annotated[str | None, typer.Option(help="Number of seeds (3 is 0, 1, 2) or a list such as 1,5,7.")] = None,
     set_: Set = None,
-    unset: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Remove a dotted key. Repeatable.")] = None,
+    unset: Unset = None,
     device: Device = "auto",
     precision: Precision = None,
     row: Rows = None,
     workers: Workers = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    json_: Json = False,
 ) -> None:
     """Estimate downloads, time, disk and memory of runs before they start, from a few measured steps."""
     from cse_cli.jobs.plan import plan as plan_runs
