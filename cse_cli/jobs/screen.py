@@ -234,12 +234,10 @@ class RunLines(RunScreen):
 
 def end_line(label: str, result: Result, seconds_left: float = 0.0) -> str:
     """Return the scores and duration of a run in one line, and the estimated time of the other runs unless it is 0."""
-    scores = [f"{one.name} {one.score:.2f}{_describe_gain(one.gain)}" for one in headlines(result)]
+    scores = []
+    for one in headlines(result):
+        gain = "" if one.gain is None else f" (+{one.gain:.2f} over untrained)"
+        gain = f" ({-one.gain:.2f} below untrained)" if one.gain is not None and one.gain < 0 else gain
+        scores.append(f"{one.name} {one.score:.2f}{gain}")
     left = [f"about {duration(seconds_left)} left"] if seconds_left else []
     return " · ".join([label, *scores, duration(result.seconds), *left])
-
-
-def _describe_gain(gain: float | None) -> str:
-    if gain is None:
-        return ""
-    return f" ({abs(gain):.2f} below untrained)" if gain < 0 else f" (+{gain:.2f} over untrained)"

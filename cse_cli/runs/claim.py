@@ -7,11 +7,10 @@ The process that executes the run locks another file there, so a run is also bus
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cse_cli.core.identity import Plan
 from cse_cli.core.paths import home
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
@@ -55,9 +54,17 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
     """
     with FileLock(home() / "claims.lock"):
         recorded = all_runs()
-        if not again and (taken := _taken([run for run in recorded if _is_same(run, about)])):
+        experiment = [run for run in recorded if about.identity is not None and run.about.identity == about.identity]
+        key = about.seed, about.search, about.trial, ""
+        same = [
+            run for run in experiment if (run.about.seed, run.about.search, run.about.trial, run.about.summary) == key
+        ]
+        if not again and (taken := _taken(same)):
             return taken
-        about = about.model_copy(update={"plan": _first_plan(about, recorded)})
+        # The first recorded plan of the same seeds is the plan.
+        plans = [run.about.plan for run in experiment if run.about.plan]
+        plans = [plan for plan in plans if about.plan and plan.seeds == about.plan.seeds]
+        about = about.model_copy(update={"plan": min(plans, key=lambda plan: plan.made, default=about.plan)})
         about.write(resolved)
         (lock := FileLock(claim_of(about.run_id))).acquire()
     return Claimed(about.run_id, lock)
@@ -87,19 +94,6 @@ def open_run(run_id: str, listener: Listener | None = None) -> RunRecord:
     if not lock.acquire():
         raise BusyError(read_run(run_id))
     return RunRecord(about, lock, listener)
-
-
-def _is_same(run: RecordedRun, about: About) -> bool:
-    """Return whether a run has the same experiment and seed, or is the same trial of a search."""
-    keys = [(one.identity, one.seed, one.search, one.trial) for one in (run.about, about)]
-    return about.identity is not None and keys[0] == keys[1] and not run.about.summary
-
-
-def _first_plan(about: About, recorded: Iterable[RecordedRun]) -> Plan | None:
-    """Return the first recorded plan of the same seeds, or the run's own plan."""
-    plans = [run.about.plan for run in recorded if run.about.plan and run.about.identity == about.identity]
-    same = [plan for plan in plans if about.plan and plan.seeds == about.plan.seeds]
-    return min(same, key=lambda plan: plan.made, default=about.plan)
 
 
 def _taken(found: list[RecordedRun]) -> Claim | None:

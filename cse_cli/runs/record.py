@@ -266,7 +266,10 @@ class RunRecord:
         self.event("evaluated", step=step, scores=dict(scores), best=best)
         if self._log is None or self.about.trial is None:
             return
-        while self._listener is None and not (self.path / STOP).exists() and _read_step(self.path / SEEN) < step:
+        while self._listener is None and not (self.path / STOP).exists():
+            with suppress(FileNotFoundError, ValueError):  # the search has not written it yet
+                if int((self.path / SEEN).read_text(encoding="utf-8")) >= step:
+                    break
             time.sleep(_POLL_SECONDS)
         self._stop_if_requested()
 
@@ -339,13 +342,6 @@ def stop_requested(run_id: str) -> StopRequested:
 def answer(run_id: str, step: int) -> None:
     """Let the run of a trial continue, which waits after a dev score."""
     (folder_of(run_id) / SEEN).write_text(str(step), encoding="utf-8")
-
-
-def _read_step(file: Path) -> int:
-    try:
-        return int(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # not written yet
-        return -1
 
 
 def unrecorded() -> RunRecord:

@@ -38,7 +38,12 @@ def _sample_until(stopped: Event, seconds: float, record: RunRecord) -> None:
     psutil.cpu_percent()  # measures since the previous call of the same thread
     nvml, gpus = _open_gpus()
     while not stopped.wait(seconds):
-        values = dict(_sample())
+        memory = psutil.virtual_memory()
+        values = {
+            "cpu_utilization_percentage": psutil.cpu_percent(),
+            "system_memory_usage_megabytes": memory.used / 1e6,
+            "system_memory_usage_percentage": memory.used / memory.total * 100,
+        }
         for number, handle in gpus.items():
             with suppress(Exception):  # a lost GPU, which the run reports
                 values |= {f"gpu_{number}_{name}": value for name, value in _sample_gpu(nvml, handle)}
@@ -53,13 +58,6 @@ def sample_seconds() -> float | None:
     with suppress(ValueError):
         return max(0.1, float(os.environ.get("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", SAMPLE_SECONDS)))
     return SAMPLE_SECONDS
-
-
-def _sample() -> Iterator[tuple[str, float]]:
-    memory = psutil.virtual_memory()
-    yield "cpu_utilization_percentage", psutil.cpu_percent()
-    yield "system_memory_usage_megabytes", memory.used / 1e6
-    yield "system_memory_usage_percentage", memory.used / memory.total * 100
 
 
 def _open_gpus() -> tuple[Any, dict[int, Any]]:

@@ -110,7 +110,13 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         losses[label] = LOSSES[loss.name].build(loss.params, encoders, losses)
     terms = _terms(recipe, losses)
     for name, encoder in encoders.items():
-        reading = [losses[label] for label, term in terms.items() if _reads_encoded(term, views, name)]
+        # Losses that read more than the embeddings of a view of this encoder.
+        own = {view for view, bound in views.items() if bound.encoder == name}
+        reading = [
+            losses[label]
+            for label, term in terms.items()
+            if any(one.kind == "encoded" and own & {*term.views_of(one.name)} for one in term.entry.inputs)
+        ]
         encoder.expect(
             hidden_read=any(loss.reads_hidden for loss in reading), mini_batch_size=recipe.train.mini_batch_size
         )
@@ -141,14 +147,6 @@ def _terms(recipe: Recipe, losses: Mapping[str, Loss]) -> dict[str, Term]:
         column = losses[name].column if any(i.kind == "labels" for i in entry.inputs) else None
         terms[label] = Term(entry, outer.weight, inner.views, inner.queue, outer.weight_schedule, column)
     return terms
-
-
-def _reads_encoded(term: Term, views: Mapping[str, BoundView], encoder: str) -> bool:
-    """Return whether a loss reads more than the embeddings of a view of this encoder."""
-    return any(
-        wanted.kind == "encoded" and any(views[view].encoder == encoder for view in term.views_of(wanted.name))
-        for wanted in term.entry.inputs
-    )
 
 
 def _check_length(name: str, encoder: Encoder, recipe: Recipe) -> None:

@@ -302,7 +302,10 @@ def verification_sentence(found: Verification) -> str:
         return f"not confirmed: {gain}, which is not a gain"
     planned = ", planned" if found.mode == "planned" else ""
     result = "equal with each seed" if p is None else p_text(p)
-    test = f"({result}{planned}{_looked(found.looks)})"
+    looks = ", one look" if len(found.looks) == 1 else ""
+    if len(found.looks) > 1:
+        looks = f", {len(found.looks)} looks, with {', '.join(map(str, found.looks))} seeds"
+    test = f"({result}{planned}{looks})"
     if found.confirmed:
         return f"confirmed: {gain} {test}"
     if p is None:
@@ -310,9 +313,3 @@ def verification_sentence(found: Verification) -> str:
     needed = over.seeds_needed
     more = "" if needed is None else f"; a gain of this size needs {seeds_text(needed)} seeds"
     return f"not confirmed: {gain} may be chance {test}{more}"
-
-
-def _looked(looks: Sequence[int]) -> str:
-    if not looks:
-        return ""
-    return ", one look" if len(looks) == 1 else f", {len(looks)} looks, with {', '.join(map(str, looks))} seeds"
