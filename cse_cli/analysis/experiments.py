@@ -183,6 +183,7 @@ class Experiment:
         names: Recipes of the runs. Several files can have the same settings.
         origin: Path or name that identifies the first of these recipes.
         changes: Settings that `--set` and `--unset` changed.
+        cell: Study and row for which a run was started, whose name is shorter than its settings.
         apart: Difference from other experiments with the same settings, such as "text 1f914d36".
         notes: Remarks on these differences and on pooled experiments.
         fresh: Whether its seeds did not choose it among the configurations of its recipe.
@@ -196,6 +197,7 @@ class Experiment:
     names: tuple[str, ...] = ()
     origin: str = ""
     changes: tuple[str, ...] = ()
+    cell: str = ""
     apart: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     fresh: bool = True
@@ -244,6 +246,8 @@ class Experiment:
         """Differences from the recipe's file and from other experiments with the same settings."""
         if self.status == "current":
             return self.apart
+        if self.cell:
+            return (self.cell, *self.apart)
         changed = self.changes or (changed_settings(self.latest) if self.status == "changed" else ())
         more = len(changed) - SETTINGS_SHOWN
         return (*changed[:SETTINGS_SHOWN], *([f"and {more} more"] if more > 0 else []), *self.apart)
@@ -283,6 +287,7 @@ def group(
     results: Iterable[Result],
     changes: Mapping[str, Sequence[str]] = MappingProxyType({}),
     *,
+    tags: Mapping[str, str] = MappingProxyType({}),
     status: RecipeStatus | None = None,
     pool: bool = False,
 ) -> list[Experiment]:
@@ -294,6 +299,7 @@ def group(
     Args:
         results: Results of finished runs.
         changes: Run → settings that its `--set` and `--unset` changed.
+        tags: Run → cell of the study for which it was started.
         status: Relation of all runs to the files of their recipes. Default: by the files.
         pool: Whether to merge experiments with the same settings.
     """
@@ -316,7 +322,7 @@ def group(
         same = row == one.run.paper
         with_rows.append(one if same else one._replace(run=one.run.model_copy(update={"paper": row})))
     groups = grouped(with_rows, lambda one: (one.group, one.run.paper, evaluation_data(one.run)))
-    return _distinguished([_experiment(runs, names, pool=pool) for runs in groups.values()])
+    return _distinguished([_experiment(runs, names, tags, pool=pool) for runs in groups.values()])
 
 
 class _Placed(NamedTuple):
@@ -338,7 +344,9 @@ def evaluation_data(result: Result) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((name, digest) for name, digest in result.fingerprints.items() if name != TRAINING))
 
 
-def _experiment(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bool) -> Experiment:
+def _experiment(
+    placed: Sequence[_Placed], names: Mapping[str, str], tags: Mapping[str, str], *, pool: bool
+) -> Experiment:
     """Return runs as one experiment. The runs are in the order in which they finished."""
     runs, statuses = [one.run for one in placed], {one.origin: one.status for one in placed}
     origins = sorted(statuses, key=lambda origin: STATUSES.index(statuses[origin]))
@@ -350,6 +358,7 @@ def _experiment(placed: Sequence[_Placed], names: Mapping[str, str], *, pool: bo
         names=tuple(dict.fromkeys(names[origin] for origin in origins)),
         origin=origins[0],
         changes=next((one.changes for one in reversed(placed) if one.changes), ()),
+        cell=next(filter(None, (tags.get(run.run_id or "", "").rstrip("/") for run in reversed(runs))), ""),
         notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
     )
 

@@ -116,7 +116,7 @@ def score_tables(runs: FinishedRuns, query: LeaderboardQuery) -> list[ScoreTable
     addresses = find_tables(query.paper, query.table) if query.by_paper else []
     _check_names(query, runs.results)
     selected = [result for result in runs.results if query.selects(result)]
-    ran = group(selected, runs.changes, status=runs.status, pool=query.pool)
+    ran = group(selected, runs.changes, tags=runs.tags, status=runs.status, pool=query.pool)
     if query.encoder is not None:
         known = reported_encoders() | {encoder_of(one) for one in ran}
         if query.encoder_name not in known:

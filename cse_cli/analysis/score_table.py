@@ -137,8 +137,8 @@ class ScoreRow(BaseModel, frozen=True):
         recipe: Name of the recipe.
         copies: Other recipes with the same settings, whose runs are in this row.
         experiment: ID of the experiment of the runs.
-        settings: Differences from the recipe's file, as `key=value`, and from other experiments with the same settings,
-            as "text 1f914d36".
+        settings: Differences from the recipe's file, as `key=value` or as the row of a study that the runs were started
+            for, and from other experiments with the same settings, as "text 1f914d36".
         configurations: Number of configurations of the recipe. This one has the best mean dev score.
         seeds: Seeds of the runs.
         scores: Column → cell.

@@ -86,6 +86,13 @@ def test_many_settings_are_cut_with_their_number(recipe):
     assert row.settings[-1] == "and 1 more"
 
 
+def test_a_row_of_a_study_has_its_name(recipe):
+    changed = ["train.steps=3", "train.batch_size=8", "train.warmup_steps=2", "train.clip_norm=2.0"]
+    record(recipe(10), 0, overrides=changed, about={"study": "studies/mine/SIF with care/"})
+    record(recipe(10), 1, about={"study": "studies/mine/plain/"})  # the settings of the recipe's file
+    assert sorted(row.settings for row in ours(recipes=[recipe(10)])) == [(), ("studies/mine/SIF with care",)]
+
+
 def test_seed_and_prose_are_no_settings():
     run_id = record("ifcl_en", 0, overrides=["queue.length=320", "title=Other"])
     (one,) = [run for run in read_finished_runs().results if run.run_id == run_id]
