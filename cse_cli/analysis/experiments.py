@@ -358,7 +358,7 @@ def _experiment(
         names=tuple(dict.fromkeys(names[origin] for origin in origins)),
         origin=origins[0],
         changes=next((one.changes for one in reversed(placed) if one.changes), ()),
-        cell=next((tags[str(run.run_id)].rstrip("/") for run in reversed(runs) if run.run_id in tags), ""),
+        cell=next(filter(None, (tags.get(run.run_id or "", "").rstrip("/") for run in reversed(runs))), ""),
         notes=(POOLED, *([f"pooled: {'; '.join(dict.fromkeys(merged))}"] if merged else [])) if pool else (),
     )
 
