@@ -51,7 +51,7 @@ def find_files(patterns: Sequence[str]) -> tuple[Path, ...]:
             what = "contains no text file" if is_dir(path) else "does not exist"
             also = "" if data is None or path.is_absolute() else f", nor does it below CSE_DATA ({data})"
             raise MissingError(
-                f"file '{path.absolute()}' {what}{also}.{similar_files(pattern)}",
+                f"file '{path.absolute()}' {what}{also}{similar_files(pattern)}",
                 f"give a path, a directory or a glob of {_KNOWN} files",
                 code="data.missing_file",
             )

@@ -48,9 +48,8 @@ def find_recipe(name: str, overrides: Sequence[str], removed: Sequence[str]) -> 
         try:
             files = list(map(str, find_files([name])))
         except MissingError as error:
-            raise MissingError(
-                error.message + suggestion(name, [*catalog.names(), *all_recipes()]), error.next_action, code=error.code
-            ) from None
+            hint = suggestion(name, [*catalog.names(), *all_recipes()])
+            raise MissingError(f"{error.message}{hint and f'.{hint}'}", error.next_action, code=error.code) from None
         text, unset = Override.of("data.file", files), [*unset, "data.dataset"]
     return changed(read(DEFAULT), [text, *parse_overrides(overrides)], unset).recipe
 

@@ -530,11 +530,12 @@ def own_file(file: str) -> Path | None:
 
 
 def similar_files(file: str) -> str:
-    """Return `` Did you mean 'x'?`` with files of the same directory, or an empty string."""
+    """Return ``. Did you mean 'x'?`` with files of the same directory, or an empty string."""
     path, folder = paths.expand_user(Path(file)), data_folder()
     near = [place / path.parent for place in (Path(), folder) if place is not None]
     names = [each.name for place in near if paths.is_dir(place) for each in place.iterdir() if each.is_file()]
-    return suggestion(path.name, names)
+    hint = suggestion(path.name, names)
+    return f".{hint}" if hint else ""
 
 
 def require_own_file(file: str, what: str, action: str) -> Path:
@@ -554,7 +555,7 @@ def require_own_file(file: str, what: str, action: str) -> Path:
     searched = " in this directory" if folder is None else f" in this directory or in CSE_DATA ({folder})"
     if paths.expand_user(Path(file)).is_absolute():
         searched = ""
-    raise MissingError(f"no {what} at {file}{searched}.{similar_files(file)}", action, code="data.missing_file")
+    raise MissingError(f"no {what} at {file}{searched}{similar_files(file)}", action, code="data.missing_file")
 
 
 def _missing(about: DatasetEntry, split: str, refused: Sequence[str]) -> MissingError:

@@ -19,6 +19,8 @@ RECIPE_COMMANDS = {
     "run": (), "check": (), "plan": (), "tune": PARAM, "reproduce": (), "data inspect": (),
 }  # fmt: skip
 """Command that reads a recipe and has `--set` and `--unset` → its other arguments."""
+FEW = ("check", "plan", "reproduce", "data inspect")
+"""Commands to leave out for causes that all commands find in the same way."""
 
 
 def on_recipe(*settings: str, without: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -86,7 +88,7 @@ CAUSES = {
         "--set", "data.file=my.txt", without=("check",)
     )),
     "pairs and a data set": (("--unset evaluators.dev.dataset",), ("remove =",), on_recipe(
-        "--set", "evaluators.dev.file=pairs.tsv", without=("check",)
+        "--set", "evaluators.dev.file=pairs.tsv", without=FEW
     )),
     "a parameter with a typo": (("Did you mean 'temperature'",), ("queue", "requires"), [
         *on_recipe("--set", "losses.info_nce.temprature=1", without=("check",)),
@@ -98,13 +100,13 @@ CAUSES = {
         ("tune", SIMCSE, "--choices", "queue.length=1,4"),
     ]),
     "a choice with a typo": (("Did you mean 'mean'",), ("unknown",), on_recipe(
-        "--set", "encoders.online.pooling=meen", without=("check",)
+        "--set", "encoders.online.pooling=meen", without=FEW
     )),
     "a choice that does not exist": (("or 'text' or your own", 'not the text "max"'), (".,",), on_recipe(
-        "--set", "encoders.online.pooling=max", without=("check",)
+        "--set", "encoders.online.pooling=max", without=FEW
     )),
     "a view with a typo": (("Did you mean 'positive'",), ("Remove",), on_recipe(
-        "--set", "losses.info_nce.views.positive=positiv", without=("check",)
+        "--set", "losses.info_nce.views.positive=positiv", without=FEW
     )),
     "a metric with a typo": (("Did you mean 'dev.spearman'",), (), [
         ("run", SIMCSE, "--set", "evaluate.metric_for_best_model=dev.spearmen"),
