@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.core.formatting import setting_text
-from cse_cli.recipe.describe import tune_of
 from cse_cli.recipe.errors import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
 from cse_cli.recipe.keys import Keys, dotted, parse_dotted
@@ -159,6 +158,8 @@ def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator
 
 def _far_values(recipe: Recipe) -> Iterator[str]:
     """Yield a note for each value that is 1,000 times as far as the range on a log scale that `cse tune` searches."""
+    from cse_cli.recipe.describe import tune_of  # imports torch, as components do, and `cse leaderboard` does not
+
     for placed in recipe.parts():
         for name, field in placed.entry.parameters.model_fields.items():
             tune, value = tune_of(field), placed.part.params.get(name)
