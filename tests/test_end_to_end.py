@@ -16,13 +16,12 @@ import torch
 from cse_cli.core.devices import choose
 from cse_cli.core.results import Result
 from cse_cli.evaluation.encoder import SentenceEncoder
-from cse_cli.jobs.job import Job
+from cse_cli.jobs.job import Job, family
 from cse_cli.recipe.files import all_recipes
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import finished_results
 from cse_cli.runs.record import RECIPE, folder_of, read_about, read_recipe, unrecorded
-from cse_cli.training.recording import family
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 from registry import EVALUATORS, LOSSES

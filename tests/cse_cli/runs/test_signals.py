@@ -68,7 +68,7 @@ def test_the_reason_is_the_first_line_of_the_message() -> None:
         assert record.reason.startswith(reason)
         assert len(record.reason) <= 300
     assert record.error == {
-        "type": "RunFailedError", "message": f"ValueError: {'x' * 1000}", "action": None, "code": ""
+        "type": "RunFailedError", "message": f"ValueError: {'x' * 1000}", "action": None, "code": "runs.failed"
     }  # fmt: skip
 
 
