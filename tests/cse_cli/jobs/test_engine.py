@@ -67,6 +67,14 @@ def begin(engine: Engine, file: Path, watch: Watch | None = None, *changes: str,
     return claim.run_id
 
 
+def begin_trial(engine: Engine, file: Path, watch: Watch | None = None, seed: int = 3) -> str:
+    """Start the run of a trial, which waits after each score until it was seen.
+
+    It has two sentences a batch: more would count as collapsed in a random model.
+    """
+    return begin(engine, file, watch, "train.batch_size=2", seed=seed, search="s", trial=0)
+
+
 def end(engine: Engine, run_id: str) -> Any:
     """Return the result or error of a run."""
     found: dict[str, Any] = {}
@@ -105,8 +113,7 @@ def equal(one: Result, other: Result) -> bool:
 def test_a_search_ends_the_run_of_a_trial_after_a_score(where, file):
     watch = Watch(prune)
     with Engine(where) as engine:
-        # Two sentences a batch: more would count as collapsed in a random model.
-        pruned = end(engine, begin(engine, file, watch, "train.batch_size=2", search="s", trial=0))
+        pruned = end(engine, begin_trial(engine, file, watch))
     assert isinstance(pruned, Pruned)
     assert str(pruned) == "enough"
     assert watch.steps("evaluated") == [0, 10, 20]
@@ -146,14 +153,14 @@ def test_a_run_is_the_same_as_the_first_and_as_the_third_of_its_process(file):
 def test_a_killed_process_is_replaced_and_its_run_goes_on(file):
     watch = Watch(kill_worker(2))
     with Engine(CHILD) as engine:
-        result = end(engine, begin(engine, file, watch))
+        result = end(engine, begin_trial(engine, file, watch))
     assert gone(workers())
     assert watch.steps("started") == [0, 10, 10]
     died = "small seed 3: its process was killed by SIGKILL (possibly out of memory)"
     said = f"{died}; continuing run {watch.run_id[:8]} from its last checkpoint"
     assert [text for text in watch.warnings if "process" in text] == [said] * 2
     with Engine(HERE) as engine:
-        assert equal(result, end(engine, begin(engine, file)))
+        assert equal(result, end(engine, begin_trial(engine, file)))
 
 
 @pytest.mark.process
@@ -162,7 +169,7 @@ def test_a_process_that_dies_each_time_fails_its_run_alone(file, monkeypatch):
     monkeypatch.setattr(engines, "MOST_RETRIES", 1)
     watch = Watch(kill_worker(9))
     with Engine(CHILD) as engine:
-        error = end(engine, begin(engine, file, watch))
+        error = end(engine, begin_trial(engine, file, watch))
         assert isinstance(error, RunFailedError)
         assert error.code == "jobs.process_died"
         assert "2 processes died, the last one was killed by SIGKILL" in error.message
@@ -183,7 +190,7 @@ def test_a_process_that_hangs_is_killed(file):
 
     watch = Watch(hang)
     with Engine(Placement(devices=("cpu",), device="cpu", stall_timeout=60.0)) as engine:
-        assert end(engine, begin(engine, file, watch)).steps == 40
+        assert end(engine, begin_trial(engine, file, watch)).steps == 40
     assert watch.steps("started") == [0, 10]
     (told,) = (text for text in watch.warnings if "process" in text)
     assert "its process was killed: no progress report for 60 s; continuing run " in told
