@@ -58,6 +58,7 @@ class _Active:
     process: Process
     position: int
     seen_at: float
+    is_trial: bool
     deaths: int = 0
 
 
@@ -98,7 +99,10 @@ class Engine:
             file = folder_of(claimed.run_id) / FILE
             position = file.stat().st_size if file.exists() else 0
             process = self._spawn(claimed.run_id, device)
-            self._active[claimed.run_id] = _Active(claimed, listener, device, process, position, time.monotonic())
+            is_trial = read_about(claimed.run_id).trial is not None
+            self._active[claimed.run_id] = _Active(
+                claimed, listener, device, process, position, time.monotonic(), is_trial
+            )
             return
         if self._has_run:
             free_memory()
@@ -131,7 +135,7 @@ class Engine:
             for event, end in read_events(folder_of(run_id), active.position):
                 active.position, active.seen_at = end, time.monotonic()
                 active.listener(event.kind, event.data)
-                if event.kind == "evaluated":
+                if event.kind == "evaluated" and active.is_trial:
                     answer(run_id, event.data["step"])
             silence = time.monotonic() - active.seen_at
             if code is not None:
