@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from cse_cli.core.devices import choose
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
@@ -62,7 +63,9 @@ def run(cell: Cell, steps: int, device: str) -> float:
 
     record = RunRecord(About(name="ablation", group="ablations"), None, listen)
     with tempfile.TemporaryDirectory() as folder:
-        Trainer(prepare(loaded.recipe, 0, device, record), Path(folder), record).run()
+        Trainer(
+            prepare(loaded.recipe, 0, choose(device, loaded.recipe.train.precision), record), Path(folder), record
+        ).run()
     return last
 
 

@@ -86,12 +86,13 @@ def train(recipe: str) -> int:
     """Train for the seconds that each line of the input names, and print the rate."""
     import torch
 
+    from cse_cli.core.devices import choose
     from cse_cli.recipe.load import load
     from cse_cli.runs.record import unrecorded
     from cse_cli.training.run import prepare
     from cse_cli.training.trainer import Trainer
 
-    prepared, done = prepare(load(recipe, ["train.steps=1000000"]).recipe, 0, "cpu", unrecorded()), 1
+    prepared, done = prepare(load(recipe, ["train.steps=1000000"]).recipe, 0, choose("cpu"), unrecorded()), 1
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(prepared, Path(folder), unrecorded())
         trainer.method.train()

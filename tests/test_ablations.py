@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cse_cli.core.devices import choose
 from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
@@ -66,7 +67,7 @@ def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
     loading = load(setting.recipe, whole, unset)
     heard = Heard()
     record = RunRecord(About(name="five steps", group="test"), None, heard)
-    prepared = prepare(loading.recipe, 0, "cpu", record)
+    prepared = prepare(loading.recipe, 0, choose("cpu"), record)
     folder.mkdir(parents=True)
 
     trainer = Trainer(prepared, folder, record)

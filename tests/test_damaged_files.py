@@ -163,7 +163,7 @@ def stopping(take: Any) -> Any:
     return stop
 
 
-SEARCH = ("tune", "small.toml", "--param", "train.learning_rate", "--trials", "1", "--name", "s")
+SEARCH = ("tune", "small.toml", "--param", "train.learning_rate", "--trials", "1", "--name", "s", "--json")
 TABLE = ("leaderboard", "--format", "json")
 
 

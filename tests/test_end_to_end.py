@@ -56,7 +56,7 @@ def test_two_steps(name, parts, home):
     }  # fmt: skip
     dropped += [key for key, value in selects.items() if value is not None]
     loaded = load(name, [*changed, "train.steps=2", "evaluate.eval_on_start=false"], dropped)
-    prepared = prepare(loaded.recipe, 5, "cpu", unrecorded())
+    prepared = prepare(loaded.recipe, 5, choose("cpu"), unrecorded())
     (home / "runs" / "one").mkdir(parents=True)
     trainer = Trainer(prepared, home / "runs" / "one", unrecorded())
     before = [weight.clone() for weight in trainer.method.parameters()]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benchmarks.training.clock import Clock
 from benchmarks.training.material import Setting
+from cse_cli.core.devices import choose
 from cse_cli.data.batches import Batches
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.runs.record import unrecorded
@@ -51,7 +52,9 @@ class CseSteps:
         self.name = name or recipe or "cse"
         loaded = _recipe(setting, recipe, total)
         self._folder = tempfile.TemporaryDirectory()
-        prepared = prepare(loaded.recipe, setting.seed, setting.device, unrecorded())
+        prepared = prepare(
+            loaded.recipe, setting.seed, choose(setting.device, loaded.recipe.train.precision), unrecorded()
+        )
         self.trainer = Trainer(prepared, Path(self._folder.name), unrecorded())
         self.trainer.method.train()
         self.device = prepared.compute.device

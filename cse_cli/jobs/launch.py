@@ -194,7 +194,8 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_jso
             try:
                 with part_errors():
                     about = job.about(None)
-                    prepared = prepare(job.loaded.recipe, job.seed, device, RunRecord(about, None, screen.show))
+                    compute = choose(device, job.loaded.recipe.train.precision)
+                    prepared = prepare(job.loaded.recipe, job.seed, compute, RunRecord(about, None, screen.show))
                 plans.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:

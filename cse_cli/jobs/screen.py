@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any
 
 from rich.markup import escape
@@ -26,7 +27,7 @@ class RunScreen(Screen):
 
     def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
         super().__init__(console, quiet=quiet)
-        self._heading = ""
+        self._heading = self._begun_run = ""
         self._total = 0
         self._dev = ""
         self._first: tuple[int, float] | None = None
@@ -34,10 +35,19 @@ class RunScreen(Screen):
 
     def listen(self, run_id: str, title: str) -> Listener:
         """Return the receiver of the events of a run, whose recipe has a title."""
-        about = read_about(run_id)
+        about, self._begun_run = read_about(run_id), run_id
         self._heading = f"[bold]{escape(about.recipe)}[/bold] · {escape(title)} · seed {about.seed}"
         self._place = f"run {run_id} · state in {escape(str(home()))}"
         return self.show
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        """Close the bar. After an interruption of a run, print how to resume it."""
+        self._close()
+        if isinstance(error, KeyboardInterrupt | Terminated) and self._begun_run:
+            how = f". To resume: cse run --resume {self._begun_run[:8]}"
+            self.write(f"stopped{how if is_started(self._begun_run) else ' before the first step'}")
 
     def show(self, kind: str, data: Mapping[str, Any]) -> None:
         """Show an event of the run."""
@@ -132,7 +142,6 @@ class RunsScreen(RunScreen):
         super().__init__(quiet=quiet)
         self._several = several
         self._command = command
-        self._begun_run = ""
         self._runs = self._begun = self._ended = 0
         self._since = time.monotonic()
         self._rows: Progress | None = None
@@ -183,19 +192,17 @@ class RunsScreen(RunScreen):
         line = end_line(f"finished {place} · {label}", end, left)
         self.write(escape(wrap_words(line, self.console.width) if self.live else line))
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the bars. After an interruption, print how to continue."""
-        self._close()
         if self._rows is not None:
             self._rows.stop()
-        if not isinstance(error, KeyboardInterrupt | Terminated):
-            return
-        if self._several:
+        if not self._several:
+            super().__exit__(kind, error, trace)
+        elif isinstance(error, KeyboardInterrupt | Terminated):
+            self._close()
             self.write(f"stopped. To run the rest: {escape(self._command)}")
-        elif is_started(self._begun_run):
-            self.write(f"stopped. To resume: cse run --resume {self._begun_run[:8]}")
-        else:
-            self.write("stopped before the first step")
 
 
 class RunLines(RunScreen):

@@ -28,7 +28,8 @@ def print_log(name: str, *, follow: bool = False) -> None:
                 if event.time - last_step < EVERY or "train/loss" not in event.data["values"]:
                     continue
                 last_step = event.time
-            for line in _text(event).splitlines():
+            resume = f". To resume: cse run --resume {run.about.short}" if event.kind == "stopped" else ""
+            for line in (_text(event) + resume).splitlines():
                 sys.stdout.write(f"{datetime.fromtimestamp(event.time):%Y-%m-%d %H:%M:%S}  {line}\n")
         sys.stdout.flush()
         if ended:

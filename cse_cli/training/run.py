@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from cse_cli.core.devices import choose, missing_memory
+from cse_cli.core.devices import Compute, choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
@@ -68,19 +68,28 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         StopRequested: If `cse runs stop` ended it. The record then says STOPPED.
     """
     own: list[RunRecord] = []  # the record is open only in the first process
-    run_on_rank0(lambda: own.append(open_run(run_id, listener)))
-    about = read_about(run_id)
+
+    def begin() -> tuple[About, Recipe, str]:
+        about, given = read_about(run_id), {Path(file).name for file in plugins.named()}
+        for file in about.plugins:
+            if Path(file).name not in given:
+                plugins.add(file)
+        recipe = load(str(about.path / RECIPE)).recipe
+        precision: str = recipe.train.precision
+        with suppress(OSError, ValueError):  # a run that is resumed keeps its precision, also on another device
+            recorded = json.loads((about.path / ENVIRONMENT).read_text(encoding="utf-8"))
+            precision = recorded.get("precision", precision)
+        own.append(open_run(run_id, listener))
+        return about, recipe, precision
+
+    about, recipe, precision = run_on_rank0(begin)  # another machine of torchrun has neither the record nor the recipe
     record = own[0] if own else RunRecord(about, None)
     with (
         ExitStack() as after_end, ending(record), torch_threads_restored(), explain_full_disk(run_id),
         explain_lost_rank(), _explained_memory(about), part_errors(), ExitStack() as before_end,
     ):  # fmt: skip
-        given = {Path(file).name for file in plugins.named()}
-        for file in about.plugins:
-            if Path(file).name not in given:
-                plugins.add(file)
-        hub.pin(about.commits)
-        prepared = prepare(load(str(about.path / RECIPE)).recipe, about.seed or 0, device, record)
+        before_end.enter_context(hub.pinned(about.commits))
+        prepared = prepare(recipe, about.seed or 0, choose(device, precision), record)
         one, compute, text = prepared.experiment, prepared.compute, prepared.text
         now = run_on_rank0(lambda: identify(one.recipe, None if text is None else text.fingerprint))
         if about.identity is not None and (changed := about.identity.differences(now)):
@@ -150,7 +159,7 @@ def _explained_memory(about: About) -> Iterator[None]:
         ) from error
 
 
-def prepare(recipe: Recipe, seed: int, device: str, record: RunRecord) -> Prepared:
+def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> Prepared:
     """Build and read everything that a run needs. Warnings and progress go to the record.
 
     Raises:
@@ -158,10 +167,6 @@ def prepare(recipe: Recipe, seed: int, device: str, record: RunRecord) -> Prepar
     """
     configured()
     limit_torch_threads()
-    precision: str = recipe.train.precision
-    with suppress(OSError, ValueError):  # a run that is resumed keeps its precision, also on another device
-        precision = json.loads((record.path / ENVIRONMENT).read_text(encoding="utf-8")).get("precision", precision)
-    compute = choose(device, precision)
     hub.forget()
     rank0_first(
         lambda: fetch(
@@ -178,9 +183,7 @@ def prepare(recipe: Recipe, seed: int, device: str, record: RunRecord) -> Prepar
         if own is not None and own != given:
             key = f"encoders.{name}.pooling"
             record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
-    making = Making(
-        (device if world_size() == 1 else "auto",), record.progress, lambda text: record.event("warning", text=text)
-    )
+    making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
     if recipe.train.steps == 0:
         return Prepared(compute, experiment, seed, None, None, 0, making)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cse_cli.core.devices import choose
 from cse_cli.core.paths import cache
 from cse_cli.inspection import alarms
 from cse_cli.recipe.load import load
@@ -18,7 +19,7 @@ OPEN = [row["text"] for row in catalog.open_text("tatoeba_open")]
 
 def warnings(loaded):
     heard = Heard()
-    prepare(loaded.recipe, 0, "cpu", RunRecord(About(name="small", group="small"), None, heard))
+    prepare(loaded.recipe, 0, choose("cpu"), RunRecord(About(name="small", group="small"), None, heard))
     return heard.warnings
 
 

@@ -19,7 +19,7 @@ from tests.support.records import recorded
 
 @pytest.fixture
 def record(home: Path) -> RunRecord:
-    return recorded(end=None, name="one")
+    return recorded(end=None, name="one", run_id="ab" * 16)
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -55,7 +55,7 @@ def test_the_log_has_the_events_of_a_run_in_words(record, capsys, monkeypatch):
         (CseError("the loss is nan", "lower it"), ["failed: the loss is nan", "  → lower it"]),
         (ValueError("a [b]"), ["failed: ValueError: a [b]"]),
         (Pruned("step 5: [dev] 3.00"), ["pruned: step 5: [dev] 3.00"]),
-        (KeyboardInterrupt(), ["stopped"]),
+        (KeyboardInterrupt(), ["stopped. To resume: cse run --resume abababab"]),
     ],
 )
 def test_the_log_ends_with_the_reason(error, last, record, capsys):

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cse_cli.runs import log, stop
+from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
-from cse_cli.runs.record import LOG, folder_of
 from tests.cse_cli.runs.conftest import Runs
 from tests.support.forked import Forked
 from tests.support.programs import CSE, ended, gone, ranks, running, until
@@ -132,7 +132,7 @@ def test_a_run_is_followed_and_stopped(file: Path, tmp_path: Path) -> None:
     assert out.rstrip().split("\n")[-1].endswith(f"cse run --resume {short}")
 
     with running(*CSE, "run", "--resume", short, "--device", "cpu", folder=tmp_path) as again:
-        until(lambda: "resuming after step" in (folder_of(run.run_id) / LOG).read_text(), again)
+        until(lambda: len(read_history(run.about.path).starts) == 2, again)
         again.kill()
         again.wait(30)
         assert read_run(run.run_id).state == "LOST"
