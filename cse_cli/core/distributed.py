@@ -56,8 +56,11 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
     with explain_lost_rank():
         store, _, _ = next(rendezvous("env://", timeout=timedelta(seconds=START_SECONDS)))
         _register(store, here)
+        backends = "gloo"
+        if device_id is not None:  # such as NCCL for CUDA devices
+            backends = f"cpu:gloo,{device_id.type}:{dist.Backend.default_device_backend_map[device_id.type]}"
         dist.init_process_group(
-            _backends(device_id),
+            backends,
             store=PrefixStore("cse/group", store),
             rank=here.rank,
             world_size=here.world,
@@ -66,13 +69,6 @@ def joined(here: ProcessRank, device: str) -> Iterator[None]:
         yield
         dist.barrier()  # no process leaves while another still sends to it
     dist.destroy_process_group()
-
-
-def _backends(device: torch.device | None) -> str:
-    """Return the backends of the collectives, such as NCCL for CUDA devices."""
-    if device is None:
-        return "gloo"
-    return f"cpu:gloo,{device.type}:{dist.Backend.default_device_backend_map[device.type]}"
 
 
 def own_device(here: ProcessRank, device: str) -> torch.device | None:
@@ -257,14 +253,11 @@ def explain_lost_rank() -> Iterator[None]:
             processes.ignore_signals()  # the launcher ends all processes when the first one exits
         raise
     except RuntimeError as error:
-        if not _rosters or isinstance(error, torch.OutOfMemoryError) or not _is_broken(error):
+        is_broken = isinstance(error, dist.DistError) or any(words in str(error) for words in _BROKEN)
+        if not _rosters or isinstance(error, torch.OutOfMemoryError) or not is_broken:
             raise
         processes.ignore_signals()  # the launcher ends all processes, and this one has to record the failure
         raise _why(_rosters[0], error) from error
-
-
-def _is_broken(error: RuntimeError) -> bool:
-    return isinstance(error, dist.DistError) or any(words in str(error) for words in _BROKEN)
 
 
 def _why(roster: _Roster, error: RuntimeError) -> LostRankError:

@@ -149,15 +149,11 @@ def _go_on_until_rank_0_stops() -> None:
     def watch() -> None:
         number = signal.sigwait(SIGNALS)
         last = monotonic() + _seconds(number)
-        while monotonic() < last and not (_first and _is_gone(_first[0])):
+        while monotonic() < last and (not _first or is_alive(_first[0], None)):
             sleep(_POLL_SECONDS)
         os._exit(128 + number)
 
     Thread(target=watch, daemon=True).start()
-
-
-def _is_gone(pid: int) -> bool:
-    return not is_alive(pid, None)
 
 
 def _seconds(number: int) -> float:

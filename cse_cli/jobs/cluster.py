@@ -34,7 +34,10 @@ class Cluster:
     """
 
     def __init__(self, placement: Placement) -> None:
-        address, count = placement.cluster or "auto", placement.processes
+        address, count, device = placement.cluster or "auto", placement.processes, placement.device
+        if device not in ("auto", "cpu", "cuda"):
+            message = f"--device {device}: Ray chooses the devices of a cluster"
+            raise CseError(message, "use auto, cpu or cuda", code="cluster.device")
         try:
             import ray
 
@@ -53,12 +56,13 @@ class Cluster:
             # Ray puts handlers below those of Python, which abort the process three seconds after SIGTERM.
             signal.signal(number, signal.getsignal(number))
         self._ray, self._workers, threads = ray, placement.workers, int(os.environ.get(THREADS_VARIABLE) or 1)
-        on_gpus = placement.device != "cpu" and bool(ray.cluster_resources().get("GPU"))
+        on_gpus = device != "cpu" and bool(ray.cluster_resources().get("GPU"))
         self._resource, self._each = ("GPU", count) if on_gpus else ("CPU", count * threads)
-        if not self._fitting():
+        if not self._fitting() or (device == "cuda" and not on_gpus):
             ray.shutdown()
-            message = f"no node of the cluster is large enough for a run, which needs {self._each} {self._resource}"
-            action = f"add nodes, or lower --processes or {THREADS_VARIABLE}"
+            wanted = "1 GPU" if device == "cuda" and not on_gpus else f"{self._each} {self._resource}"
+            message = f"no node of the cluster is large enough for a run, which needs {wanted}"
+            action = f"add nodes, or use --device cpu, fewer --processes or a lower {THREADS_VARIABLE}"
             raise MissingError(message, action, code="cluster.too_small")
         setting = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
         setting |= {"CSE_HOME": str(home()), **({} if on_gpus else {THREADS_VARIABLE: str(threads)})}
@@ -88,7 +92,7 @@ class Cluster:
 
 
 class RayProcess:
-    """Process of one run on a node, as the engine sees it (`cse_cli.jobs.engine.Process`)."""
+    """Process of one run on a node, with the methods of a `Child`."""
 
     def __init__(self, ray: Any, task: Any) -> None:
         self._ray, self._task, self._how = ray, task, ""

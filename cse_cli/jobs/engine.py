@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from cse_cli.core.garbage import free_memory
 from cse_cli.core.results import Result
@@ -25,27 +25,14 @@ from cse_cli.training.run import train
 from registry import errors
 from registry.errors import CseError, RunFailedError, StopRequested
 
+if TYPE_CHECKING:
+    from cse_cli.jobs.cluster import RayProcess
+
 MOST_RETRIES = 3
 """Number of times that a run is continued after its process died."""
 WAIT_SECONDS = 0.5
 """Longest time that `Engine.ended` waits."""
 _POLL_SECONDS = 0.05
-
-
-class Process(Protocol):
-    """Process of one run: a `Child`, or one on a node of a cluster."""
-
-    def exit_code(self) -> int | None:
-        """Return the exit code, or None while it runs."""
-
-    def stop(self) -> None:
-        """Request the end of the run."""
-
-    def kill(self) -> None:
-        """Kill the process."""
-
-    def describe_exit(self) -> str:
-        """Return how it ended, for use after "its process"."""
 
 
 @dataclass
@@ -55,7 +42,7 @@ class _Active:
     claimed: Claimed
     listener: Listener
     device: str
-    process: Process
+    process: Child | RayProcess
     position: int
     seen_at: float
     is_trial: bool
@@ -123,7 +110,7 @@ class Engine:
         ended, self._ended = self._ended, []
         return ended
 
-    def _spawn(self, run_id: str, device: str) -> Process:
+    def _spawn(self, run_id: str, device: str) -> Child | RayProcess:
         if self._cluster is not None:
             return self._cluster.start(run_id)
         return Child(run_id, device, worker_environment(self.slots, device), self._placement.processes)
@@ -208,8 +195,8 @@ def recorded_error(run_id: str) -> Exception:
 
 
 def release(claimed: Claimed) -> None:
-    """Give up the claim of a run that has ended. A run that never started leaves no record."""
-    if not is_started(claimed.run_id):
+    """Give up the claim of a run that has ended. A new run that never started leaves no record."""
+    if claimed.is_new and not is_started(claimed.run_id):
         shutil.rmtree(folder_of(claimed.run_id), ignore_errors=True)
     claimed.lock.release()
 

@@ -11,7 +11,7 @@ from cse_cli.core.devices import choose
 from cse_cli.core.environment import git_commit
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.data.identity import identify, plugin_poolings
-from cse_cli.data.requirements import fetch
+from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.train_parts import train_entries
@@ -64,22 +64,23 @@ class Job:
         """Display name of the run."""
         return self.run_name or f"{self.loaded.name} seed {self.seed}"
 
-    def claim(self, device: str | None = None) -> Claim:
-        """Claim the run. What it needs is on this machine.
+    def claim(self, device: str | None = None, progress: DownloadProgress = lambda *_: None) -> Claim:
+        """Claim the run, after the download of what it needs and this machine lacks.
 
         Args:
             device: Device of the run, or None if another machine executes it.
+            progress: Receiver of the downloaded bytes.
 
         Raises:
             CseError: If the device does not support the precision, or the experiment of the run to resume has changed.
             BusyError: If another process executes the run to resume.
-            MissingError: If a requirement is not on this machine.
+            MissingError: If a requirement cannot be downloaded.
         """
         recipe = self.loaded.recipe
         if self.resume is not None:
             about = read_about(self.resume)
             with hub.pinned(about.commits):
-                fetch(requirements(recipe), lambda *_: None)
+                fetch(requirements(recipe), progress)
                 changed = [] if about.identity is None else about.identity.differences(identify(recipe))
             if changed:
                 raise experiment_changed(about, map(str, changed))
@@ -87,7 +88,7 @@ class Job:
             if isinstance(claimed, Busy):
                 raise BusyError(claimed.run)
             return claimed
-        fetch(requirements(recipe), lambda *_: None)
+        fetch(requirements(recipe), progress)
         precision = "" if device is None else choose(device, recipe.train.precision).precision
         hub.forget()
         return claim(self.about(identify(recipe), precision), recipe.resolved(), again=self.again)

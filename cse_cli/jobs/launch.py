@@ -231,11 +231,9 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
     """
     try:
         if request.dry_run:
-            return (
-                _plan_jobs(request.jobs(), Placement(), request.device, as_json=request.as_json)
-                if here.rank == 0
-                else 0
-            )
+            if here.rank > 0:
+                return 0
+            return _plan_jobs(request.jobs(), Placement(), request.device, as_json=request.as_json)
         with joined(here, request.device):
             # The recipes of rank 0 count, even if those of another machine differ.
             planned_jobs = run_on_rank0(lambda: _checked_jobs(request))
@@ -258,8 +256,7 @@ def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
     held: list[Claimed] = []
 
     def take() -> str | Result:
-        fetch(requirements(job.loaded.recipe), screen.downloading)
-        claim = job.claim(request.device)
+        claim = job.claim(request.device, screen.downloading)
         if isinstance(claim, Busy):
             raise BusyError(claim.run)
         if isinstance(claim, Done):
@@ -272,11 +269,10 @@ def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
     if isinstance(taken, Result):
         return taken
     try:
-        result = train(taken, request.device, screen.listen(taken, job.loaded.recipe.title) if held else None)
+        return train(taken, request.device, screen.listen(taken, job.loaded.recipe.title) if held else None)
     finally:
         for claim in held:
             release(claim)
-    return result
 
 
 def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:

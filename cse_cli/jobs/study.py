@@ -198,14 +198,11 @@ def _runs(study: Study, different: Sequence[Cell], seeds: Sequence[int], request
     """Return the runs in the order of seeds, with the plan of the seeds of each cell."""
     known = {cell.hash: identify_known(cell.load(seeds[0]).recipe) for cell in different}
     pairs = [(cell, seed) for seed in seeds for cell in different]
-    tasks = [Task(_job(study, *pair, request), known[pair[0].hash], request.accept_changed) for pair in pairs]
+    group, tasks = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name, list[Task]()
+    for cell, seed in pairs:
+        job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group)
+        tasks.append(Task(request.labeled(job, several=True), known[cell.hash], request.accept_changed))
     return tuple(StudyRun(*pair, task) for pair, task in zip(pairs, planned(tasks), strict=True))
-
-
-def _job(study: Study, cell: Cell, seed: int, request: RunRequest) -> Job:
-    group = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name
-    job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group)
-    return request.labeled(job, several=True)
 
 
 def plan_lines(plan: StudyPlan, cells: str = "cell") -> list[str]:

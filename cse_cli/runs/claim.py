@@ -35,10 +35,11 @@ class Busy:
 
 @dataclass(frozen=True)
 class Claimed:
-    """This process starts the run, and holds its claim until it releases `lock`."""
+    """This process starts the run, and holds its claim until it releases `lock`. `is_new`: this claim created it."""
 
     run_id: str
     lock: FileLock
+    is_new: bool
 
 
 Claim = Done | Busy | Claimed
@@ -67,7 +68,7 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
         about = about.model_copy(update={"plan": min(plans, key=lambda plan: plan.made, default=about.plan)})
         about.write(resolved)
         (lock := FileLock(claim_of(about.run_id))).acquire()
-    return Claimed(about.run_id, lock)
+    return Claimed(about.run_id, lock, is_new=True)
 
 
 def claim_run(run_id: str) -> Claim:
@@ -107,7 +108,7 @@ def _taken(found: list[RecordedRun]) -> Claim | None:
             return Busy(run)
         now = read_run(run.run_id)
         if now.end not in _DONE:
-            return Claimed(run.run_id, lock)
+            return Claimed(run.run_id, lock, is_new=False)
         lock.release()
         if not now.unreadable:  # it ended in the meantime
             return Done(now)

@@ -97,9 +97,21 @@ def _print(run: RecordedRun, document: Mapping[str, Any]) -> None:
         scored = {"scores": run.result.scores, "before training": run.result.untrained}
         scored |= {WORD_OVERLAP: run.result.word_overlap}
     for title, scores in scored.items():
-        _section(console, title, [(name, _metrics(values)) for name, values in scores.items()])
+        _section(
+            console,
+            title,
+            [
+                (name, "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values)))
+                for name, values in scores.items()
+            ],
+        )
     curves = document["curves"]
-    _section(console, "curves", [(key, _curve_line([value for _, value in curves[key]])) for key in _leading(curves)])
+    lines = []
+    for key in _leading(curves):
+        points = [value for _, value in curves[key]]
+        line = f"{sparkline(points)}  {points[0]:.4g} → {points[-1]:.4g}  ({len(points)} points)"
+        lines.append((key, line))
+    _section(console, "curves", lines)
     _section(console, "changed settings", [(change, "") for change in run.about.changes])
     # Scores are metrics too.
     single = [key for key in document["metrics"] if key not in curves and not (scored and key.startswith("eval/"))]
@@ -148,10 +160,6 @@ def _leading(names: Iterable[str]) -> list[str]:
     return [name for name in known if not any(name.startswith(f"{other}_") for other in known)]
 
 
-def _curve_line(values: Sequence[float]) -> str:
-    return f"{sparkline(values)}  {values[0]:.4g} → {values[-1]:.4g}  ({len(values)} points)"
-
-
 def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> None:
     rows = list(rows)
     if not rows:
@@ -160,7 +168,3 @@ def _section(console: Console, title: str, rows: Iterable[tuple[str, str]]) -> N
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         console.print(f"  {escape(name):<{width}}  {escape(value)}".rstrip())
-
-
-def _metrics(values: Mapping[str, float]) -> str:
-    return "  ".join(f"{key} {values[key]:.2f}" for key in _leading(values))

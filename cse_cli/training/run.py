@@ -33,7 +33,6 @@ from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Prepared, resolve
-from cse_cli.training.disk_space import explain_full_disk
 from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
@@ -41,7 +40,8 @@ from cse_cli.training.trainer import Trainer
 from registry import plugins
 from registry.distributed import rank, world_size
 from registry.encoders.saved import own_pooling
-from registry.errors import CseError, RunFailedError
+from registry.errors import CseError, DiskError, RunFailedError
+from registry.paths import no_room
 from registry.resources import hub
 from registry.resources.models import locate
 
@@ -85,8 +85,8 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
     about, recipe, precision = run_on_rank0(begin)  # another machine of torchrun has neither the record nor the recipe
     record = own[0] if own else RunRecord(about, None)
     with (
-        ExitStack() as after_end, ending(record), torch_threads_restored(), explain_full_disk(run_id),
-        explain_lost_rank(), _explained_memory(about), part_errors(), ExitStack() as before_end,
+        ExitStack() as after_end, ending(record), torch_threads_restored(), _explained(about),
+        explain_lost_rank(), part_errors(), ExitStack() as before_end,
     ):  # fmt: skip
         before_end.enter_context(hub.pinned(about.commits))
         prepared = prepare(recipe, about.seed or 0, choose(device, precision), record)
@@ -141,21 +141,32 @@ def experiment_changed(about: About, changed: Iterable[str]) -> CseError:
 
 
 @contextmanager
-def _explained_memory(about: About) -> Iterator[None]:
-    """Turn a lack of memory into a message.
+def _explained(about: About) -> Iterator[None]:
+    """Turn a lack of memory or disk space into one message. On a full disk, free space to record the end of the run.
 
     Raises:
         RunFailedError: If memory is missing.
+        DiskError: If the disk is full.
     """
     try:
         yield
-    except (RuntimeError, MemoryError) as error:
-        if (reason := missing_memory(error)) is None:
+    except Exception as error:
+        if (reason := missing_memory(error)) is not None:
+            raise RunFailedError(
+                f"run {about.short}: {reason}",
+                "lower train.batch_size or data.max_length, or train in bf16",
+                code="training.out_of_memory",
+            ) from error
+        if (reason := no_room(error)) is None:
             raise
-        raise RunFailedError(
-            f"run {about.short}: {reason}",
-            "lower train.batch_size or data.max_length, or train in bf16",
-            code="training.out_of_memory",
+        for file in (about.path / checkpoint.FILE).with_suffix(".partial"), about.path / checkpoint.PREVIOUS:
+            with suppress(OSError):
+                file.unlink()
+        target = getattr(error, "filename", None) or about.path
+        raise DiskError(
+            f"run {about.short} stopped because {target} could not be written: {reason}",
+            f"free space, then resume it: cse run --resume {about.short}",
+            code="training.disk_full",
         ) from error
 
 

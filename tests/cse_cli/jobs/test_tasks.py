@@ -185,7 +185,7 @@ def test_a_worker_of_a_busy_run_says_so(processes, stopped, held, file):
     devices = ("cpu",) if processes == 1 else ()
     with Engine(Placement(processes, devices, device="cpu")) as engine:
         (lock := FileLock(claim_of(stopped))).acquire()
-        engine.start(Claimed(stopped, lock), lambda *_: None)
+        engine.start(Claimed(stopped, lock, is_new=False), lambda *_: None)
         ends: list[Any] = []
         while not ends:
             ends = engine.ended()

@@ -113,7 +113,7 @@ class FakeEngine(Engine):
         self.jobs.append(job)
         self.resumed.append(is_resumed(job))
         folder_of(run_of(job)).mkdir(parents=True, exist_ok=True)
-        return Claimed(run_of(job), FileLock(claim_of(run_of(job))))
+        return Claimed(run_of(job), FileLock(claim_of(run_of(job))), is_new=False)
 
     @property
     def device(self) -> str:
