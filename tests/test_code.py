@@ -233,18 +233,14 @@ def once_used_helpers() -> dict[str, list[str]]:
 
 
 NOT_YET = (
-    "cse_cli/core/distributed.py",
-    "cse_cli/core/processes.py",
     "cse_cli/data/table_text.py",
     "cse_cli/evaluation/evaluate.py",
-    "cse_cli/jobs/study.py",
     "cse_cli/publishing/push.py",
     "cse_cli/recipe/cells.py",
     "cse_cli/recipe/copy.py",
     "cse_cli/recipe/requirements.py",
     "cse_cli/recipe/validate.py",
     "cse_cli/recipe/view.py",
-    "cse_cli/runs/details.py",
     "cse_cli/training/checkpoint.py",
 )
 """Files that still have such functions."""

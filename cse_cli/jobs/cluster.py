@@ -10,7 +10,6 @@ import os
 import signal
 import socket
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from cse_cli.core.paths import home
 from cse_cli.core.threads import THREADS_VARIABLE, limit_waiting
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.jobs.placement import Placement
+from cse_cli.runs.signals import defer_signals
 from registry.errors import CseError, MissingError
 
 _PASSED_ON = ("CSE_", "MLFLOW_", "HF_")
@@ -38,6 +38,9 @@ class Cluster:
         if device not in ("auto", "cpu", "cuda"):
             message = f"--device {device}: Ray chooses the devices of a cluster"
             raise CseError(message, "use auto, cpu or cuda", code="cluster.device")
+        # Ray reads these when it is imported. It would print on stdout that a node has died, and hide unasked GPUs.
+        quiet = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".*", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+        os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})
         try:
             import ray
 
@@ -99,8 +102,9 @@ class RayProcess:
 
     def exit_code(self) -> int | None:
         """Return the exit code, or None while it runs or waits for a node."""
-        if not self._ray.wait([self._task], timeout=0)[0]:
-            return None
+        with defer_signals():  # a signal inside a call of Ray would lose its exception
+            if not self._ray.wait([self._task], timeout=0)[0]:
+                return None
         code = -signal.SIGKILL
         try:
             code, self._how = self._ray.get(self._task)
@@ -113,9 +117,10 @@ class RayProcess:
         self._ray.cancel(self._task)
 
     def kill(self) -> None:
-        """Kill the task, unless it has ended."""
-        with suppress(Exception):
-            self._ray.cancel(self._task, force=True)
+        """Kill the process, unless it has ended. Its task does that, because it outlives the task."""
+        self._ray.cancel(self._task)
+        self._ray.wait([self._task], timeout=2 * LEAVE_SECONDS)
+        self._ray.cancel(self._task, force=True)
 
     def describe_exit(self) -> str:
         """Return how it ended, for use after "its process"."""
