@@ -27,7 +27,8 @@ def test_an_example_is_a_line_to_copy(example):
     while "=" in words[0]:  # an environment variable
         del words[0]
     assert words.pop(0) == "cse"
-    command = ROOT
+    command, context = ROOT, ROOT.context_class(ROOT, **ROOT.context_settings)
     while hasattr(command, "commands"):
         command = command.commands[words.pop(0)]
-    command.make_parser(command.context_class(command)).parse_args(words)
+        context = command.context_class(command, context)  # a command keeps the help option of its first context
+    command.make_parser(context).parse_args(words)
