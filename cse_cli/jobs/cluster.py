@@ -41,6 +41,7 @@ class Cluster:
         # Ray reads these when it is imported. It would print on stdout that a node has died, and hide unasked GPUs.
         quiet = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".*", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
         os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})
+        handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         try:
             import ray
 
@@ -55,9 +56,8 @@ class Cluster:
             message = f"--cluster {address}: {str(error).strip().partition(chr(10))[0]}"
             how = "start a cluster with `ray start --head`, and name its HOST:PORT or use --cluster auto"
             raise MissingError(message, how, code="cluster.not_found") from None
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Ray puts handlers below those of Python, which abort the process three seconds after SIGTERM.
-            signal.signal(number, signal.getsignal(number))
+        for each, handler in handlers.items():  # those of Ray exit at once, or abort three seconds after SIGTERM
+            signal.signal(each, handler)
         self._ray, self._workers, threads = ray, placement.workers, int(os.environ.get(THREADS_VARIABLE) or 1)
         on_gpus = device != "cpu" and bool(ray.cluster_resources().get("GPU"))
         self._resource, self._each = ("GPU", count) if on_gpus else ("CPU", count * threads)

@@ -227,8 +227,11 @@ class TestStudy:
         out, err = alone.communicate(timeout=600)
         assert alone.returncode == 0, err
         (serial,) = json.loads(out)["studies"]
-        key = "recipe_hash", "seed", "last_state", "scores", "curve"
-        of = [sorted([each[name] for name in key] for each in each_of["results"]) for each_of in (one, serial)]
+        key = "seed", "last_state", "scores", "curve"
+        of = [
+            sorted([each["identity"]["settings"], *(each[name] for name in key)] for each in each_of["results"])
+            for each_of in (one, serial)
+        ]
         assert of[0] == of[1]
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
