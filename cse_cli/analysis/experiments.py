@@ -19,7 +19,7 @@ from cse_cli.core.plans import SeedPlan, plan_of
 from cse_cli.core.results import RANKED, STS_TASKS, PaperRow, Result, State, paper_average
 from cse_cli.recipe.files import bare_name, real_path, recipe_name, roots
 from cse_cli.recipe.load import load
-from cse_cli.recipe.named import data_identity
+from cse_cli.recipe.named import settings
 from cse_cli.runs.index import RecordedRun
 from cse_cli.runs.record import read_recipe
 from registry.errors import CseError, UnknownNameError
@@ -90,8 +90,6 @@ def recipe_today(name: str) -> RecipeFacts:
     return RecipeFacts(recipe.hash(), json.loads(json.dumps(recipe.resolved())))
 
 
-_PROSE = frozenset({"title", "description", "paper", "tune", "schema"})
-"""Keys of a recipe that change no number."""
 _ABSENT = object()
 
 
@@ -108,12 +106,8 @@ class Change(BaseModel, frozen=True):
 
 
 def recipe_changes(recipes: Sequence[Mapping[str, Any]]) -> list[Change]:
-    """Return the keys in which resolved recipes differ, without seed and prose."""
-    kept = [{key: value for key, value in recipe.items() if key not in _PROSE} for recipe in recipes]
-    for recipe in kept:
-        recipe["train"] = {key: value for key, value in recipe.get("train", {}).items() if key != "seed"}
-        recipe["data"] = data_identity(recipe.get("data", {}))
-    return _table_changes(kept, "")
+    """Return the settings in which resolved recipes differ."""
+    return _table_changes([settings(recipe) for recipe in recipes], "")
 
 
 def _table_changes(tables: Sequence[Mapping[str, Any]], prefix: str) -> list[Change]:

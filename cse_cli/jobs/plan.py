@@ -35,8 +35,9 @@ from cse_cli.jobs.placement import choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
 from cse_cli.jobs.tasks import finished, make_tasks
+from cse_cli.recipe.named import PROSE
 from cse_cli.recipe.requirements import Requirement, requirements
-from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.train_parts import entry_of
 from cse_cli.runs.index import all_runs

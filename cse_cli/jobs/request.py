@@ -12,7 +12,7 @@ from cse_cli.core.formatting import differences
 from cse_cli.jobs.fast_dev_run import TAGS, reductions
 from cse_cli.jobs.job import Job
 from cse_cli.recipe.load import Override, load
-from cse_cli.recipe.schema import PROSE
+from cse_cli.recipe.named import settings
 from cse_cli.recipe.study_schema import MOST_SEEDS
 from cse_cli.runs.index import RecordedRun, find_run
 from cse_cli.runs.record import RECIPE, About, read_recipe
@@ -131,7 +131,7 @@ class RunRequest:
         # The seed of the run comes first: a seed of the command line is a changed setting.
         job = self._job(recipe, self.seed, [Override.of("train.seed", about.seed)])
         both = read_recipe(about.run_id), job.loaded.recipe.resolved()
-        ran, now = ({key: value for key, value in resolved.items() if key not in PROSE} for resolved in both)
+        ran, now = ({**settings(resolved), "train.seed": resolved["train"]["seed"]} for resolved in both)
         if changed := list(differences(ran, now)):
             raise experiment_changed(about, changed)
         loaded = replace(job.loaded, name=about.recipe, path=Path(about.source), changes=about.changes)

@@ -28,7 +28,7 @@ from cse_cli.jobs.request import RunRequest, parse_tags
 from cse_cli.jobs.tasks import Task, finished, planned
 from cse_cli.recipe.cells import Cell, cell_tag, cells, headings, values
 from cse_cli.recipe.files import bare_name
-from cse_cli.recipe.schema import PROSE
+from cse_cli.recipe.named import PROSE
 from cse_cli.recipe.study import load_study, only_rows
 from cse_cli.recipe.study_schema import Study
 from cse_cli.recipe.trials import Choice, Trial, choices_table, choose, trials, tuned

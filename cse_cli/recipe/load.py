@@ -12,9 +12,10 @@ from cse_cli.core.formatting import setting_text
 from cse_cli.recipe.errors import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
 from cse_cli.recipe.keys import Keys, dotted, parse_dotted
+from cse_cli.recipe.named import PROSE
 from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, merge_into, parse_overrides
 from cse_cli.recipe.paths import is_ending, values
-from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.sources import Origins, Source, read_source
 from cse_cli.recipe.validate import validate
 from registry.errors import suggestion

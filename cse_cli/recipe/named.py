@@ -8,16 +8,22 @@ from typing import Any, Literal
 
 from registry.core import Entry
 
+PROSE = frozenset({"title", "description", "paper", "tune"})
+"""Top-level keys of a recipe that do not change any result."""
 
-def data_identity(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a `[data]` table that identifies the experiment, without directories of files.
 
-    The result of a run contains a fingerprint of the data.
+def settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a resolved recipe on which its results depend.
+
+    They are all but prose, tuning ranges, the seed and `train.compile`. Files of data have no directory, because the
+    identity of an experiment contains a digest of the text.
     """
-    if "file" not in table:
-        return dict(table)
-    file = table["file"]
-    return {**table, "file": Path(file).name if isinstance(file, str) else [Path(each).name for each in file]}
+    kept = {key: value for key, value in resolved.items() if key not in PROSE}
+    kept["train"] = {key: value for key, value in kept.get("train", {}).items() if key not in ("seed", "compile")}
+    kept["data"] = dict(kept.get("data", {}))
+    if (file := kept["data"].get("file")) is not None:
+        kept["data"]["file"] = Path(file).name if isinstance(file, str) else [Path(each).name for each in file]
+    return kept
 
 
 def part_identity(table: Mapping[str, Any], entry: Entry[Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from cse_cli.recipe.keys import Keys, dotted
-from cse_cli.recipe.named import data_identity, part_identity
+from cse_cli.recipe.named import part_identity, settings
 from registry import (
     AUGMENTERS,
     ENCODERS,
@@ -342,12 +342,6 @@ class TuneRange(Section):
     choices: Annotated[tuple[Choice, ...], Field(min_length=1)] | None = None
 
 
-PROSE = frozenset({"title", "description", "paper", "tune"})
-"""Top-level keys of a recipe that do not change any result."""
-_SAME_RESULT = frozenset({"seed", "compile"})
-"""Keys of `[train]` that do not belong to the identity."""
-
-
 @dataclass(frozen=True)
 class PlacedPart:
     """A component of a recipe with its path, such as ("losses", "info_nce"), and the registry of its kind."""
@@ -447,16 +441,13 @@ class Recipe(Section):
         return plain
 
     def hash(self) -> str:
-        """Return the identity of the experiment, a digest of `resolved()` without seed, prose and tuning ranges.
+        """Return a digest of the settings on which the results depend.
 
-        It excludes settings that change only how a step is computed, not its result. It also excludes directories of
-        models and files, because the identity of an experiment contains digests of their contents. The files of
-        evaluators keep theirs, because no other part of the identity distinguishes them.
+        It excludes directories of models and files, because the identity of an experiment contains digests of their
+        contents. The files of evaluators keep theirs, because no other part of the identity distinguishes them.
         """
-        identity = {key: value for key, value in self.resolved().items() if key not in PROSE}
-        train = {"epochs": self.train.epochs, **identity["train"]}
-        identity["train"] = {key: value for key, value in train.items() if key not in _SAME_RESULT}
-        identity["data"] = data_identity(identity["data"])
+        identity = settings(self.resolved())
+        identity["train"] = {"epochs": self.train.epochs, **identity["train"]}
         for placed in self.parts():
             if placed.registry is not EVALUATORS:
                 table: Any = identity

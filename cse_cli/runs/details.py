@@ -21,8 +21,6 @@ from cse_cli.runs.listing import RUNS_SCHEMA, note, to_document
 from cse_cli.runs.record import MODEL, About, read_recipe
 from registry.errors import CseError
 
-PROSE = ("description", "tune")
-"""Parts of a recipe that are not settings of a run."""
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
 
@@ -62,7 +60,7 @@ def _document(run: RecordedRun) -> dict[str, Any]:
 def settings_of(run_id: str) -> dict[str, str]:
     """Return dotted key → value of every setting of a run. It is empty for the record of a search."""
     with suppress(CseError):
-        return dict(_leaves({key: value for key, value in read_recipe(run_id).items() if key not in PROSE}))
+        return dict(_leaves({k: v for k, v in read_recipe(run_id).items() if k not in ("description", "tune")}))
     return {}
 
 

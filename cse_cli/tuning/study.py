@@ -26,8 +26,8 @@ from cse_cli.core.formatting import differences
 from cse_cli.core.identity import Difference, Identity
 from cse_cli.core.paths import home
 from cse_cli.data.identity import Known, identify_known
-from cse_cli.recipe.named import data_identity
-from cse_cli.recipe.schema import PROSE, Recipe
+from cse_cli.recipe.named import settings
+from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.lock import FileLock, is_held
 from cse_cli.tuning import samplers
 from cse_cli.tuning.config import TRIALS, SearchConfig
@@ -209,9 +209,6 @@ def identity(
     recipe: Recipe, parameters: Sequence[Parameter], seeds: Sequence[int], steps: int | None
 ) -> dict[str, Any]:
     """Return the settings that all trials of a search share, as JSON values."""
-    settings = {key: value for key, value in recipe.resolved().items() if key not in PROSE}
-    settings["train"] = {key: value for key, value in settings["train"].items() if key != "seed"}
-    settings["data"] = data_identity(settings["data"])
     return {
         "experiment": identify_known(recipe).model_dump(),
         "direction": DIRECTION,
@@ -219,7 +216,7 @@ def identity(
         "seeds": list(seeds),
         "steps": steps,
         "space": {parameter.name: parameter.identity() for parameter in parameters},
-        "settings": settings,
+        "settings": settings(recipe.resolved()),
     }
 
 

@@ -95,7 +95,23 @@ def shipped(name: str, *overrides: str):
     return load(name, overrides).recipe.resolved()
 
 
-def test_seed_prose_and_tuning_ranges_are_no_difference():
+@pytest.mark.parametrize(
+    ("override", "same"),
+    [
+        ("train.seed=7", True),
+        ('title="x"', True),
+        ('description="y"', True),
+        ('train.compile="off"', True),
+        ("train.mini_batch_size=16", False),
+        ("queue.length=320", False),
+    ],
+)
+def test_equal_hashes_and_no_difference_are_one_rule(override, same):
+    one, other = (load("mini/ifcl_en", overrides).recipe for overrides in ([], [override]))
+    assert (one.hash() == other.hash(), keys(one.resolved(), other.resolved()) == {}) == (same, same)
+
+
+def test_prose_and_tuning_ranges_are_no_difference():
     one = shipped("mini/ifcl_en")
     other = shipped("mini/ifcl_en", "train.seed=7", 'title="x"', 'description="y"')
     assert keys(one, other) == {}
