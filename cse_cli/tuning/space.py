@@ -211,7 +211,7 @@ def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str,
     searchable = [path for path in known if not _why_fixed(path)]
     if inside := [path for path in searchable if path.startswith(f"{name}.")]:
         action = f"name one of its values: {shorten(inside)}"
-        raise CseError(f"--param: '{name}' is a table, not a value", action, code="tune.not_a_value")
+        raise CseError(f"'{name}' is a table, not a value", action, code="tune.not_a_value")
     matching = [path for path in known if is_ending(name, path)]
     allowed = [path for path in searchable if path in matching]
     if len(allowed) > 1:
@@ -225,14 +225,14 @@ def find_parameter(recipe: Recipe, known: Declarations, name: str) -> tuple[str,
         else suggestion(name, {*recipe.tune, *searchable, *(path.rpartition(".")[2] for path in known)})
     )
     raise UnknownNameError(
-        f"--param: unknown parameter '{name}'.{near}",
+        f"unknown parameter '{name}'.{near}",
         f"use one of {shorten(tunable(recipe, known))}",
         code="tune.unknown_parameter",
     )
 
 
 def _ambiguous(name: str, candidates: Sequence[str]) -> UnknownNameError:
-    message = f"--param: '{name}' is ambiguous between {len(candidates)} parameters"
+    message = f"'{name}' is ambiguous between {len(candidates)} parameters"
     return UnknownNameError(message, f"use one of {shorten(candidates)}", code="tune.ambiguous_parameter")
 
 
@@ -248,7 +248,7 @@ def _at_path(recipe: Recipe, path: str) -> tuple[str, TuneRange]:
     """Return a path under its name in [tune] if it has one, so that one parameter has one name."""
     if reason := _why_fixed(path):
         action = "name a parameter of the data, the model or the training"
-        raise CseError(f"--param: '{path}' cannot be searched: {reason}", action, code="tune.fixed_parameter")
+        raise CseError(f"'{path}' cannot be searched: {reason}", action, code="tune.fixed_parameter")
     name = name_in_tune(recipe, path)
     return (path, TuneRange(paths=(path,))) if name is None else _in_tune(recipe, name)
 

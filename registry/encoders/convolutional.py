@@ -44,6 +44,9 @@ class ConvolutionalEncoder(TransformerEncoder):
     Source: IS-BERT (Zhang et al. 2020, section 3.1). Doubtful and settled in methods/is_bert.md: windows (IS1,
     `windows`), padding (IS3), whether a ReLU follows (IS5, `activation`).
 
+    Raises:
+        CseError: If a window is even, or an export cannot contain the convolutions, as with a template.
+
     Example:
         [encoders.online]
         name = "convolutional"
@@ -69,6 +72,13 @@ class ConvolutionalEncoder(TransformerEncoder):
                 code="encoders.even_window",
             )
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
+        if not super().layout(0).loadable:
+            raise CseError(
+                f"convolutional: an export of '{self.model}' with these parameters cannot contain convolutions",
+                "set model to a BERT, RoBERTa, XLM-R or ELECTRA checkpoint, and remove template, layer, prepend and "
+                "end_with",
+                code="encoders.no_convolutions",
+            )
         self.convolutions = Convolutions(self.dim, windows, channels, activation)
         self.dim = self.convolutions.width
 

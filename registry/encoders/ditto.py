@@ -44,7 +44,7 @@ class DittoEncoder(TransformerEncoder):
     tokens (DT2), first layer (DT3, `first_layer_index`).
 
     Raises:
-        CseError: If the checkpoint's blocks are not BERT blocks, or there is no such block or head.
+        CseError: If the checkpoint's blocks are not BERT blocks, there is no such block or head, or `layer` is set.
 
     Example:
         [encoders.online]
@@ -65,6 +65,12 @@ class DittoEncoder(TransformerEncoder):
         **shared: Any,
     ) -> None:
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
+        if self.layer is not None:
+            raise CseError(
+                f"ditto: layer = {self.layer} has no effect, because ditto pools the last layer or two layers",
+                "remove layer, or use the encoder 'transformer'",
+                code="encoders.layer_with_average",
+            )
         blocks = getattr(getattr(self.backbone, "encoder", None), "layer", ())
         attentions: list[Any] = [getattr(getattr(block, "attention", None), "self", None) for block in blocks]
         if not attentions or not all(hasattr(one, "query") and hasattr(one, "key") for one in attentions):

@@ -108,3 +108,9 @@ def test_sentence_transformers_agrees_without_padding(tmp_path, activation, head
 def test_a_window_needs_a_middle(tmp_path):
     with refuses("encoders.even_window", "windows = [1, 2]", "3 instead of 2"):
         build(tmp_path, windows=[1, 2])
+
+
+@pytest.mark.parametrize("given", [{"layer": 1}, {"template": "{text} is here"}, {"template": ["a {text}", "b {text}"]}])
+def test_what_an_export_cannot_describe_is_refused(tmp_path, given):
+    with refuses("encoders.no_convolutions", "remove template, layer"):
+        build(tmp_path, **given)

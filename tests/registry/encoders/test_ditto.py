@@ -92,6 +92,8 @@ def test_what_a_model_lacks_is_refused(models, tmp_path):
         DittoEncoder(3, 0, model=models["bert"])
     with refuses("encoders.unknown_block", "head = 2"):
         DittoEncoder(0, 2, model=models["bert"])
+    with refuses("encoders.layer_with_average", "layer = 1", "transformer"):
+        DittoEncoder(model=models["bert"], pooling="mean", layer=1)
     with refuses("encoders.unsupported_architecture", "Albert"):
         DittoEncoder(model=str(tiny_albert(tmp_path)))
     with refuses("encoder.no_attentions"):
