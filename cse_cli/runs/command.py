@@ -60,12 +60,16 @@ def ls(
         sys.stderr.write("no runs yet\n  → cse run quickstart (takes about two minutes)\n")
 
 
-def show(run: Run, json_: Json = False) -> None:
-    """Show scores, curves, settings, identity and files of a run."""
+def show(
+    run: Run,
+    all_: Annotated[bool, typer.Option("--all", help="Add all curves, metrics, settings, identity and files.")] = False,
+    json_: Json = False,
+) -> None:
+    """Show scores, curves of loss and scores, changed settings, warnings and the model of a run."""
     from cse_cli.runs.details import show_details
     from cse_cli.runs.index import find_run
 
-    show_details(find_run(run).run_id, json_=json_)
+    show_details(find_run(run).run_id, everything=all_, json_=json_)
 
 
 def stop(
@@ -178,7 +182,7 @@ app.command(
     epilog="Examples:  cse runs ls --recipe 'mini/*' --sort avg  ·  "
     "cse runs ls --tag for=paper --since 2d  ·  cse runs ls | cut -f1,5",
 )(ls)
-app.command("show", epilog="Examples:  cse runs show 3f2a  ·  cse runs show 'quickstart seed 0'")(show)
+app.command("show", epilog="Examples:  cse runs show 3f2a --all  ·  cse runs show 'quickstart seed 0'")(show)
 app.command("logs", epilog="Examples:  cse runs logs 3f2a  ·  cse runs logs 3f2a -f")(logs)
 app.command("stop", epilog="Examples:  cse runs stop 3f2a  ·  cse runs stop 3f2a 81bc --no-wait")(stop)
 app.command(

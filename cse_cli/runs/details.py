@@ -25,14 +25,14 @@ _BARS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 40
 
 
-def show_details(run_id: str, *, json_: bool = False) -> None:
-    """Print all recorded facts of a run as text or as one JSON document."""
+def show_details(run_id: str, *, everything: bool = False, json_: bool = False) -> None:
+    """Print what a run has achieved, or all its recorded facts as text or as one JSON document."""
     run = read_run(run_id)
     document = _document(run)
     if json_:
         write_json({"run": document}, RUNS_SCHEMA)
     else:
-        _print(run, document)
+        _print(run, document, everything)
 
 
 def _document(run: RecordedRun) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _mirrors(run: RecordedRun) -> dict[str, dict[str, str]]:
     return found
 
 
-def _print(run: RecordedRun, document: Mapping[str, Any]) -> None:
+def _print(run: RecordedRun, document: Mapping[str, Any], everything: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{escape(run.name)}[/bold]  {run.run_id}  {run.state}")
     facts = [f"started {run.about.created.astimezone():%Y-%m-%d %H:%M}"]
@@ -106,22 +106,28 @@ def _print(run: RecordedRun, document: Mapping[str, Any]) -> None:
     curves = document["curves"]
     lines = []
     for key in _leading(curves):
+        if not (everything or key == "train/loss") and key.startswith(("health/", "loss/", "speed/", "train/")):
+            continue
         points = [value for _, value in curves[key]]
         line = f"{sparkline(points)}  {points[0]:.4g} → {points[-1]:.4g}  ({len(points)} points)"
         lines.append((key, line))
     _section(console, "curves", lines)
     _section(console, "changed settings", [(change, "") for change in run.about.changes])
-    # Scores are metrics too.
-    single = [key for key in document["metrics"] if key not in curves and not (scored and key.startswith("eval/"))]
-    _section(console, "metrics", [(key, f"{document['metrics'][key]:.6g}") for key in single])
     _section(console, "tags", sorted({**run.tags, **run.about.tags}.items()))
-    _section(console, "experiment", _experiment_lines(run.about))
     _section(console, "warnings", [(text, "") for text in document["warnings"]])
-    _section(console, "settings", document["settings"].items())
+    if everything:
+        # Scores are metrics too.
+        single = [key for key in document["metrics"] if key not in curves and not (scored and key.startswith("eval/"))]
+        _section(console, "metrics", [(key, f"{document['metrics'][key]:.6g}") for key in single])
+        _section(console, "experiment", _experiment_lines(run.about))
+        _section(console, "settings", document["settings"].items())
     _section(console, "model", [(document["model"], "")] if document["model"] else [])
     mirrors = [(name, f"{known['id']} at {known['uri']}") for name, known in document["mirrors"].items()]
     _section(console, "also recorded in", mirrors)
-    _section(console, f"files in {run.about.path}", [(name, "") for name in document["files"]])
+    if everything:
+        _section(console, f"files in {run.about.path}", [(name, "") for name in document["files"]])
+    else:
+        console.print(f"\nall curves, metrics, settings, identity and files: cse runs show {run.about.short} --all")
 
 
 def _experiment_lines(about: About) -> Iterator[tuple[str, str]]:

@@ -53,7 +53,7 @@ def test_no_runs_are_an_empty_list_and_a_hint(runs: Runs, home: Path) -> None:
 
 
 def test_show_prints_everything_about_a_run(runs: Runs, run: RunRecord) -> None:
-    code, out, _ = runs("show", run.run_id[:6])
+    code, out, _ = runs("show", run.run_id[:6], "--all")
     assert code == 0
     lines = [line.strip() for line in out.splitlines()]
     assert "[b]mini[/b] seed 1" in lines[0]
@@ -67,6 +67,14 @@ def test_show_prints_everything_about_a_run(runs: Runs, run: RunRecord) -> None:
     assert {"text 7e7e7e7e", "weights of encoders.bert 3a3a3a3a", "code of losses.info_nce c0c0c0c0"} <= named
     assert any(line.startswith("planned seeds 0–2, 2026-11-21") for line in named)
     assert "mlflow fedc at sqlite:///m.db" in named
+
+
+def test_show_without_all_is_short(runs: Runs, run: RunRecord) -> None:
+    lines = [line.strip() for line in runs("show", run.run_id[:6])[1].splitlines()]
+    assert {"stsb      spearman 61.00", "the batch is small", "for  paper"} <= set(lines)
+    assert any(line.startswith("train/loss") for line in lines)
+    assert not {"settings", "experiment", "metrics"} & set(lines)
+    assert lines[-1].endswith(f"cse runs show {run.run_id[:8]} --all")
 
 
 def test_show_prints_an_early_stop(runs: Runs) -> None:

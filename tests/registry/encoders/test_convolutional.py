@@ -110,7 +110,9 @@ def test_a_window_needs_a_middle(tmp_path):
         build(tmp_path, windows=[1, 2])
 
 
-@pytest.mark.parametrize("given", [{"layer": 1}, {"template": "{text} is here"}, {"template": ["a {text}", "b {text}"]}])
+@pytest.mark.parametrize(
+    "given", [{"layer": 1}, {"template": "{text} is here"}, {"template": ["a {text}", "b {text}"]}]
+)
 def test_what_an_export_cannot_describe_is_refused(tmp_path, given):
     with refuses("encoders.no_convolutions", "remove template, layer"):
         build(tmp_path, **given)
