@@ -39,7 +39,7 @@ class Adjusted(Encoder):
             included, without labels.
         split: Split of the data set.
         columns: Columns of the data set that contain sentences.
-        limit: Maximum number of sentences, from the first. Default: all.
+        limit: Maximum number of sentences. Default: all.
 
     Raises:
         UnknownNameError: If the data set, split or column does not exist.
@@ -144,7 +144,7 @@ class Adjusted(Encoder):
             )
 
     def _vectors(self, encode: Encode, target: Sequence[str]) -> Iterator[Tensor]:
-        """Yield the (n, D) embeddings of the sentences in order, n ≤ `CHUNK`."""
+        """Yield the (n, D) embeddings of the first `limit` sentences in order, n ≤ `CHUNK`."""
         every: Iterable[str] = target
         if self.fit_on != TARGET:
             rows = catalog.open_text(self.fit_on, self.split)
