@@ -383,7 +383,8 @@ class Problem:
         moments, basis = torch.linalg.eigh(padded.double().mT @ padded.double())
         wanted = torch.nn.functional.one_hot(targets).to(features)
         self.two = wanted.shape[1] == 2
-        self.rows, self.moments = padded @ basis.to(features), moments.clamp(min=0).to(features)
+        self.rows: Tensor = padded @ basis.to(features)
+        self.moments: Tensor = moments.clamp(min=0).to(features)
         self.targets, self.wanted = targets, wanted[:, 1:] if self.two else wanted
 
     def solve(self, jobs: Sequence[tuple[Rows, float]]) -> Tensor:
