@@ -106,19 +106,16 @@ class Entry(Generic[T]):
         keywords = {name: getattr(arguments, name) for name in type(arguments).model_fields}
         known: dict[str, Mapping[str, Component]] = {"encoder": encoders or {}, "loss": losses or {}}
         for reference in self.references:
-            if reference.kind in known:
-                keywords[reference.parameter] = _named(reference, keywords[reference.parameter], known[reference.kind])
+            if (parts := known.get(reference.kind)) is None:  # the name of a view is a value
+                continue
+            if (name := keywords[reference.parameter]) not in parts:
+                raise UnknownNameError(
+                    f"unknown {reference.kind} '{name}'.{suggestion(name, parts)}",
+                    f"use one that the recipe has: {', '.join(list(parts)[:5])}",
+                    code="component.unknown_reference",
+                )
+            keywords[reference.parameter] = parts[name]
         return self.cls(**keywords)
-
-
-def _named(reference: Reference, name: str, known: Mapping[str, Component]) -> Component:
-    if name not in known:
-        raise UnknownNameError(
-            f"unknown {reference.kind} '{name}'.{suggestion(name, known)}",
-            f"use one that the recipe has: {', '.join(list(known)[:5])}",
-            code="component.unknown_reference",
-        )
-    return known[name]
 
 
 @dataclass

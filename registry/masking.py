@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import torch
@@ -17,31 +16,26 @@ Rate = Annotated[float, Field(ge=0, le=1), Tune(0.05, 0.5)]
 Share = Annotated[float, Field(ge=0, le=1), Tune(0.0, 1.0)]
 
 
-@dataclass(frozen=True)
 class Masking:
-    """Random masking for one vocabulary.
+    """Random masking of the tokens of one vocabulary.
 
     Args:
+        name: Name of the component, for messages.
+        vocabulary: Vocabulary.
         rate: Probability that a token is selected. Special tokens are never selected.
         mask_share: Share of selected tokens that become [MASK].
         random_share: Share of selected tokens that become a random ID of the vocabulary. The others do not change.
-        mask: ID of [MASK].
-        size: Number of token IDs.
-        specials: IDs of special tokens.
-        continued: IDs of sub-words that are selected if and only if the first sub-word of their word is. Empty:
-            each token is selected independently.
+        token: Token instead of [MASK].
+        whole_words: Whether all sub-words of a word are selected together. Otherwise each token is selected
+            independently.
+
+    Raises:
+        CseError: If the vocabulary has no [MASK] or, for whole words, does not mark sub-words that continue a word, or
+            the shares add up to more than 1.
     """
 
-    rate: float
-    mask_share: float
-    random_share: float
-    mask: int
-    size: int
-    specials: tuple[int, ...]
-    continued: tuple[int, ...] = ()
-
-    @staticmethod
-    def of(
+    def __init__(
+        self,
         name: str,
         vocabulary: Vocabulary,
         rate: float,
@@ -49,22 +43,7 @@ class Masking:
         random_share: float,
         token: str | None = None,
         whole_words: bool = False,
-    ) -> Masking:
-        """Return the masking of a vocabulary.
-
-        Args:
-            name: Name of the component, for messages.
-            vocabulary: Vocabulary.
-            rate: Probability that a token is selected.
-            mask_share: Share of selected tokens that become [MASK].
-            random_share: Share of selected tokens that become a random ID.
-            token: Token instead of [MASK].
-            whole_words: Whether all sub-words of a word are selected together.
-
-        Raises:
-            CseError: If the vocabulary has no [MASK] or, for whole words, does not mark sub-words that continue a word,
-                or the shares add up to more than 1.
-        """
+    ) -> None:
         mask = vocabulary.mask if token is None else vocabulary.id_of(token)
         if mask is None:
             raise CseError(
@@ -85,8 +64,9 @@ class Masking:
                 "use mask_tokens, or a model with a WordPiece tokenizer, such as BERT",
                 code="masking.no_words",
             )
-        specials = tuple(sorted(vocabulary.specials))
-        return Masking(rate, mask_share, random_share, mask, vocabulary.size, specials, continued)
+        self.rate, self.mask_share, self.random_share = rate, mask_share, random_share
+        self.mask, self.size, self.continued = mask, vocabulary.size, continued
+        self.specials = tuple(sorted(vocabulary.specials))
 
     def hide(self, tokens: Tokens) -> tuple[Tensor, Tensor]:
         """Return (B, L) masked IDs, and (B, L) whether each token was selected. Uses torch's global generator."""

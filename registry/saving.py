@@ -24,14 +24,12 @@ def save_encoder(
         weights: Result of `weights_in`.
         max_length: Maximum number of tokens, special tokens included.
     """
-    from safetensors.torch import save_file
-
-    from registry.encoders.export import drafted, write_own
+    from registry.encoders.export import drafted, write_own, write_weights
 
     with drafted(folder) as draft:
         about = f'The encoder "{name}". For an encoder in a Python file, add `--plugin FILE`.'
         write_own(draft, {"format": name, "max_length": max_length, "settings": dict(settings)}, about)
-        save_file({key: value.detach().cpu().contiguous() for key, value in weights.items()}, draft / WEIGHTS)
+        write_weights(draft / WEIGHTS, weights, marked=False)
 
 
 def weights_in(folder: Path) -> dict[str, Tensor]:

@@ -96,28 +96,26 @@ def resampled_spearman(gold: Floats, predicted: Sequence[Floats], resamples: int
     width = max(1, CELLS // max(size, 1))
     rho = np.empty((len(predicted), resamples))
     for start in range(0, resamples, width):
-        counts = _counts(rng, size, min(width, resamples - start))
-        rho[:, start : start + counts.shape[1]] = _of_orders(orders, counts)
+        columns = min(width, resamples - start)
+        draws = rng.integers(size, size=(columns, size)) + size * np.arange(columns)[:, None]
+        drawn = np.bincount(draws.ravel(), minlength=columns * size).reshape(columns, size)
+        counts = np.ascontiguousarray(drawn.T, dtype=np.float64)  # (n, b) of each pair in each resample
+        rho[:, start : start + columns] = _of_orders(orders, counts)
     return rho
 
 
 def spearman(gold: Floats, predicted: Sequence[Floats]) -> Floats:
     """Return (methods,) Spearman's ρ of the pairs. It is 0 if one side is constant."""
-    return weighted_spearman(gold, predicted, np.ones((len(gold), 1)))[:, 0]
-
-
-def weighted_spearman(gold: Floats, predicted: Sequence[Floats], counts: Floats) -> Floats:
-    """Return (methods, b) ρ of resamples that contain pair i `counts[i]` times. It is 0 if one side is constant.
-
-    Args:
-        gold: (n,) gold scores.
-        predicted: (n,) scores of each method.
-        counts: (n, b) counts. All columns have the same sum.
-    """
-    return _of_orders([_Order(values) for values in (gold, *predicted)], counts)
+    return _of_orders([_Order(values) for values in (gold, *predicted)], np.ones((len(gold), 1)))[:, 0]
 
 
 def _of_orders(orders: Sequence[_Order], counts: Floats) -> Floats:
+    """Return (methods, b) ρ of resamples that contain pair i `counts[i]` times, 0 if one side is constant.
+
+    Args:
+        orders: Orders of the gold scores and of each method's scores.
+        counts: (n, b) counts. All columns have the same sum.
+    """
     gold, *methods = orders
     ranks, squares = gold.ranks(counts)
     weighted = np.empty_like(ranks)
@@ -153,10 +151,3 @@ class _Order:
         ranks = upto - (drawn - 1) / 2 - (upto[-1] + 1) / 2
         squares = np.einsum("ij,ij,ij->j", drawn, ranks, ranks)
         return (np.repeat(ranks, self.sizes, axis=0) if self.tied else ranks), squares
-
-
-def _counts(rng: np.random.Generator, size: int, width: int) -> Floats:
-    """Return (size, width) counts of `size` pairs in `width` resamples of `size` pairs."""
-    draws = rng.integers(size, size=(width, size)) + size * np.arange(width)[:, None]
-    counts = np.bincount(draws.ravel(), minlength=width * size).reshape(width, size)
-    return np.ascontiguousarray(counts.T, dtype=np.float64)

@@ -78,7 +78,9 @@ class Fgsm(Augmenter, nn.Module):
             rows, places = (vectors.shape[axis] - gradient.shape[axis] for axis in (0, 1))
             direction = F.pad(gradient.sign().to(exact.dtype), (0, 0, 0, places, 0, rows))
         if not self._checked and self.epsilon and gradient.numel() and torch.is_grad_enabled():
-            self._pending.append((step, view, vectors.detach(), direction, precision_in_use(vectors.device)))
+            kind = vectors.device.type
+            running = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
+            self._pending.append((step, view, vectors.detach(), direction, running))
         return Embedded(embedded.tokens, exact + self.epsilon * direction)
 
     def after_step(self, step: Step) -> None:
@@ -141,12 +143,6 @@ def share_coarse(values: Tensor, epsilon: float) -> float:
     sizes = values.abs()
     gaps = torch.nextafter(sizes, torch.full_like(sizes, torch.inf)) - sizes
     return float((gaps > epsilon).float().mean())
-
-
-def precision_in_use(device: torch.device) -> torch.dtype:
-    """Return the current precision of matrix products."""
-    kind = device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.float32
 
 
 def describe_loss(epsilon: float, vectors: Tensor, direction: Tensor, running: torch.dtype) -> str | None:

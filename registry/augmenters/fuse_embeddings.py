@@ -102,9 +102,14 @@ class FuseEmbeddings(Augmenter, nn.Module):
         side = tokens.side[column]
         if self.mask != "source":
             tokens = tokens.padded_to(side.length)
-        side = _fitted(side, tokens.length, self.foreign.pad)
+        if side.length > tokens.length:
+            cut = {name: getattr(side, name)[:, : tokens.length] for name in ("ids", "mask", "types", "positions")}
+            side = replace(side, **cut)
+        side = side.padded_to(tokens.length)
+        side = replace(side, ids=side.ids.masked_fill(side.mask == 0, self.foreign.pad))
         vectors = self._fuse(self._extended(embedded, tokens), tokens.mask, side)
-        return Embedded(replace(tokens, mask=self._mask(tokens.mask, side.mask)), vectors)
+        mask = {"source": tokens.mask, "fraternal": side.mask, "union": tokens.mask | side.mask}[self.mask]
+        return Embedded(replace(tokens, mask=mask), vectors)
 
     def _bound(self) -> Encoder:
         if not self._encoder:
@@ -137,20 +142,6 @@ class FuseEmbeddings(Augmenter, nn.Module):
         else:
             alone, other = source, foreign
         return torch.where(theirs, torch.where(ours, mixed, other), alone)
-
-    def _mask(self, source: Tensor, fraternal: Tensor) -> Tensor:
-        if self.mask == "source":
-            return source
-        return fraternal if self.mask == "fraternal" else source | fraternal
-
-
-def _fitted(side: Tokens, length: int, pad: int) -> Tokens:
-    """Return the translation's tokens, truncated or padded to `length`, with its own [PAD] ID."""
-    if side.length > length:
-        cut = {name: getattr(side, name)[:, :length] for name in ("ids", "mask", "types", "positions")}
-        side = replace(side, **cut)
-    side = side.padded_to(length)
-    return replace(side, ids=side.ids.masked_fill(side.mask == 0, pad))
 
 
 class ForeignEmbeddings(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import torch
 
@@ -38,6 +39,9 @@ class MaskTokens(Augmenter):
         augment = [{ name = "mask_tokens", rate = 0.15 }]
     """
 
+    name: ClassVar[str] = "mask_tokens"
+    whole_words: ClassVar[bool] = False
+
     def __init__(
         self, rate: Rate = 0.15, mask_share: Share = 0.8, random_share: Share = 0.1, token: str | None = None
     ) -> None:
@@ -49,10 +53,11 @@ class MaskTokens(Augmenter):
         """Read the IDs of [MASK] and of the special tokens.
 
         Raises:
-            CseError: If the tokenizer has no [MASK], or does not contain `token`.
+            CseError: If the tokenizer has no [MASK], does not contain `token`, or does not mark sub-words that continue
+                a word, which only `mask_words` needs.
         """
         shares = (self.rate, self.mask_share, self.random_share)
-        self._masking = Masking.of("mask_tokens", encoder.vocabulary, *shares, self.token)
+        self._masking = Masking(self.name, encoder.vocabulary, *shares, self.token, self.whole_words)
 
     def on_tokens(self, tokens: Tokens, step: Step) -> Tokens:  # noqa: ARG002 - the hook's form
         """Return the masked tokens. A place that was masked before keeps its target.

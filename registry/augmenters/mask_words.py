@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from registry import AUGMENTERS
 from registry.augmenters.mask_tokens import MaskTokens
-from registry.masking import Masking
-from registry.types import Encoder
 
 
 @AUGMENTERS.register("mask_words")
@@ -18,9 +18,6 @@ class MaskWords(MaskTokens):
 
     Args:
         rate: Probability that a word is selected.
-        mask_share: Share of selected tokens that become [MASK].
-        random_share: Share of selected tokens that become a random ID.
-        token: Token that replaces [MASK]. Default: the tokenizer's own mask token.
 
     Shapes: IDs (B, L) → IDs (B, L), targets (B, L) with −100 for tokens that are not selected.
 
@@ -33,11 +30,5 @@ class MaskWords(MaskTokens):
         augment = [{ name = "mask_words", rate = 0.15 }]
     """
 
-    def bind(self, encoder: Encoder) -> None:
-        """Read the IDs of [MASK], of the special tokens, and of the sub-words that continue a word.
-
-        Raises:
-            CseError: If the tokenizer has no [MASK], does not contain `token`, or does not mark such sub-words.
-        """
-        shares = (self.rate, self.mask_share, self.random_share)
-        self._masking = Masking.of("mask_words", encoder.vocabulary, *shares, self.token, whole_words=True)
+    name: ClassVar[str] = "mask_words"
+    whole_words: ClassVar[bool] = True

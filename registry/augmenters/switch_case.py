@@ -54,10 +54,7 @@ class SwitchCase(Augmenter):
         else:
             wanted = max(1, round(self.rate * len(words))) if self.rate else 0
             chosen = set(rng.sample(places, min(wanted, len(places))))
-        return " ".join(_switched(word) if place in chosen else word for place, word in enumerate(words))
-
-
-def _switched(word: str) -> str:
-    """Return a word with the other case of its first letter."""
-    first = word[0].upper() if word[0].islower() else word[0].lower()
-    return first + word[1:]
+        for place in chosen:
+            first = words[place][0]
+            words[place] = (first.upper() if first.islower() else first.lower()) + words[place][1:]
+        return " ".join(words)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -41,6 +40,10 @@ class Adjusted(Encoder):
         split: Split of the data set.
         columns: Columns of the data set that contain sentences.
         limit: Maximum number of sentences. Default: all.
+
+    Raises:
+        UnknownNameError: If the data set, split or column does not exist.
+        MissingError: If the data set is not on this machine and cannot be downloaded.
     """
 
     stateful: ClassVar[bool] = False  # a checkpoint contains the other encoder under its own name
@@ -58,8 +61,9 @@ class Adjusted(Encoder):
         limit: Annotated[int, Field(ge=2)] | None = None,
     ) -> None:
         super().__init__()
-        self.of, self.data = of, FitData(fit_on, split, tuple(columns), limit)
-        self.data.require()
+        self.of, self.fit_on, self.split, self.columns, self.limit = of, fit_on, split, columns, limit
+        if fit_on != TARGET:
+            catalog.locate(fit_on, split).require(columns)
         self.fits = "each" if fit_on == TARGET else "once"
         self.dim, self.width, self.max_length, self.vocabulary = of.dim, of.width, of.max_length, of.vocabulary
         self.augment_at, self.memory = of.augment_at, of.memory
@@ -72,7 +76,9 @@ class Adjusted(Encoder):
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest of the corpus, or nothing for an evaluator's own sentences."""
-        return self.data.fingerprints()
+        if self.fit_on == TARGET:
+            return {}
+        return {f"{self.fit_on}/{self.split}": catalog.fingerprint(self.fit_on, self.split)}
 
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
@@ -127,15 +133,27 @@ class Adjusted(Encoder):
         """
         self._fitting = True
         try:
-            self.fit_vectors(lambda: self.data.vectors(encode, target))
+            self.fit_vectors(lambda: self._vectors(encode, target))
         finally:
             self._fitting = False
         if not self.fitted:
             raise CseError(
-                f"encoder '{self.method}' needs at least two sentences to fit, but '{self.data.dataset}' has fewer",
+                f"encoder '{self.method}' needs at least two sentences to fit, but '{self.fit_on}' has fewer",
                 "use a larger data set in fit_on, or a higher limit",
                 code="encoders.too_few_sentences",
             )
+
+    def _vectors(self, encode: Encode, target: Sequence[str]) -> Iterator[Tensor]:
+        """Yield the (n, D) embeddings of the first `limit` sentences in order, n ≤ `CHUNK`."""
+        every: Iterable[str] = target
+        if self.fit_on != TARGET:
+            rows = catalog.open_text(self.fit_on, self.split)
+            every = (row[column] for row in rows for column in self.columns)
+        sentences = islice(every, self.limit)
+        while chunk := list(islice(sentences, CHUNK)):
+            with torch.inference_mode(False):
+                copied = encode(chunk).clone()  # inference tensors cannot be used in training
+            yield copied
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write the other encoder to the subdirectory `base`, next to the adjustment. Only cse reads this format."""
@@ -154,12 +172,12 @@ class Adjusted(Encoder):
         """Text for the model card: the sentences that the adjustment was fitted to."""
         if not self.fitted:
             return "Not adjusted: no evaluator has run, so the adjustment is not fitted."
-        if self.data.dataset == TARGET:
+        if self.fit_on == TARGET:
             return (
                 "Adjusted to the sentences of the last evaluator. The run fitted a separate adjustment for each "
                 "evaluator, so this model reproduces the scores of that data set only."
             )
-        return f"Adjusted to unlabeled sentences of '{self.data.dataset}'."
+        return f"Adjusted to unlabeled sentences of '{self.fit_on}'."
 
     @property
     def fitted(self) -> bool:
@@ -189,59 +207,6 @@ class Adjusted(Encoder):
     def settings(self) -> dict[str, Any]:
         """Return the parameters that an encoder needs before `restore`."""
         return {}
-
-
-@dataclass(frozen=True)
-class FitData:
-    """Source of the sentences for a fit.
-
-    Args:
-        dataset: Name in the data catalog, or "target".
-        split: Split of the data set.
-        columns: Columns that contain sentences, read row by row.
-        limit: Maximum number of sentences, from the first.
-    """
-
-    dataset: str
-    split: str = "train"
-    columns: tuple[str, ...] = ("text",)
-    limit: int | None = None
-
-    def require(self) -> None:
-        """Check that the data set is available and has the columns.
-
-        Raises:
-            UnknownNameError: If the data set, split or column does not exist.
-            MissingError: If the data set is not on this machine and cannot be downloaded.
-        """
-        if self.dataset != TARGET:
-            catalog.locate(self.dataset, self.split).require(self.columns)
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "dataset/split" → content digest, or nothing for an evaluator's own sentences."""
-        if self.dataset == TARGET:
-            return {}
-        return {f"{self.dataset}/{self.split}": catalog.fingerprint(self.dataset, self.split)}
-
-    def vectors(self, encode: Encode, target: Sequence[str]) -> Iterator[Tensor]:
-        """Yield the (n, D) embeddings of the sentences in order, n ≤ `CHUNK`.
-
-        Args:
-            encode: Encoding function.
-            target: Sentences of the evaluator.
-        """
-        sentences = islice(self._sentences(target), self.limit)
-        while chunk := list(islice(sentences, CHUNK)):
-            with torch.inference_mode(False):
-                copied = encode(chunk).clone()  # inference tensors cannot be used in training
-            yield copied
-
-    def _sentences(self, target: Sequence[str]) -> Iterator[str]:
-        if self.dataset == TARGET:
-            yield from target
-            return
-        for row in catalog.open_text(self.dataset, self.split):
-            yield from (row[column] for column in self.columns)
 
 
 Vectors = Callable[[], Iterator[Tensor]]

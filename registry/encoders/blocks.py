@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from registry.encoders import architectures, packing
 from registry.encoders.architectures import is_split
-from registry.encoders.compiled import CompiledBlocks, Pass, compiled
+from registry.encoders.compiled import compiled
 from registry.encoders.head_dropout import heads_weighted
 from registry.encoders.packing import Pack, Rows
 from registry.tokens import attention_mask
@@ -50,14 +50,18 @@ def run_blocks(
     """
     fast = None if all_states or heads is not None or not packed else compiled(model)
     if fast is not None:
-        once: Callable[..., Any] = partial(_compiled, fast, _padded_last)
-        return [torch.cat(_padded_parts(once, model, vectors, rows, mini_batch_size, None))]
+
+        def once(vectors: Tensor, rows: Rows) -> Tensor:
+            return fast.run(_padded_last, vectors, rows.mask)
+
+        return [torch.cat(_parts(once, model, vectors, rows, mini_batch_size, None))]
     if not packed or not _packs(model, vectors, rows.mask):
         run = partial(padded_states, model, all_states=all_states)
-        parts = _padded_parts(run, model, vectors, rows, mini_batch_size, heads)
+        parts = _parts(run, model, vectors, rows, mini_batch_size, heads)
         return [torch.cat(states) for states in zip(*parts, strict=True)]
     run = partial(_packed, model, all_states=all_states)
-    found, parts = _packed_parts(run, model, vectors, rows, mini_batch_size, heads)
+    found = packing.packs(rows, PACK_TOKENS, mini_batch_size)
+    parts = _parts(run, model, vectors, rows, mini_batch_size, heads, found)
     places = torch.cat([pack.places for pack in found])
     count, shape = rows.mask.numel(), (*rows.mask.shape, -1)
     layers = (torch.cat(states) for states in zip(*parts, strict=True))  # (T, D), to (B, L, D) with zeros at padding
@@ -70,9 +74,17 @@ def first_states(
     """Return the (B, D) last state of each sentence's first token. The arguments are those of `run_blocks`."""
     fast = compiled(model) if heads is None else None
     if fast is not None or not _packs(model, vectors, rows.mask):
-        run = partial(_padded_first_of, model) if fast is None else partial(_compiled, fast, _padded_first)
-        return torch.cat(_padded_parts(run, model, vectors, rows, mini_batch_size, heads))
-    found, parts = _packed_parts(partial(_packed_first, model), model, vectors, rows, mini_batch_size, heads)
+
+        def run(vectors: Tensor, rows: Rows) -> Tensor:
+            if fast is not None:
+                return fast.run(_padded_first, vectors, rows.mask)
+            if is_split(model):
+                return _padded_first(model, vectors, rows.mask)
+            return padded_states(model, vectors, rows, all_states=False)[0][:, 0]
+
+        return torch.cat(_parts(run, model, vectors, rows, mini_batch_size, heads))
+    found = packing.packs(rows, PACK_TOKENS, mini_batch_size)
+    parts = _parts(partial(_packed_first, model), model, vectors, rows, mini_batch_size, heads, found)
     return torch.cat(parts)[torch.argsort(torch.cat([pack.sentences for pack in found]))]
 
 
@@ -109,7 +121,7 @@ def states_and_attentions(
             hidden = vectors.new_zeros(unseen.shape).masked_fill(unseen, torch.finfo(vectors.dtype).min)[:, None, None]
             return [*_states(model, _projected(model, vectors), all_states, attention_mask=hidden), *weights]
 
-    parts = _padded_parts(run, model, vectors, rows, mini_batch_size, heads)
+    parts = _parts(run, model, vectors, rows, mini_batch_size, heads)
     made = [torch.cat(part) for part in zip(*parts, strict=True)]
     return made[: -len(blocks)], dict(zip(blocks, made[-len(blocks) :], strict=True))
 
@@ -121,72 +133,43 @@ def _packs(model: Any, vectors: Tensor, mask: Tensor) -> bool:
     )
 
 
-def _compiled(fast: CompiledBlocks, function: Pass, vectors: Tensor, rows: Rows) -> Tensor:
-    return fast.run(function, vectors, rows.mask)
-
-
-def _padded_parts(
+def _parts(
     run: Callable[..., Any],
     model: Any,
     vectors: Tensor,
     rows: Rows,
     mini_batch_size: int | None,
     heads: Tensor | None,
+    packs: Sequence[Pack] = (),
 ) -> list[Any]:
-    """Return the output of `run` for each mini-batch of padded rows."""
-    size = mini_batch_size or len(vectors)
-    parts = [slice(start, start + size) for start in range(0, len(vectors), size)]
-    return [_held(_weighing(run, model, heads, part), vectors[part], rows[part], mini_batch_size) for part in parts]
+    """Return the output of `run` for each pack, or for each mini-batch of padded rows if there are no packs.
 
-
-def _packed_parts(
-    run: Callable[..., Any],
-    model: Any,
-    vectors: Tensor,
-    rows: Rows,
-    mini_batch_size: int | None,
-    heads: Tensor | None,
-) -> tuple[list[Pack], list[Any]]:
-    """Return the packs of a batch, and the output of `run` for each of them."""
-    found = packing.packs(rows, PACK_TOKENS, mini_batch_size)
-    parts = []
-    for pack in found:
-        tokens = vectors.flatten(0, 1).index_select(0, pack.places).unsqueeze(0)
-        parts.append(_held(_weighing(run, model, heads, pack, rows.mask.shape[1]), tokens, pack, mini_batch_size))
-    return found, parts
-
-
-def _held(run: Callable[..., Any], vectors: Tensor, where: Any, mini_batch_size: int | None) -> Any:
-    """Return `run(vectors, where)`. With `mini_batch_size`, the backward pass computes the states again."""
-    if mini_batch_size is None or not torch.is_grad_enabled():
-        return run(vectors, where)
-    return checkpoint(run, vectors, where, use_reentrant=False)
-
-
-def _weighing(
-    run: Callable[..., Any], model: Any, heads: Tensor | None, of: slice | Pack, length: int = 1
-) -> Callable[..., Any]:
-    """Return `run` with weighted attention heads, or `run` itself without weights.
-
-    Args:
-        run: Function that computes the blocks of `model`.
-        model: Transformers model.
-        heads: Weights (B, K, H).
-        of: Rows of the batch that `run` computes.
-        length: Length L of the batch's rows if they are packed.
+    With `mini_batch_size`, the backward pass computes the states again.
     """
-    if heads is None:
-        return run
-    if isinstance(of, Pack):
-        tokens, sentences = heads[of.places // length].unsqueeze(0), heads[of.sentences]
-    else:
-        tokens, sentences = heads[of].unsqueeze(1), heads[of]
+    size = mini_batch_size or len(vectors)
+    parts: Sequence[Pack | slice] = packs or [slice(start, start + size) for start in range(0, len(vectors), size)]
+    made = []
+    for part in parts:
+        where: Pack | Rows
+        if isinstance(part, Pack):
+            given, where = vectors.flatten(0, 1).index_select(0, part.places).unsqueeze(0), part
+            places = part.places // rows.mask.shape[1]
+            weights = None if heads is None else (heads[places].unsqueeze(0), heads[part.sentences])
+        else:
+            given, where = vectors[part], rows[part]
+            weights = None if heads is None else (heads[part].unsqueeze(1), heads[part])
+        one = run if weights is None else partial(_weighed, run, model, weights)
+        if mini_batch_size is None or not torch.is_grad_enabled():
+            made.append(one(given, where))
+        else:
+            made.append(checkpoint(one, given, where, use_reentrant=False))
+    return made
 
-    def weighed(vectors: Tensor, where: Any) -> Any:
-        with heads_weighted(model, tokens, sentences):
-            return run(vectors, where)
 
-    return weighed
+def _weighed(run: Callable[..., Any], model: Any, heads: tuple[Tensor, Tensor], vectors: Tensor, where: Any) -> Any:
+    """Return `run(vectors, where)` with weighted attention heads: weights of tokens and of sentences."""
+    with heads_weighted(model, *heads):
+        return run(vectors, where)
 
 
 def padded_states(model: Any, vectors: Tensor, rows: Rows, all_states: bool) -> list[Tensor]:
@@ -209,12 +192,6 @@ def _packed(model: Any, vectors: Tensor, pack: Pack, all_states: bool) -> list[T
         else:
             states = architectures.states(model, vectors, Rows(None, pack.positions), all_states, pack=pack)
     return [state[0] for state in states]
-
-
-def _padded_first_of(model: Any, vectors: Tensor, rows: Rows) -> Tensor:
-    if is_split(model):
-        return _padded_first(model, vectors, rows.mask)
-    return padded_states(model, vectors, rows, all_states=False)[0][:, 0]
 
 
 def _padded_first(model: Any, vectors: Tensor, mask: Tensor) -> Tensor:

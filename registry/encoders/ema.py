@@ -22,8 +22,27 @@ from registry.tokens import Encoded, Tokens
 from registry.types import Encoder, Head, Step, Tune
 
 
+class CopiedEncoder(Encoder):
+    """Base class of encoders that use a copy of another encoder, `target`."""
+
+    target: Encoder
+
+    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
+        """Set the states of the copy that training uses."""
+        self.target.expect(hidden_read=hidden_read, mini_batch_size=mini_batch_size)
+
+    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
+        """Return the (B, D) embeddings that the copy gives in eval mode."""
+        with modes_kept(self.target):
+            return self.target.encode_for_eval(tokens, embeddings)
+
+    def export(self, folder: Path, max_length: int) -> None:
+        """Write the copy, shared parts included, in the format of the other encoder."""
+        self.target.export(folder, max_length)
+
+
 @ENCODERS.register("ema")
-class Ema(Encoder):
+class Ema(CopiedEncoder):
     """Encode with the exponential moving average of another encoder's weights.
 
     θ' ← η·θ' + (1 − η)·θ after each optimizer step. With the cosine schedule the decay rises from η₀ to 1:
@@ -120,10 +139,6 @@ class Ema(Encoder):
         self.training = mode
         return self
 
-    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
-        """Set the states of the copy that training uses."""
-        self.target.expect(hidden_read=hidden_read, mini_batch_size=mini_batch_size)
-
     def keep_attentions(self, blocks: Sequence[int]) -> None:
         """Select the blocks of the copy whose attention weights `encode` returns."""
         self.target.keep_attentions(blocks)
@@ -146,15 +161,6 @@ class Ema(Encoder):
         """Apply dropout, blocks, pooling and the remaining heads."""
         with self._gradient():
             return self.target.encode(tokens, embeddings)
-
-    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the embeddings that `of` would give with the averaged weights in eval mode."""
-        with modes_kept(self.target):
-            return self.target.encode_for_eval(tokens, embeddings)
-
-    def export(self, folder: Path, max_length: int) -> None:
-        """Write the averaged weights, shared parts included, in the format of `of`."""
-        self.target.export(folder, max_length)
 
     def after_step(self, step: Step) -> None:
         """Update the average of the weights, and copy the buffers."""
@@ -237,7 +243,11 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
     Raises:
         CseError: If a part does not exist, or if the remaining heads do not fit together.
     """
-    known, heads = shareable(of), heads_of(of)
+    heads = heads_of(of)
+    known = dict(heads.items())
+    layer = getattr(getattr(of, "backbone", None), "embeddings", None)
+    if isinstance(layer, nn.Module):
+        known = {"embeddings": layer, **known}
     for parameter, names, there in (("share", share, known), ("without", without, heads)):
         for name in names:
             if name not in there:
@@ -266,13 +276,6 @@ def copy_encoder(of: Encoder, share: Sequence[str], without: Sequence[str]) -> E
     for module in made.modules():
         module.training = module.training if id(module) in lent else True
     return made
-
-
-def shareable(encoder: Encoder) -> dict[str, nn.Module]:
-    """Return the parts for `share` by name: the embedding layer and the heads."""
-    embeddings = getattr(getattr(encoder, "backbone", None), "embeddings", None)
-    layer = {"embeddings": embeddings} if isinstance(embeddings, nn.Module) else {}
-    return {**layer, **dict(heads_of(encoder).items())}
 
 
 def own_parameters(made: Encoder, of: Encoder) -> list[tuple[Tensor, Tensor]]:

@@ -244,12 +244,12 @@ def _write_module(
         write_weights(folder / "model.safetensors", weights)
 
 
-def write_weights(file: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write tensors to a file of safetensors."""
+def write_weights(file: Path, weights: Mapping[str, Tensor], *, marked: bool = True) -> None:
+    """Write tensors to a file of safetensors. `marked` adds the format of the tensors, as transformers writes it."""
     from safetensors.torch import save_file
 
     copied = {name: value.detach().cpu().contiguous() for name, value in weights.items()}
-    save_file(copied, file, metadata={"format": "pt"})
+    save_file(copied, file, metadata={"format": "pt"} if marked else None)
 
 
 def write_card(folder: Path, settings: Mapping[str, Any], note: str = "") -> None:

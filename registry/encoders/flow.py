@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -81,7 +80,7 @@ class Flow(Adjusted):
         super().__init__(**fitted_to)
         self.levels, self.depth, self.hidden = levels, depth, width
         self.actnorm, self.epochs, self.batch_size, self.seed = actnorm, epochs, batch_size, seed
-        self.descent = Descent(learning_rate, warmup_steps, weight_decay, initialize=actnorm == "first_batch")
+        self.learning_rate, self.warmup_steps, self.weight_decay = learning_rate, warmup_steps, weight_decay
         self._glow: tuple[Glow, ...] = ()  # in a tuple, so that torch does not register its weights
         self.bits: list[float] = []  # the loss of each step of the last fit
 
@@ -97,7 +96,8 @@ class Flow(Adjusted):
             if self.actnorm == "random":
                 glow.randomize(generator)
             glow.to(first.device)
-            self.bits = self.descent.minimize(glow, chain([first], batches))
+            rates = self.learning_rate, self.warmup_steps, self.weight_decay
+            self.bits = minimize(glow, chain([first], batches), *rates, initialize=self.actnorm == "first_batch")
         self._glow = (glow,)
 
     def adjust(self, vectors: Tensor) -> Tensor:
@@ -263,9 +263,15 @@ class Glow(nn.Module):
         return [step for step in members if isinstance(step, FlowStep)]
 
 
-@dataclass(frozen=True)
-class Descent:
-    """Optimization of a flow with BERT's AdamW at a constant learning rate and gradients clipped to norm 1.
+def minimize(
+    glow: Glow,
+    batches: Iterable[Tensor],
+    learning_rate: float,
+    warmup_steps: int,
+    weight_decay: float,
+    initialize: bool = True,
+) -> list[float]:
+    """Train a flow by BERT's AdamW with gradients clipped to norm 1, and return the mean loss of each step.
 
     A step minimizes twice the mean loss of its sentences, because BERT-flow's code adds the means of the two sides of
     the batch's pairs. Adam is invariant to this factor, but the clipping is not.
@@ -273,46 +279,34 @@ class Descent:
     Source: BERT-flow's code (`run_siamese.py`, `optimization_bert_flow.py`).
 
     Args:
-        learning_rate: Learning rate of AdamW without bias correction.
+        glow: Flow.
+        batches: Batches (B, D) of embeddings.
+        learning_rate: Learning rate of AdamW without bias correction, constant after the warm-up.
         warmup_steps: Number of steps of the linear warm-up.
         weight_decay: Decoupled weight decay of every weight.
         initialize: Whether the first batch initializes the actnorms.
+
+    Raises:
+        RunFailedError: If the loss is not finite.
     """
-
-    learning_rate: float
-    warmup_steps: int
-    weight_decay: float
-    initialize: bool = True
-
-    def minimize(self, glow: Glow, batches: Iterable[Tensor]) -> list[float]:
-        """Train a flow and return the mean loss of each step.
-
-        Raises:
-            RunFailedError: If the loss is not finite.
-        """
-        optimizer = EarlierAdamW(
-            glow.parameters(),
-            bias_correction=False,
-            lr=self.learning_rate,
-            eps=1e-6,
-            weight_decay=self.weight_decay,
-        )
-        losses: list[float] = []
-        for step, batch in enumerate(batches):
-            if step == 0 and self.initialize:
-                with torch.no_grad():
-                    glow(batch, initialize=True)
-            optimizer.param_groups[0]["lr"] = self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup_steps))
-            loss = glow.bits(batch).mean()
-            if not loss.isfinite():
-                raise RunFailedError(
-                    f"flow: the loss is {loss.item()} at step {step}",
-                    f"use a learning_rate below {self.learning_rate:g}",
-                    code="encoders.flow_diverged",
-                )
-            optimizer.zero_grad(set_to_none=True)
-            (2 * loss).backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(glow.parameters(), 1.0)
-            optimizer.step()
-            losses.append(loss.item())
-        return losses
+    weights = tuple(glow.parameters())
+    optimizer = EarlierAdamW(weights, bias_correction=False, lr=learning_rate, eps=1e-6, weight_decay=weight_decay)
+    losses: list[float] = []
+    for step, batch in enumerate(batches):
+        if step == 0 and initialize:
+            with torch.no_grad():
+                glow(batch, initialize=True)
+        optimizer.param_groups[0]["lr"] = learning_rate * min(1.0, (step + 1) / max(1, warmup_steps))
+        loss = glow.bits(batch).mean()
+        if not loss.isfinite():
+            raise RunFailedError(
+                f"flow: the loss is {loss.item()} at step {step}",
+                f"use a learning_rate below {learning_rate:g}",
+                code="encoders.flow_diverged",
+            )
+        optimizer.zero_grad(set_to_none=True)
+        (2 * loss).backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from registry import ENCODERS
-from registry.encoders.backbone import modes_kept
-from registry.encoders.ema import copy_encoder, heads_of
+from registry.encoders.ema import CopiedEncoder, copy_encoder, heads_of
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.poolings import pool
@@ -19,7 +17,7 @@ from registry.types import Encoder
 
 
 @ENCODERS.register("frozen_copy")
-class FrozenCopy(Encoder):
+class FrozenCopy(CopiedEncoder):
     """Encode with the initial state of another encoder, and pool each of its layers.
 
     v_k = pool(states of layer k), where layer 0 is the input of the first block, layer k the output of the k-th block,
@@ -46,6 +44,7 @@ class FrozenCopy(Encoder):
     """
 
     stateful: ClassVar[bool] = False
+    target: TransformerEncoder
 
     def __init__(
         self,
@@ -84,10 +83,6 @@ class FrozenCopy(Encoder):
         self.target.train(mode and self.dropout)
         return self
 
-    def expect(self, *, hidden_read: bool, mini_batch_size: int | None) -> None:
-        """Set the states of the copy that training uses."""
-        self.target.expect(hidden_read=hidden_read, mini_batch_size=mini_batch_size)
-
     @torch.no_grad()
     def embed(self, tokens: Tokens) -> Tensor:
         """Return the (B, L, W) token vectors before any dropout."""
@@ -102,12 +97,3 @@ class FrozenCopy(Encoder):
         pooled = [pool(copied.pooling, [state], tokens.mask) for state in states]
         layers = torch.stack([pooled[layer] for layer in self.layers], dim=1)
         return Encoded(sentence=pooled[-1], embeddings=dropped, hidden=states[-1], tokens=tokens, layers=layers)
-
-    def encode_for_eval(self, tokens: Tokens, embeddings: Tensor | None = None) -> Tensor:
-        """Return the (B, D) pooled states of the last layer in eval mode."""
-        with modes_kept(self.target):
-            return self.target.encode_for_eval(tokens, embeddings)
-
-    def export(self, folder: Path, max_length: int) -> None:
-        """Write the copy in the format of `of`."""
-        self.target.export(folder, max_length)

@@ -6,6 +6,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from registry.encoders.export import write_weights
 from registry.errors import CseError, MissingError
 
 ADAPTER = "adapter"
@@ -67,15 +68,13 @@ def save(model: Any, config: Any, origin: str, folder: Path) -> None:
         origin: Name of the original model.
         folder: Directory of the export.
     """
-    from safetensors.torch import save_file
-
     target = folder / ADAPTER
     target.mkdir(exist_ok=True)
     config.base_model_name_or_path = origin
     config.save_pretrained(str(target))
     weights = {name: weight for name, weight in model.state_dict().items() if "lora_" in name}
     weights = {f"base_model.model.{name}".replace(".default.", "."): weight for name, weight in weights.items()}
-    save_file({name: weight.detach().cpu().contiguous() for name, weight in weights.items()}, target / WEIGHTS)
+    write_weights(target / WEIGHTS, weights, marked=False)
 
 
 def merged(model: Any) -> Any:

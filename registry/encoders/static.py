@@ -13,7 +13,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.averages import TokenAverage, inverse_frequency, zipf
-from registry.encoders.export import MODULES, OWN_FORMAT, SETTINGS, drafted, write_json
+from registry.encoders.export import MODULES, OWN_FORMAT, SETTINGS, drafted, write_json, write_weights
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.tokens import Pieces
@@ -40,11 +40,9 @@ class StaticAverage(TokenAverage):
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write a directory that sentence-transformers loads as one module `StaticEmbedding`."""
-        from safetensors.torch import save_file
-
         tokenizer = self.vocabulary.tokenizer
         with drafted(folder) as draft:
-            save_file({"embedding.weight": self.table.detach().cpu().contiguous()}, draft / WEIGHTS)
+            write_weights(draft / WEIGHTS, {"embedding.weight": self.table}, marked=False)
             tokenizer.backend_tokenizer.enable_truncation(max_length)
             try:
                 tokenizer.save_pretrained(draft)
@@ -131,7 +129,11 @@ class Static(StaticAverage):
         frozen: bool = False,
     ) -> None:
         teacher = TransformerEncoder(model, pooling=pooling)
-        kept = distilled_tokens(teacher.vocabulary.tokenizer)
+        tokenizer = teacher.vocabulary.tokenizer
+        without_meaning = {place for place in (tokenizer.pad_token_id, tokenizer.unk_token_id) if place is not None}
+        left_out = set(tokenizer.added_tokens_decoder) - without_meaning
+        names = sorted((place, name) for name, place in tokenizer.get_vocab().items())
+        kept = [place for place, name in names if place not in left_out and not _UNUSED.match(name)]
         rows = [Pieces((token,)) for token in kept]  # each token in a separate sentence
         chunks = (teacher.vocabulary.assemble(rows[start : start + _CHUNK]) for start in range(0, len(rows), _CHUNK))
         vectors = torch.cat([teacher.encode_for_eval(chunk) for chunk in chunks])
@@ -141,23 +143,12 @@ class Static(StaticAverage):
             vectors = vectors * inverse_frequency(zipf(len(kept), first=2), sif).to(vectors.dtype)[:, None]
         table = torch.zeros(teacher.vocabulary.size, vectors.shape[1])
         table[kept] = vectors.float()
-        table[list(_without_meaning(teacher.vocabulary.tokenizer))] = 0
+        table[list(without_meaning)] = 0
         super().__init__(model, table, frozen)
 
 
 _UNUSED = re.compile(r"\[unused\d+\]")
 _CHUNK = 256
-
-
-def distilled_tokens(tokenizer: Any) -> list[int]:
-    """Return the IDs of the tokens that get a vector, in the order of the vocabulary: see `Static`."""
-    left_out = set(tokenizer.added_tokens_decoder) - _without_meaning(tokenizer)
-    names = sorted((place, name) for name, place in tokenizer.get_vocab().items())
-    return [place for place, name in names if place not in left_out and not _UNUSED.match(name)]
-
-
-def _without_meaning(tokenizer: Any) -> set[int]:
-    return {place for place in (tokenizer.pad_token_id, tokenizer.unk_token_id) if place is not None}
 
 
 def principal(vectors: Tensor, count: int) -> Tensor:

@@ -300,8 +300,10 @@ class TransformerEncoder(Encoder):
             CseError: If the encoder has several templates.
         """
         if len(self.templates) > 1:
-            raise several_templates(
-                len(self.templates), "training cannot average the embeddings of", "set template to one string"
+            raise CseError(
+                f"training cannot average the embeddings of {len(self.templates)} templates",
+                "set template to one string",
+                code="encoders.several_templates",
             )
         tokens = self._filled(tokens)
         dropped: Tensor = self.dropout(self.layer_vectors(tokens, embeddings))
@@ -344,10 +346,10 @@ class TransformerEncoder(Encoder):
             CseError: If the encoder has several templates and `embeddings` is given.
         """
         if embeddings is not None and len(self.templates) > 1:
-            raise several_templates(
-                len(self.templates),
-                "a view has word embeddings of one template, but the encoder has",
+            raise CseError(
+                f"a view has word embeddings of one template, but the encoder has {len(self.templates)} templates",
                 "evaluate without a view, or set template to one string",
+                code="encoders.several_templates",
             )
         training = self.training
         self.eval()
@@ -587,11 +589,6 @@ def _check_templates(encoder: TransformerEncoder, poolings: Sequence[str]) -> No
             "add other text between the two {text}",
             code="encoders.ambiguous_template",
         )
-
-
-def several_templates(count: int, what: str, action: str) -> CseError:
-    """Return the error for several templates where only one is possible."""
-    return CseError(f"{what} {count} templates", action, code="encoders.several_templates")
 
 
 def in_other_templates(tokens: Tokens, others: Sequence[HubVocabulary]) -> list[Tokens]:

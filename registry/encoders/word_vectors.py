@@ -20,7 +20,7 @@ from torch import Tensor
 
 from registry import ENCODERS
 from registry.encoders.averages import Adjustment, TokenAverage, adjusted, inverse_frequency, read_counts, zipf
-from registry.encoders.export import drafted, write_own
+from registry.encoders.export import drafted, write_own, write_weights
 from registry.errors import CseError
 from registry.resources.catalog import require_own_file
 from registry.resources.rows import lines
@@ -50,13 +50,11 @@ class WordAverage(TokenAverage):
 
     def export(self, folder: Path, max_length: int) -> None:
         """Write words and vectors in a format that only cse reads. sentence-transformers splits words differently."""
-        from safetensors.torch import save_file
-
         settings = {"format": "word_average", "lower": self.vocabulary.lower, "max_length": max_length}
         with drafted(folder) as draft:
             write_own(draft, settings, "Averages of word vectors.")
             (draft / WORDS).write_text(json.dumps(self.vocabulary.words, ensure_ascii=False), encoding="utf-8")
-            save_file({"table": self.table.detach().cpu().contiguous()}, draft / VECTORS)
+            write_weights(draft / VECTORS, {"table": self.table}, marked=False)
 
     @classmethod
     def open(cls, folder: Path, settings: Mapping[str, Any]) -> WordAverage:

@@ -68,7 +68,11 @@ class AugmentationQuality(PairEvaluator):
     ) -> None:
         self.dataset, self.view, self.split, self.sides = dataset, view, split, sides
         self.column, self.aggregate = column, aggregate
-        self.translations = None if translations is None else Translations(translations, column)
+        self.translations: Source | None = None
+        if translations is not None:
+            action = "create it: a .tsv file with the columns text and translation"
+            path = require_own_file(translations, "translations for augmentation_quality", action)
+            self.translations = Source(("text", column), (File(path),))
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Return the correlations with and without the view's augmenters, and their difference."""
@@ -83,7 +87,10 @@ class AugmentationQuality(PairEvaluator):
 
     def fingerprints(self) -> dict[str, str]:
         """Return "dataset/split" → content digest, and the digest of the translations."""
-        return super().fingerprints() | ({} if self.translations is None else self.translations.fingerprints())
+        found = super().fingerprints()
+        if (source := self.translations) is not None:
+            found |= {f"{source.paths[0].name}/{self.column}": ROWS + source.digest}
+        return found
 
     def _correlations(self, pairs: Sequence[Pair], predicted: Sequence[float]) -> dict[str, float]:
         values = aggregates([pair.subset for pair in pairs], [pair.score for pair in pairs], predicted)
@@ -100,7 +107,16 @@ class AugmentationQuality(PairEvaluator):
     def _through(self, sentences: Sequence[str], encode: Encode) -> Tensor:
         columns = {"text": sentences}
         if self.translations is not None:
-            return encode.encode_view(self.view, columns | {self.column: self.translations.of(sentences)})
+            missing = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._translated]
+            if missing:
+                raise CseError(
+                    f"{self.translations.where}: no translation of {len(missing)} of {len(set(sentences))} sentences, "
+                    f"for example {missing[0]!r}",
+                    "add a row for each of these sentences to the file",
+                    code="evaluators.no_translations",
+                )
+            translated = [self._translated[sentence] for sentence in sentences]
+            return encode.encode_view(self.view, columns | {self.column: translated})
         try:
             return encode.encode_view(self.view, columns)
         except MissingError as error:
@@ -110,43 +126,8 @@ class AugmentationQuality(PairEvaluator):
                 code="evaluators.no_translations",
             ) from error
 
-
-class Translations:
-    """Sentence → translation, from a `.tsv` file with a header.
-
-    Args:
-        file: Path. A relative path is resolved against the current directory, then against $CSE_DATA.
-        column: Column with the translations. The sentences are in column `text`.
-
-    Raises:
-        MissingError: If the file does not exist.
-    """
-
-    def __init__(self, file: str, column: str) -> None:
-        action = "create it: a .tsv file with the columns text and translation"
-        path = require_own_file(file, "translations for augmentation_quality", action)
-        self.source = Source(("text", column), (File(path),))
-
-    def of(self, sentences: Sequence[str]) -> list[str]:
-        """Return the translation of each sentence. White space is reduced to single spaces.
-
-        Raises:
-            CseError: If a sentence has no translation.
-        """
-        missing = [sentence for sentence in dict.fromkeys(sentences) if sentence not in self._table]
-        if missing:
-            raise CseError(
-                f"{self.source.where}: no translation of {len(missing)} of {len(set(sentences))} sentences, for "
-                f"example {missing[0]!r}",
-                "add a row for each of these sentences to the file",
-                code="evaluators.no_translations",
-            )
-        return [self._table[sentence] for sentence in sentences]
-
-    def fingerprints(self) -> dict[str, str]:
-        """Return "file/column" → content digest."""
-        return {f"{self.source.paths[0].name}/{self.source.columns[1]}": ROWS + self.source.digest}
-
     @cached_property
-    def _table(self) -> dict[str, str]:
-        return {" ".join(text.split()): other for text, other in self.source.rows()}
+    def _translated(self) -> dict[str, str]:
+        """Sentence → translation. White space of sentences is reduced to single spaces."""
+        rows = () if self.translations is None else self.translations.rows()
+        return {one_line(text): other for text, other in rows}

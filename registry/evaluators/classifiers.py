@@ -3,11 +3,11 @@
 The protocol has labeled data in SentEval's order, the stratified folds of scikit-learn, and three ways to select an L2
 weight. The classifiers train all folds and L2 weights together.
 
-`EarlyStopped` is SentEval's classifier: a linear layer, trained by Adam with early stopping. All classifiers have the
+`early_stopped` is SentEval's classifier: a linear layer, trained by Adam with early stopping. All classifiers have the
 same seed, so classifiers with the same number of rows have the same initial weights and shuffles. They are trained in
 lockstep, with one batched matrix product for all of them and all their L2 weights.
 
-`Logistic` is trained to the optimum. It minimizes mean cross-entropy + λ/2 ‖(W, b)‖² over its own rows, the objective
+`logistic` is trained to the optimum. It minimizes mean cross-entropy + λ/2 ‖(W, b)‖² over its own rows, the objective
 of SentEval's Adam. All classifiers share one matrix of rows, so one product is enough, and rows that do not belong to a
 classifier have weight 0. With H = X′X over all rows, no Hessian exceeds c·H/n + λI (Böhning 1992; c = 1/4 for two
 classes, 1/2 for more). A step of gradient / (c·s/n + λ) in the eigenbasis of H, with its eigenvalues s, therefore never
@@ -17,10 +17,10 @@ accelerates it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -78,7 +78,11 @@ def read_labeled(name: str, limit: int | None = None) -> Labeled:
     """
     splits, labels, texts, start = {}, [], [], 0
     for split in catalog.entry(name).splits:
-        rows = sorted(_rows(name, split), key=lambda row: ([len(text.split()) for text in row[1]], row[0]))
+        read = (
+            (row["label"], tuple(one_line(cell) for column, cell in row.items() if column != "label"))
+            for row in catalog.open_text(name, split)
+        )
+        rows = sorted(read, key=lambda row: ([len(text.split()) for text in row[1]], row[0]))
         found_labels = {label for label, _ in rows}
         if len(found_labels) < 2:
             found = f"all {len(rows)} rows have the label '{rows[0][0]}'" if rows else "no rows"
@@ -95,13 +99,6 @@ def read_labeled(name: str, limit: int | None = None) -> Labeled:
         texts += [text for _, text in rows]
         start += len(rows)
     return Labeled(name, splits, labels, texts)
-
-
-def _rows(name: str, split: str) -> list[tuple[str, tuple[str, ...]]]:
-    return [
-        (row["label"], tuple(one_line(cell) for column, cell in row.items() if column != "label"))
-        for row in catalog.open_text(name, split)
-    ]
 
 
 @dataclass(frozen=True)
@@ -121,17 +118,10 @@ class Fit:
     l2: Sequence[float]
 
 
-class Classifier(Protocol):
-    """A linear classifier."""
+Classifier = Callable[[Tensor, Rows, Sequence[Fit]], list[list[float]]]
+"""Function of features (n, D), class numbers (n,) and all fits, so that they can be computed together.
 
-    def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
-        """Return the accuracy on the `scored` rows, one list for each of `fits` with one value for each L2 weight.
-
-        Args:
-            features: (n, D).
-            labels: (n,) class numbers.
-            fits: All fits, so that they can be computed together.
-        """
+It returns the accuracy on the `scored` rows, one list for each of the fits with one value for each L2 weight."""
 
 
 class Accuracies(NamedTuple):
@@ -228,6 +218,8 @@ def stratified(labels: Rows, folds: int, seed: int) -> Rows:
 
 
 BATCH = 64
+TOGETHER = 20
+"""Number of fits trained in lockstep, each with all its L2 weights."""
 PASSES = 4
 """Passes over the rows between two evaluations on the rows for early stopping (SentEval's `epoch_size`)."""
 TENACITY = 5
@@ -240,32 +232,23 @@ RATE, DECAY, SQUARE_DECAY, EPSILON = 1e-3, 0.9, 0.999, 1e-8
 """Parameters of Adam, with torch's defaults."""
 
 
-class EarlyStopped:
-    """Linear layers trained as by SentEval with `nhid` 0, adam, batches of 64, tenacity 5 and epoch size 4.
+def early_stopped(features: Tensor, labels: Rows, fits: Sequence[Fit], seed: int) -> list[list[float]]:
+    """Train linear layers as SentEval with `nhid` 0, adam, batches of 64, tenacity 5 and epoch size 4: a `Classifier`.
 
-    Args:
-        seed: Seed of the initial weights and of every shuffle.
-        together: Number of fits trained in lockstep, each with all its L2 weights.
+    The seed is that of the initial weights and of every shuffle.
     """
-
-    def __init__(self, seed: int = 1111, together: int = 20) -> None:
-        self.seed = seed
-        self.together = together
-
-    def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
-        """Return the accuracy on the `scored` rows, one list for each of `fits` with one value for each L2 weight."""
-        rows = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-        targets = torch.from_numpy(labels).to(features.device)
-        groups: dict[tuple[int, bool, int], list[int]] = {}
-        for place, fit in enumerate(fits):
-            groups.setdefault((len(fit.train), fit.stop is None, len(fit.l2)), []).append(place)
-        found: dict[int, list[float]] = {}
-        for places in groups.values():
-            for start in range(0, len(places), self.together):
-                part = places[start : start + self.together]
-                training = LockstepAdam(rows, targets, [fits[place] for place in part], self.seed)
-                found |= zip(part, training.shares(), strict=True)
-        return [found[place] for place in range(len(fits))]
+    rows = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
+    targets = torch.from_numpy(labels).to(features.device)
+    groups: dict[tuple[int, bool, int], list[int]] = {}
+    for place, fit in enumerate(fits):
+        groups.setdefault((len(fit.train), fit.stop is None, len(fit.l2)), []).append(place)
+    found: dict[int, list[float]] = {}
+    for places in groups.values():
+        for start in range(0, len(places), TOGETHER):
+            part = places[start : start + TOGETHER]
+            training = LockstepAdam(rows, targets, [fits[place] for place in part], seed)
+            found |= zip(part, training.shares(), strict=True)
+    return [found[place] for place in range(len(fits))]
 
 
 class LockstepAdam:
@@ -368,77 +351,51 @@ MAX_SCORES = 2**23
 """Maximum number of elements of a matrix of scores."""
 CHECK_EVERY = 10
 """Number of steps between two checks for convergence."""
+TOLERANCE = 1e-9
+"""Stopping criterion in nats: g′Pg, with gradient g and step sizes P."""
+MAX_STEPS = 3000
 
 
-class Logistic:
-    """Linear layers trained to the optimum.
-
-    Args:
-        tolerance: Stopping criterion in nats: g′Pg, with gradient g and step sizes P.
-        most: Maximum number of steps.
-    """
-
-    def __init__(self, tolerance: float = 1e-9, most: int = 3000) -> None:
-        self.tolerance = tolerance
-        self.most = most
-
-    def __call__(self, features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
-        """Return the accuracy on the `scored` rows, one list for each of `fits` with one value for each L2 weight."""
-        problem = Problem.of(features, torch.from_numpy(labels).to(features.device))
-        jobs = [(place, l2) for place, fit in enumerate(fits) for l2 in fit.l2]
-        size = max(1, MAX_SCORES // problem.wanted.numel())
-        found: list[list[float]] = [[] for _ in fits]
-        for start in range(0, len(jobs), size):
-            part = jobs[start : start + size]
-            weights = problem.solve([(fits[place].train, l2) for place, l2 in part], self.tolerance, self.most)
-            for number, (place, _) in enumerate(part):
-                found[place].append(problem.right(weights[:, number], fits[place].scored))
-        return found
+def logistic(features: Tensor, labels: Rows, fits: Sequence[Fit]) -> list[list[float]]:
+    """Train linear layers to the optimum: a `Classifier`."""
+    problem = Problem(features, torch.from_numpy(labels).to(features.device))
+    jobs = [(place, l2) for place, fit in enumerate(fits) for l2 in fit.l2]
+    size = max(1, MAX_SCORES // problem.wanted.numel())
+    found: list[list[float]] = [[] for _ in fits]
+    for start in range(0, len(jobs), size):
+        part = jobs[start : start + size]
+        weights = problem.solve([(fits[place].train, l2) for place, l2 in part])
+        for number, (place, _) in enumerate(part):
+            found[place].append(problem.right(weights[:, number], fits[place].scored))
+    return found
 
 
-@dataclass(frozen=True)
 class Problem:
-    """Rows in the eigenbasis of their second moments, and the targets.
+    """Prediction of `targets` (n,) from `features` (n, D), in the eigenbasis of the second moments of the rows.
 
-    Two classes need O = 1 output, that of the second class. C classes need O = C.
-
-    Args:
-        rows: (n, E) with E = D + 1. The bias is penalized, as by SentEval.
-        moments: (E,) eigenvalues of X′X.
-        targets: (n,) class numbers.
-        wanted: (n, O) target values of the outputs.
+    Two classes need O = 1 output, that of the second class. C classes need O = C. `rows` are (n, E) with E = D + 1,
+    because the bias is penalized, as by SentEval. `moments` (E,) are the eigenvalues of X′X, and `wanted` (n, O) the
+    target values of the outputs.
     """
 
-    rows: Tensor
-    moments: Tensor
-    targets: Tensor
-    wanted: Tensor
-
-    @staticmethod
-    def of(features: Tensor, targets: Tensor) -> Problem:
-        """Return the problem of predicting `targets` (n,) from `features` (n, D)."""
+    def __init__(self, features: Tensor, targets: Tensor) -> None:
         padded = torch.cat([features, features.new_ones(len(features), 1)], dim=1)
         moments, basis = torch.linalg.eigh(padded.double().mT @ padded.double())
         wanted = torch.nn.functional.one_hot(targets).to(features)
-        rows = padded @ basis.to(features)
-        return Problem(
-            rows, moments.clamp(min=0).to(features), targets, wanted[:, 1:] if wanted.shape[1] == 2 else wanted
-        )
+        self.two = wanted.shape[1] == 2
+        self.rows: Tensor = padded @ basis.to(features)
+        self.moments: Tensor = moments.clamp(min=0).to(features)
+        self.targets, self.wanted = targets, wanted[:, 1:] if self.two else wanted
 
-    @property
-    def two(self) -> bool:
-        """Whether there are two classes."""
-        return self.wanted.shape[1] == 1
-
-    def solve(self, jobs: Sequence[tuple[Rows, float]], tolerance: float, most: int) -> Tensor:
+    def solve(self, jobs: Sequence[tuple[Rows, float]]) -> Tensor:
         """Return (E, J, O) weights for the rows and the L2 weight of each job."""
         descent = Descent(self, jobs)
         found, live = torch.zeros_like(descent.weights), torch.arange(len(jobs), device=self.rows.device)
-        for step in range(1, most + 1):
+        for step in range(1, MAX_STEPS + 1):
             left = descent.step()
-            if step % CHECK_EVERY and step < most:
+            if step % CHECK_EVERY and step < MAX_STEPS:
                 continue
-            done = left < tolerance if step < most else torch.ones_like(left, dtype=torch.bool)
+            done = left < TOLERANCE if step < MAX_STEPS else torch.ones_like(left, dtype=torch.bool)
             found[:, live[done]] = descent.weights[:, done]
             live = live[~done]
             if not len(live):

@@ -86,7 +86,11 @@ class RetrievalAtK(PairEvaluator):
         """Return the recall for each k, and the mean reciprocal rank."""
         asked = self._questions()
         queries, candidates = encode(asked.queries, "query"), encode(asked.candidates, "document")
-        found = ranks(queries, candidates, asked.right, asked.hidden)
+        at = {text: place for place, text in enumerate(asked.candidates)}
+        own = [(at.get(query), answers) for query, answers in zip(asked.queries, asked.right, strict=True)]
+        # For each query, the candidate with the same text unless it is a right answer.
+        hidden = [[] if place is None or place in answers else [place] for place, answers in own]
+        found = ranks(queries, candidates, asked.right, hidden)
         recalls = {
             f"recall_at_{k}": 100 * sum(sum(rank <= k for rank in each) / len(each) for each in found) / len(found)
             for k in KS
@@ -103,7 +107,31 @@ class RetrievalAtK(PairEvaluator):
         return catalog.read_columns(self.dataset, self.split, self.columns) if self.own is None else self.own.pairs
 
     def _questions(self) -> Questions:
-        return questions(self.pairs(), self.min_score)
+        """Return the queries and candidates of the pairs.
+
+        Raises:
+            CseError: If no score reaches `min_score`, or there is only one candidate.
+        """
+        pairs = self.pairs()
+        candidates = {text: place for place, text in enumerate(dict.fromkeys(one_line(pair.second) for pair in pairs))}
+        right: dict[str, set[int]] = {}
+        for pair in pairs:
+            if self.min_score is None or pair.score >= self.min_score:
+                right.setdefault(one_line(pair.first), set()).add(candidates[one_line(pair.second)])
+        if not right:
+            best = max(pair.score for pair in pairs)
+            raise CseError(
+                f"retrieval_at_k: no score is min_score = {self.min_score:g} or more (highest: {best:g})",
+                f"set min_score = {best:g} or less",
+                code="evaluators.no_such_score",
+            )
+        if len(candidates) == 1:
+            raise CseError(
+                "retrieval_at_k: all pairs have the same second sentence",
+                "use data with at least two second sentences",
+                code="evaluators.one_candidate",
+            )
+        return Questions(list(right), list(candidates), [sorted(answers) for answers in right.values()])
 
 
 @dataclass(frozen=True)
@@ -119,40 +147,6 @@ class Questions:
     queries: list[str]
     candidates: list[str]
     right: list[list[int]]
-
-    @property
-    def hidden(self) -> list[list[int]]:
-        """For each query, the candidate with the same text unless it is a right answer."""
-        at = {text: place for place, text in enumerate(self.candidates)}
-        own = [(at.get(query), answers) for query, answers in zip(self.queries, self.right, strict=True)]
-        return [[] if place is None or place in answers else [place] for place, answers in own]
-
-
-def questions(pairs: Sequence[Pair], min_score: float | None) -> Questions:
-    """Return the queries and candidates of the pairs.
-
-    Raises:
-        CseError: If no score reaches `min_score`, or there is only one candidate.
-    """
-    candidates = {text: place for place, text in enumerate(dict.fromkeys(one_line(pair.second) for pair in pairs))}
-    right: dict[str, set[int]] = {}
-    for pair in pairs:
-        if min_score is None or pair.score >= min_score:
-            right.setdefault(one_line(pair.first), set()).add(candidates[one_line(pair.second)])
-    if not right:
-        best = max(pair.score for pair in pairs)
-        raise CseError(
-            f"retrieval_at_k: no score is min_score = {min_score:g} or more (highest: {best:g})",
-            f"set min_score = {best:g} or less",
-            code="evaluators.no_such_score",
-        )
-    if len(candidates) == 1:
-        raise CseError(
-            "retrieval_at_k: all pairs have the same second sentence",
-            "use data with at least two second sentences",
-            code="evaluators.one_candidate",
-        )
-    return Questions(list(right), list(candidates), [sorted(answers) for answers in right.values()])
 
 
 TIE = 1e-6

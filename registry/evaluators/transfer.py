@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import torch
@@ -10,7 +11,7 @@ from pydantic import Field
 
 from registry import EVALUATORS
 from registry.errors import CseError
-from registry.evaluators.classifiers import Classifier, EarlyStopped, LinearProbe, Logistic, read_labeled
+from registry.evaluators.classifiers import Classifier, LinearProbe, early_stopped, logistic, read_labeled
 from registry.resources import catalog
 from registry.types import Encode, Evaluator, Resource
 
@@ -89,7 +90,7 @@ class Transfer(Evaluator):
                 code="evaluators.no_cuda_device",
             )
         self.task = task
-        self.classifier: Classifier = Logistic() if classifier == "logistic" else EarlyStopped(seed)
+        self.classifier: Classifier = logistic if classifier == "logistic" else partial(early_stopped, seed=seed)
         self.l2 = tuple(l2)
         self.folds, self.seed, self.device = folds, seed, device
 

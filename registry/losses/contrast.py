@@ -37,6 +37,13 @@ def cosine_rows(left: Tensor, right: Tensor) -> Tensor:
         return (unit(left) * unit(right)).sum(dim=-1)
 
 
+def without_diagonal(cells: Tensor) -> Tensor:
+    """Return (N, N − 1) cells of (N, N) without the diagonal. Selection by a mask would wait for the GPU."""
+    n = len(cells)
+    # After the first cell, every (N + 1)th cell is on the diagonal.
+    return cells.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+
+
 Reduction = Literal["mean", "sum"]
 
 IDLE = 5

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.contrast import cosine_matrix
+from registry.losses.contrast import cosine_matrix, without_diagonal
 from registry.types import Loss, Sentences
 
 
@@ -61,10 +61,10 @@ class GroupDistillation(Loss):
     def forward(self, anchor: Sentences, teachers: tuple[Sentences, ...]) -> Tensor:
         """Return the loss of the batch."""
         found = torch.stack([cosine_matrix(vectors.detach(), vectors.detach()) for vectors in teachers])
-        target, order = _others(found.mean(dim=0)).sort(dim=1, descending=True, stable=True)
+        target, order = without_diagonal(found.mean(dim=0)).sort(dim=1, descending=True, stable=True)
         if self.group > 0:
             order = order.gather(1, self._shuffled(target))
-        student = _others(cosine_matrix(anchor, anchor)).gather(1, order) / self.temperature
+        student = without_diagonal(cosine_matrix(anchor, anchor)).gather(1, order) / self.temperature
         first = (target / self.teacher_temperature).softmax(dim=1)
         return -(first * student.log_softmax(dim=1)).sum(dim=1).mean()
 
@@ -74,10 +74,3 @@ class GroupDistillation(Loss):
         groups = (mass / self.group).floor().clamp(max=math.ceil(1 / self.group) - 1)
         # A random number in [0, 1) orders the sentences of a group and never changes the order of groups.
         return (groups + torch.rand_like(groups)).argsort(dim=1)
-
-
-def _others(cosines: Tensor) -> Tensor:
-    """Return (N, N − 1) cosines without the diagonal."""
-    n = len(cosines)
-    # After the first cell, every (N + 1)th cell is on the diagonal.
-    return cosines.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)

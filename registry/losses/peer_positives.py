@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES
-from registry.losses.contrast import cosine_matrix, cosine_rows
+from registry.losses.contrast import cosine_matrix, cosine_rows, without_diagonal
 from registry.types import Loss, Sentences, Tune
 
 Temperature = Annotated[float, Field(gt=0), Tune(0.01, 0.5, log=True)]
@@ -65,8 +65,4 @@ def peer_logits(anchor: Tensor, positives: tuple[Tensor, ...], others: Tensor, t
         temperature: Divisor of the cosines.
     """
     own = torch.stack([cosine_rows(anchor, positive) for positive in positives], dim=1)
-    among = cosine_matrix(anchor, others)
-    count = len(among)
-    # Rows without the diagonal, by reshaping: selection by a mask would wait for the GPU.
-    apart = among.flatten()[1:].view(count - 1, count + 1)[:, :-1].reshape(count, count - 1)
-    return torch.cat([own, apart], dim=1) / temperature
+    return torch.cat([own, without_diagonal(cosine_matrix(anchor, others))], dim=1) / temperature

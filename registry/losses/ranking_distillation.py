@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor
 
 from registry import LOSSES, Tune
-from registry.losses.contrast import cosine_matrix
+from registry.losses.contrast import cosine_matrix, without_diagonal
 from registry.types import Loss, Sentences
 
 
@@ -83,11 +83,7 @@ class RankingDistillation(Loss):
 
     def _lists(self, cosines: Tensor) -> Tensor:
         """Return each row's list: (N, N), or (N, N − 1) without the diagonal."""
-        n = len(cosines)
-        if self.diagonal:
-            return cosines
-        # After the first cell, every (N + 1)th cell is on the diagonal.
-        return cosines.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+        return cosines if self.diagonal else without_diagonal(cosines)
 
 
 def _among(vectors: Tensor) -> Tensor:

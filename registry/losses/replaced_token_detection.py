@@ -93,9 +93,16 @@ class ReplacedTokenDetection(Loss):
         for model in (generator, discriminator):
             require_same_ids(model, encoder)
         self.decode, self.edit, self.pads = decode, edit, pads
-        self.pooling = _pooling(encoder) if condition == "pooled" else None
+        self.pooling = getattr(encoder, "pooling", None) if condition == "pooled" else None
+        if condition == "pooled" and (self.pooling is None or needs_all_states(self.pooling)):
+            raise CseError(
+                f'replaced_token_detection: condition = "pooled" requires a pooling of the last layer, not '
+                f"{self.pooling!r}",
+                'set condition = "projected", or pooling = "cls" or "mean"',
+                code="losses.unsupported_pooling",
+            )
         self.reads_hidden = self.pooling is not None
-        self.masking = Masking.of("replaced_token_detection", encoder.vocabulary, masking, mask_share, random_share)
+        self.masking = Masking("replaced_token_detection", encoder.vocabulary, masking, mask_share, random_share)
         self.generator = FrozenGenerator(generator, generator_head, generator_dropout)
         self.discriminator = Discriminator(discriminator, pads)
         if condition == "projected":
@@ -147,22 +154,6 @@ class ReplacedTokenDetection(Loss):
         vectors = view.sentence if self.pooling is None else pool(self.pooling, [view.hidden], view.tokens.mask)
         self.discriminator.require_width(vectors.shape[1])
         return vectors
-
-
-def _pooling(encoder: Encoder) -> Any:
-    """Return the pooling of the encoder.
-
-    Raises:
-        CseError: If the pooling reads more than the last layer.
-    """
-    pooling = getattr(encoder, "pooling", None)
-    if pooling is None or needs_all_states(pooling):
-        raise CseError(
-            f'replaced_token_detection: condition = "pooled" requires a pooling of the last layer, not {pooling!r}',
-            'set condition = "projected", or pooling = "cls" or "mean"',
-            code="losses.unsupported_pooling",
-        )
-    return pooling
 
 
 class Discriminator(nn.Module):

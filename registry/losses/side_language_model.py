@@ -92,7 +92,7 @@ class SideLanguageModel(Loss):
                 f"set frozen_layers to at most {count}" if count else 'use an encoder of type "transformer"',
                 code="losses.too_few_layers",
             )
-        self.masking = Masking.of("side_language_model", encoder.vocabulary, masking, mask_share, random_share)
+        self.masking = Masking("side_language_model", encoder.vocabulary, masking, mask_share, random_share)
         self.frozen = FrozenLayers(
             backbone, frozen_layers, getattr(encoder, "dropout", None) if frozen_dropout else None
         )

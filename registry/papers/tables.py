@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -28,15 +28,13 @@ OTHER_QUANTITY: frozenset[Doubt] = frozenset({"other_aggregate", "other_metric",
 """Doubts that make a measured score not comparable with the reported one."""
 
 
-def _split(cells: Any) -> Any:
-    return tuple(cells.split()) if isinstance(cells, str) else cells
-
-
 def _numbers(cells: tuple[str, ...]) -> tuple[float | None, ...]:
     return tuple(None if cell == "-" else float(cell) for cell in cells)
 
 
-Printed = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Printed = Annotated[
+    tuple[str, ...], BeforeValidator(lambda cells: tuple(cells.split()) if isinstance(cells, str) else cells)
+]
 
 
 class PaperModel(BaseModel):

@@ -609,15 +609,11 @@ def read_pairs(name: str, split: str) -> list[Pair]:
             "use a data set of kind 'pairs': see `cse data list`",
             code="data.no_pairs",
         )
-    source = locate(name, split)
-    wanted = [Column("", column) for column in ("sentence1", "sentence2", "score", "subset")]
-    pairs = [_pair(record, wanted, str(record.cells[3])) for record in source.records(wanted)]
-    source.check(len(pairs))
-    return pairs
+    return read_columns(name, split, [Column("", name) for name in ("sentence1", "sentence2", "score", "subset")])
 
 
 def read_columns(name: str, split: str, columns: Sequence[Column]) -> list[Pair]:
-    """Return two columns of a split as pairs, in the order of its files. A third column is their score.
+    """Return two columns of a split as pairs, in the order of its files. A third is their score, a fourth the subset.
 
     Raises:
         UnknownNameError: If a column does not exist.
@@ -634,7 +630,8 @@ def read_columns(name: str, split: str, columns: Sequence[Column]) -> list[Pair]
             )
     source = locate(name, split)
     wanted = [Column("", column.name) for column in columns]
-    pairs = [_pair(record, wanted, "") for record in source.records(wanted)]
+    subset = len(columns) > 3
+    pairs = [_pair(record, wanted, str(record.cells[3]) if subset else "") for record in source.records(wanted)]
     source.check(len(pairs))
     return pairs
 
@@ -753,17 +750,15 @@ def require_one(owner: str, dataset: str | None, file: str | None) -> None:
 
 
 def _own_file(file: str) -> Table:
-    found = own_file(file)
-    if found is not None:
-        if not names_a_file(found.name) or File(found).format == ".txt":
-            raise CseError(
-                f"{found}: cannot read a table of pairs from '{found.name}'",
-                f"use the suffix of its format: {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet",
-                code="data.unsupported_format",
-            )
-        return File(found)
     action = "give an existing path, absolute or relative to the current directory or to $CSE_DATA"
-    return File(require_own_file(file, "pair file", action))
+    found = require_own_file(file, "pair file", action)
+    if not names_a_file(found.name) or File(found).format == ".txt":
+        raise CseError(
+            f"{found}: cannot read a table of pairs from '{found.name}'",
+            f"use the suffix of its format: {', '.join(FORMATS[1:4])} (plain or .gz) or .parquet",
+            code="data.unsupported_format",
+        )
+    return File(found)
 
 
 def _require_ranks(where: str, scores: Sequence[float]) -> None:

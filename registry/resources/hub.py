@@ -108,10 +108,10 @@ def cache_folder() -> Path:
     return Path(constants.HF_HUB_CACHE)
 
 
-def repositories(kind: Kind = "model") -> list[str]:
-    """Return the IDs of the repositories in the Hub's local cache."""
-    folders = cache_folder().glob(f"{kind}s--*")
-    return sorted(folder.name.removeprefix(f"{kind}s--").replace("--", "/") for folder in folders)
+def repositories() -> list[str]:
+    """Return the IDs of the models in the Hub's local cache."""
+    folders = cache_folder().glob("models--*")
+    return sorted(folder.name.removeprefix("models--").replace("--", "/") for folder in folders)
 
 
 # --- commits ----------------------------------------------------------------------------------------------------------

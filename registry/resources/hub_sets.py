@@ -89,7 +89,11 @@ class HubSet:
         builder, options, names = self._layout(split)
         folder = hub.fetch(self.repository, names)
         paths = tuple(folder / name for name in names)
-        return HubFiles(builder, options, paths, _columns(str(self), builder, paths[:1], options))
+        columns = ["text"]
+        if builder != "text":
+            opened = _load(str(self), builder, paths[:1], options, streaming=True)
+            columns = opened.column_names if opened.column_names is not None else list(next(iter(opened), {}))
+        return HubFiles(builder, options, paths, tuple(columns))
 
     def state(self, split: str) -> tuple[Path | None, int | None]:
         """Return the snapshot with all files of a split, and the remaining download size if known. Sends no request."""
@@ -202,15 +206,6 @@ def _unclear(name: str, error: Exception, files: tuple[str, ...], folder: Path) 
         f"use a data set with {', '.join(BUILDERS)} files",
         code="data.unsupported_format",
     )
-
-
-def _columns(name: str, builder: str, paths: tuple[Path, ...], options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the names of the columns in the first file."""
-    if builder == "text":
-        return ("text",)
-    opened = _load(name, builder, paths, options, streaming=True)
-    names = opened.column_names
-    return tuple(names if names is not None else next(iter(opened), {}))
 
 
 def _load(name: str, builder: str, paths: tuple[Path, ...], options: Mapping[str, Any], **how: Any) -> Any:

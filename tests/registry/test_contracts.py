@@ -72,7 +72,6 @@ def in_mteb(monkeypatch):
 
 
 IDENTITY = {
-    "augmenters/adversarial_noise": {"norm": 0.0},
     "augmenters/delete_words": {"rate": 0.0},
     "augmenters/edit_tokens": {"rate": 0.0},
     "augmenters/embedding_dropout": {"rate": 0.0},
@@ -85,7 +84,6 @@ IDENTITY = {
     "augmenters/mask_words": {"rate": 0.0},
     "augmenters/repeat_words": {"rate": 0.0},
     "augmenters/replace_subwords": {"change": 0.0},
-    "augmenters/span_cutoff": {"rate": 0.0},
     "augmenters/switch_case": {"rate": 0.0},
     "augmenters/token_cutoff": {"rate": 0.0},
 }

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from registry import statistics
-from registry.statistics import resampled_spearman, spearman, spearman_interval, weighted_spearman
+from registry.statistics import resampled_spearman, spearman, spearman_interval
 
 
 def resampled(gold, predicted, resamples, seed):
@@ -46,7 +46,8 @@ def test_every_method_has_the_same_draws():
 
 
 def weighted(gold, predicted, counts):
-    return weighted_spearman(gold, [predicted], counts.T.astype(float))[0]
+    orders = [statistics._Order(values) for values in (gold, predicted)]
+    return statistics._of_orders(orders, counts.T.astype(float))[0]
 
 
 def drawn(size, rows, seed, kinds):

@@ -100,7 +100,7 @@ def test_a_vocabulary_with_a_template_is_pickled():
 def test_no_word_of_the_template_is_hidden():
     vocabulary = HubVocabulary("mini_en", BERT)
     tokens = vocabulary.pad(vocabulary.ids(TEXTS, 16))
-    _, hidden = Masking.of("test", vocabulary, 1.0, 0.8, 0.1).hide(tokens)
+    _, hidden = Masking("test", vocabulary, 1.0, 0.8, 0.1).hide(tokens)
     assert torch.equal(hidden, tokens.text == 1)
 
 

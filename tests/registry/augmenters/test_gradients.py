@@ -5,7 +5,6 @@ import torch
 
 from registry.augmenters.embedding_dropout import EmbeddingDropout
 from registry.augmenters.feature_cutoff import FeatureCutoff
-from registry.augmenters.span_cutoff import SpanCutoff
 from registry.augmenters.token_cutoff import TokenCutoff
 from registry.tokens import Embedded
 from tests.registry.augmenters.literal import batch, cut
@@ -14,7 +13,6 @@ CUTS = [
     EmbeddingDropout(0.4, "count", scale=True),
     EmbeddingDropout(0.4, "chance", scale=True),
     FeatureCutoff(0.5),
-    SpanCutoff(0.4),
     TokenCutoff(0.4),
 ]
 

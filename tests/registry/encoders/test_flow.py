@@ -6,7 +6,7 @@ import torch
 
 from registry import ENCODERS
 from registry.adamw import EarlierAdamW
-from registry.encoders.flow import ActNorm, Descent, Glow
+from registry.encoders.flow import ActNorm, Glow, minimize
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import RunFailedError
@@ -107,7 +107,7 @@ def test_training_comes_near_the_entropy_of_what_it_models():
     x = torch.randn(4096, 8, generator=generator) @ mixed
     entropy = 0.5 * (8 * math.log(2 * math.pi * math.e) + torch.logdet(mixed @ mixed.T).item()) / (8 * math.log(2))
     flow = Glow(8, 1, 6, 32, generator)
-    losses = Descent(3e-3, 10, 0.0).minimize(flow, (part for _ in range(6) for part in x.split(128)))
+    losses = minimize(flow, (part for _ in range(6) for part in x.split(128)), 3e-3, 10, 0.0)
     assert len(losses) == 192
     assert losses[0] > losses[-1] + 0.1
     assert entropy - 0.1 < losses[-1] < entropy + 0.5
@@ -115,7 +115,7 @@ def test_training_comes_near_the_entropy_of_what_it_models():
 
 def test_a_loss_that_is_not_finite_ends_the_run():
     with refuses("encoders.flow_diverged", "nan", "step 0", "0.001") as caught:
-        Descent(1e-3, 0, 0.0).minimize(Glow(4, 1, 1, 2, torch.Generator()), [torch.full((2, 4), math.nan)])
+        minimize(Glow(4, 1, 1, 2, torch.Generator()), [torch.full((2, 4), math.nan)], 1e-3, 0, 0.0)
     assert caught.type is RunFailedError
 
 
@@ -124,7 +124,7 @@ def test_warm_up_rises_to_the_rate(monkeypatch):
     step = EarlierAdamW.step
     monkeypatch.setattr(EarlierAdamW, "step", lambda self: rates.append(self.param_groups[0]["lr"]) or step(self))
     batches = torch.randn(5, 6, 4, generator=torch.Generator().manual_seed(0))
-    Descent(0.4, 4, 0.0).minimize(Glow(4, 1, 1, 2, torch.Generator()), batches)
+    minimize(Glow(4, 1, 1, 2, torch.Generator()), batches, 0.4, 4, 0.0)
     assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4])
 
 
@@ -153,7 +153,7 @@ def test_steps_are_those_of_the_code():
     with torch.no_grad():
         for p, start in zip(flow.parameters(), before, strict=True):
             p.copy_(start)
-    Descent(1e-3, 0, 0.01, initialize=False).minimize(flow, x.split(12))
+    minimize(flow, x.split(12), 1e-3, 0, 0.01, initialize=False)
     far = sum(float((p.detach() - q).square().sum()) for p, q in zip(flow.parameters(), expected, strict=True)) ** 0.5
     moved = sum(float((q - start).square().sum()) for q, start in zip(expected, before, strict=True)) ** 0.5
     assert far <= 1e-6 * moved
@@ -162,7 +162,7 @@ def test_steps_are_those_of_the_code():
 def test_random_actnorms_start_as_in_the_code():
     """TensorFlow's default for a variable of shape (1, 1, 1, C), Glorot's uniform values with 1 input, C outputs."""
     base, encoder = flow_of(torch.randn(60, 16, generator=torch.Generator().manual_seed(0)), actnorm="random")
-    encoder.descent = Descent(1e-30, 0, 0.0, initialize=False)  # no step moves anything
+    encoder.learning_rate, encoder.weight_decay = 1e-30, 0.0  # no step moves anything
     encoder.fit(encoding(encoder), base.sentences)
     norms = [part for part in encoder._glow[0].modules() if isinstance(part, ActNorm)]
     assert {len(norm.shift) for norm in norms} == {16, 32}

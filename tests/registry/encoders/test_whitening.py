@@ -1,17 +1,19 @@
 import json
 import math
+from itertools import islice
 
 import numpy as np
 import pytest
 import torch
 
 from registry import ENCODERS
-from registry.encoders.adjusted import CHUNK, FitData
+from registry.encoders.adjusted import CHUNK
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.whitening import Moments, whitening
 from registry.errors import MissingError, RunFailedError, UnknownNameError
 from registry.heads.mlp import Mlp
+from registry.resources import catalog
 from tests.registry.encoders.vectors import Given, encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
@@ -141,12 +143,14 @@ def test_a_data_set_is_read_row_by_row_up_to_the_limit():
         seen.append(texts)
         return torch.zeros(len(texts), 2)
 
-    data = FitData("tatoeba_open", "train", ("text", "translation"), limit=CHUNK + 5)
-    assert [len(chunk) for chunk in data.vectors(encode, ())] == [CHUNK, 5]
-    both = FitData("tatoeba_open", "train", ("text",)), FitData("tatoeba_open", "train", ("translation",))
-    columns = [list(one._sentences(())) for one in both]
-    assert seen[0][:4] == [columns[0][0], columns[1][0], columns[0][1], columns[1][1]]
-    assert next(FitData("target", limit=2).vectors(encode, ["a", "b", "c"])).shape == (2, 2)
+    def made(**values):
+        return ENCODERS["whitening"].build(values, {"online": Given(torch.zeros(1, 2))})
+
+    data = made(fit_on="tatoeba_open", columns=["text", "translation"], limit=CHUNK + 5)
+    assert [len(chunk) for chunk in data._vectors(encode, ())] == [CHUNK, 5]
+    rows = list(islice(catalog.open_text("tatoeba_open", "train"), 2))
+    assert seen[0][:4] == [row[column] for row in rows for column in ("text", "translation")]
+    assert next(made(fit_on="target", limit=2)._vectors(encode, ["a", "b", "c"])).shape == (2, 2)
 
 
 def whitened(tmp_path, **values):

@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from torch import nn
 
 from registry.evaluators import classifiers
 from registry.evaluators.classifiers import (
-    EarlyStopped,
     Fit,
     Labeled,
     LinearProbe,
     LockstepAdam,
-    Logistic,
     Problem,
+    early_stopped,
     first_weights,
+    logistic,
     stratified,
 )
 
@@ -109,7 +110,7 @@ def test_test_labels_change_nothing_that_is_chosen():
     other = labels.copy()
     data = in_splits(labels, "folded")
     other[data.splits["test"]] = 1 - other[data.splits["test"]]
-    for classifier in (Logistic(), EarlyStopped(SEED)):
+    for classifier in (logistic, partial(early_stopped, seed=SEED)):
         one = LinearProbe(data, features, classifier, L2, 4, SEED).accuracies()
         two = LinearProbe(in_splits(other, "folded"), features, classifier, L2, 4, SEED).accuracies()
         assert one.dev == two.dev
@@ -190,11 +191,12 @@ def literal(data, features, labels, folds, train_and_score):
     ("all", 83, 2, 3), ("all", 120, 3, 2), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 2, 2),
 ])  # fmt: skip
 @pytest.mark.slow
-def test_senteval_s_classifier_and_protocols_written_out(kind, rows, classes, folds):
+def test_senteval_s_classifier_and_protocols_written_out(monkeypatch, kind, rows, classes, folds):
     features, labels = made(rows, classes, seed=rows)
     data = in_splits(labels, kind)
     wanted = literal(data, features, labels, folds, lambda fit, l2: adam(features, labels, fit, l2)[0])
-    found = LinearProbe(data, features, EarlyStopped(SEED, together=2), L2, folds, SEED).accuracies()
+    monkeypatch.setattr(classifiers, "TOGETHER", 2)
+    found = LinearProbe(data, features, partial(early_stopped, seed=SEED), L2, folds, SEED).accuracies()
     assert found == pytest.approx(wanted, abs=1e-9)
 
 
@@ -207,12 +209,14 @@ def scikit(features, labels, train, l2):
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_the_optimum_has_no_gradient(classes):
+def test_the_optimum_has_no_gradient(monkeypatch, classes):
     """Of the objective as the docstring writes it, with an output for each class."""
     features, labels = made(70, classes, seed=2)
     train, targets = np.arange(0, 70, 2), torch.from_numpy(labels)
-    problem = Problem.of(features, targets)
-    solved = problem.solve([(train, 0.01)], tolerance=1e-20, most=20_000)[:, 0]
+    monkeypatch.setattr(classifiers, "TOLERANCE", 1e-20)
+    monkeypatch.setattr(classifiers, "MAX_STEPS", 20_000)
+    problem = Problem(features, targets)
+    solved = problem.solve([(train, 0.01)])[:, 0]
     weights = torch.cat([-solved / 2, solved / 2], dim=1) if classes == 2 else solved
     weights.requires_grad_()
     loss = nn.functional.cross_entropy((problem.rows @ weights)[train], targets[train]) + 0.005 * weights.square().sum()
@@ -224,7 +228,7 @@ def test_the_optimum_has_no_gradient(classes):
     ("all", 83, 2, 3), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 3, 2),
 ])  # fmt: skip
 @pytest.mark.slow
-def test_all_folds_together_are_scikit_learn_s_one_by_one(kind, rows, classes, folds):
+def test_all_folds_together_are_scikit_learn_s_one_by_one(monkeypatch, kind, rows, classes, folds):
     features, labels = made(rows, classes, seed=rows)
     data, padded = in_splits(labels, kind), np.c_[features, np.ones(rows)]
 
@@ -233,16 +237,20 @@ def test_all_folds_together_are_scikit_learn_s_one_by_one(kind, rows, classes, f
         guess = scores.argmax(axis=1) if classes > 2 else scores[:, 0] > 0
         return np.mean(guess == labels[fit.scored])
 
-    found = LinearProbe(data, features, Logistic(1e-14), L2, folds, SEED).accuracies()
+    monkeypatch.setattr(classifiers, "TOLERANCE", 1e-14)
+    found = LinearProbe(data, features, logistic, L2, folds, SEED).accuracies()
     assert found == pytest.approx(literal(data, features, labels, folds, share), abs=1e-9)
 
 
 def test_parts_of_the_work_change_nothing(monkeypatch):
     features, labels = made(120, 3)
     fits = [Fit(np.arange(start, 120), np.arange(40), np.arange(20), L2) for start in range(6)]
-    wanted = [classifier(features, labels, fits) for classifier in (Logistic(), EarlyStopped(together=50))]
-    monkeypatch.setattr("registry.evaluators.classifiers.MAX_SCORES", 2000)
-    assert [c(features, labels, fits) for c in (Logistic(), EarlyStopped(together=1))] == wanted
+    both = logistic, partial(early_stopped, seed=SEED)
+    monkeypatch.setattr(classifiers, "TOGETHER", 50)
+    wanted = [classifier(features, labels, fits) for classifier in both]
+    monkeypatch.setattr(classifiers, "TOGETHER", 1)
+    monkeypatch.setattr(classifiers, "MAX_SCORES", 2000)
+    assert [classifier(features, labels, fits) for classifier in both] == wanted
 
 
 def test_the_count_of_failures_is_never_set_back_and_passes_end(monkeypatch):

@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -38,7 +39,8 @@ def test_only_hidden_places_change_where_asked(tmp_path):
     edited, replaced = loss.edited(tokens)
     assert torch.equal(edited.ids, tokens.ids)
     assert not replaced.any()
-    loss.masking = Masking(1.0, 1.0, 0.0, 4, SIZE, (0, 1, 2, 3, 4))
+    words = SimpleNamespace(mask=4, size=SIZE, specials={0, 1, 2, 3, 4})
+    loss.masking = Masking("test", words, 1.0, 1.0, 0.0)
     edited, replaced = loss.edited(tokens)
     # Every word is hidden, no special token is: row 1 keeps its [SEP].
     assert edited.ids.tolist() == [[2, 10, 20, 3], [2, 12, 3, 0], [2, 10, 11, 3], [2, 22, 3, 0]]
