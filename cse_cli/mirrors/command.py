@@ -75,7 +75,8 @@ def ui(
     sys.stderr.write("opening MLflow (about ten seconds)\n")
     _send("mlflow", err=True)
     if store.is_remote():
-        _show(without_password(store.uri()), no_browser)
+        address = without_password(store.uri())
+        _show(f"{address.rstrip('/')}/#/{_page()}" if address.startswith("http") else address, no_browser)
         return
     port = free_port(port)
     command = [sys.executable, "-P", "-m", "cse_cli.mirrors.command", str(os.getpid()), *_options(port)]
@@ -90,7 +91,9 @@ def ui(
                 socket.create_connection((HOST, port), timeout=1).close()
                 with suppress(KeyboardInterrupt):
                     _show(f"http://{HOST}:{port}/#/{_page()}", no_browser)
-                    sys.stderr.write("Press Ctrl-C to stop.\n")
+                    sys.stderr.write(
+                        'If you see "Traces", choose Model training at the top left. Press Ctrl-C to stop.\n'
+                    )
                     server.wait()
                 server.terminate()
                 return

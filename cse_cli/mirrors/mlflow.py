@@ -114,8 +114,7 @@ class MlflowMirror(Mirror):
             run = found[0]
         else:
             with suppress(MlflowException):  # the experiment exists, or another process has created it
-                kind = {"mlflow.experimentKind": "custom_model_development"}  # otherwise MLflow shows traces of chats
-                self._client.create_experiment(self.about.group, None if is_remote() else artifacts().as_uri(), kind)
+                self._client.create_experiment(self.about.group, None if is_remote() else artifacts().as_uri())
             experiment = str(self._client.get_experiment_by_name(self.about.group).experiment_id)
             run = self._client.create_run(experiment, self._began, {"cse.run_id": self.about.run_id}, self.about.name)
         if run.info.lifecycle_stage == entities.LifecycleStage.DELETED:
