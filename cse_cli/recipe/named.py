@@ -15,7 +15,7 @@ PROSE = frozenset({"title", "description", "paper", "tune"})
 def settings(resolved: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a resolved recipe on which its results depend.
 
-    They are all but prose, tuning ranges, the seed and `train.compile`. Files of data have no directory, because the
+    Prose, tuning ranges, the seed and `train.compile` are left out. Files of data have no directory, because the
     identity of an experiment contains a digest of the text.
     """
     kept = {key: value for key, value in resolved.items() if key not in PROSE}

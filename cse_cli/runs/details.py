@@ -26,7 +26,7 @@ _CURVE_WIDTH = 40
 
 
 def show_details(run_id: str, *, everything: bool = False, json_: bool = False) -> None:
-    """Print what a run has achieved, or all its recorded facts as text or as one JSON document."""
+    """Print the results of a run, or all its recorded facts as text or as one JSON document."""
     run = read_run(run_id)
     document = _document(run)
     if json_:
