@@ -75,7 +75,7 @@ def test_the_authors_arithmetic():
         assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
 
 
-@pytest.mark.parametrize("s", [-0.9, -0.25, -0.15, -0.05, 0.4, 0.9])
+@pytest.mark.parametrize("s", [-0.9, -0.25, 0.4])
 def test_gradient_of_a_negative_is_not_what_equation_4_prints(s):
     """∂ℓ/∂s = (2s + m)/τ · p, not (2/τ)(s + m) · p (F8)."""
     tau, m = 0.5, 0.3

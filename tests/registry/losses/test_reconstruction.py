@@ -44,8 +44,7 @@ def literal(model, damaged, whole):
     return total / count
 
 
-@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(("make", "count"), [(tiny_bert, 3), (tiny_roberta, 1)])
 def test_is_transformers_own_decoder(tmp_path, make, count):
     encoder, loss = parts(tmp_path, make)
     damaged, whole = encoded(encoder, count, 1), encoded(encoder, count, 2)
