@@ -71,8 +71,7 @@ def loss(**options):
     return AttentionInformation(GROUPS, **options)
 
 
-@pytest.mark.parametrize("zeros", [0.0, 0.2])
-@pytest.mark.parametrize("lengths", [[4, 4], [7, 3, 5], [6, 4, 8, 8]])
+@pytest.mark.parametrize(("lengths", "zeros"), [([4, 4], 0.0), ([7, 3, 5], 0.2), ([6, 4, 8, 8], 0.2)])
 def test_all_places_equal_plain_loops(lengths, zeros):
     """No head has 500 places, so each uses all that it has."""
     anchor, positive = view(lengths, 1, zeros), view(lengths, 2, zeros)
@@ -137,11 +136,8 @@ def test_nothing_shared_gives_zero():
     assert all(not leaf.grad.any() for leaf in anchor.attentions.values())
 
 
-def test_views_of_different_lengths_are_refused():
+def test_views_and_groups_of_different_sizes_are_refused():
     with refuses("losses.view_length_mismatch", 4, 5):
         loss()(view([4]), view([5]))
-
-
-def test_groups_of_different_sizes_are_refused():
     with refuses("losses.uneven_groups", "[[1, 4], [3]]"):
         AttentionInformation([[1, 4], [3]])

@@ -76,13 +76,10 @@ def test_single_row_without_queue_is_certain(form):
     assert not anchor.grad.any()
 
 
-def test_extreme_temperature_stays_finite():
+def test_extreme_temperatures_and_zero_vectors_stay_finite():
     anchor = torch.eye(3)
     value = InfoNCE(temperature=1e-4)(anchor, -anchor, Negatives.none(anchor))
     assert value.item() == pytest.approx(1e4 + math.log(2), rel=1e-6)  # the two others are at 0
-
-
-def test_zero_vector_has_cosine_zero():
     anchor = torch.zeros(2, 3)
     positive = torch.eye(3)[:2]
     assert InfoNCE()(anchor, positive, Negatives.none(anchor)).item() == pytest.approx(math.log(2))
@@ -159,15 +156,12 @@ def test_false_negative_by_hand():
     assert at_phi.item() == pytest.approx(math.log(1 + 2 / math.e))
 
 
-def test_the_own_positive_is_never_a_false_negative():
+def test_the_own_positive_is_never_a_false_negative_and_without_phi_nothing_is():
     anchor, positive, _, reference, _ = slow.draw(4, 0)
     loss = InfoNCE(false_negative=-1.0)
     assert loss(anchor, positive, Negatives.none(anchor), None, reference).item() == 0.0
     same = torch.ones_like(reference)
     assert loss(anchor, positive, Negatives.none(anchor), None, same).item() == 0.0
-
-
-def test_a_reference_without_phi_changes_nothing():
     anchor, positive, _, reference, queue = slow.draw(5, 3)
     assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
 

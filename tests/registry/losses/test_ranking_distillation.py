@@ -87,9 +87,5 @@ def test_the_teachers_temperature_defaults_to_half_the_students():
     anchor, positive, teacher, _, _ = draw(5, 0)
     half = RankingDistillation(temperature=0.3, teacher_temperature=0.15)(anchor, positive, teacher)
     assert RankingDistillation(temperature=0.3)(anchor, positive, teacher) == half
-
-
-@pytest.mark.parametrize("form", ["list_net", "list_mle"])
-def test_a_single_sentence_has_no_order(form):
-    anchor, positive, teacher, _, _ = draw(1, 0)
-    assert RankingDistillation(form)(anchor, positive, teacher).item() == 0.0
+    for form in ("list_net", "list_mle"):  # a single sentence has no order
+        assert RankingDistillation(form)(anchor[:1], positive[:1], teacher[:1]).item() == 0.0

@@ -144,12 +144,9 @@ def test_the_condition_before_the_heads(tmp_path):
         assert not torch.allclose(made.sentence, plain, atol=1e-3)
 
 
-def test_poolings_that_the_last_layer_cannot_give_are_refused(tmp_path):
+def test_poolings_and_widths_that_do_not_fit_are_refused(tmp_path):
     with refuses("losses.unsupported_pooling", "last2"):
         parts(tmp_path, {"pooling": "last2"}, condition="pooled")
-
-
-def test_other_widths_are_refused(tmp_path):
     narrow = str(with_prediction_head(tiny_bert(tmp_path, name="narrow")))
     wide = str(with_prediction_head(tiny_bert(tmp_path, name="wide", width=32)))
     with refuses("losses.width_mismatch", 16, 32):

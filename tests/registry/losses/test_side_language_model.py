@@ -141,14 +141,11 @@ def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
     assert any(key.startswith("losses.side.trained.encoder.layer.0") for key in state)
 
 
-def test_other_architectures(tmp_path):
+def test_other_architectures_work_and_what_does_not_fit_is_refused(tmp_path):
     encoder, loss = parts(tmp_path, tiny_electra)
     assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))
     with refuses("losses.too_few_layers", "0 transformer layers"):
         parts(tmp_path, tiny_albert)
-
-
-def test_what_does_not_fit_is_refused(tmp_path):
     with refuses("losses.too_few_layers", "frozen_layers = 3", 2):
         parts(tmp_path, frozen_layers=3)
     with refuses("losses.too_few_layers", "FakeEncoder"):

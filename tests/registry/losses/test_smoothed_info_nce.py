@@ -84,7 +84,7 @@ def test_only_the_newest_entries_are_sought_among():
     assert loss(anchor, positive, queue).item() == loss(anchor, positive, newest).item()
 
 
-def test_the_loss_begins_when_the_buffer_is_full():
+def test_the_loss_begins_when_the_buffer_is_full_and_says_once_if_it_never_is():
     anchor, positive = (t.requires_grad_() for t in slow.draw(4, 0)[:2])
     loss = SmoothedInfoNCE(buffer=8)
     early = loss(anchor, positive, held(3))
@@ -92,9 +92,6 @@ def test_the_loss_begins_when_the_buffer_is_full():
     assert early.item() == 0.0
     assert not anchor.grad.any()
     assert loss(anchor, positive, held(4)).item() > 0
-
-
-def test_a_queue_that_never_fills_the_buffer_is_told_once():
     anchor, positive = slow.draw(4, 0)[:2]
     loss = SmoothedInfoNCE(buffer=8)
     for k in (0, 1, 2, 3):

@@ -38,6 +38,8 @@ def test_value_by_hand():
     assert loss().item() == 0.0
     move(encoder)
     assert loss().item() == pytest.approx(4 * 9 + 3, abs=1e-12)
+    assert not list(loss.parameters())
+    assert not loss.state_dict()
 
 
 def test_value_and_gradient_equal_the_sum_of_squared_norms_in_the_authors_code():
@@ -70,12 +72,6 @@ def test_frozen_weights_do_not_count():
     encoder.table.requires_grad_(False)
     with refuses("losses.no_trained_weights"):
         StayNear(encoder)
-
-
-def test_owns_no_weights_and_fills_no_checkpoint():
-    loss = StayNear(encoder_of())
-    assert not list(loss.parameters())
-    assert not loss.state_dict()
 
 
 def test_a_recipe_needs_another_loss_beside_it():
