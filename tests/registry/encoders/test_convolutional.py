@@ -73,13 +73,15 @@ def test_an_export_comes_back(tmp_path, activation, head):
         open_encoder(str(tmp_path / "out" / "model"), "last2")
 
 
-def test_the_layout_of_an_export(tmp_path):
+def test_the_layout_of_an_export_and_windows_without_a_middle(tmp_path):
     build(tmp_path).export(tmp_path / "model", 12)
     listed = [
         (m["path"], m["type"].rpartition(".")[2]) for m in json.loads((tmp_path / "model/modules.json").read_text())
     ]
     assert listed == [("", "Transformer"), ("1_CNN", "CNN"), ("2_ReLU", "Dense"), ("3_Pooling", "Pooling")]
     assert "batch_size=1" in (tmp_path / "model" / "README.md").read_text()
+    with refuses("encoders.even_window", "windows = [1, 2]", "3 instead of 2"):
+        build(tmp_path, windows=[1, 2])
 
 
 @pytest.mark.exhaustive
@@ -93,8 +95,3 @@ def test_sentence_transformers_agrees_without_padding(tmp_path, activation, head
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
     made = theirs.encode(TEXTS, convert_to_tensor=True, batch_size=1)
     assert (made - encoder.encode_for_eval(tokens_of(encoder))).abs().max().item() < 1e-5
-
-
-def test_a_window_needs_a_middle(tmp_path):
-    with refuses("encoders.even_window", "windows = [1, 2]", "3 instead of 2"):
-        build(tmp_path, windows=[1, 2])
