@@ -35,7 +35,7 @@ def test_value_by_hand():
     assert long == [Pieces((0, 1, 2, MASK, MASK, MASK, MASK, 7, 8, 9), second=(7, 8)), Pieces((20, 21, MASK))]
 
 
-@pytest.mark.parametrize("rates", [(0.2, 0.4), (0.1, 0.9), (0.34, 0.35), (0.5, 1.0)])
+@pytest.mark.parametrize("rates", [(0.2, 0.4), (0.34, 0.35), (0.5, 1.0)])
 def test_what_one_view_lost_the_other_lost_too(rates):
     """With the same seed for both views, as a step gives it to augmenters that draw alike."""
     assert MaskNestedSpan.draws_alike
@@ -51,15 +51,13 @@ def test_what_one_view_lost_the_other_lost_too(rates):
             assert [more.first[place] for place in kept] == [row.first[place] for place in kept]
 
 
-def test_every_place_is_as_likely():
+def test_every_place_is_as_likely_and_a_mask_required():
     row, starts = [Pieces(tuple(range(10)))], [0] * 9
     rng = Random(1)
     for _ in range(9000):
         starts[made(0.2).on_pieces(row, rng)[0].first.index(MASK)] += 1
     assert all(850 < count < 1150 for count in starts)
 
-
-def test_a_vocabulary_without_a_mask_is_refused():
     class Maskless:
         mask = None
 
