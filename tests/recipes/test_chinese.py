@@ -33,7 +33,7 @@ def test_simcse_in_chinese_is_simcse_but_for_model_and_text():
         assert (load(name).recipe.data.dataset, load(name).recipe.data.max_length) == ((dataset,), 64)
 
 
-def test_the_twins_of_figure_4a_have_the_rates_of_table_6():
+def test_the_twins_of_figure_4a_have_the_rates_of_table_6_on_the_sentences_scored():
     for language, dropout, fusion in (("en", 0.15, 0.9), ("zh", 0.2, 0.3)):
         views = load(f"augmentation_quality_{language}").recipe.views
         trained = load(f"ifcl_{language}").recipe
@@ -44,9 +44,6 @@ def test_the_twins_of_figure_4a_have_the_rates_of_table_6():
         assert fused.params["rate"] == fusion
         assert fused == trained.views["fraternal"].augment[0]
         assert dropout == trained.encoders["online"].params["dropout"]
-
-
-def test_the_sentences_to_translate_are_those_scored():
     from registry.resources import catalog
 
     for name in ("stsb", "cstsb"):

@@ -47,14 +47,6 @@ def test_views_differ_by_cut_features_and_by_positions_alone(parts):
     )
 
 
-def test_the_large_recipe_leaves_one_view_alone_and_drops_out(parts):
-    made = experiment(parts, "consert_en_large", dropout=None)
-    step = step_of(made)
-    made.method(step)
-    assert not (step.embedded["anchor"].vectors == 0).any()
-    assert not torch.equal(step.views["anchor"].embeddings, step.embedded["anchor"].vectors)
-
-
 def test_the_adversarial_variant_of_the_method_page(parts):
     made = experiment(parts, "consert_en", 'views.positive.augment=[{name="adversarial_noise",norm=1.0}]')
     step = step_of(made)

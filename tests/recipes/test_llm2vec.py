@@ -130,23 +130,6 @@ def test_the_evaluation_leaves_out_the_first_token(parts):
         torch.testing.assert_close(vector, states[-alone:].mean(0), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "name",
-    ["prompteol_en", "pretended_cot_en", "knowledge_enhancement_en", "metaeol_en", "echo_en", "token_prepending_en"],
-)
-def test_recipes_without_training_score(name, parts, home, capsys):
-    """What they save makes the same vectors."""
-    loaded = load(name).recipe
-    run(name, parts, capsys=capsys)
-    again, _ = open_encoder(str(model_of(home)))
-    values = {**loaded.encoders["online"].params, "model": str(parts.decoder)}
-    plain = TransformerEncoder(**values)
-    texts = sentences(4)
-    tokens = plain.vocabulary.pad(plain.vocabulary.ids(texts, 32))
-    torch.testing.assert_close(again.encode_for_eval(tokens), plain.encode_for_eval(tokens), rtol=0, atol=0)
-
-
 def test_decoder_without_dropout_layers_rejects_a_view_rate(tmp_path):
     encoder = f'encoders.online={{ name = "transformer", pooling = "mean", model = "{tiny_llama(tmp_path)}" }}'
     recipe = load("mini/simcse_en", [encoder, "views.positive.dropout=0.2"], ["encoders.online"]).recipe

@@ -15,7 +15,7 @@ def test_the_text_is_all_of_stsb():
     assert catalog.entry("stsb_text").splits["train"].rows == 2 * sum(splits[s].rows for s in ("train", "dev", "test"))
 
 
-@pytest.mark.parametrize("name", ["sg_opt_en", "mini/sg_opt_en"])
+@pytest.mark.parametrize("name", ["sg_opt_en", pytest.param("mini/sg_opt_en", marks=pytest.mark.exhaustive)])
 @pytest.mark.slow
 def test_the_first_step_by_hand(parts, name):
     made = experiment(parts, name)
