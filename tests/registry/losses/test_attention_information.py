@@ -118,16 +118,13 @@ def test_drawn_places_differ_from_call_to_call():
     assert loss(samples=10)(anchor, positive).item() == first != second
 
 
-def test_equal_views_have_finite_information_and_no_gradient():
+def test_equal_views_and_nothing_shared_have_finite_information_and_no_gradient():
     anchor = view([4, 6], 1)
     made = loss(samples=500)(anchor, replace(anchor, attentions={k: w.detach() for k, w in anchor.attentions.items()}))
     share = (4 / 6 + 1) / 2  # padding counts as queries, not as keys
     assert made.item() == pytest.approx((share**2 + 1e-6) * 0.5 * math.log(1e-6), abs=1e-9)
     made.backward()
     assert all(not leaf.grad.any() for leaf in anchor.attentions.values())
-
-
-def test_nothing_shared_gives_zero():
     anchor = view([3])
     empty = replace(anchor, attentions={block: torch.zeros_like(w) for block, w in anchor.attentions.items()})
     made = loss()(anchor, empty)

@@ -10,14 +10,11 @@ LABELS = torch.tensor([3.0, 0.0, 5.0, 3.0, 1.0])
 """With a tie."""
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_equal_labels():
     # Cosines 0.6 and 1: the second pair has the lower label, so that e^(1 − 0.6) is added.
     anchor, positive = torch.tensor([[3.0, 4.0], [0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 5.0]])
     value = CoSENT(temperature=1.0)(anchor, positive, torch.tensor([5.0, 0.0]))
     assert value.item() == pytest.approx(math.log(1 + math.exp(0.4)), abs=1e-6)
-
-
-def test_equal_labels_order_nothing():
     anchor, positive = (t.requires_grad_() for t in slow.draw(4, 0)[:2])
     value = CoSENT()(anchor, positive, torch.ones(4))
     value.backward()

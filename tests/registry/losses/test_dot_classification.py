@@ -49,13 +49,10 @@ def test_separate_pairs(rows, negatives, positives):
     assert mean == pytest.approx(sum(cells) / rows, abs=1e-9)
 
 
-def test_too_few_rows_to_be_divided():
+def test_too_few_rows_and_dot_products_in_the_hundreds():
     with refuses("losses.batch_too_small", 2):
         DotClassification(pairs="separate")(*draw(2, 0)[:2])
-
-
-def test_dot_products_in_the_hundreds():
-    """σ is 1 to the last bit there: the loss of a negative pair is the dot product itself, its gradient 1."""
+    # σ is 1 to the last bit there: the loss of a negative pair is the dot product itself, its gradient 1.
     anchor, positive = torch.full((2, 1), 20.0), torch.full((2, 1), 20.0, requires_grad=True)
     value = DotClassification(1, reduction="sum")(anchor, positive)
     value.backward()

@@ -29,9 +29,6 @@ def test_value_by_hand():
     anchor = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
     value = FocalInfoNCE(temperature=0.5)(anchor, anchor, Negatives.none(anchor))
     assert value.item() == pytest.approx(math.log(1 + math.exp(-2)), abs=1e-6)
-
-
-def test_value_by_hand_with_queue():
     # s⁺ = 0.6 → 0.36/0.5 = 0.72; queue: s = 0.8 of weight 1/2 → 0.8·1.1/0.5 = 1.76, s = −0.6 → −0.6·−0.3/0.5 = 0.36.
     anchor, positive = torch.tensor([[1.0, 0.0]]), torch.tensor([at(0.6)])
     queue = Negatives(torch.tensor([at(0.8), at(-0.6)]), torch.tensor([0.5, 1.0]).log())

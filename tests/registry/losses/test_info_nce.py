@@ -52,12 +52,19 @@ def test_the_positive_may_repel_hard_negatives_too(n, k, in_batch):
     assert loss(anchor, positive, negatives, hard).item() == pytest.approx(slow.cross_entropy(rows), abs=1e-12)
 
 
-def test_views_that_a_setting_reads_are_required():
+def test_views_that_a_setting_reads_are_required_and_others_not():
     anchor = torch.eye(2)
     with refuses("losses.no_hard_negatives", "[views.hard]"):
         InfoNCE(positive_repels=True)(anchor, anchor, Negatives.none(anchor))
     with refuses("losses.no_reference_view", "false_negative = 0.9", "[views.reference]"):
         InfoNCE(false_negative=0.9)(anchor, anchor, Negatives.none(anchor))
+    anchor, positive, _, reference, _ = slow.draw(4, 0)
+    loss = InfoNCE(false_negative=-1.0)
+    assert loss(anchor, positive, Negatives.none(anchor), None, reference).item() == 0.0
+    same = torch.ones_like(reference)
+    assert loss(anchor, positive, Negatives.none(anchor), None, same).item() == 0.0
+    anchor, positive, _, reference, queue = slow.draw(5, 3)
+    assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
 
 
 @pytest.mark.parametrize(("form", "cells"), [("cross_entropy", 6), ("bce_softmax", 6 * (6 + 3))])
@@ -76,16 +83,13 @@ def test_single_row_without_queue_is_certain(form):
     assert not anchor.grad.any()
 
 
-def test_extreme_temperatures_and_zero_vectors_stay_finite():
+def test_extreme_temperatures_zero_vectors_and_mixed_precision():
     anchor = torch.eye(3)
     value = InfoNCE(temperature=1e-4)(anchor, -anchor, Negatives.none(anchor))
     assert value.item() == pytest.approx(1e4 + math.log(2), rel=1e-6)  # the two others are at 0
     anchor = torch.zeros(2, 3)
     positive = torch.eye(3)[:2]
     assert InfoNCE()(anchor, positive, Negatives.none(anchor)).item() == pytest.approx(math.log(2))
-
-
-def test_mixed_precision_computes_in_single():
     *views, queue = slow.draw(8, 4, dim=16)
     anchor, positive = (view.float() for view in views[:2])
     single = Negatives(queue.vectors.float(), queue.log_weights.float())
@@ -154,16 +158,6 @@ def test_false_negative_by_hand():
     assert kept.item() == pytest.approx(math.log(1 + 2 / math.e))  # e⁰ stays in every sum
     at_phi = InfoNCE(temperature=1.0, false_negative=0.0)(anchor, anchor, none, None, anchor)  # not above φ
     assert at_phi.item() == pytest.approx(math.log(1 + 2 / math.e))
-
-
-def test_the_own_positive_is_never_a_false_negative_and_without_phi_nothing_is():
-    anchor, positive, _, reference, _ = slow.draw(4, 0)
-    loss = InfoNCE(false_negative=-1.0)
-    assert loss(anchor, positive, Negatives.none(anchor), None, reference).item() == 0.0
-    same = torch.ones_like(reference)
-    assert loss(anchor, positive, Negatives.none(anchor), None, same).item() == 0.0
-    anchor, positive, _, reference, queue = slow.draw(5, 3)
-    assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
 
 
 @pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])

@@ -96,11 +96,17 @@ def test_is_transformers_own_loss_with_the_checkpoints_head(tmp_path, make):
     assert loss(view).item() == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_a_head_that_narrows_to_the_word_width(tmp_path):
+def test_a_head_narrows_to_the_word_width_and_the_first_token_has_no_state_before_it(tmp_path):
     encoder = encoder_of(tiny_albert(tmp_path)).eval()
     loss = MaskedLanguageModeling(encoder, initial="fresh")
     assert loss.head.dense.weight.shape == (8, 16)
     assert torch.isfinite(loss(hidden_view(encoder)))
+    loss = bare(module.LinearHead(), torch.eye(3))
+    loss.shift = 1
+    states = torch.tensor([[[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
+    # The third token, hidden, is predicted from the second state; the first, hidden too, from nothing.
+    view = view_of(states, torch.tensor([[2, -100, 1]]))
+    assert loss(view).item() == pytest.approx(math.log(2 + math.e) - 1, abs=1e-6)
 
 
 def test_words_are_tied_and_stay_the_encoders(tmp_path):
@@ -157,7 +163,7 @@ def test_devices_with_unlike_counts_average_to_the_whole_batch(tmp_path, monkeyp
     assert (loss(one) + loss(other)).item() / 2 == pytest.approx(whole, rel=1e-5)
 
 
-def test_a_checkpoint_without_head_is_said_or_refused(tmp_path):
+def test_a_checkpoint_without_head_or_weights_is_said_or_refused(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path))
     loss = MaskedLanguageModeling(encoder)
     assert "has no prediction head" in loss.notices()[0]
@@ -165,18 +171,6 @@ def test_a_checkpoint_without_head_is_said_or_refused(tmp_path):
     assert MaskedLanguageModeling(encoder, initial="fresh").notices() == []
     with refuses("losses.no_prediction_head", 'initial = "checkpoint"'):
         MaskedLanguageModeling(encoder, initial="checkpoint")
-
-
-def test_a_view_that_hides_nothing_and_an_encoder_without_words_are_refused(tmp_path):
-    encoder = encoder_of(tiny_bert(tmp_path))
-    view = hidden_view(encoder)
-    with refuses("losses.no_masked_tokens", "mask_tokens"):
-        MaskedLanguageModeling(encoder)(replace(view, tokens=replace(view.tokens, targets=None)))
-    with refuses("losses.no_word_embeddings", "FakeEncoder"):
-        MaskedLanguageModeling(FakeEncoder())
-
-
-def test_a_model_without_weights_inside_is_refused(tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = tiny_bert(tmp_path)
@@ -186,6 +180,15 @@ def test_a_model_without_weights_inside_is_refused(tmp_path):
     save_file({key: value for key, value in weights.items() if key != lost}, file, {"format": "pt"})
     with pytest.raises(MissingError, match=r"layer.0"):
         load_language_model(str(folder))
+
+
+def test_a_view_that_hides_nothing_and_an_encoder_without_words_are_refused(tmp_path):
+    encoder = encoder_of(tiny_bert(tmp_path))
+    view = hidden_view(encoder)
+    with refuses("losses.no_masked_tokens", "mask_tokens"):
+        MaskedLanguageModeling(encoder)(replace(view, tokens=replace(view.tokens, targets=None)))
+    with refuses("losses.no_word_embeddings", "FakeEncoder"):
+        MaskedLanguageModeling(FakeEncoder())
 
 
 def masked_decoder_view(encoder, rate=0.4):
@@ -236,12 +239,3 @@ def test_a_decoder_without_head_predicts_with_its_words(tmp_path):
     assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum(dim=1).gt(0).all()
     with refuses("losses.no_prediction_head", 'initial = "checkpoint"'):
         MaskedLanguageModeling(encoder, initial="checkpoint", shift=1)
-
-
-def test_the_first_token_has_no_state_before_it():
-    loss = bare(module.LinearHead(), torch.eye(3))
-    loss.shift = 1
-    states = torch.tensor([[[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
-    # The third token, hidden, is predicted from the second state; the first, hidden too, from nothing.
-    view = view_of(states, torch.tensor([[2, -100, 1]]))
-    assert loss(view).item() == pytest.approx(math.log(2 + math.e) - 1, abs=1e-6)

@@ -34,7 +34,7 @@ def test_every_input_is_cut_except_the_reference():
     assert value.item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_teacher_has_any_width_and_a_target_that_of_its_views():
+def test_teachers_have_any_width_and_targets_and_encoded_views_are_cut():
     anchor, positive, there, back, _ = slow.draw(4, 0)
     teacher = slow.draw(4, 0, dim=3)[0]
     distilled = Matryoshka(RankingDistillation(), [6])(anchor=anchor, positive=positive, teacher=teacher)
@@ -42,9 +42,6 @@ def test_a_teacher_has_any_width_and_a_target_that_of_its_views():
     views = {"anchor": anchor, "positive": positive, "anchor_target": there, "positive_target": back}
     cut = {name: vectors[:, :2] for name, vectors in views.items()}
     assert Matryoshka(Bootstrap(), [2])(**views).item() == Bootstrap()(**cut).item()
-
-
-def test_encoded_views_are_cut():
     mask = torch.ones(2, 3, dtype=torch.int64)
     sentence, hidden = slow.draw(2, 0)[0], slow.draw(6, 0)[1].reshape(2, 3, 6)
     whole, cut = (
@@ -54,14 +51,11 @@ def test_encoded_views_are_cut():
     assert Matryoshka(loss, [3])(anchor=whole).item() == loss(cut).item() != loss(whole).item()
 
 
-def test_a_wrapper_wraps_a_wrapper():
+def test_a_wrapper_wraps_a_wrapper_and_checks_widths_and_weights():
     anchor, positive, *_ = slow.draw(4, 0)
     twice = Matryoshka(Matryoshka(Alignment(), [2], [0.5]), [3, 6])
     once = Alignment()(anchor[:, :2], positive[:, :2])
     assert twice(anchor=anchor, positive=positive).item() == pytest.approx(once.item(), abs=1e-9)
-
-
-def test_widths_and_weights_are_checked():
     with refuses("losses.unequal_lengths"):
         Matryoshka(Alignment(), [1, 2], [1.0])
     with refuses("losses.too_wide", 7):

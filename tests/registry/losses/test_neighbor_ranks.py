@@ -46,10 +46,12 @@ def test_equals_scipys_correlation_pair_by_pair(base, low, high, limit):
     assert found.item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_no_pair_within_the_limits_is_no_loss(base):
+def test_no_pair_within_the_limits_is_no_loss_and_a_missing_column_is_told(base):
     anchor, positive, _, reference, _ = draw(4, 0)
     assert literal(base, anchor, positive, reference, 0.99, 0.9999)[1] == 0
     assert built(base, low=0.99)(anchor, positive, reference).item() == 0.0
+    with pytest.raises(CseError, match="sentence"):
+        built(base, column="sentence")
 
 
 def test_gradient_reaches_the_trained_views_alone(base):
@@ -67,8 +69,3 @@ def test_ranks_by_hand():
     expected = [value / 4.5**0.5 for value in (1.0, -1.5, 1.0, -0.5)]
     assert ranks[0].tolist() == pytest.approx(expected, abs=1e-6)
     assert ranks[1].tolist() == [0.0] * 4
-
-
-def test_a_column_that_is_not_there_is_told_before_training(base):
-    with pytest.raises(CseError, match="sentence"):
-        built(base, column="sentence")

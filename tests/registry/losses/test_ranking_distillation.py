@@ -18,7 +18,7 @@ def test_equals_the_literal_form(form, diagonal, two):
     assert loss(anchor, positive, *teachers).item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_default_temperature():
     # Anchors along x, at 60° and along y, which are their own positives; the teacher's cosines are others.
     angles = [0.0, math.pi / 3, math.pi / 2]
     anchor = torch.tensor([[math.cos(a), math.sin(a)] for a in angles])
@@ -36,6 +36,11 @@ def test_value_by_hand():
     likelihood = sum(math.log(1 + math.exp(s[1] - s[0])) for s in student) / 3
     order = RankingDistillation("list_mle", temperature=1.0, epsilon=0.0)
     assert order(anchor, anchor, teacher).item() == pytest.approx(likelihood, abs=1e-6)
+    anchor, positive, teacher, _, _ = draw(5, 0)
+    half = RankingDistillation(temperature=0.3, teacher_temperature=0.15)(anchor, positive, teacher)
+    assert RankingDistillation(temperature=0.3)(anchor, positive, teacher) == half
+    for form in ("list_net", "list_mle"):  # a single sentence has no order
+        assert RankingDistillation(form)(anchor[:1], positive[:1], teacher[:1]).item() == 0.0
 
 
 def as_the_community_code(form, anchor, positive, first, second):
@@ -81,11 +86,3 @@ def test_list_mle_is_finite_in_single_precision(epsilon):
     (gradient,) = torch.autograd.grad(value, anchor)
     assert torch.isfinite(value)
     assert torch.isfinite(gradient).all()
-
-
-def test_the_teachers_temperature_defaults_to_half_the_students():
-    anchor, positive, teacher, _, _ = draw(5, 0)
-    half = RankingDistillation(temperature=0.3, teacher_temperature=0.15)(anchor, positive, teacher)
-    assert RankingDistillation(temperature=0.3)(anchor, positive, teacher) == half
-    for form in ("list_net", "list_mle"):  # a single sentence has no order
-        assert RankingDistillation(form)(anchor[:1], positive[:1], teacher[:1]).item() == 0.0

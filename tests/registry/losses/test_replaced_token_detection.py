@@ -54,16 +54,13 @@ def test_value_by_hand(tmp_path, pads, places):
     assert value.item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_report_by_hand(tmp_path):
+def test_the_report_by_hand_and_views_of_unlike_length(tmp_path):
     scores = torch.zeros(4, 4, 2)
     scores[0, 2, 1] = scores[3, 1, 1] = scores[2, 0, 1] = scores[1, 3, 1] = 1.0  # two right, one wrong, one pad
     loss = fixed(tmp_path, scores)
     assert set(loss.report().values()) == {0.0}
     loss(view(ANCHOR), view(POSITIVE))
     assert loss.report() == pytest.approx({"replaced": 3 / 14, "accuracy_replaced": 2 / 3, "accuracy_kept": 10 / 11})
-
-
-def test_views_of_unlike_length_share_the_longer_one(tmp_path):
     _, loss = parts(tmp_path, masking=0.0)
     loss.eval()
     assert torch.isfinite(loss(view([[2, 10, 3]]), view([[2, 10, 11, 12, 3]])))

@@ -47,12 +47,15 @@ def literal(anchors, guides, tau, among=False):
     return total / count
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_without_layers():
     # Two sentences on two axes, two layers alike, T = 0.5: each positive at e², two vectors of the other at e⁰.
     axes = torch.eye(2)
     frozen = encoded(axes, torch.stack([axes, 3 * axes], dim=1))
     value = SelfGuided(WidthOnly(2), temperature=0.5)(encoded(axes), frozen)
     assert value.item() == pytest.approx(math.log(math.exp(2) + 2) - 2, abs=1e-6)
+    anchor, _ = draw(2, 1)
+    with refuses("losses.no_layers", "frozen_copy"):
+        SelfGuided(WidthOnly(5))(anchor, anchor)
 
 
 @pytest.mark.parametrize(("n", "k", "tau"), [(1, 2, 0.2), (2, 1, 0.2), (6, 3, 0.01)])
@@ -99,9 +102,3 @@ def test_gradient_is_exact_and_trains_the_heads_from_both_sides():
     loss(anchor, frozen).backward()
     assert encoder.head.linear.weight.grad.any()
     assert not list(loss.parameters())  # the heads are the encoder's
-
-
-def test_an_encoder_without_layers_is_refused():
-    anchor, _ = draw(2, 1)
-    with refuses("losses.no_layers", "frozen_copy"):
-        SelfGuided(WidthOnly(5))(anchor, anchor)

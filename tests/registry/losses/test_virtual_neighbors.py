@@ -102,9 +102,11 @@ def test_gradient_reaches_the_heads_and_where_asked_the_encoder(detached):
         assert e.grad.any()
 
 
-def test_gradient_is_exact_where_the_perturbation_is_fixed():
+def test_gradient_is_exact_where_the_perturbation_is_fixed_and_small_batches_are_refused():
     loss = VirtualNeighbors(headed(), 2, 0.0, 0.2, detached=False)
     assert torch.autograd.gradcheck(loss, draw(4).requires_grad_())
+    with refuses("losses.batch_too_small", "neighbors = 16", 8, "at most 7"):
+        VirtualNeighbors(WidthOnly(5))(draw(8))
 
 
 def test_the_normal_start():
@@ -118,8 +120,3 @@ def test_the_normal_start():
     first = [unit(row) for row in torch.randn(4, 5, dtype=torch.float64).tolist()]
     expected = hardest(encoder, e.tolist(), first, near, 1.0, 0.5)
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-5)
-
-
-def test_too_small_a_batch_is_refused():
-    with refuses("losses.batch_too_small", "neighbors = 16", 8, "at most 7"):
-        VirtualNeighbors(WidthOnly(5))(draw(8))
