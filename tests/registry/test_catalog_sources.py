@@ -64,10 +64,11 @@ def test_missing_data_names_what_was_tried_and_the_ways_out(toy, network, monkey
     for part in ("'toy'", "toy/t.txt", "CSE_DATA is", "toys/toy", "example.org", "404", "cse data download toy", "3. "):
         assert part in str(caught.value)
     assert network.asked == [f"toys/toy@{COMMIT}", "https://example.org/abc/t.txt"]
-    toy("toy", TRAIN)
+    toy("other", TRAIN)
     monkeypatch.delenv("CSE_DATA")
+    network.asked.clear()
     with refuses("data.missing_dataset", "CSE_DATA is not set"):
-        catalog.locate("toy", "train")
+        catalog.locate("other", "train")
     assert network.asked == []
 
 
@@ -186,7 +187,7 @@ BESIDE = WEB + 'remove = "\\u200b"\n[splits.train]\nrows = 2\n'
 BESIDE += 'files.web = [{ file = "t.en.gz", column = "text" }, { file = "t.de", column = "de" }]\n'
 
 
-def test_files_side_by_side_are_one_table_and_as_long(toy, network):
+def test_files_side_by_side_are_one_table(toy, network):
     toy("toy", BESIDE, columns='["text", "de"]')
     network.publish("https://example.org/abc/t.en.gz", gzip.compress(b"one\r\ntwo\r\n"))
     network.publish("https://example.org/abc/t.de", "\ufeffeins\nzw\u200bei\n".encode())
@@ -194,24 +195,34 @@ def test_files_side_by_side_are_one_table_and_as_long(toy, network):
     assert list(source.rows()) == [("one", "eins"), ("two", "zwei")]
     assert list(source.read(["de"])) == [("eins",), ("zwei",)]
     assert len(source.paths) == 2
+
+
+def test_files_side_by_side_must_be_as_long(toy, network):
+    toy("toy", BESIDE, columns='["text", "de"]')
     network.publish("https://example.org/abc/t.en.gz", gzip.compress(b"one\ntwo\n"))
     network.publish("https://example.org/abc/t.de", b"eins\n")
     with refuses("data.damaged_file", "t.en.gz", "t.de"):
         list(catalog.locate("toy", "train").rows())
 
 
-def test_a_split_may_be_a_part_of_a_file_of_known_form_from_a_mirror(toy, network, monkeypatch):
-    toy("toy", WEB + "longer = true\n" + TRAIN + 'files.web = ["t.txt"]\n')
-    network.publish("https://example.org/abc/t.txt", b"a\nb\nc")
-    assert texts() == ["a", "b"]
-    toy("toy", WEB + "skip = 1\npattern = '(?P<text>\\w+)\\t\\d'\n" + TRAIN + 'files.web = ["t"]\n')
-    network.publish("https://example.org/abc/t", b"head\na\t1\nb\n")
-    with refuses("data.malformed_row", "abc/t:3", "'b'"):
-        texts()
+def test_a_mirror_replaces_github(toy, network, monkeypatch):
     toy("toy", WEB.replace("example.org", "raw.githubusercontent.com/me") + TRAIN + 'files.web = ["t.txt"]\n')
     monkeypatch.setenv("CSE_GITHUB_MIRROR", "https://mirror.example/gh/")
     network.publish("https://mirror.example/gh/me/abc/t.txt", b"a\nb\n")
     assert texts() == ["a", "b"]
+
+
+def test_a_split_may_be_the_first_rows_of_a_longer_file(toy, network):
+    toy("toy", WEB + "longer = true\n" + TRAIN + 'files.web = ["t.txt"]\n')
+    network.publish("https://example.org/abc/t.txt", b"a\nb\nc")
+    assert texts() == ["a", "b"]
+
+
+def test_a_line_of_another_form_is_told(toy, network):
+    toy("toy", WEB + "skip = 1\npattern = '(?P<text>\\w+)\\t\\d'\n" + TRAIN + 'files.web = ["t"]\n')
+    network.publish("https://example.org/abc/t", b"head\na\t1\nb\n")
+    with refuses("data.malformed_row", "abc/t:3", "'b'"):
+        texts()
 
 
 @pytest.mark.parametrize(
@@ -228,13 +239,16 @@ def test_a_source_that_cannot_be_is_refused(toy, body):
         catalog.entry("toy")
 
 
-def test_all_is_joined_from_wherever_its_parts_are_and_counted(toy, network):
+def test_all_is_joined_from_wherever_its_parts_are(toy, network):
     part = '[splits.{0}]\nrows = 1\npath = "{0}.txt"\nfiles.hub = ["{0}.txt"]\n'
     data = toy("toy", HUB + part.format("a") + part.format("b"))
     (data / "a.txt").write_text("here\n")
     network.publish(f"toys/toy@{COMMIT}/b.txt", b"there\n")
     assert catalog.roots("toy", "all") == [("toy", "a"), ("toy", "b")]
     assert [row["text"] for row in catalog.open_text("toy", "all")] == ["here", "there"]
+
+
+def test_a_wrong_number_of_rows_names_the_command(toy, network):
     toy("toy", HUB + TRAIN + 'files.hub = ["t.txt"]\n')
     network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\n")
     with refuses("data.wrong_row_count", "1 rows", "cse data download --force toy"):

@@ -116,13 +116,16 @@ def test_a_broken_plugin_is_reported_and_harms_nobody(site, scanned, source, why
         losses["odd"]
 
 
-def test_names_of_ours_and_of_other_plugins_are_refused(site, scanned):
+def test_a_plugin_may_not_take_one_of_our_names(site, scanned):
     bring(site, "greedy-one", "greedy_plugin", "info_nce")
     losses = scanned()
     said = losses.broken["greedy-one (greedy_plugin)"]
     assert "registry.losses.info_nce.InfoNCE (from cse)" in said
     assert "greedy_plugin.Brought (from greedy-one)" in said
     assert losses["info_nce"].cls is LOSSES["info_nce"].cls
+
+
+def test_two_plugins_with_one_name_are_refused_when_it_is_used(site, scanned):
     bring(site, "first-one", "first_plugin", "shared")
     bring(site, "second-one", "second_plugin", "shared")
     losses = scanned()

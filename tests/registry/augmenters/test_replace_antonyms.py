@@ -69,8 +69,8 @@ def test_the_second_segment_of_pairs_and_a_missing_wordnet(folder, tmp_path):
     assert made == [Sample("hot", "cold", joint=True), Sample("a", "hot")]
     with refuses("augmenters.no_pairs", 'segment = "second"', "`pair`"):
         augmenter.on_text([Sample("hot")], Random(0))
-    with refuses("lexicons.missing_file", tmp_path, "data.noun, data.verb", "wordnet-base") as caught:
-        ReplaceAntonyms(wordnet=str(tmp_path))
+    with refuses("lexicons.missing_file", tmp_path / "no", "data.noun, data.verb", "wordnet-base") as caught:
+        ReplaceAntonyms(wordnet=str(tmp_path / "no"))
     assert isinstance(caught.value, MissingError)
 
 

@@ -27,6 +27,7 @@ def test_value_by_hand_of_traceable_sets(asked):
     assert scores["spearman"] == pytest.approx((100 - 50) / 2)
     assert asked == [("stsb", "dev"), ("sickr", "dev")]
     assert set(scores) == {"spearman", "pearson"}
+    asked.clear()
     digests = StsAverage(["stsb", "sickr"], "dev").fingerprints()
     assert digests == {"stsb/dev": "digest of stsb dev", "sickr/dev": "digest of sickr dev"}
     assert asked == []

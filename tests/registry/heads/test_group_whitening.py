@@ -76,13 +76,6 @@ def test_parts_of_the_batch_by_sentence_are_the_authors_code():
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_worked_by_hand():
-    # Two dimensions, both ±2 and uncorrelated: variance 4, half as long afterwards.
-    pooled = torch.tensor([[3.0, 2.0], [3.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
-    made = fitted(2, groups=1, epsilon=0.0)(pooled, ())
-    assert torch.allclose(made, torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]), atol=1e-6)
-
-
 def test_the_gradient_with_and_without_the_covariance():
     pooled = draw(0, 8, 4).double().requires_grad_()
     whole = fitted(4, groups=2, detach_statistics=False).eval()
@@ -96,6 +89,10 @@ def test_the_gradient_with_and_without_the_covariance():
     transform = torch.linalg.lstsq(centered, torch.from_numpy(linear)).solution
     expected = (weights - weights.mean(0)) @ transform.T
     assert torch.allclose(found, expected, atol=1e-8)
+    # Two dimensions, both ±2 and uncorrelated: variance 4, half as long afterwards.
+    pooled = torch.tensor([[3.0, 2.0], [3.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
+    made = fitted(2, groups=1, epsilon=0.0)(pooled, ())
+    assert torch.allclose(made, torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]), atol=1e-6)
 
 
 def test_groups_and_views_that_do_not_fit_are_refused():

@@ -14,14 +14,11 @@ from tests.registry.losses import literal as slow
 from tests.support.errors import refuses
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_every_input_is_cut_except_the_reference():
     # Squared distances of unit vectors. Whole: cosine 0.6, so 2 − 1.2. One dimension: 1 and 1, so 0.
     anchor, positive = torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0, 0.0]])
     value = Matryoshka(Alignment(), widths=[1, 2], weights=[3.0, 0.5])(anchor=anchor, positive=positive)
     assert value.item() == pytest.approx(0.5 * 0.8, abs=1e-6)
-
-
-def test_every_input_is_cut_except_the_reference():
     anchor, positive, hard, reference, negatives = slow.draw(5, 3)
     loss = InfoNCE(temperature=0.5, false_negative=0.2)
     expected = 0.0
