@@ -235,11 +235,7 @@ def once_used_helpers() -> dict[str, list[str]]:
 NOT_YET = (
     "cse_cli/data/table_text.py",
     "cse_cli/evaluation/evaluate.py",
-    "cse_cli/publishing/push.py",
     "cse_cli/recipe/cells.py",
-    "cse_cli/recipe/copy.py",
-    "cse_cli/recipe/requirements.py",
-    "cse_cli/recipe/validate.py",
     "cse_cli/recipe/view.py",
     "cse_cli/training/checkpoint.py",
 )

@@ -91,7 +91,7 @@ def put_back(folder: Path, copy: Path) -> None:
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
 SEED = 20_261_123
-_KEYS = "seconds|finished|peak_memory|run_id|speed|data|forward|backward|optimizer|evaluation|other|generated"
+_KEYS = "seconds|finished|updated|peak_memory|run_id|speed|data|forward|backward|optimizer|evaluation|other|generated"
 MEASURED = re.compile(rf'^ *"({_KEYS}|\w+_per_second)": .*\n', re.MULTILINE)
 """Lines of a document that differ between two runs of the same."""
 

@@ -1,1 +1,1 @@
-"""Execution of runs: the command `cse run`, executors, child processes and studies."""
+"""Execution of runs: the commands `cse run` and `cse plan`, child processes, clusters and studies."""

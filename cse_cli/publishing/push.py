@@ -141,13 +141,17 @@ def _metadata(upload: Upload, name: str) -> str:
     """Return the metadata of the card as YAML."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    result = upload.result
+    result, trained = upload.result, known(upload.result.model)
+    if trained is not None:
+        base = trained.id if trained.downloadable else None
+    else:
+        base = result.model if f"model {result.model}" in result.commits else None
     metadata = ModelCardData(
         language=result.language,
         library_name="sentence-transformers" if (upload.directory / MODULES).is_file() else "cse",
         pipeline_tag="sentence-similarity",
         tags=["sentence-transformers", "feature-extraction", "cse"],
-        base_model=_base_model(result),
+        base_model=base,  # none if the Hub does not have it
         license=_license(result.model),
         datasets=sorted(key.removeprefix("dataset ") for key in result.commits if key.startswith("dataset ")) or None,
         model_name=name,
@@ -164,14 +168,6 @@ def _metadata(upload: Upload, name: str) -> str:
         ],
     )
     return str(metadata.to_yaml())
-
-
-def _base_model(result: Result) -> str | None:
-    """Return the Hub ID of the model that was trained, or None if the Hub does not have it."""
-    about = known(result.model)
-    if about is not None:
-        return about.id if about.downloadable else None
-    return result.model if f"model {result.model}" in result.commits else None
 
 
 def _license(model: str) -> str | None:

@@ -100,7 +100,9 @@ def cells_of_rows(
             if left_out := omitted(whole):
                 # A setting that adds such a key is left out, too, because keys are removed before any is set.
                 settings = tuple(one for one in settings if ".".join(one.keys[:2]) not in left_out)
-                removed = _distinct(removed, [key for key in left_out if _is_written(key, written[name])])
+                tables = {table: keys for table, keys in written[name].tables.items() if isinstance(keys, Mapping)}
+                present = {f"{table}.{key}" for table, keys in tables.items() for key in keys}
+                removed = _distinct(removed, [key for key in left_out if key in present])
                 recipe = changed(written[name], settings, removed).recipe
         except CseError as error:
             outside += _locate(error, spec, problems)
@@ -111,12 +113,6 @@ def cells_of_rows(
     if outside or problems.found:
         raise RecipeError([*dict.fromkeys(outside), *problems.found], STUDY)
     return found
-
-
-def _is_written(key: str, recipe: WrittenRecipe) -> bool:
-    """Whether a recipe has a key of two parts, such as "evaluators.test", before any setting."""
-    table, _, name = key.partition(".")
-    return name in recipe.tables.get(table, {})
 
 
 def recipes_of(study: Study) -> list[str]:

@@ -61,14 +61,14 @@ def copied_text(loaded: LoadedRecipe, directory: Path) -> str:
             {key: loaded.tables[key] for key in ("schema", *Recipe.model_fields) if key in loaded.tables}
         )
     file = loaded.tables["data"].get("file")
-    moved = [_moved(each, loaded, directory) for each in ([file] if isinstance(file, str) else file or ())]
+    moved = [
+        os.path.relpath(path.absolute(), directory.absolute())
+        if (path := loaded.origins.directory(("data", "file")) / each).exists()
+        else each
+        for each in ([file] if isinstance(file, str) else file or ())
+    ]
     if moved in ([], [file], file):
         return text
     document = tomlkit.parse(text)
     document["data"]["file"] = moved[0] if isinstance(file, str) else moved
     return tomlkit.dumps(document)
-
-
-def _moved(file: str, loaded: LoadedRecipe, directory: Path) -> str:
-    path = loaded.origins.directory(("data", "file")) / file
-    return os.path.relpath(path.absolute(), directory.absolute()) if path.exists() else file

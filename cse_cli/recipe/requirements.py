@@ -43,7 +43,11 @@ def requirements(recipe: Recipe) -> list[Requirement]:
     """Return everything that a recipe requires, each once, in the order of the recipe."""
     wanted = [one for placed in recipe.parts() for one in of_part(placed.place, placed.entry, placed.part.params)]
     if any(one.name == EVALUATED for one in wanted):  # an encoder is fitted to complete data sets of the evaluators
-        wanted = [_with_all_splits(one) for one in wanted if one.name != EVALUATED]
+        wanted = [
+            replace(one, split=ALL) if one.kind == "dataset" and one.wanted_by[0].startswith("evaluators.") else one
+            for one in wanted
+            if one.name != EVALUATED
+        ]
     return _merge(chain(of_training(recipe), wanted))
 
 
@@ -59,11 +63,6 @@ def _merge(wanted: Iterable[Requirement]) -> list[Requirement]:
         before = found[key].wanted_by if key in found else ()
         found[key] = replace(one, wanted_by=tuple(dict.fromkeys((*before, *one.wanted_by))))
     return list(found.values())
-
-
-def _with_all_splits(one: Requirement) -> Requirement:
-    evaluated = one.kind == "dataset" and one.wanted_by[0].startswith("evaluators.")
-    return replace(one, split=ALL) if evaluated else one
 
 
 def of_training(recipe: Recipe) -> Iterator[Requirement]:

@@ -34,7 +34,11 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     """
     problems = Problems(origins)
     recipe = parse_recipe(tables, origins, problems)
-    _check_length(tables.get("train"), origins, problems)
+    train = tables.get("train")
+    if isinstance(train, Mapping) and train.keys() >= {"steps", "epochs"}:  # in one file: a later one removes the other
+        steps = origins.where(("train", "steps"), at_key=True)
+        message = f"cannot be combined with train.steps ({steps}). Remove one of them"
+        problems.add("recipe.conflict", ("train", "epochs"), message, at_key=True)
     _Rules(recipe, problems).check()
     check_data(recipe, tables, problems)
     problems.raise_if_any()
@@ -49,14 +53,6 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
 def is_test_split(params: Mapping[str, Any]) -> bool:
     """Return whether an evaluator with these parameters scores test data, or may do so."""
     return not str(params.get("split", "test")).startswith(_MAY_SELECT)
-
-
-def _check_length(train: Any, origins: Origins, problems: Problems) -> None:
-    """Report a file that sets the length of the training twice. In different layers, the later one has removed it."""
-    if isinstance(train, Mapping) and train.keys() >= {"steps", "epochs"}:
-        steps = origins.where(("train", "steps"), at_key=True)
-        message = f"cannot be combined with train.steps ({steps}). Remove one of them"
-        problems.add("recipe.conflict", ("train", "epochs"), message, at_key=True)
 
 
 def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...]]:

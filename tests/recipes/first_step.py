@@ -16,6 +16,7 @@ from cse_cli.training.step import StepState
 from registry.tokens import Tokens
 from registry.types import Negatives
 from tests.registry.losses.literal import cells, cross_entropy
+from tests.registry.losses.test_nt_xent import literal as both_directions
 from tests.support.shrunken import Small
 
 
@@ -84,14 +85,22 @@ def headed(made: Experiment, pooled: Tensor) -> Tensor:
     return torch.tanh(pooled @ weight.T + bias).detach()
 
 
-def info_nce(anchors: Tensor, others: Tensor, temperature: float, hard: Tensor | None = None) -> float:
-    """Return InfoNCE of (n, D) vectors, cell by cell; `hard` has negatives that every anchor sees."""
-    none = Negatives.none(anchors)
+def info_nce(
+    anchors: Tensor, others: Tensor, temperature: float, hard: Tensor | None = None, held: Tensor | None = None
+) -> float:
+    """Return InfoNCE of (n, D) vectors, cell by cell; every anchor sees the negatives of `hard` (n, D) and `held`."""
+    queue = Negatives.none(anchors) if held is None else Negatives(held, torch.zeros(len(held)))
 
     def logit(value: float) -> float:
         return value / temperature
 
-    return cross_entropy(cells(logit, logit, (anchors.detach(), others.detach()), none, hard, hard_weight=0.0))
+    return cross_entropy(cells(logit, logit, (anchors.detach(), others.detach()), queue, hard, hard_weight=0.0))
+
+
+def nt_xent(anchors: list[list[float]], others: list[list[float]], temperature: float) -> float:
+    """Return NT-Xent, the mean over the anchors of both directions."""
+    there, back = both_directions(anchors, others, [], temperature)
+    return float(there + back) / 2
 
 
 def projected(head: Any, x: Tensor) -> list[float]:

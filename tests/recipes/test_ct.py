@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import pytest
-import torch
 
 from cse_cli.recipe.load import load
 from cse_cli.training.optimizer import LearningRate
@@ -34,23 +33,3 @@ def test_the_first_step_by_hand(parts):
         values.append(math.log1p(math.exp(-dot)) if i == j else math.log1p(math.exp(-abs(dot))) + max(dot, 0.0))
     losses = made.method(step)
     assert made.method.objective(losses).item() == pytest.approx(sum(values) / 16, rel=1e-6)
-
-
-def test_the_twins_start_alike_and_part(parts):
-    made = experiment(parts, "ct_en", dropout=None)
-    first, second = (made.method.encoder(name) for name in ("first", "second"))
-    assert made.scored is first
-    weights = [dict(each.named_parameters()) for each in (first, second)]
-    assert weights[0].keys() == weights[1].keys()
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    assert not {id(w) for w in weights[0].values()} & {id(w) for w in weights[1].values()}
-    made.method.objective(made.method(step_of(made))).backward()
-    optimizer = torch.optim.RMSprop(made.method.parameters(), lr=1e-3)
-    optimizer.step()
-    name = "backbone.encoder.layer.1.output.dense.weight"
-    assert not torch.equal(weights[0][name], weights[1][name])
-
-
-def test_the_other_twin_can_be_scored(parts):
-    made = experiment(parts, "ct_en", "evaluate.encoder=second", dropout=None)
-    assert made.scored is made.method.encoder("second")

@@ -10,6 +10,8 @@ from cse_cli.recipe.load import load
 from registry.encoders.contrastive_prompting import ContrastivePromptingEncoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.vocabulary import HubVocabulary, in_evaluation
+from tests.registry.encoders.test_contrastive_prompting import published
+from tests.registry.encoders.test_families import prepended
 from tests.support.tiny import sentences, tiny_llama
 
 EXAMPLE = (
@@ -71,18 +73,13 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
     given = {**params, "model": folder, "placeholder": "_"}
     encoder = TransformerEncoder(**{**given, "template": params["template"].replace("<unk>", "_")})
-    network = AutoModel.from_pretrained(folder)
+    network = AutoModel.from_pretrained(folder, attn_implementation="eager")
     (ids,) = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, sentences(1)), 64)
     assert encoder.vocabulary.id_of(".") in ids
-    place = ids.index(encoder.vocabulary.id_of("_"))
     with torch.no_grad():
-        x = network.embed_tokens(torch.tensor([ids]))
-        angles = network.rotary_emb(x, torch.arange(len(ids))[None])
-        for index, block in enumerate(network.layers[:27]):
-            if 1 <= index < 7:
-                x[0, place] = x[0, -1].clone()
-            x = block(x, attention_mask=None, position_embeddings=angles)
-    torch.testing.assert_close(encoder.encode_for_eval(encoder.vocabulary.pad([ids])), x[:, -1], rtol=1e-5, atol=1e-6)
+        outputs, _ = prepended(network, torch.tensor(ids), ids.index(encoder.vocabulary.id_of("_")), 1, 7)
+    found = encoder.encode_for_eval(encoder.vocabulary.pad([ids]))
+    torch.testing.assert_close(found, outputs[26][:, -1], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow
@@ -91,22 +88,9 @@ def test_contrastive_prompting_as_in_the_authors_code(tmp_path):
     params = load("contrastive_prompting_en").recipe.encoders["online"].params
     folder = str(tiny_llama(tmp_path, layers=32, positions=256))
     encoder = ContrastivePromptingEncoder(**{**params, "model": folder})
-    tokenizer, network = AutoTokenizer.from_pretrained(folder, padding_side="left"), AutoModel.from_pretrained(folder)
-    tokenizer.pad_token_id = 0
-    output, negatives = network.layers[4].self_attn.o_proj, []
-
-    def run(prompt):
-        filled = [prompt.replace("*sent 0*", changed(text)).strip() for text in TEXTS]
-        with torch.no_grad():
-            return network(**tokenizer(filled, return_tensors="pt", padding=True), output_hidden_states=True)
-
-    def hook(_, inputs):
-        inputs[0][:, -1:, :] = 0.5 * (inputs[0][:, -1:, :] - negatives[0][:, -1:, :])
-
-    with output.register_forward_pre_hook(lambda _, inputs: negatives.append(inputs[0])):
-        run('The irrelevant information of this sentence : "*sent 0*" means in one word:"')
-    with output.register_forward_pre_hook(hook):
-        expected = run('This sentence : "*sent 0*" means in one word:"').hidden_states[27][:, -1]
+    sentence = 'his sentence : "{text}" means in one word:"'
+    prompts = f"T{sentence}", f"The irrelevant information of t{sentence}"
+    expected = published(folder, 4, "scaled", 0.5, 27, [changed(text) for text in TEXTS], prompts)
     ids = encoder.vocabulary.ids(in_evaluation(encoder.vocabulary, TEXTS), 64)
     torch.testing.assert_close(encoder.encode_for_eval(encoder.vocabulary.pad(ids)), expected, rtol=1e-5, atol=1e-6)
 

@@ -11,7 +11,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 HIDE_ALL = [f"losses.side_language_model.{key}" for key in ("masking=1.0", "mask_share=1.0", "random_share=0.0")]
 
 
-@pytest.mark.parametrize("name", ["infocse_en", "mini/infocse_en"])
+@pytest.mark.parametrize("name", ["infocse_en", pytest.param("mini/infocse_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_transformers(parts, name):
     made = experiment(parts, name, *HIDE_ALL, "losses.side_language_model.weight=0.5")
     step = step_of(made)
@@ -44,16 +44,3 @@ def test_the_first_step_by_transformers(parts, name):
     side = total.item() / (int(tokens.mask.sum()) - 8)
     assert losses["side_language_model"].item() == pytest.approx(side, abs=1e-6)
     assert made.method.objective(losses).item() == pytest.approx(contrast + 0.5 * side, abs=1e-6)
-
-
-def test_what_is_trained(parts):
-    made = experiment(parts, "infocse_en")
-    made.method.objective(made.method(step_of(made))).backward()
-    trained = {name for name, p in made.method.named_parameters() if p.grad is not None and p.grad.any()}
-    assert not any(".frozen." in name for name in trained)
-    for part in (
-        "encoders.online.backbone",
-        "losses.side_language_model.trained",
-        "losses.side_language_model.restore",
-    ):
-        assert any(name.startswith(part) for name in trained), part

@@ -10,7 +10,7 @@ from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.literal import cosine, mixtures
 
 
-@pytest.mark.parametrize("name", ["mixcse_en", "mini/mixcse_en"])
+@pytest.mark.parametrize("name", ["mixcse_en", pytest.param("mini/mixcse_en", marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("mixed", ["all", "own"])
 def test_the_first_step_by_hand(parts, name, mixed):
     made = experiment(parts, name, f"losses.mixed_info_nce.mixtures={mixed}")

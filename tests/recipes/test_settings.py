@@ -167,7 +167,7 @@ SAME = {
         ("train", {"weight_decay": 0.0, "clip_norm": 1.0}),
         ("", {"data.max_length": 64, "evaluate.max_length": 64}),
         ("encoders.online.heads.predictor", {"blocks": 3, "expansion": 10, "together": [], "sync": True}),
-        ("encoders.target", {"decay": 0.999, "schedule": "constant", "share": []}),
+        ("encoders.target", {"decay": 0.999, "schedule": "constant", "share": [], "without": ["predictor"]}),
     ],
     "cards_en_roberta cards_en_roberta_large": [  # the README; of the retrieved sentences one is the sentence itself
         ("", {"train.batch_size": 512, "data.max_length": 32, "data.dataset": ["wiki1m"]}),
@@ -184,6 +184,7 @@ SAME = {
         ("train", {"batch_size": 16, "optimizer": "rmsprop", "learning_rate": 1e-5, "clip_norm": 0}),
         ("train", {"milestones": [501, 1001, 1501, 2001], "learning_rates": [8e-6, 6e-6, 4e-6, 2e-6]}),
         ("losses.dot_classification", {"negatives": 7, "pairs": "separate", "reduction": "mean"}),
+        ("", {"encoders": ["first", "second"], "evaluate.encoder": "first"}),
         ("", {"data.max_length": 75, "encoders.first.dropout": 0.0, "encoders.second.dropout": 0.0}),
     ],
     "declutr_en_roberta": [  # declutr_base.jsonnet
@@ -342,7 +343,8 @@ SAME = {
         ("train", {"batch_size": 64, "learning_rate": 3e-5, "evaluate_every": 125, "seed": 61507}),
         ("losses.neighbor_ranks", {"weight": 0.05, "low": 0.5, "high": 0.9999, "limit": 10000, "dataset": "wiki1m"}),
         ("encoders.ranked", {"share": 0.9, "limit": 10000, "fit_on": "wiki1m", "similarity": "inner_product"}),
-        ("", {"evaluators.avg_dev.datasets": ["stsb", "sickr"], "evaluate.encoder": "ranked"}),
+        ("evaluate", {"encoder": "ranked", "selection_encoder": "online"}),
+        ("", {"evaluators.avg_dev.datasets": ["stsb", "sickr"]}),
     ],
     "scd_en scd_en_roberta": [  # the README's command line and the defaults of train.py
         ("train", {"batch_size": 192, "learning_rate": 3e-5, "epochs": 1, "evaluate_every": 250}),

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from tests.recipes.first_step import experiment, layers_of, step_of
-from tests.registry.losses.literal import cosine
+from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 from tests.registry.losses.test_decorrelation import correlation
 
 
@@ -16,12 +15,9 @@ def test_the_first_step_by_hand(parts):
     made = experiment(parts, "simcse_pp_en")
     step = step_of(made)
     layer = made.scored.heads["mlp"].linear
-    plain = (layers_of(parts, step.batch["anchor"])[0] @ layer.weight.T + layer.bias).tanh().tolist()
-    contrast = 0.0  # without dropout all three views are alike
-    for i, row in enumerate(plain):
-        others = sum(math.exp(cosine(row, other) / 0.05) for j, other in enumerate(plain) if j != i)
-        contrast -= math.log(math.exp(1 / 0.05) / (math.exp(1 / 0.05) + others)) / 4
-    c = correlation(plain, plain)
+    plain = (layers_of(parts, step.batch["anchor"])[0] @ layer.weight.T + layer.bias).tanh()
+    contrast = info_nce(plain, plain, 0.05)  # without dropout all three views are alike
+    c = correlation(plain.tolist(), plain.tolist())
     dimensions = sum(math.log(sum(math.exp(x / 5) for x in row)) - row[k] / 5 for k, row in enumerate(c)) / len(c)
     losses = made.method(step)
     assert losses["split_contrast"].item() == pytest.approx(contrast, abs=1e-6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
 from tests.recipes.first_step import experiment, step_of
 from tests.registry.losses.test_cross_contrast import as_the_authors_code as contrast
@@ -30,10 +29,3 @@ def test_the_first_step_by_the_authors_code(parts):
     assert {name: value.item() for name, value in losses.items()} == pytest.approx(
         {name: value.item() for name, value in expected.items()}, abs=1e-6
     )
-
-
-def test_the_sum_is_scored(parts):
-    made = experiment(parts, "tncse_en", "encoders.first.dropout=0.0", "encoders.second.dropout=0.0", dropout=None)
-    tokens = step_of(made).batch["first"]
-    both = sum(made.method.encoder(name).encode_for_eval(tokens) for name in ("first", "second"))
-    assert torch.equal(made.scored.encode_for_eval(tokens), both)

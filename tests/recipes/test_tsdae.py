@@ -9,7 +9,7 @@ from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.test_reconstruction import as_transformers
 
 
-@pytest.mark.parametrize("name", ["tsdae_en", "mini/tsdae_en"])
+@pytest.mark.parametrize("name", ["tsdae_en", pytest.param("mini/tsdae_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_transformers(parts, name):
     made = experiment(parts, name)
     step = step_of(made)
@@ -27,12 +27,3 @@ def test_the_first_step_by_transformers(parts, name):
         total, count = total - found.gather(1, ids[1:, None]).sum(), count + len(ids) - 1
     assert losses["reconstruction"].item() == pytest.approx(total.item() / count, abs=1e-6)
     assert made.method.objective(losses).item() == losses["reconstruction"].item()
-
-
-def test_all_of_the_encoder_is_trained(parts):
-    made = experiment(parts, "tsdae_en")
-    made.method.objective(made.method(step_of(made))).backward()
-    idle = {n for n, p in made.method.named_parameters() if p.grad is None or not p.grad.any()}
-    # With one key, where attention looks does not depend on query and key.
-    assert {name.partition(".self.")[2].partition(".")[0] for name in idle} <= {"query", "key"}
-    assert all(name.startswith("losses.reconstruction.cross") for name in idle if ".query." in name)

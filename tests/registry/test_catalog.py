@@ -26,7 +26,7 @@ def pairs(toy, rows, expected=None):
     return path
 
 
-def test_every_entry_is_complete():
+def test_every_entry_is_complete_and_names_a_commit():
     found = [catalog.entry(name) for name in catalog.names()]
     assert len(found) == len(list(catalog.FOLDER.glob("*.toml"))) >= 31
     for about in found:
@@ -39,9 +39,6 @@ def test_every_entry_is_complete():
             assert split.sha256 or about.generator or about.name in ("wiki1m", "nli"), (about.name, name)
         if about.kind == "pairs":
             assert about.columns == catalog.PAIR_COLUMNS
-
-
-def test_every_source_names_a_commit():
     remotes = [(name, remote) for name in catalog.names() for remote in catalog.entry(name).sources.values()]
     assert len(remotes) >= 25
     for name, remote in remotes:
@@ -49,6 +46,11 @@ def test_every_source_names_a_commit():
     commits = {}  # a run records one commit a repository
     for _, remote in remotes:
         assert commits.setdefault(remote.hub, remote.revision) == remote.revision or not remote.hub
+    sizes = {name: catalog.entry(name).split("test").rows for name in ("sts12", "sts13", "sts14", "sts15", "sts16")}
+    assert sizes == {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
+    assert catalog.entry("stsb").split("all").rows == 5749 + 1500 + 1379
+    assert catalog.entry("sickr").split("all").rows == 9927
+    assert catalog.entry("wiki1m").split("train").rows == 1_000_000
 
 
 def test_everything_that_recipes_and_suites_read_can_be_fetched():
@@ -66,14 +68,6 @@ def test_everything_that_recipes_and_suites_read_can_be_fetched():
         assert catalog.state(name, split).sources, (name, split)
 
 
-def test_the_papers_sets_have_their_canonical_sizes():
-    sizes = {name: catalog.entry(name).split("test").rows for name in ("sts12", "sts13", "sts14", "sts15", "sts16")}
-    assert sizes == {"sts12": 3108, "sts13": 1500, "sts14": 3750, "sts15": 3000, "sts16": 1186}
-    assert catalog.entry("stsb").split("all").rows == 5749 + 1500 + 1379
-    assert catalog.entry("sickr").split("all").rows == 9927
-    assert catalog.entry("wiki1m").split("train").rows == 1_000_000
-
-
 HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pandas", "httpx2"}
 
 
@@ -83,9 +77,10 @@ HEAVY = {"torch", "datasets", "huggingface_hub", "pyarrow", "transformers", "pan
     [
         ("import registry.resources.catalog as c; c.entry('stsb')", HEAVY),
         ("import registry.resources.models", {"torch", "transformers"}),
+        ("from registry import papers; papers.badge_of('ifcl_en').lines; papers.listed_rows()", {*HEAVY, "scipy"}),
     ],
 )
-def test_resources_import_nothing_heavy(code, heavy):
+def test_resources_and_papers_import_nothing_heavy(code, heavy):
     code = f"import sys; {code}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not heavy & set(done.stdout.split())
@@ -98,43 +93,33 @@ def test_unknown_names_are_answered_with_the_nearest():
         catalog.locate("stsb", "tset")
 
 
-def test_splits_with_other_columns_have_no_union(toy):
+def test_broken_entries_are_told(toy):
     toy("toy", '[splits.train]\npath = "a"\nrows = 1\ncolumns = ["text"]\n[splits.dev]\npath = "b"\nrows = 1\n')
     with refuses("data.unknown_split", "'all'"):
         catalog.entry("toy").split("all")
+    toy("broken", "[splits.train]\nrowz = 3\n")
+    with refuses("data.invalid_entry", "broken.toml"):
+        catalog.entry("broken")
+    with refuses("data.no_pairs", "'toy'"):
+        catalog.read_pairs("toy", "train")
 
 
-def test_a_broken_entry_names_its_file(toy):
-    toy("toy", "[splits.train]\nrowz = 3\n")
-    with refuses("data.invalid_entry", "toy.toml"):
-        catalog.entry("toy")
-
-
-def test_pairs_are_read_with_literal_quotes_and_their_subset(toy):
+def test_pairs_are_read_with_literal_quotes_and_their_subset_and_counted(toy):
     pairs(toy, ['x\t4.5\tHe said "no.\t\'tis fine"', "y\t0\ta\tb"])
     assert catalog.read_pairs("toy", "dev") == [
         ("x", 4.5, 'He said "no.', "'tis fine\""),
         ("y", 0.0, "a", "b"),
     ]
-
-
-def test_a_wrong_row_count_names_both_numbers_and_the_file(toy):
+    catalog.entry.cache_clear()
     path = pairs(toy, ["x\t1.0\ta\tb"], expected=7)
     with refuses("data.wrong_row_count", path, "1 rows", "7"):
         catalog.read_pairs("toy", "dev")
 
 
-def test_text_without_scores_is_no_pairs(toy):
-    toy("toy", '[splits.train]\npath = "t.txt"\nrows = 1\n')
-    with refuses("data.no_pairs", "'toy'"):
-        catalog.read_pairs("toy", "train")
-
-
 AWKWARD = ["plain", "line\u2028separator", "next\x85line", "form\x0cfeed", "", "tab\there", " "]
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("name", ["t.txt", "t.txt.gz"])
+@pytest.mark.parametrize(("name", "end"), [("t.txt", "\r"), ("t.txt", "\n"), ("t.txt.gz", "\r\n")])
 def test_newlines_and_carriage_returns_end_a_line_and_other_characters_do_not(toy, name, end):
     data = toy("toy", f'[splits.train]\npath = "{name}"\nrows = {len(AWKWARD)}\n')
     content = "".join(f"{line}\n" for line in AWKWARD).encode()
@@ -144,12 +129,21 @@ def test_newlines_and_carriage_returns_end_a_line_and_other_characters_do_not(to
     assert catalog.locate("toy", "train").scanned == (len(AWKWARD), hashlib.sha256(content).hexdigest())
 
 
-def test_line_ends_and_a_byte_order_mark_are_not_content(tmp_path):
+def test_line_ends_byte_order_marks_and_newlines_in_cells(tmp_path):
     path = tmp_path / "t.tsv"
     path.write_bytes("\ufefftext\ttranslation\r\na\tb\r\nc\td".encode())
     source = own_source(path)
     assert list(source.read(["translation", "text"])) == [("b", "a"), ("d", "c")]
     assert source.location(2).endswith("t.tsv:3")
+    path = tmp_path / "t.csv"
+    path.write_text('sent0,sent1\n"a\nb",c\n"say ""x""",d\n')
+    source = Source(("text",), (File(path, Layout(columns={"text": "sent0"})),))
+    assert list(source.read(["text"])) == [("a\nb",), ('say "x"',)]
+    assert source.location(2).endswith("t.csv:4")
+    path = tmp_path / "t.tsv"
+    path.write_text("text\ttext\n")
+    with refuses("data.no_header", "t.tsv:1"):
+        own_source(path)
 
 
 def test_columns_without_header_are_taken_in_the_entrys_order(toy):
@@ -163,14 +157,11 @@ def test_columns_without_header_are_taken_in_the_entrys_order(toy):
         list(source.read(["fr"]))
 
 
-def test_columns_are_renamed_and_absent_ones_are_empty(tmp_path):
+def test_columns_are_renamed_and_splits_joined_in_order(tmp_path, toy):
     path = tmp_path / "t.jsonl"
     path.write_text('{"sentence1": "a", "sentence2": "b", "score": 3.5}\n')
     source = Source(catalog.PAIR_COLUMNS, (File(path, Layout(columns={"subset": ""})),))
     assert list(source.read(catalog.PAIR_COLUMNS)) == [("", "3.5", "a", "b")]
-
-
-def test_all_joins_the_splits_in_order(toy):
     data = toy("toy", "".join(f'[splits.{s}]\npath = "{s}.txt"\nrows = 2\n' for s in ("train", "dev")))
     for split in ("train", "dev"):
         (data / f"{split}.txt").write_text(f"{split} 1\n{split} 2\n")
@@ -201,14 +192,6 @@ def test_a_typed_cell_that_is_not_text_is_an_error(tmp_path, cell):
         list(Source(("text",), (File(path),)).rows())
 
 
-def test_csv_cells_may_hold_newlines(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text('sent0,sent1\n"a\nb",c\n"say ""x""",d\n')
-    source = Source(("text",), (File(path, Layout(columns={"text": "sent0"})),))
-    assert list(source.read(["text"])) == [("a\nb",), ('say "x"',)]
-    assert source.location(2).endswith("t.csv:4")
-
-
 def test_parquet_is_read_and_counted(tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
@@ -220,13 +203,6 @@ def test_parquet_is_read_and_counted(tmp_path):
     assert list(source.rows()) == [("", "1", "a"), ("", "2", "b")]
     assert source.location(2).endswith("t.parquet: row 2")
     assert source.digest == hashlib.sha256(b"1.0\ta\n2.0\tb\n").hexdigest()
-
-
-def test_a_header_must_name_columns_once(tmp_path):
-    path = tmp_path / "t.tsv"
-    path.write_text("text\ttext\n")
-    with refuses("data.no_header", "t.tsv:1"):
-        own_source(path)
 
 
 def test_a_fingerprint_follows_the_content_not_the_wrapping(toy):

@@ -56,7 +56,7 @@ def test_search_order_is_directory_download_network(toy, network):
     assert catalog.state("toy", "train").path == str(data / "toy" / "t.txt")
 
 
-def test_missing_data_names_what_was_tried_and_the_ways_out(toy, network):
+def test_missing_data_names_what_was_tried_and_the_ways_out(toy, network, monkeypatch):
     toy("toy", HUB + WEB + TRAIN + 'files.hub = ["t.txt"]\nfiles.web = ["t.txt"]\n')
     with pytest.raises(MissingError) as caught:
         catalog.locate("toy", "train")
@@ -64,13 +64,11 @@ def test_missing_data_names_what_was_tried_and_the_ways_out(toy, network):
     for part in ("'toy'", "toy/t.txt", "CSE_DATA is", "toys/toy", "example.org", "404", "cse data download toy", "3. "):
         assert part in str(caught.value)
     assert network.asked == [f"toys/toy@{COMMIT}", "https://example.org/abc/t.txt"]
-
-
-def test_what_no_source_has_is_told_without_asking(toy, network, monkeypatch):
-    toy("toy", TRAIN)
+    toy("other", TRAIN)
     monkeypatch.delenv("CSE_DATA")
+    network.asked.clear()
     with refuses("data.missing_dataset", "CSE_DATA is not set"):
-        catalog.locate("toy", "train")
+        catalog.locate("other", "train")
     assert network.asked == []
 
 
@@ -121,23 +119,6 @@ def test_a_cached_later_source_does_not_replace_an_earlier_one(toy, network):
     assert catalog.find("toy", "train") is None
     assert texts() == ["a", "b"]
     assert catalog.find("toy", "train") is not None
-
-
-def test_a_wrong_number_of_rows_names_the_command(toy, network):
-    toy("toy", HUB + TRAIN + 'files.hub = ["t.txt"]\n')
-    network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\n")
-    with refuses("data.wrong_row_count", "1 rows", "cse data download --force toy"):
-        texts()
-    network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\nb\n")
-    catalog.fetch("toy", "train", force=True)
-    assert texts() == ["a", "b"]
-
-
-def test_a_mirror_replaces_github(toy, network, monkeypatch):
-    toy("toy", WEB.replace("example.org", "raw.githubusercontent.com/me") + TRAIN + 'files.web = ["t.txt"]\n')
-    monkeypatch.setenv("CSE_GITHUB_MIRROR", "https://mirror.example/gh/")
-    network.publish("https://mirror.example/gh/me/abc/t.txt", b"a\nb\n")
-    assert texts() == ["a", "b"]
 
 
 def test_a_file_from_an_address_is_fetched_again_by_force(toy, network):
@@ -224,6 +205,13 @@ def test_files_side_by_side_must_be_as_long(toy, network):
         list(catalog.locate("toy", "train").rows())
 
 
+def test_a_mirror_replaces_github(toy, network, monkeypatch):
+    toy("toy", WEB.replace("example.org", "raw.githubusercontent.com/me") + TRAIN + 'files.web = ["t.txt"]\n')
+    monkeypatch.setenv("CSE_GITHUB_MIRROR", "https://mirror.example/gh/")
+    network.publish("https://mirror.example/gh/me/abc/t.txt", b"a\nb\n")
+    assert texts() == ["a", "b"]
+
+
 def test_a_split_may_be_the_first_rows_of_a_longer_file(toy, network):
     toy("toy", WEB + "longer = true\n" + TRAIN + 'files.web = ["t.txt"]\n')
     network.publish("https://example.org/abc/t.txt", b"a\nb\nc")
@@ -258,6 +246,16 @@ def test_all_is_joined_from_wherever_its_parts_are(toy, network):
     network.publish(f"toys/toy@{COMMIT}/b.txt", b"there\n")
     assert catalog.roots("toy", "all") == [("toy", "a"), ("toy", "b")]
     assert [row["text"] for row in catalog.open_text("toy", "all")] == ["here", "there"]
+
+
+def test_a_wrong_number_of_rows_names_the_command(toy, network):
+    toy("toy", HUB + TRAIN + 'files.hub = ["t.txt"]\n')
+    network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\n")
+    with refuses("data.wrong_row_count", "1 rows", "cse data download --force toy"):
+        texts()
+    network.publish(f"toys/toy@{COMMIT}/t.txt", b"a\nb\n")
+    catalog.fetch("toy", "train", force=True)
+    assert texts() == ["a", "b"]
 
 
 def test_the_digest_is_of_what_is_read_not_of_how_it_is_written(toy):

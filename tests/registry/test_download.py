@@ -145,15 +145,13 @@ def test_several_at_once_fetch_once(hub, target):
     assert len(hub.log) == 1
 
 
-def test_a_full_disk_is_told_before_it_is_full(hub, target, monkeypatch):
+def test_a_full_disk_and_a_folder_that_may_not_be_written(hub, target, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 1000))
     with refuses("disk.full", target) as caught:
         fetch(hub, target)
     assert caught.value.exit_code == 4
     assert hub.log == []
 
-
-def test_a_folder_that_may_not_be_written(hub, target, monkeypatch):
     def refuse(self, *_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -218,14 +216,11 @@ def test_a_known_file_is_downloaded_once_and_found_by_its_name(vectors, hub, tmp
     assert own_file("vectors.txt") == tmp_path / "vectors.txt"
 
 
-def test_a_known_file_outside_an_archive_is_kept_as_it_is(vectors):
+def test_known_files_are_kept_as_they_are_or_refused(vectors):
     alone = replace(vectors, name="vectors.zip", members=())
     assert alone.cached() is None
     assert digest(alone.fetch()) == vectors.sha256
     assert alone.cached() == alone.fetch()
-
-
-def test_a_known_file_with_other_bytes_or_members_is_refused(vectors):
     with refuses("download.wrong_bytes", "0" * 64):
         replace(vectors, sha256="0" * 64).fetch()
     assert vectors.cached() is None

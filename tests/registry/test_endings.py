@@ -73,19 +73,25 @@ def test_in_training_too(rule):
     torch.testing.assert_close(scored(encoder, TEXTS), scored(other, CODE[rule]), rtol=1e-6, atol=1e-6)
 
 
-def test_an_ending_counts_toward_the_length():
+def test_an_ending_counts_toward_the_length_and_needs_a_template():
     vocabulary = HubVocabulary("mini_en", TEMPLATE, "stop", end_in_training=True)
     long = " ".join(["cat"] * 40)
     assert vocabulary.ids([long], 12) == HubVocabulary("mini_en", TEMPLATE).ids([long], 12)
+    for values in ({"end_with": "stop"}, {"template": TEMPLATE, "end_in_training": True}):
+        with refuses("vocabulary.no_ending", "end_with"):
+            HubVocabulary("mini_en", **values)
 
 
-def test_an_export_of_a_masked_template_ends_sentences_too(tmp_path):
+def test_exports_and_pickles_end_sentences_too(tmp_path):
     made = TransformerEncoder("mini_en", pooling="mask", template=TEMPLATE, end_with="stop", end_in_training=True)
     made.export(tmp_path / "model", 32)
     again, length = open_encoder(str(tmp_path / "model"))
     assert torch.equal(SentenceEncoder(again, choose("cpu", "fp32"), None, length)(TEXTS), scored(made, TEXTS))
     assert json.loads((tmp_path / "model" / "cse.json").read_text())["end_with"] == "stop"
     assert "end_with = stop" in (tmp_path / "model" / "README.md").read_text()
+    made = JoinedVocabulary(str(tiny_gpt2(tmp_path)), "a {text} .", "stop_only")
+    again = pickle.loads(pickle.dumps(made))
+    assert (again.end_with, again.ids(["cat"], 8)) == ("stop_only", made.ids(["cat"], 8))
 
 
 @pytest.mark.parametrize("values", [{}, {"template_joined": True}, {"template": ["a {text}", "the {text} sees"]}])
@@ -96,15 +102,3 @@ def test_an_export_of_a_decoder_ends_sentences_too(tmp_path, values):
     torch.testing.assert_close(scored(made, TEXTS), expected, rtol=1e-6, atol=1e-6)
     made.export(tmp_path / "out", 32)
     torch.testing.assert_close(scored(open_encoder(str(tmp_path / "out"))[0], TEXTS), expected, rtol=1e-6, atol=1e-6)
-
-
-def test_a_joined_vocabulary_can_be_pickled(tmp_path):
-    made = JoinedVocabulary(str(tiny_gpt2(tmp_path)), "a {text} .", "stop_only")
-    again = pickle.loads(pickle.dumps(made))
-    assert (again.end_with, again.ids(["cat"], 8)) == ("stop_only", made.ids(["cat"], 8))
-
-
-@pytest.mark.parametrize("values", [{"end_with": "stop"}, {"template": TEMPLATE, "end_in_training": True}])
-def test_what_an_ending_needs(values):
-    with refuses("vocabulary.no_ending", "end_with"):
-        HubVocabulary("mini_en", **values)

@@ -46,9 +46,11 @@ def test_examples_of_the_interface_for_plugins(module):
     assert results.failed == 0
 
 
-def test_every_component_has_an_example():
+def test_every_component_has_an_example_behind_its_parameters():
     assert [name for name, example in EXAMPLES.items() if not example] == []
     assert [name for name in EXAMPLES if name.startswith("losses/") and name not in PYTHON] == []
+    text = LOSSES["nt_xent"].docstring
+    assert text.index("temperature: ") < text.index("Examples:")
 
 
 @pytest.mark.parametrize("name", PYTHON)
@@ -72,11 +74,6 @@ def test_a_toml_example_loads(name, tmp_path):
         "heads": resolved["encoders"]["online"].get("heads", {}),
     }[kind]
     assert component in {part.get("name", key) for key, part in parts.items()}
-
-
-def test_inherited_parameters_precede_the_example():
-    text = LOSSES["nt_xent"].docstring
-    assert text.index("temperature: ") < text.index("Examples:")
 
 
 @pytest.mark.parametrize("entry", own(AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS), ids=lambda entry: entry.name)

@@ -82,26 +82,18 @@ def described(cache):
     repository(cache, "me/sentences", files)
 
 
-@pytest.mark.parametrize(
-    ("name", "parsed"),
-    [
-        ("hf:me/s", HubSet("me/s")),
-        ("hf:me/s:small", HubSet("me/s", "small")),
-        ("hf:me/s@v1.0", HubSet("me/s", None, "v1.0")),
-        (f"hf:me-1/s.x:en-de@{COMMIT}", HubSet("me-1/s.x", "en-de", COMMIT)),
-    ],
-)
-def test_names_have_configuration_and_revision(name, parsed):
-    assert HubSet.parse(name) == parsed
-    assert str(parsed) == name
-
-
-@pytest.mark.parametrize(
-    "name", ["hf:", "hf:s", "hf:me/s:", "hf:me/s@", "hf:me/s/t", "me/s", "hf:me/s@a@b", "hf:me/../s"]
-)
-def test_other_names_are_refused(name):
-    with refuses("data.invalid_hub_name", name):
-        HubSet.parse(name)
+def test_names_have_configuration_and_revision():
+    for name, parsed in {
+        "hf:me/s": HubSet("me/s"),
+        "hf:me/s:small": HubSet("me/s", "small"),
+        "hf:me/s@v1.0": HubSet("me/s", None, "v1.0"),
+        f"hf:me-1/s.x:en-de@{COMMIT}": HubSet("me-1/s.x", "en-de", COMMIT),
+    }.items():
+        assert HubSet.parse(name) == parsed
+        assert str(parsed) == name
+    for name in ("hf:", "hf:s", "hf:me/s:", "hf:me/s@", "hf:me/s/t", "me/s", "hf:me/s@a@b", "hf:me/../s"):
+        with refuses("data.invalid_hub_name", name):
+            HubSet.parse(name)
 
 
 @pytest.mark.usefixtures("described")
@@ -113,40 +105,38 @@ def test_the_card_says_which_files_belong_to_a_split():
     assert open_hub_set("hf:me/sentences:small", "dev")["sentence"][:] == ["d"]
 
 
-def test_settings_of_the_card_reach_the_builder(cache):
+def test_settings_of_the_card_reach_the_builder_and_names_of_files_stand_in(cache):
     card = b"---\nconfigs:\n- config_name: tables\n  sep: '|'\n  data_files: all.csv\n---\n"
     repository(cache, "me/tables", {"README.md": card, "all.csv": b"sentence|score\nx, y|1\n"})
     assert HubSet.parse("hf:me/tables").files("train").options == {"sep": "|"}
     assert open_hub_set("hf:me/tables:tables", "train").to_dict() == {"sentence": ["x, y"], "score": [1]}
-
-
-@pytest.mark.usefixtures("described")
-def test_a_repository_with_several_formats_is_rejected():
-    with refuses("data.mixed_formats", "parquet", "tables/all.csv"):
-        HubSet.parse("hf:me/sentences:tables").files("train")
-
-
-def test_a_damaged_file_is_told(cache):
-    repository(cache, "me/damaged", {"train.parquet": b"PAR1 and nothing"})
-    with refuses("data.unreadable_file", "'hf:me/damaged'", "Parquet magic bytes"):
-        open_hub_set("hf:me/damaged", "train")
-
-
-@pytest.mark.usefixtures("described")
-def test_unknown_splits_and_configurations_have_a_nearest():
-    with refuses("data.unknown_split", "'test'", "train, dev"):
-        HubSet.parse("hf:me/sentences").files("test")
-    with refuses("data.unknown_config", "'smal'", "Did you mean 'small'"):
-        HubSet.parse("hf:me/sentences:smal").files("train")
-
-
-def test_without_a_card_names_of_files_say_it(cache):
     files = {"data/train-00000-of-00001.parquet": parquet(text=["a"]), "data/test-00000-of-00001.parquet": b"not here"}
     repository(cache, "me/plain", files, here=["data/train-00000-of-00001.parquet"])
     assert open_hub_set("hf:me/plain", "train")["text"][:] == ["a"]
     assert HubSet.parse("hf:me/plain").state("test") == (None, 8)
     path, size = HubSet.parse("hf:me/plain").state("train")
     assert (path.name, size) == (COMMIT, 0)
+
+
+def test_damaged_unknown_and_missing_sets_are_told(cache):
+    repository(cache, "me/damaged", {"train.parquet": b"PAR1 and nothing"})
+    with refuses("data.unreadable_file", "'hf:me/damaged'", "Parquet magic bytes"):
+        open_hub_set("hf:me/damaged", "train")
+    assert HubSet.parse("hf:me/nowhere").state("train") == (None, None)
+    repository(cache, "me/card", {"README.md": CARD, "small/dev.parquet": b"x"}, here=[])
+    assert HubSet.parse("hf:me/card").state("dev") == (None, None)
+    with refuses("hub.unreachable", "HF_HUB_OFFLINE"):
+        open_hub_set("hf:me/nowhere", "train")
+
+
+@pytest.mark.usefixtures("described")
+def test_unknown_splits_and_configurations_and_mixed_formats_are_rejected():
+    with refuses("data.unknown_split", "'test'", "train, dev"):
+        HubSet.parse("hf:me/sentences").files("test")
+    with refuses("data.unknown_config", "'smal'", "Did you mean 'small'"):
+        HubSet.parse("hf:me/sentences:smal").files("train")
+    with refuses("data.mixed_formats", "parquet", "tables/all.csv"):
+        HubSet.parse("hf:me/sentences:tables").files("train")
 
 
 def test_several_configurations_without_a_default_are_listed(cache):
@@ -173,12 +163,6 @@ def test_repositories_without_text_are_rejected(cache, files, value):
         HubSet.parse("hf:me/odd").files("train")
 
 
-def test_what_is_not_known_without_the_network_is_not_guessed(cache):
-    assert HubSet.parse("hf:me/nowhere").state("train") == (None, None)
-    repository(cache, "me/card", {"README.md": CARD, "small/dev.parquet": b"x"}, here=[])
-    assert HubSet.parse("hf:me/card").state("dev") == (None, None)
-
-
 @pytest.mark.usefixtures("described")
 def test_a_hub_set_is_training_text():
     data = Data(dataset=("hf:me/sentences",), column="sentence")
@@ -190,12 +174,6 @@ def test_a_hub_set_is_training_text():
     with pytest.raises(CseError, match="contains double, not strings"):
         open_text(Data(dataset=("hf:me/sentences",), column="score"), {"text"})
     assert "dataset me/sentences" in hub.used()
-
-
-@pytest.mark.usefixtures("cache")
-def test_a_missing_repository_is_told():
-    with refuses("hub.unreachable", "HF_HUB_OFFLINE"):
-        open_hub_set("hf:me/nowhere", "train")
 
 
 @pytest.fixture

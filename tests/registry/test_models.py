@@ -73,14 +73,11 @@ def test_a_path_that_is_no_model_is_named(tmp_path, name, state):
         locate(str(tmp_path / name))
 
 
-def test_a_misspelled_name_gets_the_nearest_and_three_ways_out(offline):
+def test_a_misspelled_name_gets_the_nearest_and_three_ways_out_and_an_impossible_one_none(offline):
     ways = ("$CSE_MODELS", "hf download mini_em", "HF_ENDPOINT")
     with refuses("hub.unreachable", "Did you mean 'mini_en'", *ways) as caught:
         locate("mini_em")
     assert caught.value.exit_code == 3
-
-
-def test_a_name_no_hub_takes(offline):
     with refuses("hub.invalid_name", "'bert base uncased'"):
         locate("bert base uncased")
 
@@ -135,21 +132,19 @@ def test_a_file_of_the_hub_that_was_overwritten_has_another_digest(tmp_path, mon
     assert weights_sha256(locate(f"someone/bert@{commit}")) != blob.name
 
 
-def test_half_precision_checkpoints_load_as_float32():
+def test_shipped_models_are_small_and_load_as_float32():
     model = load_model("mini_en")
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert model.pooler is None
     assert not model.training
     assert model.config._attn_implementation == "sdpa"
+    assert sum(file.stat().st_size for file in PRETRAINED.rglob("*") if file.is_file()) < 12e6
 
 
-def test_configuration_values_can_be_overridden(tmp_path):
+def test_configuration_values_can_be_overridden_and_missing_weights_are_refused(tmp_path):
     model = load_model(str(tiny_bert(tmp_path)), hidden_dropout_prob=0.3)
     assert model.encoder.layer[0].output.dropout.p == 0.3
     assert load_config(str(tmp_path / "tiny")).hidden_dropout_prob == 0.1
-
-
-def test_missing_weights_are_refused_poolers_excepted(tmp_path):
     folder = tiny_bert(tmp_path)
     weights = load_file(folder / "model.safetensors")
     save_file({k: v for k, v in weights.items() if "pooler" not in k}, folder / "model.safetensors", {"format": "pt"})
@@ -197,12 +192,6 @@ def test_a_damaged_model_is_named(tmp_path, damage):
         load(str(folder))
 
 
-def test_an_unknown_architecture_is_named(tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "abacus"}))
-    with refuses("models.invalid_config", "abacus"):
-        load_config(str(tmp_path))
-
-
 def test_the_shipped_german_model_is_an_embedding_layer_only():
     with refuses("models.embeddings_only", "mini_de"):
         load_model("mini_de")
@@ -217,10 +206,6 @@ def test_the_shipped_german_model_is_an_embedding_layer_only():
             "word_embeddings.weight",
         )
     }
-
-
-def test_shipped_models_stay_small():
-    assert sum(file.stat().st_size for file in PRETRAINED.rglob("*") if file.is_file()) < 12e6
 
 
 BERT = "config.json model.safetensors tokenizer.json vocab.txt"
@@ -270,7 +255,14 @@ def test_a_snapshot_without_a_model_at_its_root_has_weights_in_its_modules(tmp_p
     assert not complete(tmp_path)
 
 
-def test_every_model_that_recipes_name_is_known():
+def test_the_table_of_models_is_sound_and_knows_those_of_recipes():
+    names = [name for about in known_models().values() for name in (about.id, *about.names)]
+    assert len(names) == len(set(names))
+    for about in known_models().values():
+        assert about.license
+        assert about.revision is None or re.fullmatch("[0-9a-f]{40}", about.revision)
+        assert about.revision or about.note, about.id
+        assert about.tokenizer is None or about.tokenizer in known_models()
     recipes = Path(__file__).parents[2] / "recipes"
     found = set()
 
@@ -289,16 +281,6 @@ def test_every_model_that_recipes_name_is_known():
     ours = {name for name in found if name.startswith("mini_")}  # shipped, or below $CSE_MODELS only
     assert len(found - ours) > 10
     assert {name for name in found - ours if known(name) is None} == set()
-
-
-def test_the_table_of_models_is_sound():
-    names = [name for about in known_models().values() for name in (about.id, *about.names)]
-    assert len(names) == len(set(names))
-    for about in known_models().values():
-        assert about.license
-        assert about.revision is None or re.fullmatch("[0-9a-f]{40}", about.revision)
-        assert about.revision or about.note, about.id
-        assert about.tokenizer is None or about.tokenizer in known_models()
 
 
 def test_what_is_not_here_has_a_size_and_a_license(offline, tmp_path, monkeypatch):
@@ -347,11 +329,15 @@ def test_two_spellings_are_one_download(fake_hub, monkeypatch):
 
 
 @pytest.mark.process
-def test_a_revision_may_be_written_behind_the_name(fake_hub):
+def test_a_revision_behind_the_name_and_a_bare_name_that_only_the_cache_knows(fake_hub):
     assert locate(f"bert-base-uncased@{'3' * 40}").name == "3" * 40
     assert hub.used() == {"model google-bert/bert-base-uncased": "3" * 40}
     with refuses("hub.unknown_revision", "'v9'"):
         locate("bert-base-uncased@v9")
+    folder = locate("someone/unlisted")
+    fake_hub.log.clear()
+    assert locate("unlisted") == folder
+    assert fake_hub.log == []
 
 
 @pytest.mark.process
@@ -368,14 +354,6 @@ def test_a_cache_under_the_bare_name_is_used_and_completed(fake_hub):
     lacking = model_state("bert-base-chinese", ask_hub=True)
     assert lacking.bytes
     assert (locate("bert-base-chinese") / "tokenizer.json").is_file()
-
-
-@pytest.mark.process
-def test_a_bare_name_that_only_the_cache_knows(fake_hub):
-    folder = locate("someone/unlisted")
-    fake_hub.log.clear()
-    assert locate("unlisted") == folder
-    assert fake_hub.log == []
 
 
 @pytest.mark.process

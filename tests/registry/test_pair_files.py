@@ -209,22 +209,19 @@ def test_parquet_numbers_of_any_type_and_dictionary_text(tmp_path, values):
     assert pair_file(path).pairs == [Pair("", 1.0, "a", "c"), Pair("", 2.0, "b", "d")]
 
 
-def test_the_user_names_columns_and_others_are_ignored(tmp_path):
+def test_the_user_names_columns_or_none_of_scores(tmp_path):
     path = written(tmp_path / "t.csv", ',gold,x,x,genre,a,b\n0,-3e-1,,,news,"one\ntwo",three\n1, 4 ,,,web,p,q\n')
     asked = PairFile(
         str(path), Column("first_column", "b"), Column("second_column", "a"), Column("score_column", "gold"), SUBSET
     )
     assert asked.pairs == [Pair("news", -0.3, "three", "one\ntwo"), Pair("web", 4.0, "q", "p")]
-
-
-def test_without_a_score_column_scores_are_not_read(tmp_path):
     path = written(tmp_path / "t.tsv", "sentence1\tsentence2\tscore\na\tb\tnone\n")
     (pair,) = pair_file(path, score=None).pairs
     assert math.isnan(pair.score)
     assert (pair.subset, pair.first, pair.second) == ("", "a", "b")
 
 
-def test_relative_paths_start_in_the_current_then_data_directory(tmp_path, monkeypatch):
+def test_relative_paths_and_long_cells(tmp_path, monkeypatch):
     here, data = tmp_path / "here", tmp_path / "data"
     for folder in (here, data):
         folder.mkdir()
@@ -236,15 +233,24 @@ def test_relative_paths_start_in_the_current_then_data_directory(tmp_path, monke
     monkeypatch.delenv("CSE_DATA")
     with refuses("data.missing_file", "one.tsv"):
         _ = pair_file("one.tsv").pairs
+    long = "word " * 40_000
+    path = written(tmp_path / "t.csv", f"score,sentence1,sentence2\n1,{long},b\n2,c,d\n")
+    assert pair_file(path).pairs[0] == Pair("", 1.0, long, "b")
 
 
-def test_a_missing_file_suggests_the_nearest_name(tmp_path, monkeypatch):
+def test_missing_files_and_columns_suggest_the_nearest_name_and_the_parameter(tmp_path, monkeypatch):
     monkeypatch.delenv("CSE_DATA", raising=False)
     written(tmp_path / "medical_pairs.tsv", HEAD)
     with refuses("data.missing_file", "Did you mean 'medical_pairs.tsv'") as caught:
         _ = pair_file(tmp_path / "medical_pair.tsv").pairs
     assert caught.value.exit_code == 3
     assert caught.value.next_action
+    path = written(tmp_path / "t.tsv", HEAD + "1\ta\tb\n")
+    with refuses("data.same_column", "first_column", "second_column", "'sentence1'"):
+        _ = PairFile(str(path), FIRST, Column("second_column", "sentence1"), SCORE).pairs
+    path = written(tmp_path / "t.tsv", "gold\tsentence1\tsentence2\n1\ta\tb\n")
+    with refuses("data.missing_column", "`score_column`", "'gold', 'sentence1', 'sentence2'"):
+        _ = pair_file(path).pairs
 
 
 def test_the_fingerprint_is_the_contents(tmp_path):
@@ -255,9 +261,6 @@ def test_the_fingerprint_is_the_contents(tmp_path):
         assert key == f"{path}/dev"
     assert names["a.tsv"] == names["a.tsv.gz"] != names["b.tsv"]
     assert re.fullmatch("rows:[0-9a-f]{64}", names["a.tsv"])
-
-
-def test_a_damaged_file_has_no_fingerprint(tmp_path):
     path = tmp_path / "t.tsv.gz"
     path.write_bytes(cut(gzip.compress((HEAD + MANY).encode()), 0.6))
     with refuses("data.damaged_file", path):
@@ -314,12 +317,6 @@ def test_every_line_end_and_blank_last_lines_give_the_same_pairs(tmp_path, name,
     assert found == [Pair("", 1.0, "a", "b"), Pair("", 2.0, "c", "d")]
 
 
-def test_a_cell_may_have_more_characters_than_the_csv_module_reads_by_default(tmp_path):
-    long = "word " * 40_000
-    path = written(tmp_path / "t.csv", f"score,sentence1,sentence2\n1,{long},b\n2,c,d\n")
-    assert pair_file(path).pairs[0] == Pair("", 1.0, long, "b")
-
-
 def quoted(rows, **how):
     made = io.StringIO(newline="")
     csv.writer(made, lineterminator="\n", delimiter="\t", **how).writerows([("score", "sentence1", "sentence2"), *rows])
@@ -351,18 +348,6 @@ def test_quotes_that_an_author_wrote_cause_no_warning(tmp_path, row):
     more = quoted(SPOKEN) if '""' not in row else HEAD + "2\tc\td\n"
     path = written(tmp_path / "t.tsv", f"{more}4\t" + "\t".join(row) + "\n")
     assert pair_file(path).pairs[-1] == Pair("", 4.0, *row)
-
-
-def test_one_column_cannot_be_two(tmp_path):
-    path = written(tmp_path / "t.tsv", HEAD + "1\ta\tb\n")
-    with refuses("data.same_column", "first_column", "second_column", "'sentence1'"):
-        _ = PairFile(str(path), FIRST, Column("second_column", "sentence1"), SCORE).pairs
-
-
-def test_the_error_names_the_parameter_to_change(tmp_path):
-    path = written(tmp_path / "t.tsv", "gold\tsentence1\tsentence2\n1\ta\tb\n")
-    with refuses("data.missing_column", "`score_column`", "'gold', 'sentence1', 'sentence2'"):
-        _ = pair_file(path).pairs
 
 
 # --- whatever the cells are -------------------------------------------------------------------------------------------

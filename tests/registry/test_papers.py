@@ -21,15 +21,20 @@ def test_rows_that_several_papers_print_are_the_same_numbers():
     assert len(printed) >= 12
 
 
-def test_standard_deviations_are_kept():
+def test_cells_keep_digits_deviations_and_flags():
     rows = papers.load("focal_infonce").tables["sts"].rows
     assert rows["SimCSE-BERT-base + Focal"].spreads == (0.08, 0.50, 0.15, 0.23, 0.40, 0.37, 0.10, 0.08)
     assert rows["SimCSE-BERT-base"].spreads == (None,) * 8
     assert [name for name, row in rows.items() if row.std] == [name for name in rows if name.endswith("+ Focal")]
-
-
-def test_cells_keep_the_printed_digits():
     assert papers.load("ifcl").tables["sts_en"].rows["BERT base"].cells[0] == "39.70"
+    assert Row(cells="1e-5 - 0.80", recipe="x").numbers == (1e-5, None, 0.8)
+    table = papers.load("mocose").tables["ema_decay"]
+    assert [flag.kind for flag in table.cell_doubts("Avg", "0.85")] == ["disagrees", "test_selected"]
+    assert [flag.kind for flag in table.cell_doubts("Avg", "0.9")] == ["test_selected"]
+    main = papers.load("focal_infonce").tables["sts"]
+    assert [flag.kind for flag in main.cell_doubts("SimCSE-BERT-base + Focal", "STS14")] == ["misprint", "wording"]
+    with refuses("papers.unknown", "Did you mean 'ifcl'"):
+        papers.load("iflc")
 
 
 def wrong_averages(table):
@@ -116,19 +121,6 @@ BOLD_WITHOUT_REASON = {
 }
 
 
-def test_flags_that_bear_on_a_cell():
-    table = papers.load("mocose").tables["ema_decay"]
-    assert [flag.kind for flag in table.cell_doubts("Avg", "0.85")] == ["disagrees", "test_selected"]
-    assert [flag.kind for flag in table.cell_doubts("Avg", "0.9")] == ["test_selected"]
-    main = papers.load("focal_infonce").tables["sts"]
-    assert [flag.kind for flag in main.cell_doubts("SimCSE-BERT-base + Focal", "STS14")] == ["misprint", "wording"]
-
-
-def test_unknown_paper_suggests_the_nearest():
-    with refuses("papers.unknown", "Did you mean 'ifcl'"):
-        papers.load("iflc")
-
-
 @pytest.mark.parametrize("key", papers.names())
 def test_tables_are_complete(key):
     """Cells for all columns, and flags, bold, differences and recipes of columns and rows that exist."""
@@ -149,7 +141,3 @@ def test_tables_are_complete(key):
         assert {flag.column for flag in table.flags} <= {None, *headings}, identifier
     for figure in paper.figures.values():
         assert sum(map(bool, (figure.study, figure.recipes, figure.not_reproduced_because))) == 1, figure.number
-
-
-def test_row_numbers():
-    assert Row(cells="1e-5 - 0.80", recipe="x").numbers == (1e-5, None, 0.8)

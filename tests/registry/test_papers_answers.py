@@ -155,9 +155,6 @@ def test_what_answers_a_cell():
     assert table.score_of(table.columns[0], "p") == "other"
     alone = table.model_copy(update={"study": None})
     assert alone.answer("r", "A") == Answer("recipe", "x")
-
-
-def test_what_answers_a_number_about_data():
     table = Table.model_validate({
         "number": 1, "caption": "", "metric": "pairs", "varied": "", "kind": "data",
         "columns": [{"name": "A", "dataset": "stsb"}],
@@ -165,9 +162,6 @@ def test_what_answers_a_number_about_data():
     })  # fmt: skip
     assert table.answer("r", "A") == Answer("data", "stsb/dev")
     assert table.answer("q", "A") == Answer("data", "stsb")
-
-
-def test_settings_with_one_recipe_per_column():
     table = Table.model_validate({
         "number": 1, "caption": "", "metric": "settings", "varied": "", "kind": "settings",
         "columns": [{"name": "A", "held_by": "x"}, {"name": "B", "held_by": "y"}],

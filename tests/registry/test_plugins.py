@@ -136,7 +136,7 @@ def test_two_plugins_with_one_name_are_refused_when_it_is_used(site, scanned):
     assert losses["info_nce"].name == "info_nce"
 
 
-def test_a_plugin_may_look_up_components_while_it_is_imported(site, scanned):
+def test_a_plugin_may_look_up_components_and_be_defined_beside_a_script(site, scanned):
     (site / "curious_plugin.py").write_text(
         COMPONENT.format(name="curious", module="curious") + '\nassert "info_nce" in LOSSES\n'
     )
@@ -144,9 +144,6 @@ def test_a_plugin_may_look_up_components_while_it_is_imported(site, scanned):
     losses = scanned()
     assert losses.broken == {}
     assert losses["curious"].distribution == "curious-one"
-
-
-def test_a_component_defined_beside_a_script_names_its_module():
     fresh = Registry("losses", "Loss", _scanned=True)
     space = {"__name__": "my_script"}
     exec(COMPONENT.format(name="x", module="y").replace("@LOSSES", "@_L").replace("from registry import LOSSES", ""), space | {"_L": fresh})  # fmt: skip  # noqa: E501

@@ -42,16 +42,10 @@ def test_by_hand(function, name, first, value):
     assert function(name, STATES, MASK, first)[0].tolist() == pytest.approx(value)
 
 
-def test_padding_on_the_left_is_not_pooled():
+def test_padding_on_the_left_and_rows_without_tokens():
     states, mask = [STATES[2].flip(1)], torch.tensor([[0, 1, 1]])
     assert [pool_tokens(name, states, mask)[0].tolist() for name in ("cls", "last")] == [[4.0, -6.0], [1.0, 2.0]]
-
-
-def test_only_averages_of_layers_need_every_state():
     assert {name for name in BUILT_IN if needs_all_states(name)} == {"last2", "first_last"}
-
-
-def test_rows_without_tokens_are_zero_not_nan():
     assert masked_mean(torch.ones(1, 2, 3), torch.zeros(1, 2)).tolist() == [[0.0, 0.0, 0.0]]
 
 
@@ -79,8 +73,6 @@ def test_mistakes():
     with refuses("component.no_docstring", "'bare'"):
         fresh.register("bare")(lambda states, mask: states[0])
 
-
-def test_two_poolings_with_one_name_are_refused():
     def mean(states, mask):
         """Return something else."""
 

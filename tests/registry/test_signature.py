@@ -59,7 +59,7 @@ def model(cls):
     return parameter_model(cls)[0]
 
 
-def test_documentation_is_read_from_the_args_block():
+def test_documentation_defaults_and_references():
     assert documented(Everything) == {
         "teacher": "The encoder asked.",
         "rate": "Share of tokens; a long description goes on here.",
@@ -67,9 +67,6 @@ def test_documentation_is_read_from_the_args_block():
         "site": "Where.",
         "names": "Several.",
     }
-
-
-def test_parameters_defaults_and_references():
     fields = model(Everything).model_fields
     assert list(fields) == ["teacher", "view", "rate", "site", "names", "other"]
     assert fields["rate"].description == "Share of tokens; a long description goes on here."
@@ -100,24 +97,19 @@ def test_values_are_checked_strictly(values):
         model(Everything)(**values)
 
 
-def test_parameters_do_not_change_after_validation():
-    made = model(Everything)(view="a")
-    with pytest.raises(ValidationError, match="frozen"):
-        made.rate = 0.1
-
-
-def test_a_component_without_init_has_no_parameters():
+def test_parameters_are_inherited_or_none_and_do_not_change():
     class Bare(Loss):
         """Be bare."""
 
     assert model(Bare).model_fields == {}
 
-
-def test_init_is_inherited():
     class Child(Everything):
         """Be a child."""
 
     assert list(model(Child).model_fields) == list(model(Everything).model_fields)
+    made = model(Everything)(view="a")
+    with pytest.raises(ValidationError, match="frozen"):
+        made.rate = 0.1
 
 
 class Shared(Loss):
@@ -252,7 +244,7 @@ def test_inputs_without_a_source_are_rejected(forward, code, value):
         forward_inputs(loss(forward))
 
 
-def test_a_loss_of_an_encoders_weights_takes_no_view():
+def test_a_loss_of_weights_takes_no_view_and_one_without_forward_is_refused():
     class OfWeights(Loss):
         """Look at weights."""
 
@@ -261,8 +253,6 @@ def test_a_loss_of_an_encoders_weights_takes_no_view():
 
     assert forward_inputs(OfWeights) == ()
 
-
-def test_a_loss_without_forward_is_refused():
     class Empty(Loss):
         """Be empty."""
 

@@ -2,7 +2,6 @@
 
 import pickle
 
-import pytest
 import torch
 
 from registry.masking import Masking
@@ -23,61 +22,38 @@ def by_hand(vocabulary, template, text):
     return vocabulary.tokenizer(whole)["input_ids"]
 
 
-def test_ids_are_those_of_the_whole_string_for_bert():
+def test_ids_are_those_of_the_whole_string(tmp_path):
     vocabulary = HubVocabulary("mini_en", BERT)
     assert vocabulary.ids(TEXTS, 64) == [by_hand(vocabulary, BERT, text) for text in TEXTS]
-
-
-def test_ids_are_those_of_the_whole_string_for_byte_level(tmp_path):
     vocabulary = HubVocabulary(str(byte_level_roberta(tmp_path)), ROBERTA)
     texts = [text for text in TEXTS if text]
     assert vocabulary.ids(texts, 64) == [by_hand(vocabulary, ROBERTA, text) for text in texts]
 
 
-def test_cached_ids_and_assembled_pieces_are_one():
+def test_cached_ids_and_assembled_pieces_are_one_and_say_where_the_sentence_stands():
     vocabulary = HubVocabulary("mini_en", BERT)
     padded = vocabulary.pad(vocabulary.ids(TEXTS, 16))
     made = vocabulary.tokens([Sample(text) for text in TEXTS], 16)
     for name in ("ids", "mask", "types", "positions", "text"):
         assert torch.equal(getattr(padded, name), getattr(made, name))
-
-
-def test_a_prompt_of_a_view_gives_the_tokens_of_the_prompt_in_evaluation():
-    texts = [text for text in TEXTS if text]
-    prompted = HubVocabulary("mini_en").ids([f"query: {text}" for text in texts], 64)
-    assert HubVocabulary("mini_en", "query: {text}").ids(texts, 64) == prompted
-
-
-def test_lengths_do_not_count_the_template():
-    plain, vocabulary = HubVocabulary("mini_en"), HubVocabulary("mini_en", BERT)
-    long = " ".join(["cat"] * 50)
-    sentence = plain.ids([long], 12)[0][1:-1]
-    row = vocabulary.ids([long], 12)[0]
-    assert len(sentence) == 10
-    template = by_hand(vocabulary, BERT, "")
-    assert len(row) == len(template) + 10
-    assert vocabulary.longest(len(row)) == 12
-    assert vocabulary.room(12) == plain.room(12) == 10
-
-
-def test_tokens_say_where_the_sentence_stands():
-    vocabulary = HubVocabulary("mini_en", BERT)
     tokens = vocabulary.pad(vocabulary.ids(TEXTS, 16))
     pieces = vocabulary.pieces([Sample(text) for text in TEXTS], 16)
     for row, piece in enumerate(pieces):
         assert tuple(tokens.ids[row][tokens.text[row] == 1].tolist()) == piece.first
+    _, hidden = Masking("test", vocabulary, 1.0, 0.8, 0.1).hide(tokens)
+    assert torch.equal(hidden, tokens.text == 1)
 
 
-def test_a_template_with_two_gaps_holds_the_sentence_twice():
+def test_prompts_gaps_and_places_of_templates():
+    texts = [text for text in TEXTS if text]
+    prompted = HubVocabulary("mini_en").ids([f"query: {text}" for text in texts], 64)
+    assert HubVocabulary("mini_en", "query: {text}").ids(texts, 64) == prompted
     template = "a {text} is a {text}"
     vocabulary = HubVocabulary("mini_en", template)
     (row,) = vocabulary.ids(["cat dog"], 16)
     assert row == by_hand(vocabulary, template, "cat dog")
     assert vocabulary.pad([row]).text.tolist() == [[0, 0, 1, 1, 0, 0, 1, 1, 0]]
     assert vocabulary.longest(9) == 4
-
-
-def test_stacking_and_padding_keep_the_places():
     vocabulary = HubVocabulary("mini_en", BERT)
     short, long = (vocabulary.pad(vocabulary.ids([text], 32)) for text in ("cat", "the cat sees the dog"))
     stacked = Tokens.stack({"a": short, "b": long})
@@ -88,7 +64,16 @@ def test_stacking_and_padding_keep_the_places():
     assert torch.equal(mixed.text[1], mixed.mask[1])
 
 
-def test_a_vocabulary_with_a_template_is_pickled():
+def test_lengths_do_not_count_the_template_which_is_pickled():
+    plain, vocabulary = HubVocabulary("mini_en"), HubVocabulary("mini_en", BERT)
+    long = " ".join(["cat"] * 50)
+    sentence = plain.ids([long], 12)[0][1:-1]
+    row = vocabulary.ids([long], 12)[0]
+    assert len(sentence) == 10
+    template = by_hand(vocabulary, BERT, "")
+    assert len(row) == len(template) + 10
+    assert vocabulary.longest(len(row)) == 12
+    assert vocabulary.room(12) == plain.room(12) == 10
     vocabulary = HubVocabulary("mini_en", BERT)
     again = pickle.loads(pickle.dumps(vocabulary))
     assert again.ids(TEXTS, 16) == vocabulary.ids(TEXTS, 16)
@@ -97,33 +82,14 @@ def test_a_vocabulary_with_a_template_is_pickled():
     assert vocabulary.with_template(BERT) is vocabulary
 
 
-def test_no_word_of_the_template_is_hidden():
-    vocabulary = HubVocabulary("mini_en", BERT)
-    tokens = vocabulary.pad(vocabulary.ids(TEXTS, 16))
-    _, hidden = Masking("test", vocabulary, 1.0, 0.8, 0.1).hide(tokens)
-    assert torch.equal(hidden, tokens.text == 1)
-
-
-@pytest.mark.parametrize(
-    "template",
-    ["This means {mask}.", '"{text}" or {text}'],
-)
-def test_invalid_templates_are_rejected(template):
-    with refuses("vocabulary.invalid_template", template, "{text}"):
-        HubVocabulary("mini_en", template)
-
-
-def test_a_pair_has_no_place_in_a_template():
+def test_invalid_templates_are_rejected(tmp_path):
+    for template in ("This means {mask}.", '"{text}" or {text}'):
+        with refuses("vocabulary.invalid_template", template, "{text}"):
+            HubVocabulary("mini_en", template)
     with refuses("vocabulary.pair_in_template"):
         HubVocabulary("mini_en", BERT).assemble([Pieces((7,), (8,))])
-
-
-def test_a_view_may_not_drop_the_mask_that_the_encoder_reads():
     with refuses("vocabulary.invalid_template", "{mask}"):
         HubVocabulary("mini_en", BERT).with_template("{text} .")
-
-
-def test_a_tokenizer_without_a_mask_token_says_so(tmp_path):
     vocabulary = HubVocabulary(str(tiny_bert(tmp_path)), BERT)
     vocabulary.tokenizer.mask_token = None
     with refuses("vocabulary.no_mask", BERT):

@@ -7,20 +7,12 @@ from collections import Counter
 import pytest
 
 from benchmarks import package_texts
-from benchmarks.package_texts import open_pairs, plain, training_pairs
+from benchmarks.package_texts import plain
 from registry.resources import catalog
 from registry.resources.catalog import SHIPPED
 
 
-def test_pairs_are_of_the_files_that_are_free_to_copy():
-    pairs = {split: catalog.read_pairs("stsb_open", split) for split in ("dev", "test")}
-    assert {split: Counter(pair.subset for pair in read) for split, read in pairs.items()} == {
-        "dev": {"answers-forums": 375, "images": 250, "track5.en-en": 125},
-        "test": {"answer-answer": 254, "images": 250, "track5.en-en": 125},
-    }
-
-
-@pytest.mark.parametrize("name", ["tatoeba_en_de", "tatoeba_open", "wiki1m_prefix"])
+@pytest.mark.parametrize("name", ["tatoeba_en_de", "wiki1m_prefix"])
 def test_no_training_sentence_is_scored(name):
     scored = {
         plain(sentence)
@@ -42,10 +34,15 @@ def test_rows_are_those_of_the_digest(name):
         assert (origin, source.digest) == ("package", about.sha256)
 
 
-def test_the_text_of_the_quickstart_is_a_part_of_the_whole():
+def test_texts_and_pairs_are_parts_of_what_is_free_to_copy():
     rows = {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_open")}
     assert len(rows) <= package_texts.PAIRS == catalog.entry("tatoeba_open").split("train").rows
     assert rows <= {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_en_de")}
+    pairs = {split: catalog.read_pairs("stsb_open", split) for split in ("dev", "test")}
+    assert {split: Counter(pair.subset for pair in read) for split, read in pairs.items()} == {
+        "dev": {"answers-forums": 375, "images": 250, "track5.en-en": 125},
+        "test": {"answer-answer": 254, "images": 250, "track5.en-en": 125},
+    }
 
 
 def test_what_is_shipped_goes_before_a_file_of_the_same_name(tmp_path, monkeypatch):
@@ -72,18 +69,6 @@ def test_the_readme_names_the_sources():
     assert {path.name for path in SHIPPED.iterdir() if path.suffix in (".tsv", ".gz")} == {
         split.shipped for name in catalog.names() for split in catalog.entry(name).splits.values() if split.shipped
     }
-
-
-def test_sentences_are_selected_by_digest_in_their_order():
-    rows = [(f"sentence number {number}", "x") for number in range(50)]
-    drawn, refused = training_pairs(rows, {plain("Sentence number 7!")}, count=20)
-    assert refused == 1
-    assert len(drawn) == 20
-    assert rows[7] not in drawn
-    assert drawn == [row for row in rows if row in drawn]
-    again, _ = training_pairs(rows[::-1], {"sentence number 7"}, count=20)
-    assert sorted(again) == sorted(drawn)
-    assert open_pairs([("images", "1", "a", "b"), ("headlines", "1", "a", "b")]) == [("images", "1", "a", "b")]
 
 
 @pytest.mark.data

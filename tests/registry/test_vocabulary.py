@@ -28,22 +28,17 @@ def roberta(tmp_path):
 # Ids of the tiny vocabularies: five specials, then "a" 5, "the" 6, "cat" 7, "dog" 8, …, "runs" 16.
 
 
-def test_sentences_with_special_tokens_are_truncated(bert, roberta):
+def test_ids_are_the_tokenizers_own_and_truncated_each_time(bert, roberta):
     assert bert.ids(["the cat runs", "", "The DOG"], 32) == [[2, 6, 7, 16, 3], [2, 3], [2, 6, 8, 3]]
     assert bert.ids(["the cat runs"], 4) == [[2, 6, 7, 3]]
     assert roberta.ids(["the cat runs"], 32) == [[0, 6, 7, 16, 2]]
     assert bert.ids([], 4) == []
-
-
-def test_truncation_does_not_stick(bert):
     bert.ids(["the cat runs"], 3)
     assert bert.ids(["the cat runs"], 32) == [[2, 6, 7, 16, 3]]
     assert bert.tokenizer("the cat runs")["input_ids"] == [2, 6, 7, 16, 3]
-
-
-def test_ids_equal_the_tokenizers_own(bert):
     texts = ["the cat sees a dog under the tree", "cats", "unknown word ! ?", " "]
     assert bert.ids(texts, 8) == bert.tokenizer(texts, truncation=True, max_length=8)["input_ids"]
+    assert bert.decode([2, 6, 7, 3]) == "[CLS] the cat [SEP]"
 
 
 def test_padding_uses_the_models_own_pad_id(bert, roberta):
@@ -53,35 +48,17 @@ def test_padding_uses_the_models_own_pad_id(bert, roberta):
     assert tokens.types.tolist() == [[0, 0, 0], [0, 0, 0]]
     assert tokens.positions.tolist() == [[0, 1, 2], [0, 1, 2]]
     assert roberta.pad([[0, 7, 2], [0, 2]]).ids.tolist() == [[0, 7, 2], [0, 2, 1]]
-
-
-def test_the_special_tokens_around_a_sentence_can_be_left_out(bert, roberta):
-    for vocabulary in (bert, roberta):
-        tokens = vocabulary.tokens([Sample("the cat runs"), Sample(""), Sample("dog")], 32)
-        inside = vocabulary.inside(tokens)
-        assert inside.mask.tolist() == [[0, 1, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]
-        assert torch.equal(inside.ids, tokens.ids)
-
-
-def test_no_rows_make_empty_tensors(bert):
     tokens = bert.pad([])
     assert tokens.ids.shape == tokens.positions.shape == (0, 0)
     assert tokens.ids.dtype == torch.int64
 
 
-def test_samples_without_pair_equal_single_sentences(bert):
-    texts = ["the cat runs", "a dog"]
-    tokens = bert.tokens([Sample(text) for text in texts], 4)
-    assert torch.equal(tokens.ids, bert.pad(bert.ids(texts, 4)).ids)
-    assert tokens.labels is None
-
-
-def test_labels_are_kept_when_every_sample_has_one(bert):
-    assert bert.tokens([Sample("a", "the", 1), Sample("a", "a", 0)], 8).labels.tolist() == [1, 0]
-    assert bert.tokens([Sample("a", "the", 1), Sample("a", "a")], 8).labels is None
-
-
-def test_the_fingerprint_follows_the_content_not_the_place(tmp_path, bert):
+def test_specials_can_be_left_out_and_the_fingerprint_is_that_of_the_content(bert, roberta, tmp_path):
+    for vocabulary in (bert, roberta):
+        tokens = vocabulary.tokens([Sample("the cat runs"), Sample(""), Sample("dog")], 32)
+        inside = vocabulary.inside(tokens)
+        assert inside.mask.tolist() == [[0, 1, 1, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]
+        assert torch.equal(inside.ids, tokens.ids)
     same = HubVocabulary(str(tiny_bert(tmp_path, name="copy", seed=5)))
     assert same.fingerprint == bert.fingerprint
     same.ids(["the cat"], 4)
@@ -89,32 +66,29 @@ def test_the_fingerprint_follows_the_content_not_the_place(tmp_path, bert):
     assert HubVocabulary(str(tiny_roberta(tmp_path))).fingerprint != bert.fingerprint
 
 
-def test_construction_reads_nothing_and_pickles_as_the_name():
+def test_samples_with_and_without_pair_and_labels(bert):
+    texts = ["the cat runs", "a dog"]
+    tokens = bert.tokens([Sample(text) for text in texts], 4)
+    assert torch.equal(tokens.ids, bert.pad(bert.ids(texts, 4)).ids)
+    assert tokens.labels is None
+    assert bert.tokens([Sample("a", "the", 1), Sample("a", "a", 0)], 8).labels.tolist() == [1, 0]
+    assert bert.tokens([Sample("a", "the", 1), Sample("a", "a")], 8).labels is None
+    assert bert.tokens([Sample("", "the cat")], 3).ids.tolist() == [[2, 3, 6, 3]]
+
+
+def test_construction_reads_nothing_and_pickles_as_the_name(bert):
     vocabulary = HubVocabulary("/nowhere/at/all")
     assert pickle.loads(pickle.dumps(vocabulary)).model == "/nowhere/at/all"
     with pytest.raises(MissingError):
         _ = vocabulary.fingerprint
-
-
-def test_pickling_drops_the_loaded_tokenizer(bert):
     bert.ids(["the cat"], 8)
     copy = pickle.loads(pickle.dumps(bert))
     assert "tokenizer" not in vars(copy)
     assert copy.ids(["the cat"], 8) == [[2, 6, 7, 3]]
-
-
-def test_decode_shows_the_specials(bert):
-    assert bert.decode([2, 6, 7, 3]) == "[CLS] the cat [SEP]"
-
-
-def test_a_tokenizer_without_backend_is_refused(bert):
-    vars(bert)["tokenizer"] = object()
+    slow = pickle.loads(pickle.dumps(bert))
+    vars(slow)["tokenizer"] = object()
     with refuses("vocabulary.slow_tokenizer", "tokenizer.json"):
-        bert.ids(["a"], 8)
-
-
-def test_a_side_truncated_to_nothing_still_builds_a_pair(bert):
-    assert bert.tokens([Sample("", "the cat")], 3).ids.tolist() == [[2, 3, 6, 3]]
+        slow.ids(["a"], 8)
 
 
 LONG = "the cat sees a dog under the tree and the dog sees the cat on the house " * 4
@@ -150,14 +124,11 @@ def test_ids_segments_and_mask_are_the_tokenizers_own(vocabulary, first, second)
     assert torch.equal(tokens.types, own.get("token_type_ids", torch.zeros_like(tokens.ids)))
 
 
-def test_a_shipped_bert_puts_the_second_side_into_segment_one():
+def test_segments_of_pairs_by_hand(tmp_path):
     tokens = HubVocabulary("mini_en").tokens([Sample("a", "b"), Sample("a b", "b a b")], 32)
     assert tokens.ids.tolist() == [[2, 35, 3, 36, 3, 0, 0, 0], [2, 35, 36, 3, 36, 35, 36, 3]]
     assert tokens.types.tolist() == [[0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1]]
     assert tokens.mask.tolist() == [[1, 1, 1, 1, 1, 0, 0, 0], [1] * 8]
-
-
-def test_robertas_own_class_has_two_separators_and_one_segment(tmp_path):
     vocabulary = HubVocabulary(str(byte_level_roberta(tmp_path)))
     a, b = (vocabulary.tokenizer.convert_tokens_to_ids(each) for each in "ab")
     tokens = vocabulary.tokens([Sample("a", "b")], 32)
@@ -199,19 +170,16 @@ def words(text, vocabulary=V, length=99):
     return [vocabulary.words[i - 1] for i in vocabulary.ids([text], length)[0]]
 
 
-def test_pieces_that_are_words_stay_whole_and_others_are_cut():
+def test_pieces_that_are_words_stay_whole_and_others_are_cut_and_counted():
     assert words("the cat, don't") == ["the", "cat", ",", "don", "'", "t"]
     assert words("the U.S. can't") == ["the", "U.S.", "can't"]
     assert words("U.S., THE dog  \u00a0cat\u2028the") == [",", "cat", "the"]
     assert words("THE Cat", WordVocabulary(["the", "cat"], lower=True)) == ["the", "cat"]
     assert words("") == words("dog !") == []
-
-
-def test_lengths_count_known_words():
     assert words("dog the dog cat the", length=2) == ["the", "cat"]
 
 
-def test_padding_and_masks():
+def test_words_padding_pairs_labels_and_fingerprint():
     tokens = V.pad([[1, 2, 3], [], [4]])
     assert tokens.ids.tolist() == [[1, 2, 3], [0, 0, 0], [4, 0, 0]]
     assert tokens.mask.tolist() == [[1, 1, 1], [0, 0, 0], [1, 0, 0]]
@@ -219,9 +187,6 @@ def test_padding_and_masks():
     assert tokens.types.sum() == 0
     assert V.pad([[], []]).ids.shape == (2, 0)
     assert V.pad([]).ids.shape == (0, 0)
-
-
-def test_pairs_and_labels():
     samples = [Sample("the cat", "cat , cat", label=1), Sample("t", label=0)]
     pieces = V.pieces(samples, 2)
     assert pieces == [Pieces((1, 2), (2, 3), 1), Pieces((5,), None, 0)]
@@ -232,9 +197,6 @@ def test_pairs_and_labels():
     assert tokens.labels.tolist() == [1, 0]
     assert torch.equal(V.tokens(samples, 2).ids, tokens.ids)
     assert V.tokens([Sample("t"), Sample("t", label=1)], 2).labels is None
-
-
-def test_size_specials_and_fingerprint():
     assert (V.size, V.specials, V.mask) == (9, {0}, None)
     assert pickle.loads(pickle.dumps(V)).fingerprint == V.fingerprint
     others = [WordVocabulary(WORDS, lower=True), WordVocabulary(WORDS[::-1], lower=False), WordVocabulary(WORDS[:-1], lower=False)]  # fmt: skip  # noqa: E501

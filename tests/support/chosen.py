@@ -59,4 +59,8 @@ def one_of_each(names: Iterable[str]) -> list[Any]:
 def these(kept: Iterable[Any], values: Iterable[Any]) -> list[Any]:
     """Return parameters: the values, marked `exhaustive` where they are not among those kept."""
     kept = list(kept)
-    return [value if value in kept else pytest.param(value, marks=pytest.mark.exhaustive) for value in values]
+    several = any(isinstance(value, tuple) for value in kept)
+    return [
+        value if value in kept else pytest.param(*(value if several else [value]), marks=pytest.mark.exhaustive)
+        for value in values
+    ]

@@ -31,11 +31,10 @@ def test_by_hand():
         assert torch.allclose(after[kept], before.vectors[kept] / (0.7 if scale else 1.0))
 
 
-@pytest.mark.parametrize(("lengths", "width"), SHAPES)
 @pytest.mark.parametrize(
-    ("rate", "draw", "scale"),
-    [(0.0, "count", True), (0.1, "count", False), (0.5, "chance", False), (0.9, "chance", True)],
+    ("rate", "draw", "scale"), [(0.1, "count", False), (0.5, "chance", False), (0.9, "chance", True)]
 )
+@pytest.mark.parametrize(("lengths", "width"), SHAPES[1:])
 def test_equals_the_slow_version(lengths, width, rate, draw, scale):
     before = batch(lengths, width, extra=1)
     assert torch.equal(cut(EmbeddingDropout(rate, draw, scale), before).vectors, slow(before, rate, draw, scale))

@@ -26,7 +26,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("lengths", "width"), SHAPES)
-@pytest.mark.parametrize(("rate", "at_least"), [(0.0, 1), (0.01, 2), (0.2, 0), (0.5, 1), (0.99, 0)])
+@pytest.mark.parametrize(("rate", "at_least"), [(0.01, 2), (0.2, 0), (0.99, 0)])
 def test_equals_the_slow_version(lengths, width, rate, at_least):
     before = batch(lengths, width)
     assert torch.equal(cut(FeatureCutoff(rate, at_least), before).vectors, slow(before.vectors, rate, at_least))

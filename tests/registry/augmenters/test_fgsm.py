@@ -104,7 +104,7 @@ def test_stale_uses_the_previous_batch_at_the_same_place():
     assert torch.allclose(moved, torch.tensor([0.25, 0.0]), atol=1e-6)
 
 
-def test_stale_takes_another_views_gradient():
+def test_stale_takes_another_views_gradient_and_not_that_of_another_augmenters_probe():
     method = linear_method(anchor=[], positive=[fgsm := Fgsm(0.25, "stale", of="anchor")])
     step = step_of(method)
     run(method, step)
@@ -112,6 +112,10 @@ def test_stale_takes_another_views_gradient():
     late = linear_method(anchor=[Fgsm(0.25, "stale", of="positive")])
     with refuses("augmenters.late_view", "'positive'", "[views.positive]"):
         late(step_of(late))
+    method = linear_method(anchor=[fgsm := Fgsm(0.25, "stale")], positive=[Fgsm(0.25)])
+    run(method, step := step_of(method))
+    assert torch.equal(fgsm.previous, 3.0 * step.batch["anchor"].mask.unsqueeze(-1) * torch.tensor([1.0, 0.0]))
+    assert fgsm._sources == []
 
 
 def test_exact_takes_another_views_gradient_and_knows_the_views():
@@ -126,13 +130,6 @@ def test_exact_takes_another_views_gradient_and_knows_the_views():
     wrong = linear_method(positive=[Fgsm(0.25, of="ancor")])
     with refuses("training.unknown_view", "'ancor'", "'anchor'"):
         wrong(step_of(wrong))
-
-
-def test_stale_is_not_misled_by_another_augmenters_probe():
-    method = linear_method(anchor=[fgsm := Fgsm(0.25, "stale")], positive=[Fgsm(0.25)])
-    run(method, step := step_of(method))
-    assert torch.equal(fgsm.previous, 3.0 * step.batch["anchor"].mask.unsqueeze(-1) * torch.tensor([1.0, 0.0]))
-    assert fgsm._sources == []
 
 
 @pytest.mark.parametrize("mode", ["exact", "stale"])

@@ -8,7 +8,6 @@ from registry.augmenters.fuse_embeddings import FuseEmbeddings
 from registry.encoders.transformer import TransformerEncoder
 from registry.tokens import Embedded
 from registry.types import Step
-from tests.support.chosen import these
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_albert, tiny_bert, tiny_roberta
 
@@ -63,10 +62,13 @@ def own_layer(folder, ids, pad, length):
         return model.embeddings(input_ids=ids, position_ids=positions)
 
 
-@pytest.mark.parametrize("source", [tiny_bert, tiny_roberta])
-@pytest.mark.parametrize("foreign", these([tiny_roberta], [tiny_bert, tiny_roberta]))
 @pytest.mark.parametrize(
-    ("mask", "pad_fill"), [("source", "source"), ("union", "zero"), ("fraternal", "pad_embedding")]
+    ("source", "foreign", "mask", "pad_fill"),
+    [
+        (tiny_bert, tiny_roberta, "source", "source"),
+        (tiny_bert, tiny_bert, "union", "zero"),
+        (tiny_roberta, tiny_roberta, "fraternal", "pad_embedding"),
+    ],
 )
 def test_equals_the_slow_version(tmp_path, source, foreign, mask, pad_fill):
     encoder, augmenter, embedded = bound(
@@ -96,27 +98,17 @@ def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
     assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
 
 
-def test_gradient_reaches_the_source_layer_only(tmp_path):
+def test_gradient_reaches_the_source_layer_only_and_the_foreign_one_has_no_dropout(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path)
     fuse(augmenter, embedded).vectors.pow(2).sum().backward()
     assert encoder.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
     assert not any(parameter.requires_grad for parameter in augmenter.parameters())
-
-
-def test_the_foreign_layer_has_no_dropout_in_training(tmp_path):
     _, augmenter, embedded = bound(tmp_path)
     augmenter.train()
     assert torch.equal(fuse(augmenter, embedded).vectors, fuse(augmenter, embedded).vectors)
 
 
-def test_only_the_embedding_layer_is_kept(tmp_path):
-    encoder, augmenter, _ = bound(tmp_path)
-    assert {name.split(".")[1] for name in augmenter.state_dict()} == {"embeddings"}
-    assert not any(module is encoder for module in augmenter.modules())
-    assert augmenter.stateful is False
-
-
-def test_alberts_projection_is_applied_if_widths_differ(tmp_path):
+def test_alberts_projection_is_applied_if_widths_differ_only(tmp_path):
     _, augmenter, embedded = bound(tmp_path, foreign=tiny_albert, rate=0.5)
     model = AutoModel.from_pretrained(augmenter.model).eval()
     side = embedded.tokens.side["translation"].ids
@@ -124,31 +116,21 @@ def test_alberts_projection_is_applied_if_widths_differ(tmp_path):
         theirs = model.encoder.embedding_hidden_mapping_in(model.embeddings(side))
     fused = fuse(augmenter, embedded).vectors
     assert torch.allclose(fused[:, 0], 0.5 * embedded.vectors[:, 0] + 0.5 * theirs[:, 0], atol=1e-6)
-
-
-def test_two_alberts_are_fused_at_their_own_width(tmp_path):
     _, augmenter, embedded = bound(tmp_path, source=tiny_albert, foreign=tiny_albert, rate=0.5)
     fused = fuse(augmenter, embedded).vectors
     theirs = own_layer(augmenter.model, embedded.tokens.side["translation"].ids, 0, 1)
     assert torch.allclose(fused[:, 0], 0.5 * embedded.vectors[:, 0] + 0.5 * theirs[:, 0], atol=1e-6)
 
 
-def test_another_width_is_refused_naming_both(tmp_path):
+def test_what_does_not_fit_is_refused(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path / "s")))
     augmenter = FuseEmbeddings(str(tiny_bert(tmp_path / "f", width=32)))
     with refuses("augmenters.wrong_width", 32, 16, augmenter.model, encoder.model):
         augmenter.bind(encoder)
-
-
-def test_a_batch_without_the_column_names_it_and_the_nearest(tmp_path):
     _, augmenter, embedded = bound(tmp_path)
     augmenter.column = "translations"
     with refuses("augmenters.missing_column", "'fraternal'", "'translations'", "Did you mean 'translation'?"):
         fuse(augmenter, embedded)
-
-
-def test_use_before_binding_is_named(tmp_path):
-    _, augmenter, embedded = bound(tmp_path)
     fresh = FuseEmbeddings(augmenter.model)
     with refuses("augmenters.not_bound", "fuse_embeddings"):
         fuse(fresh, embedded)

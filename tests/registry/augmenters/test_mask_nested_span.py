@@ -27,15 +27,28 @@ class Scripted(Random):
         return next(self.numbers)
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_every_place_is_as_likely():
     # Ten sub-words: two masked from ⌊0.5·9⌋ = 4 on, four from ⌊0.5·7⌋ = 3 on. Three: one (0.6 rounded) and one (1.2).
     rows = [Pieces(tuple(range(10)), second=(7, 8)), Pieces((20, 21, 22))]
     short, long = (made(rate).on_pieces(rows, Scripted(0.5, 0.99)) for rate in (0.2, 0.4))
     assert short == [Pieces((0, 1, 2, 3, MASK, MASK, 6, 7, 8, 9), second=(7, 8)), Pieces((20, 21, MASK))]
     assert long == [Pieces((0, 1, 2, MASK, MASK, MASK, MASK, 7, 8, 9), second=(7, 8)), Pieces((20, 21, MASK))]
+    row, starts = [Pieces(tuple(range(10)))], [0] * 9
+    rng = Random(1)
+    for _ in range(9000):
+        starts[made(0.2).on_pieces(row, rng)[0].first.index(MASK)] += 1
+    assert all(850 < count < 1150 for count in starts)
+
+    class Maskless:
+        mask = None
+
+    encoder = WidthOnly(4)
+    encoder.vocabulary = Maskless()
+    with refuses("masking.no_mask", "mask_nested_span"):
+        MaskNestedSpan().bind(encoder)
 
 
-@pytest.mark.parametrize("rates", [(0.2, 0.4), (0.1, 0.9), (0.34, 0.35), (0.5, 1.0)])
+@pytest.mark.parametrize("rates", [(0.2, 0.4), (0.34, 0.35), (0.5, 1.0)])
 def test_what_one_view_lost_the_other_lost_too(rates):
     """With the same seed for both views, as a step gives it to augmenters that draw alike."""
     assert MaskNestedSpan.draws_alike
@@ -49,21 +62,3 @@ def test_what_one_view_lost_the_other_lost_too(rates):
             assert all(places == list(range(places[0], places[0] + len(places))) for places in lost if places)
             kept = [place for place in range(len(row.first)) if place not in lost[1]]
             assert [more.first[place] for place in kept] == [row.first[place] for place in kept]
-
-
-def test_every_place_is_as_likely():
-    row, starts = [Pieces(tuple(range(10)))], [0] * 9
-    rng = Random(1)
-    for _ in range(9000):
-        starts[made(0.2).on_pieces(row, rng)[0].first.index(MASK)] += 1
-    assert all(850 < count < 1150 for count in starts)
-
-
-def test_a_vocabulary_without_a_mask_is_refused():
-    class Maskless:
-        mask = None
-
-    encoder = WidthOnly(4)
-    encoder.vocabulary = Maskless()
-    with refuses("masking.no_mask", "mask_nested_span"):
-        MaskNestedSpan().bind(encoder)

@@ -99,14 +99,11 @@ def test_the_index_is_the_untrained_encoders(monkeypatch, encoder):
     assert [made.text for made in augmenter.on_text([Sample(text) for text in CORPUS], Random(0))] == before
 
 
-def test_it_is_no_part_of_checkpoints_and_is_not_trained(monkeypatch, encoder):
+def test_it_is_no_part_of_checkpoints_and_bad_names_are_refused(monkeypatch, encoder):
     augmenter = bound(monkeypatch, encoder, neighbors=1)
     method = Method({"online": encoder}, {"hard": BoundView("online", [augmenter])}, None, {}, {})
     assert all(key.startswith("encoders.online.") for key in method_state(method))
     assert not any(parameter.requires_grad for parameter in augmenter.parameters())
-
-
-def test_bad_names_are_refused_before_the_first_step():
     with pytest.raises(UnknownNameError, match="tatoeba_opem"):
         NearestSentence("tatoeba_opem")
     with pytest.raises(UnknownNameError, match="sentence1"):

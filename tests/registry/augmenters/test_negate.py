@@ -55,12 +55,7 @@ def test_without_final_punctuation_not_goes_in_front_as_in_the_code(text, rule_f
     assert Negate(rules_for_all=True).negated(text) == (rule_for_all, rule)
 
 
-def test_each_ascii_mark_ends_a_sentence():
-    for mark in punctuation:
-        assert Negate().negated(f"The sea is blue{mark} ") == (f"The sea is not blue{mark} ", "auxiliary")
-
-
-def test_only_the_sentence_is_negated_and_the_record_says_how():
+def test_only_the_sentence_is_negated_and_each_ascii_mark_ends_one():
     augmenter = Negate()
     assert augmenter.report() == {}
     samples = [Sample("A cat is red.", "It is.", 1, joint=True), Sample("Red"), Sample("Cats"), Sample("It is not.")]
@@ -68,3 +63,5 @@ def test_only_the_sentence_is_negated_and_the_record_says_how():
     assert made[0] == Sample("A cat is not red.", "It is.", 1, joint=True)
     assert [sample.text for sample in made[1:]] == ["Not Red", "Not Cats", "It is."]
     assert augmenter.report() == {"auxiliary": 0.25, "front": 0.5, "removed": 0.25}
+    for mark in punctuation:
+        assert Negate().negated(f"The sea is blue{mark} ") == (f"The sea is not blue{mark} ", "auxiliary")

@@ -15,20 +15,21 @@ def samples(texts=TEXTS):
     return [Sample(text) for text in texts]
 
 
-def test_self_repeats_the_sentence():
+def test_self_repeats_the_sentence_and_marks_how_the_pair_is_cut():
     made = Pair().on_text(samples(["the cat", ""]), Random(0))
     assert made == [Sample("the cat", "the cat"), Sample("", "")]
+    assert not Pair(truncation="presplit").on_text(samples(), Random(0))[0].joint
+    assert Pair(truncation="tokenizer").on_text(samples(), Random(0))[0].joint
 
 
-def test_other_is_another_row_of_the_same_batch():
+def test_other_is_another_row_of_the_same_batch_drawn_evenly():
     rng = Random(3)
     for _ in range(50):
         made = Pair("other").on_text(samples(list("abcde")), rng)
         assert [s.text for s in made] == list("abcde")
         assert all(s.pair in "abcde" and s.pair != s.text for s in made)
-
-
-def test_other_is_drawn_evenly():
+    made = Pair("other").on_text(samples(["same", "same"]), Random(0))
+    assert made == [Sample("same", "same")] * 2
     rng, rows = Random(0), list("abcd")
     drawn = Counter((s.text, s.pair) for _ in range(3000) for s in Pair("other").on_text(samples(rows), rng))
     assert len(drawn) == 4 * 3
@@ -36,23 +37,10 @@ def test_other_is_drawn_evenly():
     assert all(abs(count - 1000) < 5 * 26 for count in drawn.values())
 
 
-def test_only_the_own_row_is_excluded_not_the_same_sentence():
-    made = Pair("other").on_text(samples(["same", "same"]), Random(0))
-    assert made == [Sample("same", "same")] * 2
-
-
-def test_one_row_has_no_other():
+def test_one_row_has_no_other_and_a_pair_no_second_one():
     with refuses("augmenters.one_row", "train.batch_size"):
         Pair("other").on_text(samples(["alone"]), Random(0))
     assert Pair("self").on_text(samples(["alone"]), Random(0)) == [Sample("alone", "alone")]
-
-
-def test_truncation_marks_how_the_pair_is_cut():
-    assert not Pair(truncation="presplit").on_text(samples(), Random(0))[0].joint
-    assert Pair(truncation="tokenizer").on_text(samples(), Random(0))[0].joint
-
-
-def test_a_pair_of_pairs_is_refused():
     with refuses("augmenters.already_pairs", "`pair`"):
         Pair().on_text([Sample("a", "b")], Random(0))
 

@@ -48,9 +48,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("count", ["released", "paper"])
-@pytest.mark.parametrize(
-    ("rate", "length"), [(0.0, 12), (0.05, 60), (0.28, 1), (0.32, 3), (0.32, 30), (1.0, 5), (1.0, 60)]
-)
+@pytest.mark.parametrize(("rate", "length"), [(0.05, 60), (0.28, 1), (0.32, 30), (1.0, 5)])
 def test_equals_the_slow_version(count, rate, length):
     augmenter = RepeatWords(rate, count)
     ids = tuple(range(100, 100 + length))
@@ -58,31 +56,11 @@ def test_equals_the_slow_version(count, rate, length):
         assert repeat(augmenter, ids, seed) == slow(augmenter, ids, Random(seed))
 
 
-def test_short_sentences():
+def test_short_sentences_and_both_sides_of_a_pair():
     """One sub-word: ⌊3·0.32⌋ = 0 as released, 0 to 2 but at most the one there is in the paper; none: nothing."""
     assert {repeat(RepeatWords(), [7], seed) for seed in range(50)} == {(7,)}
     assert {repeat(RepeatWords(count="paper"), [7], seed) for seed in range(50)} == {(7,), (7, 7)}
     assert repeat(RepeatWords(), []) == repeat(RepeatWords(count="paper"), []) == ()
-
-
-def test_words_as_released():
-    """Six words: b = min(10, 6, max(2, ⌊1.92⌋)) = 2, so none or one, never the last; one word stays alone."""
-    augmenter = RepeatWords(unit="word")
-    found = {augmenter.on_text([Sample("a b c d e f")], Random(seed))[0].text for seed in range(200)}
-    assert found == {
-        "a b c d e f", "a a b c d e f", "a b b c d e f", "a b c c d e f", "a b c d d e f", "a b c d e e f",
-    }  # fmt: skip
-    assert {augmenter.on_text([Sample("a")], Random(seed))[0].text for seed in range(20)} == {"a"}
-    assert repeat(augmenter, [1, 2, 3]) == (1, 2, 3)
-
-
-def test_words_of_the_paper_reach_the_last():
-    augmenter = RepeatWords(unit="word", count="paper")
-    found = {augmenter.on_text([Sample("a b")], Random(seed))[0].text for seed in range(200)}
-    assert found == {"a b", "a a b", "a b b", "a a b b"}
-
-
-def test_both_sides_of_a_pair_and_what_else_a_row_holds():
     augmenter = RepeatWords(1.0)
     row = augmenter.on_pieces([Pieces(tuple(range(9)), tuple(range(20, 29)), label=1)], Random(3))[0]
     assert set(row.first) == set(range(9))
@@ -95,6 +73,20 @@ def test_both_sides_of_a_pair_and_what_else_a_row_holds():
     assert set(pair.text.split()) == set("abcd")
     assert set(pair.pair.split()) == set("efgh")
     assert pair.label == 2
+
+
+def test_words_as_released_and_of_the_paper_which_reach_the_last():
+    """Six words: b = min(10, 6, max(2, ⌊1.92⌋)) = 2, so none or one, never the last; one word stays alone."""
+    augmenter = RepeatWords(unit="word")
+    found = {augmenter.on_text([Sample("a b c d e f")], Random(seed))[0].text for seed in range(200)}
+    assert found == {
+        "a b c d e f", "a a b c d e f", "a b b c d e f", "a b c c d e f", "a b c d d e f", "a b c d e e f",
+    }  # fmt: skip
+    assert {augmenter.on_text([Sample("a")], Random(seed))[0].text for seed in range(20)} == {"a"}
+    assert repeat(augmenter, [1, 2, 3]) == (1, 2, 3)
+    augmenter = RepeatWords(unit="word", count="paper")
+    found = {augmenter.on_text([Sample("a b")], Random(seed))[0].text for seed in range(200)}
+    assert found == {"a b", "a a b", "a b b", "a a b b"}
 
 
 @pytest.mark.parametrize("unit", ["subword", "word"])

@@ -38,11 +38,15 @@ class Scripted(Random):
         return seq[-1]
 
 
-def test_worked_by_hand(encoder):
+def test_worked_by_hand_four_of_five_chosen(encoder):
     # 10 sub-words at 0.25: round(2.5) = 2 chosen, the last two; each becomes the last id of the vocabulary.
     last = 5 + len(WORDS) - 1
     [made] = bound(encoder, rate=0.25).on_pieces([Pieces(tuple(range(10, 20)), label=1)], Scripted())
     assert made == Pieces((*range(10, 18), last, last), label=1)
+    row, augmenter, rng = tuple(range(1000, 1020)), bound(encoder, rate=0.25), Random(0)
+    changed = sum(len(differing(row, augmenter.on_pieces([Pieces(row)], rng)[0].first)) for _ in range(2000))
+    # 10,000 chosen, 8000 expected; the standard deviation is √(10000·0.8·0.2) = 40.
+    assert abs(changed - 8000) < 5 * 40
 
 
 @pytest.mark.parametrize(("rate", "length"), [(0.01, 1), (0.15, 30), (1.0, 7)])
@@ -55,13 +59,6 @@ def test_as_many_are_chosen_as_the_rate_says_and_one_at_least(encoder, rate, len
         assert len(differing(row, made.first)) == max(1, round(rate * length))
 
 
-def test_four_of_five_chosen_are_replaced(encoder):
-    row, augmenter, rng = tuple(range(1000, 1020)), bound(encoder, rate=0.25), Random(0)
-    changed = sum(len(differing(row, augmenter.on_pieces([Pieces(row)], rng)[0].first)) for _ in range(2000))
-    # 10,000 chosen, 8000 expected; the standard deviation is √(10000·0.8·0.2) = 40.
-    assert abs(changed - 8000) < 5 * 40
-
-
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_every_id_but_the_specials_is_drawn(tmp_path, make):
     augmenter, rng = bound(TransformerEncoder(str(make(tmp_path))), rate=1.0, change=1.0), Random(0)
@@ -70,7 +67,7 @@ def test_every_id_but_the_specials_is_drawn(tmp_path, make):
     assert max(drawn.values()) < 2 * min(drawn.values())
 
 
-def test_the_other_segment_is_left_alone(encoder):
+def test_the_other_segment_is_left_alone_and_an_empty_one_empty(encoder):
     pair, rng = Pieces((1000, 1001), (2000, 2001)), Random(0)
     [second] = bound(encoder, segment="second", change=1.0).on_pieces([pair], rng)
     assert second.first == pair.first
@@ -78,13 +75,7 @@ def test_the_other_segment_is_left_alone(encoder):
     [first] = bound(encoder, segment="first", change=1.0).on_pieces([pair], rng)
     assert first.second == pair.second
     assert first.first != pair.first
-
-
-def test_an_empty_segment_stays_empty(encoder):
     assert bound(encoder).on_pieces([Pieces(())], Random(0)) == [Pieces(())]
     assert bound(encoder, segment="second").on_pieces([Pieces((7,), ())], Random(0)) == [Pieces((7,), ())]
-
-
-def test_a_second_segment_must_be_there(encoder):
     with refuses("augmenters.no_pairs", 'segment = "second"', "`pair`"):
         bound(encoder, segment="second").on_pieces([Pieces((7, 8))], Random(0))

@@ -14,10 +14,19 @@ def switched(text=TEXT, seed=0, **params):
     return SwitchCase(**params).on_text([Sample(text)], Random(seed))[0].text
 
 
-def test_every_word_by_hand():
+def test_every_word_by_hand_and_by_chance():
     assert switched(rate=1.0) == "the cat Sat On 9 Mats, iN A row"
     assert switched(rate=1.0, draw="count") == "the cat Sat On 9 Mats, iN A row"
     assert switched("Ein  ß \u00e4 ", rate=1.0) == "ein SS \u00c4"  # as the code; a letter may become two
+    (made,) = SwitchCase(1.0).on_text([Sample("A b", pair="c D")], Random(0))
+    assert (made.text, made.pair) == ("a B", "C d")
+    assert switched("", rate=1.0, draw="count") == ""
+    assert switched(rate=0.0, draw="count") == TEXT
+    words = " ".join(["word"] * 2000)
+    changed = sum(word == "Word" for word in switched(words, 3, rate=0.1).split(" "))
+    rng = Random(3)
+    assert changed == sum(rng.random() < 0.1 for _ in range(2000))
+    assert changed == pytest.approx(200, abs=45)
 
 
 def theirs(text, rate, shuffled):
@@ -32,8 +41,7 @@ def theirs(text, rate, shuffled):
     return " ".join(words)
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.3, 0.6])
-@pytest.mark.parametrize("text", ["The 9 Cats , 12 of  them sat", "1 2 3 a", "10 %", "( A b )"])
+@pytest.mark.parametrize(("text", "rate"), [("The 9 Cats , 12 of  sat", 0.3), ("1 2 3 a", 0.6), ("10 %", 0.1)])
 def test_counted_words_start_with_a_letter_as_in_the_authors_code(text, rate):
     """Every result of theirs, over all orders, is one of ours, equally often."""
     number = len(text.split())
@@ -42,18 +50,3 @@ def test_counted_words_start_with_a_letter_as_in_the_authors_code(text, rate):
     assert found.keys() == expected.keys()
     for made, count in found.items():
         assert count / 600 == pytest.approx(expected[made] / expected.total(), abs=0.09)
-
-
-def test_chance_has_the_rate_and_draws_as_python_does():
-    words = " ".join(["word"] * 2000)
-    changed = sum(word == "Word" for word in switched(words, 3, rate=0.1).split(" "))
-    rng = Random(3)
-    assert changed == sum(rng.random() < 0.1 for _ in range(2000))
-    assert changed == pytest.approx(200, abs=45)
-
-
-def test_both_segments_of_a_pair_and_an_empty_text():
-    (made,) = SwitchCase(1.0).on_text([Sample("A b", pair="c D")], Random(0))
-    assert (made.text, made.pair) == ("a B", "C d")
-    assert switched("", rate=1.0, draw="count") == ""
-    assert switched(rate=0.0, draw="count") == TEXT

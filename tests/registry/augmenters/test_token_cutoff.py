@@ -28,10 +28,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize(("lengths", "width"), SHAPES)
-@pytest.mark.parametrize(
-    ("rate", "scope", "at_least"),
-    [(0.0, "real", 0), (0.34, "real", 1), (0.1, "real", 3), (0.34, "all", 0), (0.9, "all", 3)],
-)
+@pytest.mark.parametrize(("rate", "scope", "at_least"), [(0.34, "real", 1), (0.1, "real", 3), (0.9, "all", 3)])
 def test_equals_the_slow_version(lengths, width, rate, scope, at_least):
     before = batch(lengths, width, extra=2)
     after = cut(TokenCutoff(rate, scope, at_least), before)

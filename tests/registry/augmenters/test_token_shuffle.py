@@ -51,15 +51,11 @@ def test_one_order_for_the_whole_batch():
     assert after.positions.tolist() == [order] * 3
     assert order != sorted(order)
     assert (after.ids is tokens.ids, after.mask is tokens.mask) == (True, True)
-
-
-def test_one_order_needs_places_that_all_have():
     with refuses("augmenters.wrong_scope", 'once_per = "batch"', 'scope = "all"'):
         TokenShuffle(once_per="batch")
 
 
-@pytest.mark.parametrize("model", [tiny_bert, tiny_roberta])
-@pytest.mark.parametrize("site", ["layer", "word"])
+@pytest.mark.parametrize(("model", "site"), [(tiny_bert, "layer"), (tiny_roberta, "word")])
 def test_the_encoder_reads_the_new_positions(tmp_path, model, site):
     """A sentence of one repeated word is the same in any order; one of different words is not. Gradient passes."""
     encoder = TransformerEncoder(str(model(tmp_path)), pooling="mean", augment_at=site, dropout=0.0)

@@ -10,7 +10,6 @@ from registry.encoders.ema import Ema
 from registry.encoders.frozen_copy import FrozenCopy
 from registry.encoders.prefixed import PrefixedEncoder
 from registry.encoders.transformer import TransformerEncoder
-from registry.errors import CseError
 from registry.tokens import Embedded
 from tests.registry.encoders.test_blocks import WAYS, lay_out, outcome
 from tests.registry.encoders.test_head_dropout import block_by_hand
@@ -42,8 +41,7 @@ def weights_by_hand(encoder, tokens, row):
     return found
 
 
-@pytest.mark.parametrize("rows", [None, 3])
-@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
+@pytest.mark.parametrize(("make", "rows"), [(tiny_bert, None), (tiny_roberta, 3)])
 def test_weights_are_those_of_each_head_by_hand(tmp_path, make, rows):
     encoder = encoder_of(tmp_path, make)
     encoder.expect(hidden_read=False, mini_batch_size=rows)
@@ -128,21 +126,11 @@ def test_a_momentum_encoder_gives_those_of_its_copy(tmp_path):
     assert not encoder.encode(tokens, encoder.embed(tokens)).attentions
 
 
-def test_an_unknown_block_is_refused(tmp_path):
+def test_what_has_no_such_weights_is_refused(tmp_path):
     with refuses("encoders.unknown_block", "[1, 7]", "has 2 blocks", "0 to 1"):
         encoder_of(tmp_path).keep_attentions([1, 7])
-
-
-def test_an_architecture_without_known_attention_is_refused(tmp_path):
     with refuses("encoders.unsupported_architecture", "attention weights", "AlbertModel"):
         encoder_of(tmp_path, tiny_albert).keep_attentions([0])
-
-
-@pytest.mark.parametrize("kind", ["prefixed", "frozen copy"])
-def test_encoders_without_attention_weights_are_refused(tmp_path, kind):
-    made = {
-        "prefixed": lambda: PrefixedEncoder(model=str(tiny_bert(tmp_path))),
-        "frozen copy": lambda: FrozenCopy(encoder_of(tmp_path)),
-    }[kind]()
-    with pytest.raises(CseError, match=r"attention weights of blocks \[0\], but \w+ has none"):
-        made.keep_attentions([0])
+    for made in (PrefixedEncoder(model=str(tiny_bert(tmp_path))), FrozenCopy(encoder_of(tmp_path))):
+        with refuses("encoder.no_attentions", "[0]", type(made).__name__):
+            made.keep_attentions([0])

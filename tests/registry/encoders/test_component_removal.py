@@ -16,11 +16,13 @@ def fitted(rows, **values):
     return encoder, encoding(encoder)(given.sentences)
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_of_all_directions():
     # Without the mean, the first direction is (1, 0). With it, only the second coordinate varies.
     rows = np.array([[4.0, 1.0], [4.0, -1.0]])
     torch.testing.assert_close(fitted(rows)[1], torch.tensor([[0.0, 1.0], [0.0, -1.0]]))
     torch.testing.assert_close(fitted(rows, center=True)[1], torch.zeros(2, 2))
+    with refuses("encoders.too_many_directions", "components = 2"):
+        fitted(np.eye(2), components=2)
 
 
 @pytest.mark.parametrize("components", [1, 2])
@@ -37,11 +39,6 @@ def test_the_repositorys_code(components):
     _, found = fitted(rows, components=components, center=True)
     torch.testing.assert_close(found, torch.from_numpy(expected).float(), rtol=1e-5, atol=1e-5)
     assert encoder.dim == 5
-
-
-def test_all_directions_cannot_be_removed():
-    with refuses("encoders.too_many_directions", "components = 2"):
-        fitted(np.eye(2), components=2)
 
 
 @pytest.mark.parametrize("name", ["transformer", "static"])

@@ -8,9 +8,13 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.static import Static
 from registry.encoders.transformer import TransformerEncoder
 from registry.encoders.whitening import Whitening
-from registry.testing.materials import PlainEncode
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert, tiny_roberta
+
+
+def embed(encoder, texts, max_length=16):
+    return encoding(encoder, max_length)(texts)
 
 
 @pytest.fixture
@@ -23,20 +27,18 @@ def online(model):
     return TransformerEncoder(model, pooling="mean", dropout=0.0)
 
 
-def embed(encoder, texts, max_length=16):
-    return encoder.encode_for_eval(encoder.vocabulary.pad(encoder.vocabulary.ids(texts, max_length)))
-
-
-def encode_with(encoder, max_length=16):
-    return PlainEncode(lambda texts: embed(encoder, texts, max_length))
-
-
-def test_its_cosine_is_the_mean_of_both_cosines(model, online):
+def test_its_cosine_is_the_mean_of_both_cosines_also_of_an_export(model, online, tmp_path):
     other = TransformerEncoder(model, pooling="first_last", dropout=0.0)
     vectors = embed(ConcatenatedEncoder(online, other, share=0.3), sentences(6))
     one, two = embed(online, sentences(6)), embed(other, sentences(6))
     expected = 0.3 * F.cosine_similarity(one[:3], one[3:]) + 0.7 * F.cosine_similarity(two[:3], two[3:])
     torch.testing.assert_close(F.cosine_similarity(vectors[:3], vectors[3:]), expected)
+    both = ConcatenatedEncoder(Whitening(of=online, fit_on="target"), Static(model), share=0.7)
+    both.fit(encoding(both, 16), sentences(40))
+    both.export(tmp_path / "model", 24)
+    opened, limit = open_encoder(str(tmp_path / "model"))
+    torch.testing.assert_close(embed(opened, sentences(4)), embed(both, sentences(4)))
+    assert (limit, opened.fits, opened.share) == (24, "never", 0.7)
 
 
 @pytest.mark.parametrize("static_first", [True, False])
@@ -56,35 +58,23 @@ def test_each_part_is_fitted_to_its_own_embeddings(model, online):
 
     words, texts = Static(model), sentences(40)
     both, alone = ConcatenatedEncoder(adjusted(online), adjusted(words)), [adjusted(online), adjusted(words)]
-    both.fit(encode_with(both), texts)
+    both.fit(encoding(both, 16), texts)
     halves = []
     for one, max_length in zip(alone, (16, 14), strict=True):
-        one.fit(encode_with(one, max_length), texts)
+        one.fit(encoding(one, max_length), texts)
         halves.append(0.5**0.5 * F.normalize(embed(one, texts[:5], max_length)))
     torch.testing.assert_close(embed(both, texts[:5]), torch.cat(halves, dim=1))
     torch.testing.assert_close(both.finished(embed(both.foundation, texts[:5])), embed(both, texts[:5]))
     assert (both.fits, both.dim) == ("each", online.dim + words.dim)
 
 
-def test_training_reaches_both(model, online):
+def test_training_reaches_both_and_different_kinds_are_refused(model, online, tmp_path):
     words = Static(model)
     both = ConcatenatedEncoder(online, words)
     tokens = both.vocabulary.pad(both.vocabulary.ids(sentences(4), 16))
     both.encode(tokens, both.embed(tokens)).sentence.sum().backward()
     assert words.table.grad.abs().sum() > 0
     assert online.backbone.embeddings.word_embeddings.weight.grad.abs().sum() > 0
-
-
-def test_an_export_opens_again(model, online, tmp_path):
-    both = ConcatenatedEncoder(Whitening(of=online, fit_on="target"), Static(model), share=0.7)
-    both.fit(encode_with(both), sentences(40))
-    both.export(tmp_path / "model", 24)
-    opened, limit = open_encoder(str(tmp_path / "model"))
-    torch.testing.assert_close(embed(opened, sentences(4)), embed(both, sentences(4)))
-    assert (limit, opened.fits, opened.share) == (24, "never", 0.7)
-
-
-def test_encoders_of_different_kinds_are_refused(online, tmp_path):
     other = str(tiny_roberta(tmp_path))
     for second in (TransformerEncoder(other), Static(other)):
         with refuses("encoders.cannot_be_joined", "vocabularies"):

@@ -24,7 +24,7 @@ def models(tmp_path_factory):
     return {name: str(tiny(folder, name)) for name in ("llama", "qwen3", "gpt2", "bert")}
 
 
-def published(model, block, strategy, coefficient, layer):
+def published(model, block, strategy, coefficient, layer, texts=TEXTS, prompts=(TEMPLATE, AUXILIARY_TEMPLATE)):
     """CP @bf5ee56 literally: left padding, o_proj's input (activation_intervention/__init__.py), the last place."""
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     tokenizer.pad_token_id = 0
@@ -33,12 +33,12 @@ def published(model, block, strategy, coefficient, layer):
     inputs = []
 
     def run(template):
-        batch = tokenizer([template.replace("{text}", text) for text in TEXTS], return_tensors="pt", padding=True)
+        batch = tokenizer([template.replace("{text}", text) for text in texts], return_tensors="pt", padding=True)
         with torch.no_grad():
             return network(**batch, output_hidden_states=True).hidden_states
 
     with output.register_forward_hook(lambda _, given, __: inputs.append(given[0])):
-        run(AUXILIARY_TEMPLATE)
+        run(prompts[1])
     negative = inputs[0]
 
     def hook(_, given):
@@ -50,13 +50,12 @@ def published(model, block, strategy, coefficient, layer):
         return residual
 
     with output.register_forward_pre_hook(hook):
-        return run(TEMPLATE)[layer][:, -1, :]
+        return run(prompts[0])[layer][:, -1, :]
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen3"])
 @pytest.mark.parametrize(
-    ("block", "strategy", "coefficient", "layer"),
-    [(1, "scaled", 0.5, 2), (0, "scaled", 1.5, -1), (1, "norm", None, -1)],
+    ("name", "block", "strategy", "coefficient", "layer"),
+    [("llama", 1, "scaled", 0.5, 2), ("qwen3", 0, "scaled", 1.5, -1), ("llama", 1, "norm", None, -1)],
 )
 def test_embeddings_are_those_of_the_authors_code(models, name, block, strategy, coefficient, layer):
     given = {**GIVEN, "block": block, "coefficient": coefficient, "layer": None if layer == -1 else layer}

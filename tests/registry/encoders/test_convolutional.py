@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ import torch
 from registry.encoders.convolutional import ConvolutionalEncoder
 from registry.encoders.saved import open_encoder
 from registry.heads.mlp import Mlp
+from tests.registry.encoders import vectors
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert, tiny_roberta
 
@@ -17,25 +19,21 @@ def build(folder, make=tiny_bert, **values):
     return ConvolutionalEncoder(model=str(make(folder)), **{"windows": [1, 3, 5], "channels": 4, **values})
 
 
-def tokens_of(encoder, texts=TEXTS, length=12):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length))
+tokens_of = partial(vectors.tokens_of, texts=TEXTS, length=12)
 
 
-def literal(encoder, states):
-    """The features of one sentence, one product at a time: states (L, W), zero beyond its edges."""
-    rows = []
+def features_of(encoder, states):
+    """The features of one sentence, window by window: states (L, W), zero beyond its edges."""
+    convolutions = encoder.convolutions
+    edge = max(convolutions.windows) // 2
+    around, rows = torch.nn.functional.pad(states, (0, 0, edge, edge)), []
     for place in range(len(states)):
         row = []
-        for conv, size in zip(encoder.convolutions.convs, encoder.convolutions.windows, strict=True):
-            for weight, bias in zip(conv.weight.tolist(), conv.bias.tolist(), strict=True):
-                total = bias
-                for offset in range(size):
-                    seen = place + offset - size // 2
-                    if 0 <= seen < len(states):
-                        total += sum(h * weight[w][offset] for w, h in enumerate(states[seen]))
-                row.append(max(0.0, total) if encoder.convolutions.activation == "relu" else total)
-        rows.append(row)
-    return rows
+        for conv, size in zip(convolutions.convs, convolutions.windows, strict=True):
+            window = around[place + edge - size // 2 : place + edge + size // 2 + 1]
+            row += [(window.T * weight).sum() + bias for weight, bias in zip(conv.weight, conv.bias, strict=True)]
+        rows.append(torch.stack(row))
+    return torch.stack(rows).clamp(min=0) if convolutions.activation == "relu" else torch.stack(rows)
 
 
 @pytest.mark.parametrize("activation", ["relu", "none"])
@@ -46,16 +44,10 @@ def test_features_and_their_mean_by_hand(tmp_path, activation):
     whole = encoder.backbone(tokens.ids, attention_mask=tokens.mask).last_hidden_state
     assert encoder.dim == 12
     for row, length in enumerate(tokens.mask.sum(1).tolist()):
-        expected = torch.tensor(literal(encoder, whole[row, :length].tolist()))
+        expected = features_of(encoder, whole[row, :length])
         torch.testing.assert_close(made.hidden[row, :length], expected, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(made.sentence[row], expected.mean(0), atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(encoder.encode_for_eval(tokens)[row], expected.mean(0), atol=1e-5, rtol=1e-5)
-
-
-def test_padding_never_enters_a_window(tmp_path):
-    encoder = build(tmp_path)
-    alone = torch.cat([encoder.encode_for_eval(tokens_of(encoder, [text])) for text in TEXTS])
-    torch.testing.assert_close(encoder.encode_for_eval(tokens_of(encoder)), alone, atol=1e-6, rtol=1e-5)
 
 
 def test_features_are_made_although_no_loss_reads_them(tmp_path):
@@ -67,8 +59,7 @@ def test_features_are_made_although_no_loss_reads_them(tmp_path):
     assert torch.equal(made.sentence, made.hidden[:, 0])
 
 
-@pytest.mark.parametrize("activation", ["relu", "none"])
-@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize(("activation", "head"), [("relu", True), ("none", False)])
 def test_an_export_comes_back(tmp_path, activation, head):
     encoder = build(tmp_path, tiny_roberta, activation=activation, head_at_eval=head)
     if head:
@@ -82,18 +73,19 @@ def test_an_export_comes_back(tmp_path, activation, head):
         open_encoder(str(tmp_path / "out" / "model"), "last2")
 
 
-def test_the_layout_of_an_export(tmp_path):
+def test_the_layout_of_an_export_and_windows_without_a_middle(tmp_path):
     build(tmp_path).export(tmp_path / "model", 12)
     listed = [
         (m["path"], m["type"].rpartition(".")[2]) for m in json.loads((tmp_path / "model/modules.json").read_text())
     ]
     assert listed == [("", "Transformer"), ("1_CNN", "CNN"), ("2_ReLU", "Dense"), ("3_Pooling", "Pooling")]
     assert "batch_size=1" in (tmp_path / "model" / "README.md").read_text()
+    with refuses("encoders.even_window", "windows = [1, 2]", "3 instead of 2"):
+        build(tmp_path, windows=[1, 2])
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("activation", ["relu", "none"])
-@pytest.mark.parametrize("head", [False, True])
+@pytest.mark.parametrize(("activation", "head"), [("relu", True), ("none", False)])
 def test_sentence_transformers_agrees_without_padding(tmp_path, activation, head):
     sentence_transformers = pytest.importorskip("sentence_transformers")
     encoder = build(tmp_path, activation=activation, head_at_eval=head)
@@ -103,11 +95,6 @@ def test_sentence_transformers_agrees_without_padding(tmp_path, activation, head
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
     made = theirs.encode(TEXTS, convert_to_tensor=True, batch_size=1)
     assert (made - encoder.encode_for_eval(tokens_of(encoder))).abs().max().item() < 1e-5
-
-
-def test_a_window_needs_a_middle(tmp_path):
-    with refuses("encoders.even_window", "windows = [1, 2]", "3 instead of 2"):
-        build(tmp_path, windows=[1, 2])
 
 
 @pytest.mark.parametrize(

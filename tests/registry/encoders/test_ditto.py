@@ -39,9 +39,14 @@ def published(model, layer, head, pooler):
     return (states * batch["attention_mask"].unsqueeze(-1) * diagonal.unsqueeze(-1)).sum(1)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta"])
-@pytest.mark.parametrize(("pooling", "pooler"), [("first_last", "att_first_last"), ("mean", "att_last")])
-@pytest.mark.parametrize(("layer", "head"), [(0, 1), (1, 0)])
+@pytest.mark.parametrize(
+    ("name", "pooling", "pooler", "layer", "head"),
+    [
+        ("bert", "first_last", "att_first_last", 0, 1),
+        ("bert", "mean", "att_last", 1, 0),
+        ("roberta", "first_last", "att_first_last", 1, 0),
+    ],
+)
 def test_directions_are_those_of_the_authors_code(models, name, pooling, pooler, layer, head):
     # In double precision, in which the order of sums, different on each processor, does not matter.
     encoder = DittoEncoder(layer, head, pooling, model=models[name]).double()

@@ -8,10 +8,9 @@ from registry.encoders import backbone
 from registry.encoders.compiled import prepare
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
-from registry.losses.info_nce import InfoNCE
 from registry.poolings import pool_tokens
 from registry.tokens import Sample, Tokens
-from registry.types import Negatives
+from tests.registry.encoders.test_every_family import contrast
 from tests.registry.encoders.vectors import slow_pool, tokens_of
 from tests.support.errors import refuses
 from tests.support.tiny import (
@@ -27,6 +26,8 @@ from tests.support.tiny import (
 
 pytestmark = pytest.mark.slow
 
+EOL = 'the cat "{text}" sings in red _'
+ECHO = 'a dog sees "{text}" and "{text}" in the house'
 DECODERS = [tiny_llama, tiny_gpt2, tiny_opt]
 MAKERS = [*DECODERS, tiny_modernbert, tiny_bert, tiny_roberta]
 POOLINGS = ["last", "mean", "weighted_mean", "cls"]
@@ -188,14 +189,7 @@ def test_an_empty_sentence_has_a_vector_and_changes_no_other(tmp_path, make):
     assert encoder.encode_for_eval(tokens_of(encoder, [""])).isfinite().all()
 
 
-def simcse_loss(encoder, tokens):
-    both = Tokens.stack({"anchor": tokens, "positive": tokens})
-    made = encoder.encode(both, encoder.embed(both)).sentence
-    anchor, positive = made.chunk(2)
-    return InfoNCE(temperature=0.05)(anchor, positive, negatives=Negatives.none(anchor))
-
-
-def test_attention_dropout_makes_two_views_differ(tmp_path):
+def test_attention_dropout_makes_two_views_differ_and_decoders_are_not_compiled(tmp_path):
     quiet = build(tmp_path, tiny_llama)
     tokens = tokens_of(quiet)
     assert torch.equal(quiet.encode(tokens, quiet.embed(tokens)).sentence, quiet.encode_for_eval(tokens))
@@ -203,6 +197,8 @@ def test_attention_dropout_makes_two_views_differ(tmp_path):
     torch.manual_seed(0)
     first, second = (encoder.encode(tokens, encoder.embed(tokens)).sentence for _ in range(2))
     assert (first - second).abs().max() > 1e-3
+    assert prepare(build(tmp_path, tiny_llama), 8, print) == []
+    assert len(prepare(build(tmp_path, tiny_bert), 8, print)) == 1
 
 
 @pytest.mark.parametrize(("make", "key"), [(tiny_llama, "attention_dropout"), (tiny_gpt2, "attn_pdrop")])
@@ -215,7 +211,8 @@ def test_rows_computed_again_have_the_same_loss_and_gradient(tmp_path):
     for rows in (None, 3):
         encoder = build(tmp_path, tiny_llama)
         encoder.expect(hidden_read=False, mini_batch_size=rows)
-        loss = simcse_loss(encoder, tokens_of(encoder))
+        tokens = tokens_of(encoder)
+        loss = contrast(encoder.encode(tokens, encoder.embed(tokens)).sentence)
         loss.backward()
         found.append((loss, [p.grad for p in encoder.parameters()]))
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
@@ -248,6 +245,12 @@ def test_low_rank_matrices_start_neutral_and_train_alone(tmp_path):
         ({"prepend": [2, 2], "placeholder": "_"}, "encoders.unknown_block", ["prepend = [2, 2]"]),
         ({"lora_alpha": 8}, "encoders.lora_without_rank", ["lora_rank"]),
         ({"freeze": ["layer"]}, "encoders.unknown_part", ["'layer'", "Did you mean 'layers'"]),
+        ({"prepend": [1, 2], "placeholder": "a cat"}, "vocabulary.unknown_token", ["a cat"]),
+        ({"pooling": "text"}, "encoders.no_template", ['"text"']),
+        ({"pooling": "text", "template": "a {text} {text}"}, "encoders.ambiguous_template", ['"text"']),
+        ({"template_joined": True}, "encoders.joined_template", ["template_joined"]),
+        ({"template_joined": True, "template": [EOL, ECHO]}, "encoders.joined_template", ["template_joined"]),
+        ({"template_joined": True, "template": ECHO, "pooling": "text"}, "encoders.joined_template", ["_joined"]),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(tmp_path, values, code, named):
@@ -255,24 +258,11 @@ def test_parameters_that_do_not_fit_are_refused(tmp_path, values, code, named):
         build(tmp_path, tiny_llama, **values)
 
 
-def test_an_unknown_placeholder_is_refused(tmp_path):
-    with pytest.raises(CseError, match="a cat"):
-        build(tmp_path, tiny_llama, prepend=[1, 2], placeholder="a cat")
-
-
-def test_an_encoder_decoder_without_an_encoder_of_its_own_is_refused(tmp_path):
+def test_encoders_without_their_own_model_or_package_are_refused(tmp_path, monkeypatch):
     settings = BartConfig(vocab_size=60, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2)
     folder = _write(BartModel, settings, tmp_path / "bart", 0)
     with refuses("models.no_encoder", "bart"):
         TransformerEncoder(str(folder))
-
-
-def test_only_models_that_are_split_are_compiled(tmp_path):
-    assert prepare(build(tmp_path, tiny_llama), 8, print) == []
-    assert len(prepare(build(tmp_path, tiny_bert), 8, print)) == 1
-
-
-def test_low_rank_without_peft_names_the_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
     with refuses("encoders.missing_package", "lora_rank", "peft", "cse-registry[llm]"):
         build(tmp_path, tiny_llama, lora_rank=2)
@@ -297,10 +287,6 @@ def test_shuffled_positions_are_those_of_a_permuted_sentence(tmp_path):
     assert (
         encoder.encode_for_eval(replace(moved, positions=tokens.positions)) - encoder.encode_for_eval(tokens)
     ).abs().max() > 1e-3
-
-
-EOL = 'the cat "{text}" sings in red _'
-ECHO = 'a dog sees "{text}" and "{text}" in the house'
 
 
 def in_template(encoder, text, template):
@@ -370,14 +356,6 @@ def test_the_vectors_of_several_templates_are_averaged(tmp_path, pooling):
         encoder.encode_for_eval(tokens, encoder.embed(tokens))
 
 
-@pytest.mark.parametrize(
-    ("template", "code"), [(None, "encoders.no_template"), ("a {text} {text}", "encoders.ambiguous_template")]
-)
-def test_pooling_the_text_requires_a_clear_template(tmp_path, template, code):
-    with refuses(code, '"text"'):
-        build(tmp_path, tiny_llama, template=template, pooling="text")
-
-
 def byte_level(folder):
     """Give a model a byte-level tokenizer, which joins punctuation, and knows a word by the space before it."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -413,9 +391,3 @@ def test_template_and_sentence_can_be_tokenized_together(tmp_path):
     assert joined.vocabulary.fingerprint != apart.vocabulary.fingerprint
     with pytest.raises(CseError, match="tokenized together with the sentence is only for evaluation"):
         joined.vocabulary.tokens([Sample("a cat")], 32)
-
-
-@pytest.mark.parametrize("values", [{}, {"template": [EOL, ECHO]}, {"template": ECHO, "pooling": "text"}])
-def test_templates_that_must_be_apart_from_the_sentence(tmp_path, values):
-    with refuses("encoders.joined_template", "template_joined"):
-        build(tmp_path, tiny_llama, template_joined=True, **values)

@@ -9,7 +9,7 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from registry.heads.mlp import Mlp
-from tests.registry.encoders.vectors import reopened
+from tests.registry.encoders.vectors import encoding, reopened
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
 
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
@@ -31,8 +31,8 @@ def exported(tmp_path, make, values, max_length=12):
     return encoder, folder
 
 
-def vectors(encoder, texts=TEXTS, length=12):
-    return encoder.encode_for_eval(encoder.vocabulary.pad(encoder.vocabulary.ids(texts, length)))
+def vectors(encoder):
+    return encoding(encoder)(TEXTS)
 
 
 @pytest.mark.exhaustive
@@ -66,7 +66,7 @@ def test_low_rank_matrices_are_added_into_what_is_saved(tmp_path):
     torch.testing.assert_close(vectors(open_encoder(str(folder))[0]), before, rtol=0, atol=1e-5)
 
 
-def test_a_saved_bidirectional_decoder_stays_bidirectional(tmp_path):
+def test_a_saved_bidirectional_decoder_stays_bidirectional_with_another_pooling(tmp_path):
     encoder, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
     again = TransformerEncoder(str(folder), "mean")
     assert again.attention == "bidirectional"
@@ -74,6 +74,11 @@ def test_a_saved_bidirectional_decoder_stays_bidirectional(tmp_path):
     again.export(tmp_path / "twice", 12)
     assert not (tmp_path / "twice" / "modules.json").exists()
     assert torch.equal(vectors(open_encoder(str(tmp_path / "twice"))[0]), vectors(encoder))
+    _, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
+    again = open_encoder(str(folder), "last")[0]
+    assert (again.eval_pooling, again.attention) == ("last", "bidirectional")
+    with pytest.raises(CseError, match="pooling"):
+        open_encoder(str(tiny_gpt2(tmp_path)), "cls")
 
 
 @pytest.mark.parametrize(("make", "pooling"), [(tiny_llama, "last"), (tiny_gpt2, "last"), (tiny_modernbert, "cls")])
@@ -85,14 +90,6 @@ def test_a_plain_model_is_opened_as_it_was_trained(tmp_path, make, pooling):
     expected = TransformerEncoder(folder, pooling=pooling)
     assert torch.equal(vectors(encoder), vectors(expected))
     assert torch.equal(vectors(open_encoder(folder, "mean")[0]), vectors(TransformerEncoder(folder, pooling="mean")))
-
-
-def test_another_pooling_replaces_the_saved_one_or_is_refused(tmp_path):
-    _, folder = exported(tmp_path, tiny_llama, {"attention": "bidirectional", "pooling": "mean"})
-    again = open_encoder(str(folder), "last")[0]
-    assert (again.eval_pooling, again.attention) == ("last", "bidirectional")
-    with pytest.raises(CseError, match="pooling"):
-        open_encoder(str(tiny_gpt2(tmp_path)), "cls")
 
 
 @pytest.mark.parametrize("removed", [None, "cse.json"])

@@ -38,8 +38,7 @@ def of_transformers(model, tokens, layer, pooling):
     return torch.stack([s[0] if pooling == "cls" else s[:n].mean(0) for s, n in zip(states, lengths, strict=True)])
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-@pytest.mark.parametrize("layers", [None, [0], [3], [2, 0]])
+@pytest.mark.parametrize(("pooling", "layers"), [("mean", None), ("cls", [3]), ("mean", [2, 0])])
 def test_layers_are_those_of_transformers(model, pooling, layers):
     frozen = FrozenCopy(online_of(model), layers, pooling).train()
     tokens = tokens_of(frozen)
@@ -77,7 +76,7 @@ def test_dropout_only_where_it_is_wanted(model, dropout, drops):
     assert torch.equal(encode(frozen, tokens).layers, encode(frozen, tokens).layers)
 
 
-def test_nothing_of_it_is_kept_in_checkpoints(model):
+def test_it_is_saved_in_the_form_of_its_encoder_and_not_in_checkpoints(model, tmp_path):
     online = online_of(model)
     entry = LOSSES["self_guided"]
     term = Term(entry, 1.0, {"anchor": "anchor", "frozen": "frozen"}, True)
@@ -85,9 +84,6 @@ def test_nothing_of_it_is_kept_in_checkpoints(model):
     encoders = {"online": online, "frozen": FrozenCopy(online)}
     method = Method(encoders, views, None, {"self_guided": entry.build({}, encoders)}, {"self_guided": term})
     assert {name.split(".")[1] for name in method_state(method)} == {"online"}
-
-
-def test_it_is_saved_in_the_form_of_its_encoder(model, tmp_path):
     online = online_of(model, head_at_eval=True)
     frozen = FrozenCopy(online)
     frozen.export(tmp_path / "saved", 32)
@@ -96,12 +92,9 @@ def test_it_is_saved_in_the_form_of_its_encoder(model, tmp_path):
     assert torch.equal(again.encode_for_eval(tokens), frozen.encode_for_eval(tokens))
 
 
-@pytest.mark.parametrize("layers", [[4], [-1], []])
-def test_layers_that_are_not_there_are_refused(model, layers):
-    with refuses("encoders.unknown_layer", f"layers = {layers}", "0 to 3"):
-        FrozenCopy(online_of(model), layers)
-
-
-def test_an_encoder_without_layers_is_refused():
+def test_layers_that_are_not_there_are_refused(model):
+    for layers in ([4], [-1], []):
+        with refuses("encoders.unknown_layer", f"layers = {layers}", "0 to 3"):
+            FrozenCopy(online_of(model), layers)
     with refuses("encoders.no_layers", "FakeEncoder"):
         FrozenCopy(FakeEncoder())

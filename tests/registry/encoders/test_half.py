@@ -8,8 +8,7 @@ from registry.encoders import half, packing
 from registry.encoders.packing import Rows, packs
 
 
-@pytest.mark.parametrize("rate", [0.1, 0.37, 0.9])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("rate", "dtype"), [(0.1, torch.bfloat16), (0.37, torch.float32), (0.9, torch.bfloat16)])
 def test_dropout_drops_each_value_with_the_rate_and_scales_the_others(rate, dtype):
     torch.manual_seed(0)
     values = torch.ones(1000, 1003, dtype=dtype)
@@ -31,16 +30,13 @@ def test_the_gradient_has_the_mask_of_the_values():
     torch.testing.assert_close(values.grad, expected)
 
 
-def test_dropout_follows_the_seed():
+def test_dropout_follows_the_seed_and_layers_use_it_only_in_training_in_half_precision():
     values = torch.randn(10, 10).bfloat16()
     torch.manual_seed(1)
     first, other = half.dropout(values, 0.5), half.dropout(values, 0.5)
     torch.manual_seed(1)
     assert torch.equal(half.dropout(values, 0.5), first)
     assert not torch.equal(first, other)
-
-
-def test_layers_use_it_only_in_training_in_half_precision():
     layer, values = half.Dropout(0.5), torch.randn(100, 100)
     torch.manual_seed(2)
     expected = torch.nn.functional.dropout(values, 0.5)

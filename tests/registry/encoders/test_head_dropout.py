@@ -41,8 +41,7 @@ def block_by_hand(block, states, weights):
     return states
 
 
-@pytest.mark.parametrize("way", ["padded", *WAYS])
-@pytest.mark.parametrize("hidden_read", [True, False])
+@pytest.mark.parametrize(("way", "hidden_read"), zip(["padded", *WAYS], [True, False] * 3, strict=False))
 def test_equals_the_blocks_by_hand(tmp_path, monkeypatch, way, hidden_read):
     encoder = encoder_of(tmp_path)
     tokens = tokens_of(encoder, sentences(7))
@@ -104,25 +103,17 @@ def test_off_is_the_same_to_the_bit_and_draws_nothing(tmp_path):
     assert torch.equal(made[0][1], made[1][1])
 
 
-def test_evaluation_drops_none_and_no_hook_stays(tmp_path):
+def test_evaluation_and_a_momentum_encoder_without_dropout_drop_none(tmp_path):
     encoder = encoder_of(tmp_path)
     tokens = tokens_of(encoder)
     plain = TransformerEncoder(encoder.model).double()
     encoder.encode(tokens, encoder.embed(tokens))
     assert torch.equal(encoder.encode_for_eval(tokens), plain.encode_for_eval(tokens))
     assert not any(block.attention.output._forward_pre_hooks for block in encoder.backbone.encoder.layer)
-
-
-def test_a_momentum_encoder_without_dropout_drops_no_heads(tmp_path):
-    encoder = encoder_of(tmp_path)
-    tokens = tokens_of(encoder)
     target = Ema(encoder, dropout=0.0)
     twice = [target.encode(tokens, target.embed(tokens)).sentence for _ in range(2)]
     assert torch.equal(twice[0], twice[1])
     target = Ema(encoder)
     assert not torch.equal(*(target.encode(tokens, target.embed(tokens)).sentence for _ in range(2)))
-
-
-def test_blocks_of_another_kind_are_refused(tmp_path):
     with refuses("encoders.unsupported_architecture", "drophead", "AlbertModel"):
         encoder_of(tmp_path, tiny_albert)

@@ -59,7 +59,7 @@ def test_static_embeddings_are_those_of_the_library(tmp_path):
     assert not torch.equal(made, encoder.encode_texts(TEXTS, length, "", None))
 
 
-def test_a_router_encodes_each_side_by_its_modules(tmp_path):
+def test_a_router_encodes_each_side_by_its_modules_and_requires_a_route(tmp_path):
     model, folder = saved(tmp_path, router(tmp_path, "document"))
     encoder, length = open_encoder(str(folder))
     assert encoder.routed
@@ -68,9 +68,6 @@ def test_a_router_encodes_each_side_by_its_modules(tmp_path):
     assert torch.equal(document, model.encode_document(TEXTS, convert_to_tensor=True))
     assert torch.equal(encoder.encode_texts(TEXTS, length, "", None), document)
     assert not torch.equal(query, document)
-
-
-def test_a_router_without_default_route_requires_a_side(tmp_path):
     encoder, length = open_encoder(str(saved(tmp_path, router(tmp_path, None))[1]))
     with refuses("encoders.no_route", "default_route"):
         encoder.encode_texts(TEXTS, length, "", None)
@@ -95,10 +92,13 @@ def test_a_pooling_that_we_do_not_read(tmp_path, pooling, code):
         open_encoder(str(folder), "mean")
 
 
-def test_our_reader_normalizes_as_the_library_does(tmp_path):
+def test_our_reader_normalizes_and_reads_prompts(tmp_path):
     folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
     expected = opened_by_library(folder).encode(TEXTS)
     np.testing.assert_allclose(load_model(folder).encode(TEXTS), expected, rtol=0, atol=1e-6)
+    settings = {"prompts": {"query": "", "passage": "the "}, "default_prompt_name": None}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
+    assert open_encoder(str(folder))[0].prompts == Prompts({"passage": "the "})
 
 
 def test_a_normalization_before_a_dense_layer_is_left_to_the_library(tmp_path):
@@ -137,13 +137,6 @@ def test_code_of_a_model_is_not_executed(tmp_path, pooling):
     with refuses("encoders.custom_module", "modules.json", "own.Pooling", "Pooling in 1_Pooling", "--plugin"):
         open_encoder(str(folder), pooling)
     assert not (tmp_path / "ran").exists()
-
-
-def test_the_prompts_of_a_model_that_we_read(tmp_path):
-    folder = sentence_transformers_directory(tmp_path, {"embedding_dimension": 16, "pooling_mode": "mean"})
-    settings = {"prompts": {"query": "", "passage": "the "}, "default_prompt_name": None}
-    (folder / "config_sentence_transformers.json").write_text(json.dumps(settings))
-    assert open_encoder(str(folder))[0].prompts == Prompts({"passage": "the "})
 
 
 MEAN = {"embedding_dimension": 16, "pooling_mode": "mean"}

@@ -29,13 +29,18 @@ def test_gradients_of_several_steps_are_those_of_torch(padding):
     assert len(set(places)) == 1  # the same memory
 
 
-def test_a_shared_table_adds_its_other_gradients():
+def test_a_shared_table_adds_its_other_gradients_and_a_frozen_one_none():
     layer, like = nn.Embedding(9, 4), nn.Embedding(9, 4)
     like.load_state_dict(layer.state_dict())
     for found, table in ((look_up(layer, IDS[0]), layer), (like(IDS[0]), like)):
         with rows_added():
             (found @ table.weight.T).pow(2).sum().backward()
     torch.testing.assert_close(layer.weight.grad, like.weight.grad)
+    layer = nn.Embedding(9, 4)
+    layer.weight.requires_grad_(False)
+    found = look_up(layer, IDS[0])
+    assert torch.equal(found, layer(IDS[0]))
+    assert not found.requires_grad
 
 
 @pytest.mark.parametrize("padding", [None, 3])
@@ -45,11 +50,3 @@ def test_autograd_receives_the_gradient_outside_of_the_block(padding):
     found, expected = (torch.autograd.grad(value, layer.weight)[0] for value in values)
     assert torch.equal(found, expected)
     assert layer.weight.grad is None
-
-
-def test_without_gradient_it_is_the_layer():
-    layer = nn.Embedding(9, 4)
-    layer.weight.requires_grad_(False)
-    found = look_up(layer, IDS[0])
-    assert torch.equal(found, layer(IDS[0]))
-    assert not found.requires_grad

@@ -43,12 +43,16 @@ def test_a_group_holds_little_padding(lengths):
             assert len(rows) * group.length - sum(lengths[row] for row in rows) <= packing.SPARE
 
 
-def test_tokens_hidden_in_the_middle_of_a_sentence_are_left_out():
+def test_packs_leave_hidden_tokens_out_and_are_of_about_equal_work():
     mask = torch.tensor([[1, 0, 1, 1], [1, 1, 0, 0]])
     (pack,) = packs(Rows(mask), 100)
     assert pack.sentences.tolist() == [1, 0]
     assert pack.places.tolist() == [4, 5, 0, 2, 3]
     assert pack.firsts.tolist() == [0, 2]
+    lengths = torch.randint(3, 33, (256,), generator=torch.Generator().manual_seed(1)).tolist()
+    sizes = [len(pack.places) for pack in packs(Rows(mask_of(lengths)), 1000)]
+    assert len(sizes) == -(-sum(lengths) // 1000)
+    assert max(sizes) - min(sizes) <= 33
 
 
 @pytest.mark.parametrize("spare", [0, 3, 1000])
@@ -67,10 +71,3 @@ def test_attention_in_a_pack_is_that_of_each_sentence_by_itself(spare, monkeypat
         torch.testing.assert_close(found[own], alone.transpose(0, 1))
         torch.testing.assert_close(first[number], alone[:, 0])
         start = own.stop
-
-
-def test_packs_are_of_about_equal_work():
-    lengths = torch.randint(3, 33, (256,), generator=torch.Generator().manual_seed(1)).tolist()
-    sizes = [len(pack.places) for pack in packs(Rows(mask_of(lengths)), 1000)]
-    assert len(sizes) == -(-sum(lengths) // 1000)
-    assert max(sizes) - min(sizes) <= 33

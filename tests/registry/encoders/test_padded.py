@@ -6,6 +6,7 @@ import torch
 from registry.encoders.padded import PaddedEncoder
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
+from tests.registry.encoders import vectors
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_bert
 
@@ -13,7 +14,7 @@ TEXTS = ["a", *sentences(5, seed=2)]
 
 
 def tokens_of(encoder, texts=TEXTS):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(texts, 12))
+    return vectors.tokens_of(encoder, texts, 12)
 
 
 def by_hand(backbone, tokenizer, texts, positions):
@@ -48,16 +49,13 @@ def test_training_and_evaluation_by_hand(encoder):
     torch.testing.assert_close(scored, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_other_sentences_do_not_matter_but_padding_does(encoder, tmp_path):
+def test_other_sentences_and_vectors_at_padding_do_not_matter_but_padding_does(encoder, tmp_path):
     together = encoder.encode_for_eval(tokens_of(encoder))
     alone = torch.cat([encoder.encode_for_eval(tokens_of(encoder, [text])) for text in TEXTS])
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-12)
     real = TransformerEncoder(encoder.model, pooling="mean").double().encode_for_eval(tokens_of(encoder))
     assert (together - real).norm(dim=1).min() > 1e-2
-
-
-def test_vectors_at_padding_do_not_matter(encoder):
-    """Stacked views have zeros there."""
+    # Stacked views have zeros there.
     tokens = tokens_of(encoder)
     made = encoder.embed(tokens)
     other = made * tokens.mask.unsqueeze(-1)
@@ -65,7 +63,7 @@ def test_vectors_at_padding_do_not_matter(encoder):
     assert torch.equal(encoder.encode(tokens, made).sentence, encoder.encode(tokens, other).sentence)
 
 
-def test_padding_drops_out_row_by_row(tmp_path):
+def test_padding_drops_out_row_by_row_and_what_does_not_fit_is_refused(tmp_path, encoder):
     encoder = PaddedEncoder(20, model=str(tiny_bert(tmp_path)), dropout=0.5)
     vectors, mask = torch.ones(3, 4, 16), torch.ones(3, 4, dtype=torch.long)
     made, seen = encoder._stretched(vectors, mask, 20)
@@ -73,6 +71,15 @@ def test_padding_drops_out_row_by_row(tmp_path):
     assert not torch.equal(made[0, 4:], made[1, 4:])
     assert seen.mask.sum(1).tolist() == [4, 4, 4]
     assert (made[:, 4:] == 0).float().mean().item() == pytest.approx(0.5, abs=0.1)
+    tokens = tokens_of(encoder)
+    encoder.positions = tokens.length - 1
+    with refuses("encoders.too_few_positions", str(tokens.length), "positions"):
+        encoder.encode(tokens, encoder.embed(tokens))
+    with refuses("encoder.no_attentions"):
+        encoder.keep_attentions([0])
+    limit = encoder.backbone.config.max_position_embeddings
+    with refuses("encoders.too_many_positions", f"{limit + 1} positions", f"at most {limit}"):
+        PaddedEncoder(14, limit + 1, model=encoder.model)
 
 
 def test_an_export_comes_back_and_only_here(encoder, tmp_path):
@@ -84,15 +91,3 @@ def test_an_export_comes_back_and_only_here(encoder, tmp_path):
     assert not (tmp_path / "model" / "modules.json").exists()
     assert "positions = 20" in (tmp_path / "model" / "README.md").read_text()
     assert type(open_encoder(str(tmp_path / "model"), "cls")[0]) is TransformerEncoder
-
-
-def test_refusals(encoder):
-    tokens = tokens_of(encoder)
-    encoder.positions = tokens.length - 1
-    with refuses("encoders.too_few_positions", str(tokens.length), "positions"):
-        encoder.encode(tokens, encoder.embed(tokens))
-    with refuses("encoder.no_attentions"):
-        encoder.keep_attentions([0])
-    limit = encoder.backbone.config.max_position_embeddings
-    with refuses("encoders.too_many_positions", f"{limit + 1} positions", f"at most {limit}"):
-        PaddedEncoder(14, limit + 1, model=encoder.model)

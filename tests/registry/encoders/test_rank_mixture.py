@@ -27,8 +27,9 @@ def test_value_by_hand():
     assert y.tolist() == pytest.approx([0.0, 0.9**0.5, *(0.1**0.5 / 1.5**0.5 * r for r in (-0.5, 1, -0.5))], abs=1e-6)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("similarity", ["inner_product", "cosine"])
+@pytest.mark.parametrize(
+    ("share", "similarity"), [(0.0, "inner_product"), (0.9, "inner_product"), (0.5, "cosine"), (1.0, "cosine")]
+)
 def test_the_cosine_is_the_papers_score(share, similarity):
     base = Given(torch.randn(30, 6, generator=torch.Generator().manual_seed(1)))
     corpus = base.sentences[:20]

@@ -10,7 +10,7 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.errors import MissingError
 from registry.heads.mlp import Mlp
-from registry.types import BUILT_IN
+from tests.registry.encoders.vectors import encoding
 from tests.support.errors import refuses
 from tests.support.tiny import sentences, tiny_albert, tiny_bert, tiny_roberta
 
@@ -29,11 +29,12 @@ def exported(tmp_path, make=tiny_bert, form=("mean", 0, False), max_length=12):
 
 
 def vectors(encoder, length=12):
-    return encoder.encode_for_eval(encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, length)))
+    return encoding(encoder, length)(TEXTS)
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("make", [tiny_bert, tiny_roberta, tiny_albert])
+@pytest.mark.parametrize(
+    ("make", "form"), zip([tiny_bert, tiny_bert, tiny_roberta, tiny_albert, tiny_bert], FORMS, strict=True)
+)
 def test_our_own_export_comes_back_exactly(tmp_path, make, form):
     encoder, folder = exported(tmp_path, make, form)
     again, max_length = open_encoder(str(folder))
@@ -42,12 +43,15 @@ def test_our_own_export_comes_back_exactly(tmp_path, make, form):
     assert torch.equal(vectors(again), vectors(encoder))
 
 
-def test_transformers_loads_the_weights_exactly(tmp_path):
+def test_transformers_loads_the_weights_exactly_and_the_encoder_stays(tmp_path):
     encoder, folder = exported(tmp_path)
     tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS[:1], 12))
     with torch.no_grad():
         hidden = AutoModel.from_pretrained(folder)(tokens.ids, attention_mask=tokens.mask).last_hidden_state
     assert torch.equal(hidden, encoder.eval().encode(tokens, encoder.embed(tokens)).hidden)
+    encoder, _ = exported(tmp_path, form=("last2", 0, False))
+    assert encoder.backbone.config.output_hidden_states is False
+    assert encoder.vocabulary.tokenizer.model_max_length > 12
 
 
 @pytest.mark.exhaustive
@@ -78,12 +82,6 @@ def test_two_layers_are_written_as_weights(tmp_path, form, start, weights):
     assert load_file(module / "model.safetensors")["layer_weights"].tolist() == weights
 
 
-def test_every_pooling_is_exported_here():
-    in_templates = {"mask", "last_mask"}  # tests/registry/encoders/test_template.py
-    of_any_model = {"last", "weighted_mean", "text"}  # tests/registry/encoders/test_families_saved.py
-    assert {pooling for pooling, _, _ in FORMS} | in_templates | of_any_model == BUILT_IN
-
-
 def test_the_layout_is_the_classic_one(tmp_path):
     _, folder = exported(tmp_path, form=("mean", 0, True))
     kinds = [(m["path"], m["type"]) for m in json.loads((folder / "modules.json").read_text())]
@@ -100,19 +98,20 @@ def test_the_layout_is_the_classic_one(tmp_path):
     assert str(tmp_path / "tiny") in (folder / "README.md").read_text()
 
 
-def test_exporting_leaves_the_encoder_as_it_was(tmp_path):
-    encoder, _ = exported(tmp_path, form=("last2", 0, False))
-    assert encoder.backbone.config.output_hidden_states is False
-    assert encoder.vocabulary.tokenizer.model_max_length > 12
-
-
-def test_an_export_replaces_an_earlier_one_and_leaves_no_draft(tmp_path):
+def test_an_export_replaces_an_earlier_one_and_a_damaged_one_is_named(tmp_path):
     encoder, folder = exported(tmp_path)
     with torch.no_grad():
         encoder.backbone.embeddings.word_embeddings.weight.mul_(2)
     encoder.export(folder, 12)
     assert torch.equal(vectors(open_encoder(str(folder))[0]), vectors(encoder))
     assert [child.name for child in folder.parent.iterdir()] == ["model"]
+    _, folder = exported(tmp_path, max_length=512)
+    assert open_encoder(str(folder))[1] == 64
+    _, folder = exported(tmp_path)
+    (folder / "cse.json").write_text("{")
+    with refuses("encoders.unreadable_settings", folder / "cse.json") as caught:
+        open_encoder(str(folder))
+    assert caught.type is MissingError
 
 
 def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
@@ -127,18 +126,19 @@ def test_a_failed_export_leaves_nothing(tmp_path, monkeypatch):
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_length_beyond_the_model_is_cut_to_its_limit(tmp_path):
-    _, folder = exported(tmp_path, max_length=512)
-    assert open_encoder(str(folder))[1] == 64
-
-
-def test_a_plain_model_is_pooled_as_asked_and_by_cls_otherwise(tmp_path):
+def test_a_plain_model_is_pooled_as_asked_and_no_pooling_replaces_an_unknown_one(tmp_path):
     folder = str(tiny_bert(tmp_path))
     encoder, max_length = open_encoder(folder)
     assert (encoder.eval_pooling, max_length) == ("cls", 64)
     assert open_encoder(folder, "first_last")[0].eval_pooling == "first_last"
     with refuses("encoders.unknown_pooling", "'maen'", "Did you mean 'mean'"):
         open_encoder(folder, "maen")
+    root = sentence_transformers_directory(tmp_path, {"pooling_mode_max_tokens": True})
+    with refuses("encoders.unsupported_pooling", "'max'"):
+        open_encoder(str(root), "mean")
+    root = sentence_transformers_directory(tmp_path / "b", {"pooling_mode": "cls"}, ("Transformer", "Pooling", "LSTM"))
+    with refuses("encoders.unsupported_module", "sentence_transformers.models.LSTM"):
+        open_encoder(str(root), "mean")
 
 
 def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "Pooling", "Normalize")):
@@ -167,23 +167,6 @@ def sentence_transformers_directory(tmp_path, pooling, modules=("Transformer", "
 def test_sentence_transformers_directories_of_either_form(tmp_path, pooling):
     encoder, max_length = open_encoder(str(sentence_transformers_directory(tmp_path, pooling)))
     assert (encoder.eval_pooling, max_length) == ("mean", 20)
-
-
-def test_another_pooling_does_not_replace_one_that_we_do_not_read(tmp_path):
-    root = sentence_transformers_directory(tmp_path, {"pooling_mode_max_tokens": True})
-    with refuses("encoders.unsupported_pooling", "'max'"):
-        open_encoder(str(root), "mean")
-    root = sentence_transformers_directory(tmp_path / "b", {"pooling_mode": "cls"}, ("Transformer", "Pooling", "LSTM"))
-    with refuses("encoders.unsupported_module", "sentence_transformers.models.LSTM"):
-        open_encoder(str(root), "mean")
-
-
-def test_a_damaged_settings_file_is_named(tmp_path):
-    _, folder = exported(tmp_path)
-    (folder / "cse.json").write_text("{")
-    with refuses("encoders.unreadable_settings", folder / "cse.json") as caught:
-        open_encoder(str(folder))
-    assert caught.type is MissingError
 
 
 @pytest.mark.exhaustive

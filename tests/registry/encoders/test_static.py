@@ -48,13 +48,10 @@ def test_the_table_written_out_with_transformers(model):
     )
 
 
-def test_weights_by_hand():
+def test_weights_by_hand_and_without_them_the_embedding_of_the_token(model):
     # 1/2, 1/3 and 1/6 of 1: the ranks 1, 1.5 and 3. Half of the weight where a = p.
     assert zipf(2, first=2).tolist() == pytest.approx([0.6, 0.4])
     assert inverse_frequency(torch.tensor([0.6, 0.4, 0.0]), 0.6).tolist() == pytest.approx([0.5, 0.6, 1.0])
-
-
-def test_without_projection_and_weights_it_is_the_embedding_of_the_token(model):
     teacher, _ = open_encoder(model, "mean")
     (token,) = teacher.vocabulary.pieces([Sample("dog")], 8)
     made = Static(model)
@@ -63,7 +60,7 @@ def test_without_projection_and_weights_it_is_the_embedding_of_the_token(model):
     assert made.table[made.vocabulary.id_of("[UNK]")].abs().sum() == 0
 
 
-def test_training_changes_the_vectors_of_the_tokens_of_a_batch(model):
+def test_training_changes_the_tokens_of_a_batch_and_what_a_table_lacks_is_refused(model, tmp_path):
     made = Static(model, dim=4)
     tokens = made.vocabulary.tokens([Sample("the cat"), Sample("cat")], 8)
     encoded = made.encode(tokens, made.embed(tokens))
@@ -74,6 +71,15 @@ def test_training_changes_the_vectors_of_the_tokens_of_a_batch(model):
     assert gradient[[the, cat]].tolist() == [0.5, 1.5]
     assert gradient.sum() == 2
     assert not Static(model, dim=4, frozen=True).table.requires_grad
+    with refuses("encoders.too_many_directions", "17", "16"):
+        Static(model, dim=17)
+    made = Static(model, dim=4)
+    with refuses("vocabulary.unsupported_template"):
+        made.vocabulary.with_template("It is {text}.")
+    made.export(tmp_path / "static", max_length=8)
+    with refuses("encoders.unsupported_setting", "static"):
+        open_encoder(str(tmp_path / "static"), pooling="cls")
+    assert made.vocabulary.fingerprint != open_encoder(model)[0].vocabulary.fingerprint
 
 
 def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(model, tmp_path):
@@ -91,18 +97,6 @@ def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(m
     torch.testing.assert_close(theirs.encode(texts, convert_to_tensor=True), expected, rtol=1e-6, atol=1e-7)
     opened.export(tmp_path / "again", max_length=6)
     assert torch.equal(encoding(open_encoder(str(tmp_path / "again"))[0], 6)(texts), expected)
-
-
-def test_what_a_table_lacks_is_refused(model, tmp_path):
-    with refuses("encoders.too_many_directions", "17", "16"):
-        Static(model, dim=17)
-    made = Static(model, dim=4)
-    with refuses("vocabulary.unsupported_template"):
-        made.vocabulary.with_template("It is {text}.")
-    made.export(tmp_path / "static", max_length=8)
-    with refuses("encoders.unsupported_setting", "static"):
-        open_encoder(str(tmp_path / "static"), pooling="cls")
-    assert made.vocabulary.fingerprint != open_encoder(model)[0].vocabulary.fingerprint
 
 
 def test_equals_the_package_model2vec(model, tmp_path):

@@ -16,7 +16,7 @@ def parts(tmp_path):
     return made
 
 
-def test_it_is_the_sum_of_both(parts):
+def test_it_is_the_sum_of_both(parts, tmp_path):
     both = SummedEncoder(*parts)
     tokens = both.vocabulary.pad(both.vocabulary.ids(sentences(5), 16))
     expected = sum(part.encode_for_eval(tokens) for part in parts)
@@ -25,9 +25,6 @@ def test_it_is_the_sum_of_both(parts):
     encoded = both.encode(tokens, both.embed(tokens))
     torch.testing.assert_close(encoded.sentence, expected)
     assert (both.dim, both.width) == (encoded.sentence.shape[1], 2 * parts[0].width)
-
-
-def test_embeddings_of_different_widths_are_refused(parts, tmp_path):
     wider = TransformerEncoder(str(tiny_bert(tmp_path, name="wider", width=32)))
     with refuses("encoders.cannot_be_summed", "widths: 16 and 32", "concatenated"):
         SummedEncoder(parts[0], wider)

@@ -7,6 +7,7 @@ from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
 from registry.heads.mlp import Mlp
 from registry.tokens import Tokens
+from tests.registry.encoders import vectors
 from tests.registry.encoders.vectors import reopened
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_roberta
@@ -20,8 +21,8 @@ def encoder(**given):
     return TransformerEncoder("mini_en", **{"template": ONE, "pooling": "mask", **given}).eval()
 
 
-def tokens_of(made, texts=TEXTS):
-    return made.vocabulary.pad(made.vocabulary.ids(texts, 32))
+def tokens_of(encoder, texts=TEXTS):
+    return vectors.tokens_of(encoder, texts, 32)
 
 
 def states(made, ids, positions, mask=None):
@@ -107,14 +108,11 @@ def test_padding_in_a_roberta_has_the_positions_of_its_own_forward(tmp_path):
             torch.testing.assert_close(gradients[name], each.grad, rtol=1e-6, atol=2e-6, msg=name)
 
 
-def test_evaluation_subtracts_nothing_unless_asked():
+def test_evaluation_subtracts_nothing_unless_asked_and_heads_see_the_denoised_vector():
     tokens = tokens_of(encoder())
     plain, denoised = encoder(denoise="positions"), encoder(denoise="positions", denoise_at_eval=True)
     assert torch.equal(plain.encode_for_eval(tokens), encoder().encode_for_eval(tokens))
     torch.testing.assert_close(denoised.encode_for_eval(tokens), encoded(plain, tokens), rtol=0, atol=1e-5)
-
-
-def test_heads_see_the_denoised_vector():
     made = encoder(denoise="positions")
     made.attach({"mlp": Mlp()})
     tokens = tokens_of(made)
@@ -135,7 +133,7 @@ def test_gradient_goes_through_what_is_subtracted_unless_stopped(through):
     torch.testing.assert_close(bias.grad, expected, rtol=0, atol=1e-4)
 
 
-def test_sentences_of_one_length_share_one_draw_of_dropout():
+def test_sentences_of_one_length_share_one_draw_of_dropout_and_the_template_takes_positions():
     torch.manual_seed(0)
     made = encoder(denoise="positions", dropout=0.3).train()
     tokens = tokens_of(made, ["A cat.", "A dog.", "The dog sees a cat."])
@@ -143,6 +141,9 @@ def test_sentences_of_one_length_share_one_draw_of_dropout():
     assert torch.equal(alone[0], alone[1])
     assert not torch.equal(alone[0], alone[2])
     assert not torch.equal(alone, made._template_alone(tokens))
+    made, plain = encoder(), TransformerEncoder("mini_en")
+    template = made.vocabulary.ids([""], 16)[0]
+    assert made.max_length == plain.max_length - (len(template) - 2)
 
 
 def test_a_view_with_its_own_template_is_denoised_by_it():
@@ -169,7 +170,7 @@ def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
     reopened(encoder(**given), tmp_path / "model", TEXTS, 24)
 
 
-def test_any_model_is_opened_in_a_template(tmp_path):
+def test_any_model_is_opened_in_a_template_and_a_head_is_saved(tmp_path):
     """One without a template, and one saved with another."""
     encoder(template=TWO).export(tmp_path / "model", 24)
     for model in ("mini_en", str(tmp_path / "model")):
@@ -177,9 +178,6 @@ def test_any_model_is_opened_in_a_template(tmp_path):
         torch.testing.assert_close(
             back.encode_for_eval(tokens_of(back)), encoder().encode_for_eval(tokens_of(encoder()))
         )
-
-
-def test_a_head_kept_at_evaluation_is_saved(tmp_path):
     made = encoder(head_at_eval=True)
     made.attach({"mlp": Mlp()})
     made.export(tmp_path / "model", 24)
@@ -202,9 +200,3 @@ def test_a_head_kept_at_evaluation_is_saved(tmp_path):
 def test_settings_that_do_not_fit_are_refused(given, code, named):
     with refuses(code, named):
         encoder(**given)
-
-
-def test_the_template_takes_its_share_of_the_positions():
-    made, plain = encoder(), TransformerEncoder("mini_en")
-    template = made.vocabulary.ids([""], 16)[0]
-    assert made.max_length == plain.max_length - (len(template) - 2)

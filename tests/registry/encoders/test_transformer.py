@@ -4,7 +4,7 @@ from transformers import AutoModel
 
 from registry.encoders.transformer import TransformerEncoder
 from registry.heads.mlp import Mlp
-from registry.tokens import Sample, Tokens
+from registry.tokens import Sample
 from tests.registry.encoders.vectors import slow_pool as token_pool
 from tests.registry.encoders.vectors import tokens_of
 from tests.support.errors import refuses
@@ -77,16 +77,7 @@ def test_attention_to_padding_in_training_can_be_enabled(tmp_path, make, hidden_
     torch.testing.assert_close(plain.encode(tokens, plain.embed(tokens)).sentence, mean, rtol=0, atol=1e-6)
 
 
-def test_pairs_use_the_second_segment(tmp_path):
-    folder = tiny_bert(tmp_path)
-    encoder = TransformerEncoder(str(folder)).eval()
-    tokens = encoder.vocabulary.tokens([Sample("the cat", "a dog")], 32)
-    with torch.no_grad():
-        expected = AutoModel.from_pretrained(folder)(tokens.ids, token_type_ids=tokens.types).last_hidden_state
-    assert torch.equal(encoder.encode(tokens, encoder.embed(tokens)).hidden, expected)
-
-
-def test_two_passes_differ_by_dropout_alone(tmp_path):
+def test_two_passes_differ_by_dropout_alone_and_pairs_use_the_second_segment(tmp_path):
     folder = str(tiny_bert(tmp_path))
     encoder = TransformerEncoder(folder)
     tokens = tokens_of(encoder)
@@ -96,6 +87,12 @@ def test_two_passes_differ_by_dropout_alone(tmp_path):
     still = TransformerEncoder(folder, dropout=0.0)
     assert torch.equal(still.encode(tokens, vectors).sentence, still.encode(tokens, vectors).sentence)
     assert torch.equal(still.encode(tokens, vectors).embeddings, vectors)
+    folder = tiny_bert(tmp_path)
+    encoder = TransformerEncoder(str(folder)).eval()
+    tokens = encoder.vocabulary.tokens([Sample("the cat", "a dog")], 32)
+    with torch.no_grad():
+        expected = AutoModel.from_pretrained(folder)(tokens.ids, token_type_ids=tokens.types).last_hidden_state
+    assert torch.equal(encoder.encode(tokens, encoder.embed(tokens)).hidden, expected)
 
 
 @pytest.mark.parametrize("site", ["layer", "word"])
@@ -123,11 +120,6 @@ def test_dropout_scope(tmp_path, scope, embedding, hidden, attention):
     assert layer.attention.self.dropout.p == attention
 
 
-def test_the_checkpoints_own_dropout_is_the_default(tmp_path):
-    encoder = TransformerEncoder(str(tiny_bert(tmp_path, hidden_dropout_prob=0.3)))
-    assert encoder.dropout.p == encoder.backbone.encoder.layer[1].output.dropout.p == 0.3
-
-
 def test_evaluation_ignores_dropout_and_head_and_restores_the_mo(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="cls", eval_pooling="mean", dropout=0.5)
     encoder.attach({"mlp": Mlp()})
@@ -142,7 +134,7 @@ def test_evaluation_ignores_dropout_and_head_and_restores_the_mo(tmp_path):
     assert not plain.training
 
 
-def test_the_head_stands_between_pooling_and_loss(tmp_path):
+def test_a_head_stands_between_pooling_and_loss_and_must_exist_to_be_kept(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
     encoder.attach({"mlp": Mlp()})
     encoder.eval()
@@ -150,32 +142,32 @@ def test_the_head_stands_between_pooling_and_loss(tmp_path):
     encoded = encoder.encode(tokens, encoder.embed(tokens))
     assert torch.equal(encoded.sentence, encoder.heads["mlp"](encoded.hidden[:, 0], ()))
     torch.testing.assert_close(encoder.encode_for_eval(tokens), encoded.sentence, rtol=0, atol=1e-6)
-
-
-def test_a_head_kept_at_evaluation_must_exist(tmp_path):
     with refuses("encoders.no_heads", "head_at_eval"):
         TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True).attach({})
 
 
-def test_freeze_stops_named_parts_and_no_others(tmp_path):
+def test_freeze_stops_named_parts_and_no_others_and_keeps_dropout(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path, layers=11)), freeze=["embeddings", "encoder.layer.1"])
     tokens = tokens_of(encoder)
     encoder.encode(tokens, encoder.embed(tokens)).sentence.pow(2).sum().backward()
     for name, parameter in encoder.backbone.named_parameters():
         frozen = name.startswith(("embeddings.", "encoder.layer.1."))
         assert (parameter.grad is None) == frozen, name
-
-
-def test_frozen_embeddings_keep_their_dropout(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embeddings"], dropout=0.5)
     tokens = tokens_of(encoder)
     assert (encoder.encode(tokens, encoder.embed(tokens)).embeddings == 0).any()
 
 
-def test_widths_and_length_limit(tmp_path):
+def test_widths_length_limit_dropout_and_meaning_are_the_checkpoints(tmp_path):
     albert = TransformerEncoder(str(tiny_albert(tmp_path)))
     assert (albert.dim, albert.width, albert.max_length) == (16, 8, 64)
     assert TransformerEncoder(str(tiny_roberta(tmp_path))).max_length == 64
+    encoder = TransformerEncoder("mini_en", pooling="mean")
+    near = encoder.encode_for_eval(tokens_of(encoder, ["A man plays a guitar.", "A man is playing the guitar."]))
+    far = encoder.encode_for_eval(tokens_of(encoder, ["A man plays a guitar.", "Parliament passed the law in 1921."]))
+    assert torch.cosine_similarity(*near, dim=0) > torch.cosine_similarity(*far, dim=0) + 0.1
+    encoder = TransformerEncoder(str(tiny_bert(tmp_path, hidden_dropout_prob=0.3)))
+    assert encoder.dropout.p == encoder.backbone.encoder.layer[1].output.dropout.p == 0.3
 
 
 @pytest.mark.parametrize("make", MAKERS)
@@ -186,36 +178,18 @@ def test_too_many_tokens_do_not_crash(tmp_path, make):
     assert encoder.encode_for_eval(tokens).isfinite().all()
 
 
-def test_gradients_reach_augmented_vectors(tmp_path):
+def test_gradients_reach_augmented_vectors_and_every_weight(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)), freeze=["embeddings"])
     tokens = tokens_of(encoder)
     vectors = encoder.embed(tokens).requires_grad_()
     encoder.encode(tokens, vectors).sentence.pow(2).sum().backward()
     assert vectors.grad is not None
     assert vectors.grad.abs().sum() > 0
-
-
-def test_every_weight_gets_a_gradient(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
     encoder.attach({"mlp": Mlp()})
     tokens = tokens_of(encoder)
     encoder.encode(tokens, encoder.embed(tokens)).sentence.pow(2).sum().backward()
     assert [name for name, parameter in encoder.named_parameters() if parameter.grad is None] == []
-
-
-def test_mini_en_encodes_text():
-    encoder = TransformerEncoder("mini_en", pooling="mean")
-    near = encoder.encode_for_eval(tokens_of(encoder, ["A man plays a guitar.", "A man is playing the guitar."]))
-    far = encoder.encode_for_eval(tokens_of(encoder, ["A man plays a guitar.", "Parliament passed the law in 1921."]))
-    assert torch.cosine_similarity(*near, dim=0) > torch.cosine_similarity(*far, dim=0) + 0.1
-
-
-def test_rows_of_a_stacked_batch_equal_rows_alone(tmp_path):
-    encoder = TransformerEncoder(str(tiny_roberta(tmp_path)), pooling="mean").eval()
-    parts = [tokens_of(encoder, sentences(3)), tokens_of(encoder, ["the cat"])]
-    together = Tokens.stack(dict(enumerate(parts)))
-    stacked = encoder.encode_for_eval(together)
-    assert torch.allclose(stacked, torch.cat([encoder.encode_for_eval(part) for part in parts]), atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "last2"])

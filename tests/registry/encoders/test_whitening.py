@@ -47,8 +47,7 @@ def literal(rows, k):
     return (rows - mu) @ np.dot(u, np.diag(1 / np.sqrt(s)))[:, :k]
 
 
-@pytest.mark.parametrize("count", [9, 30, 200])
-@pytest.mark.parametrize("k", [1, 3, 8])
+@pytest.mark.parametrize(("count", "k"), [(9, 1), (30, 8), (200, 3)])
 def test_cosines_are_those_of_the_repositories(count, k):
     generator = torch.Generator().manual_seed(count)
     # Turned and stretched, of a condition that single precision holds: that of an arbitrary mixture of 9 rows was 2e7,
@@ -76,13 +75,6 @@ def test_repeated_sentences_count_as_in_the_repositories():
     torch.testing.assert_close(gram[0] @ gram[0].T, gram[1] @ gram[1].T, atol=2e-5, rtol=0)
 
 
-def test_whitened_vectors_have_mean_0_and_covariance_1():
-    rows = 3 * torch.randn(500, 6, generator=torch.Generator().manual_seed(0)) + 2
-    _, vectors = fitted(rows)
-    assert vectors.mean(dim=0) == pytest.approx(torch.zeros(6), abs=1e-4)
-    torch.testing.assert_close(torch.cov(vectors.T), torch.eye(6), atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("size", [1, 2, 7, 100])
 def test_chunks_do_not_change_mean_and_covariance(size):
     rows = torch.randn(100, 5, generator=torch.Generator().manual_seed(1)) + 1e4
@@ -94,7 +86,7 @@ def test_chunks_do_not_change_mean_and_covariance(size):
     torch.testing.assert_close(moments.covariance(), torch.cov(rows.double().T), rtol=1e-9, atol=1e-12)
 
 
-def test_directions_without_variance_are_not_blown_up():
+def test_directions_without_variance_are_not_blown_up_and_too_many_refused():
     rows = torch.randn(5, 8, generator=torch.Generator().manual_seed(2))  # 4 directions at most
     _, vectors = fitted(rows, eps=1e-2)
     assert vectors.isfinite().all()
@@ -103,9 +95,6 @@ def test_directions_without_variance_are_not_blown_up():
     assert weight.abs().max(dim=1).values.tolist() == [0.5, 1.0]  # the second direction counts as a quarter as wide
     with refuses("encoders.no_variance", "eps = 0", "more than 2 sentences"):
         fitted(torch.tensor([[1.0, 0.0], [2.0, 0.0]]), eps=0.0)
-
-
-def test_too_few_sentences_and_too_many_directions():
     with refuses("encoders.too_few_sentences", "whitening"):
         fitted(torch.ones(1, 2))
     with refuses("encoders.too_many_directions", "k = 3", "k ≤ 2"):
@@ -115,7 +104,7 @@ def test_too_few_sentences_and_too_many_directions():
     assert caught.type is RunFailedError
 
 
-def test_the_encoder_needs_a_fit_and_refuses_views(tmp_path):
+def test_the_encoder_needs_a_fit_also_when_saved_and_refuses_views(tmp_path):
     base = TransformerEncoder(str(tiny_bert(tmp_path)))
     encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
     tokens = base.vocabulary.pad([[2, 7, 3]])
@@ -123,6 +112,11 @@ def test_the_encoder_needs_a_fit_and_refuses_views(tmp_path):
         encoder.encode_for_eval(tokens)
     with refuses("encoders.no_views", "'whitening'", "[evaluate] encoder"):
         encoder.encode(tokens, encoder.embed(tokens))
+    encoder.export(tmp_path / "model", 12)
+    assert not (tmp_path / "model" / "modules.json").exists()
+    again, _ = open_encoder(str(tmp_path / "model"))
+    with refuses("encoders.not_fitted", "'whitening'"):
+        encoding(again)(TEXTS)
 
 
 def test_what_is_fitted_on_is_checked_when_the_recipe_is_built(tmp_path, monkeypatch):
@@ -163,19 +157,18 @@ def whitened(tmp_path, **values):
 
 @pytest.mark.parametrize("k", [None, 5])
 def test_export_is_one_more_dense_layer(tmp_path, k):
-    base, encoder = whitened(tmp_path, k=k)
+    _, encoder = whitened(tmp_path, k=k)
     folder = tmp_path / "out" / "model"
     encoder.export(folder, 12)
     again, length = open_encoder(str(folder))
     assert (length, again.fits, again.eval_pooling) == (12, "never", "first_last")
-    assert again.encode_for_eval(tokens(again)).shape == (60, k or 16)
-    assert torch.equal(again.encode_for_eval(tokens(again)), encoder.encode_for_eval(tokens(encoder)))
+    assert encoding(again)(TEXTS).shape == (60, k or 16)
+    assert torch.equal(encoding(again)(TEXTS), encoding(encoder)(TEXTS))
     kinds = [module["path"] for module in json.loads((folder / "modules.json").read_text())]
     assert kinds == ["", "1_WeightedLayerPooling", "2_Pooling", "3_Dense"]
     assert not (folder / "base").exists()
     assert "the last evaluator" in (folder / "README.md").read_text()
     assert [child.name for child in folder.parent.iterdir()] == ["model"]
-    assert torch.equal(base.encode_for_eval(tokens(base)), encoder.of.encode_for_eval(tokens(base)))
 
 
 @pytest.mark.exhaustive
@@ -185,10 +178,10 @@ def test_sentence_transformers_loads_and_encodes_exactly(tmp_path):
     encoder.export(tmp_path / "model", 12)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path / "model"), device="cpu")
     made = theirs.double().encode(TEXTS, convert_to_tensor=True)  # in fp32, rounding differs between processors
-    torch.testing.assert_close(made.float(), encoder.double().encode_for_eval(tokens(encoder)), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(made.float(), encoding(encoder.double())(TEXTS), rtol=1e-5, atol=1e-5)
 
 
-def test_a_head_kept_at_evaluation_comes_before_the_whitening(tmp_path):
+def test_a_head_comes_before_the_whitening_which_is_no_part_of_states(tmp_path):
     torch.manual_seed(1)
     base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean", head_at_eval=True)
     base.attach({"mlp": Mlp()})
@@ -196,25 +189,8 @@ def test_a_head_kept_at_evaluation_comes_before_the_whitening(tmp_path):
     encoder.fit(encoding(encoder), TEXTS)
     encoder.export(tmp_path / "model", 12)
     again, _ = open_encoder(str(tmp_path / "model"))
-    assert torch.equal(again.encode_for_eval(tokens(again)), encoder.encode_for_eval(tokens(encoder)))
-
-
-def test_a_whitening_that_was_never_fitted_is_saved_as_such(tmp_path):
-    base = TransformerEncoder(str(tiny_bert(tmp_path)))
-    encoder = ENCODERS["whitening"].build({"fit_on": "target"}, {"online": base})
-    encoder.export(tmp_path / "model", 12)
-    assert not (tmp_path / "model" / "modules.json").exists()
-    again, _ = open_encoder(str(tmp_path / "model"))
-    with refuses("encoders.not_fitted", "'whitening'"):
-        again.encode_for_eval(tokens(again))
-
-
-def test_states_contain_weights_and_no_adjustment(tmp_path):
+    assert torch.equal(encoding(again)(TEXTS), encoding(encoder)(TEXTS))
     base, encoder = whitened(tmp_path)
     assert set(encoder.state_dict()) == {f"of.{key}" for key in base.state_dict()}
     assert {id(p) for p in encoder.parameters()} == {id(p) for p in base.parameters()}
     assert not encoder.stateful
-
-
-def tokens(encoder):
-    return encoder.vocabulary.pad(encoder.vocabulary.ids(TEXTS, 12))

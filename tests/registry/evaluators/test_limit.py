@@ -45,16 +45,13 @@ def test_rows_at_equal_distances(most, kept):
     assert "".join(evenly_spaced("0123456789", most)) == kept
 
 
-def test_pairs_of_all_subsets():
+def test_pairs_of_all_subsets_and_of_every_set_of_an_average():
     evaluator, encode = Sts("stsb_open"), Encoder()
     evaluator.limit = 4
     evaluator(encode)
     assert set(encode.sentences) == {f"{side}{place}" for side in "ab" for place in (0, 5, 10, 15)}
     assert evaluator.series()["gold"] == [0.0, 1.25, 2.5, 3.75]
     assert len(evaluator.all_pairs()) == 20
-
-
-def test_every_data_set_of_an_average_is_limited():
     evaluator, encode = StsAverage(["stsb", "sickr"]), Encoder()
     evaluator.limit = 3
     evaluator(encode)

@@ -34,11 +34,7 @@ def test_a_missing_package_is_said_with_how_to_install_it(monkeypatch):
     assert isinstance(caught.value, MissingError)
 
 
-def test_it_is_listed_with_or_without_the_package():
-    assert EVALUATORS["mteb"].summary == "Score one task of the Massive Text Embedding Benchmark, × 100."
-
-
-def test_texts_of_all_batches_are_encoded_in_order_and_at_once():
+def test_texts_of_all_batches_are_encoded_in_order_and_at_once_and_images_refused():
     asked = []
 
     def encode(texts, side, prompts):
@@ -53,9 +49,6 @@ def test_texts_of_all_batches_are_encoded_in_order_and_at_once():
     assert asked == [(["a", "bbb", "cc"], "query", ["x-query", "x", "Retrieval-query", "Retrieval"])]
     assert isinstance(made, np.ndarray)
     assert made.tolist() == [[1, 1], [3, 1], [2, 1]]
-
-
-def test_a_task_without_texts_is_refused():
     with refuses("evaluators.not_texts", "'Pictures'", "image, label"):
         MtebModel(words, "Pictures").encode([{"image": [0], "label": [1]}])
 
@@ -114,9 +107,10 @@ def test_agrees_with_our_own_correlation(size, monkeypatch):
 
 
 @needs_mteb
-def test_an_undefined_score_is_zero(monkeypatch):
+def test_an_undefined_score_is_zero_and_the_fingerprint_a_revision(monkeypatch):
     name = mteb_task.serve(monkeypatch)
     assert build(name)(lambda texts, *_: torch.ones(len(texts), 3)) == {"main_score": 0.0}
+    assert build(mteb_task.serve(monkeypatch)).fingerprints() == {"mteb FewPairs/test": "0123abc"}
 
 
 @needs_mteb
@@ -129,11 +123,6 @@ def test_training_does_not_notice_it(monkeypatch):
     first = evaluator(words)
     assert torch.equal(torch.get_rng_state(), before)
     assert evaluator(words) == first
-
-
-@needs_mteb
-def test_fingerprint_is_the_revision_on_the_hub(monkeypatch):
-    assert build(mteb_task.serve(monkeypatch)).fingerprints() == {"mteb FewPairs/test": "0123abc"}
 
 
 @needs_mteb

@@ -30,7 +30,7 @@ class Turning:
         return torch.stack([radians.cos(), radians.sin()], dim=1)
 
 
-def test_value_by_hand(pairs):
+def test_value_by_hand_of_sentences_encoded_together(pairs):
     """Pairs of 5 only: a with b, c with d. Right 10 degrees apart, wrong 100 and 80."""
     pairs(PAIRS)
     right, wrong = math.cos(math.radians(10)), (math.cos(math.radians(100)), math.cos(math.radians(80)))
@@ -39,6 +39,11 @@ def test_value_by_hand(pairs):
     assert found["mutual_information"] == pytest.approx(math.log(2) + sum(logs) / 2, abs=1e-6)
     assert found["bound"] == math.log(2)
     assert set(found) == set(MutualInformationTask.metrics)
+    encode = Turning()
+    MutualInformationTask("anchor", mi_n=2)(encode)
+    MutualInformationTask("other", mi_n=2, column="sentence1", training=False)(encode)
+    sides = ["a", "c", "e", "b", "d", "f"]
+    assert encode.asked == [("anchor", {"text": sides}, True), ("other", {"sentence1": sides}, False)]
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -50,22 +55,10 @@ def test_equals_the_bound_of_the_pairs_written_out(pairs, size):
     assert found == mutual_information(*sides, size, 0.05)
 
 
-def test_encodes_all_sentences_together_in_training_mode(pairs):
-    pairs(PAIRS)
-    encode = Turning()
-    MutualInformationTask("anchor", mi_n=2)(encode)
-    MutualInformationTask("other", mi_n=2, column="sentence1", training=False)(encode)
-    sides = ["a", "c", "e", "b", "d", "f"]
-    assert encode.asked == [("anchor", {"text": sides}, True), ("other", {"sentence1": sides}, False)]
-
-
-def test_no_pair_of_that_score_is_told(pairs):
+def test_too_few_pairs_are_told(pairs):
     pairs([Pair("", 1.0, "a", "b"), Pair("", 0.0, "a", "c")])
     with refuses("evaluators.no_such_score", "stsb/all", 5, "set gold = 1"):
         MutualInformationTask("anchor")(Turning())
-
-
-def test_too_few_pairs_are_told(pairs):
     pairs(PAIRS)
     with refuses("evaluators.too_few_rows", "stsb/all", 128, "set mi_n = 3 or less"):
         MutualInformationTask("anchor")(Turning())

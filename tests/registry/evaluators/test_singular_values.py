@@ -31,7 +31,7 @@ def test_value_by_hand(pairs):
     assert set(found) == set(SingularValues.metrics)
 
 
-def test_each_occurrence_or_each_sentence(pairs):
+def test_each_occurrence_or_each_sentence_of_the_last_call(pairs):
     pairs([Pair("", 0.0, "a", "b"), Pair("", 0.0, "a", "a")])
     evaluator = SingularValues()
     evaluator(RECTANGLE)
@@ -39,23 +39,24 @@ def test_each_occurrence_or_each_sentence(pairs):
     once = SingularValues(sentences="distinct")
     once(RECTANGLE)
     assert once.series()["singular_values"] == pytest.approx([1.0, 0.75])
+    pairs([Pair("", 0.0, "a", "b")])
+    evaluator = SingularValues()
+    evaluator(RECTANGLE)
+    evaluator(Points({"a": [1.0, 0.0], "b": [0.0, 10.0]}))
+    assert evaluator.series()["singular_values"] == pytest.approx([1.0, 0.1])
 
 
-def test_vectors_of_length_one_span_both_directions_alike(pairs):
+def test_normalized_or_centered_by_hand(pairs):
     pairs([Pair("", 0.0, "a", "b")])
     found = SingularValues(normalize=True)(RECTANGLE)
     assert found == pytest.approx({"effective_rank": 2.0, "largest_share": 0.5})
-
-
-def test_centered_two_points_are_one_direction(pairs):
-    pairs([Pair("", 0.0, "a", "b")])
     found = SingularValues(center=True)(RECTANGLE)
     assert found == pytest.approx({"effective_rank": 1.0, "largest_share": 1.0}, abs=1e-9)
 
 
-@pytest.mark.parametrize(("count", "width"), [(2, 2), (3, 8), (20, 5), (50, 16)])
-@pytest.mark.parametrize("normalize", [False, True])
-@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize(
+    ("count", "width", "normalize", "center"), [(3, 8, False, True), (20, 5, True, False), (50, 16, True, True)]
+)
 def test_equals_the_decomposition_of_the_whole_matrix(pairs, count, width, normalize, center):
     encode, rows, whole = all_of(count, width)
     pairs(rows)
@@ -89,9 +90,7 @@ def test_values_far_below_the_largest_are_kept():
     )
     found = spectrum(rows, torch.ones(3, dtype=torch.float64), center=False, chunk=1)
     assert found.tolist() == pytest.approx([1.0, 1e-5, 1e-11], rel=1e-4)
-
-
-def test_a_sentence_that_is_not_there_counts_nothing():
+    # A sentence that is not there counts nothing.
     rows = torch.tensor([[3.0, 0.0], [0.0, 4.0]], dtype=torch.float64)
     assert spectrum(rows, torch.tensor([1.0, 0.0]).double(), center=False).tolist() == pytest.approx([3.0, 0.0])
 
@@ -104,11 +103,3 @@ def test_collapsed_vectors(pairs):
     assert evaluator(Points(dict.fromkeys("abc", (0.0, 0.0, 0.0)))) == {"effective_rank": 0.0, "largest_share": 0.0}
     assert evaluator.series() == {"singular_values": [0.0, 0.0, 0.0]}
     assert evaluator(Points(dict.fromkeys("abc", (math.nan,) * 3)))["effective_rank"] == 0.0
-
-
-def test_the_series_is_that_of_the_last_call(pairs):
-    pairs([Pair("", 0.0, "a", "b")])
-    evaluator = SingularValues()
-    evaluator(RECTANGLE)
-    evaluator(Points({"a": [1.0, 0.0], "b": [0.0, 10.0]}))
-    assert evaluator.series()["singular_values"] == pytest.approx([1.0, 0.1])

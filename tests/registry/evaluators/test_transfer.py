@@ -56,15 +56,11 @@ def test_value_by_hand(data, classifier):
 
 
 @BOTH
-def test_given_splits_by_hand(data, classifier):
+def test_given_splits_and_folds_of_the_training_split_by_hand(data, classifier):
     """Of dev, 3 in 4 labels are the word's; of the test, 9 in 10."""
     asked = data({"train": opinions(200, 0), "dev": opinions(30, 10), "test": opinions(18, 2)})
     assert Transfer("sst2", classifier)(praise) == pytest.approx({"accuracy": 90.0, "dev_accuracy": 75.0})
     assert asked == [("sst2", "train"), ("sst2", "dev"), ("sst2", "test")]
-
-
-@BOTH
-def test_folds_of_the_training_split_by_hand(data, classifier):
     data({"train": opinions(150, 50), "test": opinions(18, 2)})
     assert Transfer("trec", classifier)(praise) == pytest.approx({"accuracy": 90.0, "dev_accuracy": 75.0})
 
@@ -80,12 +76,17 @@ def test_pairs_are_told_by_difference_and_product(data, classifier):
     assert Transfer("mrpc", classifier)(praise) == pytest.approx({"accuracy": 100.0, "dev_accuracy": 100.0})
 
 
-def test_pair_features_by_hand(data):
+def test_pair_features_by_hand_and_the_order_of_rows(data):
     test = [{"label": "1", "sentence1": "u", "sentence2": "w"}, {"label": "0", "sentence1": "u", "sentence2": "v"}]
     data({"train": [{"label": label, "sentence1": "u", "sentence2": "v"} for label in "01"], "test": test})
     vectors = {"u": [1.0, 2.0], "v": [3.0, -1.0], "w": [float("nan"), 5.0]}
     features = read_labeled("mrpc").features(lambda texts: torch.tensor([vectors[text] for text in texts]))
     assert features.tolist() == [[2, 3, 3, -2], [2, 3, 3, -2], [2, 3, 3, -2], [1, 3, 0, 10]]  # NaN counts as 0
+    read = [("1", "b"), ("1", "a"), ("0", "one  two\tthree"), ("0", "z"), ("1", ""), ("0", "y y")]
+    data({"all": [{"label": label, "text": text} for label, text in read]})
+    rows = read_labeled("subj")
+    assert rows.texts == [("",), ("z",), ("b",), ("a",), ("y y",), ("one two three",)]
+    assert list(rows.labels) == ["1", "0", "1", "1", "0", "0"]
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -124,14 +125,6 @@ def test_the_order_of_rows_of_different_length_is_nothing(data, classifier):
     assert Transfer("cr", classifier, folds=3)(noisy) == wanted
 
 
-def test_rows_stand_by_words_then_label_then_as_read(data):
-    read = [("1", "b"), ("1", "a"), ("0", "one  two\tthree"), ("0", "z"), ("1", ""), ("0", "y y")]
-    data({"all": [{"label": label, "text": text} for label, text in read]})
-    rows = read_labeled("subj")
-    assert rows.texts == [("",), ("z",), ("b",), ("a",), ("y y",), ("one two three",)]
-    assert list(rows.labels) == ["1", "0", "1", "1", "0", "0"]
-
-
 @BOTH
 @pytest.mark.slow
 def test_the_same_every_time_and_training_sees_no_difference(data, classifier):
@@ -157,10 +150,13 @@ def test_one_class_is_refused(data, split):
         Transfer("trec", "logistic")(praise)
 
 
-def test_no_rows_are_refused(data):
+def test_no_rows_and_a_gpu_that_is_not_there_are_refused(data, monkeypatch):
     data({"all": []})
     with refuses("evaluators.too_few_rows", "mr/all", "no rows"):
         Transfer("mr")(praise)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with refuses("evaluators.no_cuda_device", "device = 'cpu'"):
+        Transfer("mr", device="cuda")
 
 
 @pytest.mark.parametrize("task", ["mr", "trec"])
@@ -170,12 +166,6 @@ def test_fewer_rows_of_a_label_than_folds_are_refused(data, task):
     with refuses("evaluators.too_few_rows", f"'{task}'", "'1'", "5 folds", "set folds = 4 or less"):
         Transfer(task, folds=5)(praise)
     assert Transfer(task, folds=4)(praise)["accuracy"] == pytest.approx(100 * 30 / 34, abs=0.2)
-
-
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with refuses("evaluators.no_cuda_device", "device = 'cpu'"):
-        Transfer("mr", device="cuda")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")

@@ -28,6 +28,7 @@ def test_the_catalog_expects_whole_texts_only():
     assert about.generator.sources == (("wiki1m_prefix", "train"),)
     lines = catalog.entry("wiki1m_prefix").split("train").rows
     assert about.split("train").rows == lines // about.generator.params["lines"]
+    assert sum(1 for _ in catalog.open_text("wiki1m_joined")) == 1191
 
 
 def test_unknown_sources_are_named():
@@ -40,7 +41,3 @@ def test_without_its_lines_it_is_missing(toy):
     toy("lines", '[splits.train]\npath = "lines.txt"\nrows = 20\n')
     with pytest.raises(MissingError, match="'joined' is made from others"):
         catalog.locate("joined", "train")
-
-
-def test_lines_of_the_package():
-    assert sum(1 for _ in catalog.open_text("wiki1m_joined")) == 1191

@@ -45,11 +45,17 @@ def test_a_language_has_several_names(word, code):
     assert find_language(word).code == code
 
 
-def test_no_two_languages_share_a_name():
+def test_no_two_languages_share_a_name_and_untrained_pairs_are_warned_of():
     assert len({name for known in LANGUAGES for name in (*known, known.flores[:3])}) >= 3 * len(LANGUAGES)
     assert all(find_language(name) is known for known in LANGUAGES for name in known)
     assert find_language("Klingon") is None
     assert find_language("") is None
+    made = make_instruction("m", T5, WORDS, None, "es", None)
+    assert made.prefix == "translate English to Spanish: "
+    assert made.warning == (
+        "model 'm' was not trained to translate English to Spanish, only: translation_en_to_de, translation_en_to_fr"
+    )
+    assert make_instruction("m", PLAIN, WORDS, None, "es", None).warning == ""
 
 
 @pytest.mark.parametrize(("config", "tokenizer", "languages", "prefix"), [
@@ -77,15 +83,6 @@ def test_the_prefix_follows_model_and_languages(config, tokenizer, languages, pr
 def test_a_prefix_that_is_given_wins(config, tokenizer):
     assert make_instruction("m", config, tokenizer, None, "ja", "") == Instruction("")
     assert make_instruction("m", config, tokenizer, None, None, "so: ") == Instruction("so: ")
-
-
-def test_a_pair_that_a_t5_does_not_name_is_warned_of():
-    made = make_instruction("m", T5, WORDS, None, "es", None)
-    assert made.prefix == "translate English to Spanish: "
-    assert made.warning == (
-        "model 'm' was not trained to translate English to Spanish, only: translation_en_to_de, translation_en_to_fr"
-    )
-    assert make_instruction("m", PLAIN, WORDS, None, "es", None).warning == ""
 
 
 @pytest.mark.parametrize(("tokenizer", "languages", "source", "target"), [

@@ -13,9 +13,6 @@ def test_by_hand(model):
     made = LongTexts(model, tokens=4).make(["a  cat\tsees a dog", "a cat sees dog", "", "A CAT sees a dog"])
     assert made == ["a cat sees a dog", "", "", "A CAT sees a dog"]  # five words, four words
     assert LongTexts(model, tokens=4, lower=True).make(["A CAT sees a dog"]) == ["a cat sees a dog"]
-
-
-def test_long_text_is_not_truncated(model):
     assert LongTexts(model, tokens=900).make(["cat " * 901]) == [("cat " * 901).strip()]
     assert LongTexts(model, tokens=901).make(["cat " * 901]) == [""]
 

@@ -17,13 +17,10 @@ def test_by_hand():
     assert texts[1500] == catalog.read_pairs("stsb_open", "test")[0].first
 
 
-def test_all_splits_where_none_is_named():
+def test_all_splits_where_none_is_named_and_unknown_ones_told():
     assert catalog.dataset_and_split("stsb") == ("stsb", "all")
     assert catalog.dataset_and_split("stsb/dev") == ("stsb", "dev")
     assert catalog.entry("sts_text").generator.sources == tuple((name, "all") for name in ENGLISH)
-
-
-def test_unknown_sources_are_named():
     with pytest.raises(UnknownNameError, match="'stsb'"):
         next(PairSentences(["stbs"]).rows("train"))
 

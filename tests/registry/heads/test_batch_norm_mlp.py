@@ -33,8 +33,7 @@ def literal(head, rows):
     return torch.tensor(rows, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("blocks", [1, 3])
-@pytest.mark.parametrize("expansion", [1, 4])
+@pytest.mark.parametrize(("blocks", "expansion"), [(1, 4), (3, 1)])
 def test_every_view_by_itself_equals_the_literal_form(blocks, expansion):
     torch.manual_seed(blocks)
     head = fitted(5, blocks=blocks, expansion=expansion).double()

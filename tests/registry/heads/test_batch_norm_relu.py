@@ -62,13 +62,6 @@ def test_views_by_themselves():
     torch.testing.assert_close(head(pooled, GROUPS), expected)
 
 
-def test_has_no_bias_and_no_scale_at_the_end():
-    head = fitted(4)
-    names = {name for name, _ in head.named_parameters()}
-    assert names == {"layers.0.weight", "layers.1.weight", "norms.0.weight", "norms.0.bias"}
-    assert [tuple(layer.weight.shape) for layer in head.layers] == [(8, 4), (4, 8)]
-
-
 def test_scd_s_projector():
     """Its own layers: a bias in the first, none in the others, nothing behind the last; each view by itself."""
     torch.manual_seed(0)

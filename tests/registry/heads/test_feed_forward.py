@@ -51,10 +51,3 @@ def test_normal_start_is_that_of_the_authors_of_sg_opt():
         assert deviation == pytest.approx(0.02, rel=0.01)
         assert not part.bias.any()
     assert fitted(initial="normal", bias=False)[0].first.bias is None
-
-
-def test_uniform_start_is_torch_s():
-    head, _ = fitted(256, hidden=1024, width=64)
-    for part, width in ((head.first, 256), (head.second, 1024)):
-        assert part.weight.abs().max().item() == pytest.approx(width**-0.5, rel=1e-2)
-        assert 0 < part.bias.abs().max() <= width**-0.5

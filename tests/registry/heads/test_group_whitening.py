@@ -76,18 +76,6 @@ def test_parts_of_the_batch_by_sentence_are_the_authors_code():
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
 
 
-def test_views_of_different_sizes_have_no_sentences():
-    with refuses("heads.uneven_views", "[12, 8]", 'rows = "views"'):
-        fitted(6, groups=2, rows="sentences")(draw(0, 20, 6), (("anchor", 12), ("positive", 8)))
-
-
-def test_worked_by_hand():
-    # Two dimensions, both ±2 and uncorrelated: variance 4, half as long afterwards.
-    pooled = torch.tensor([[3.0, 2.0], [3.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
-    made = fitted(2, groups=1, epsilon=0.0)(pooled, ())
-    assert torch.allclose(made, torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]), atol=1e-6)
-
-
 def test_the_gradient_with_and_without_the_covariance():
     pooled = draw(0, 8, 4).double().requires_grad_()
     whole = fitted(4, groups=2, detach_statistics=False).eval()
@@ -101,18 +89,21 @@ def test_the_gradient_with_and_without_the_covariance():
     transform = torch.linalg.lstsq(centered, torch.from_numpy(linear)).solution
     expected = (weights - weights.mean(0)) @ transform.T
     assert torch.allclose(found, expected, atol=1e-8)
+    # Two dimensions, both ±2 and uncorrelated: variance 4, half as long afterwards.
+    pooled = torch.tensor([[3.0, 2.0], [3.0, -2.0], [-1.0, 2.0], [-1.0, -2.0]])
+    made = fitted(2, groups=1, epsilon=0.0)(pooled, ())
+    assert torch.allclose(made, torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]), atol=1e-6)
 
 
-def test_any_number_of_groups_is_refused_at_once():
-    with refuses("heads.indivisible_width", "groups = 6"):
-        GroupWhitening(groups=2**62).fit(6, WidthOnly(6))
-
-
-def test_groups_that_do_not_fit_are_refused():
+def test_groups_and_views_that_do_not_fit_are_refused():
     with refuses("heads.indivisible_width", "groups = 128", 192, "set groups = 96"):
         fitted(192)
     with refuses("heads.batch_too_small", "train.batch_size"):
         fitted(4, groups=2)(draw(0, 1, 4), ())
+    with refuses("heads.indivisible_width", "groups = 6"):
+        GroupWhitening(groups=2**62).fit(6, WidthOnly(6))
+    with refuses("heads.uneven_views", "[12, 8]", 'rows = "views"'):
+        fitted(6, groups=2, rows="sentences")(draw(0, 20, 6), (("anchor", 12), ("positive", 8)))
 
 
 def shares(detach: bool) -> tuple[torch.Tensor, torch.Tensor]:

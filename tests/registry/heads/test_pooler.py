@@ -56,7 +56,7 @@ def test_finds_it_under_a_models_prefix_and_in_the_old_format(tmp_path):
         assert torch.equal(head.linear.weight, renamed["bert.pooler.dense.weight"])
 
 
-def test_a_checkpoint_without_pooler_is_refused_with_the_way_out(tmp_path):
+def test_what_has_no_pooler_or_another_width_is_refused_with_the_way_out(tmp_path):
     folder = tiny_bert(tmp_path)
     rest = {n: v for n, v in load_file(folder / "model.safetensors").items() if "pooler" not in n}
     save_file(rest, folder / "model.safetensors", metadata={"format": "pt"})
@@ -65,23 +65,8 @@ def test_a_checkpoint_without_pooler_is_refused_with_the_way_out(tmp_path):
         encoder.attach({"pooler": Pooler()})
     encoder.attach({"pooler": Pooler(initial="random")})
     assert encoder.dim == 16
-
-
-def test_what_has_no_checkpoint_is_refused():
     with refuses("heads.no_checkpoint", "WidthOnly"):
         Pooler().fit(4, WidthOnly(4))
-
-
-def test_another_width_is_refused(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path)))
     with refuses("heads.width_mismatch", 16, 24):
         encoder.attach({"projection": Projection(width=24), "pooler": Pooler()})
-
-
-def test_stays_at_evaluation_where_asked(tmp_path):
-    encoder = TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True)
-    encoder.attach({"pooler": Pooler("tanh")})
-    tokens = encoder.vocabulary.pad(encoder.vocabulary.ids(["the cat"], 8))
-    plain = TransformerEncoder(str(tmp_path / "tiny")).encode_for_eval(tokens)
-    layer = encoder.heads["pooler"].linear
-    assert torch.allclose(encoder.encode_for_eval(tokens), torch.tanh(plain @ layer.weight.T + layer.bias), atol=1e-6)

@@ -16,17 +16,27 @@ def fitted(given=6, **options):
     return head, head.fit(given, WidthOnly(given))
 
 
-def test_worked_by_hand():
+def test_worked_by_hand_and_without_layers():
     head, out = fitted(2, layers=1)
     assert out == 2
     head.load_state_dict(
         {"network.0.weight": torch.tensor([[1.0, 2.0], [0.0, -1.0]]), "network.0.bias": torch.tensor([0.5, 0.0])}
     )
     assert head(torch.tensor([[0.1, 0.2]]), ())[0].tolist() == pytest.approx([math.tanh(1.0), math.tanh(-0.2)])
+    head, out = fitted(layers=0)
+    pooled = torch.randn(3, 6)
+    assert out == 6
+    assert torch.equal(head(pooled, ()), pooled)
+    with refuses("heads.width_without_layers", "predictor", "width = 7", 6):
+        fitted(layers=0, width=7)
+    head, _ = fitted(layers=1)
+    weight, bias, activation = head.dense()
+    assert activation == "Tanh"
+    assert torch.equal((pooled @ weight.T + bias).tanh(), head(pooled, ()))
+    assert fitted(layers=2)[0].dense() is None
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("width", [None, 3, 9])
+@pytest.mark.parametrize(("layers", "width"), [(1, None), (2, 3), (3, 9)])
 def test_every_depth_and_width_equals_the_literal_form(layers, width):
     torch.manual_seed(1)
     head, out = fitted(layers=layers, width=width)
@@ -38,21 +48,3 @@ def test_every_depth_and_width_equals_the_literal_form(layers, width):
     pooled = torch.randn(4, 6)
     for row, vector in zip(pooled.tolist(), head(pooled, ()).tolist(), strict=True):
         assert vector == pytest.approx(list(map(math.tanh, linear(last, literal(first, row)))), abs=1e-4)
-
-
-def test_no_layers_change_nothing():
-    head, out = fitted(layers=0)
-    pooled = torch.randn(3, 6)
-    assert out == 6
-    assert torch.equal(head(pooled, ()), pooled)
-    with refuses("heads.width_without_layers", "predictor", "width = 7", 6):
-        fitted(layers=0, width=7)
-
-
-def test_one_layer_is_a_dense_layer_and_more_are_not():
-    pooled = torch.randn(3, 6)
-    head, _ = fitted(layers=1)
-    weight, bias, activation = head.dense()
-    assert activation == "Tanh"
-    assert torch.equal((pooled @ weight.T + bias).tanh(), head(pooled, ()))
-    assert fitted(layers=2)[0].dense() is None

@@ -40,13 +40,6 @@ def attention(module, asking, asked):
     return found
 
 
-def test_attention_of_several_keys_equals_the_literal_form():
-    module = fitted().attention
-    asking, asked = torch.randn(4, 2, WIDTH, dtype=torch.float64), torch.randn(4, 5, WIDTH, dtype=torch.float64)
-    expected = [attention(module, one, other) for one, other in zip(asking.tolist(), asked.tolist(), strict=True)]
-    assert torch.allclose(module(asking, asked), torch.tensor(expected, dtype=torch.float64), atol=1e-12)
-
-
 def test_one_attention_twice_equals_the_literal_form():
     """PT7: the authors' `models.py:249-254` calls the same module for both steps."""
     head = fitted()

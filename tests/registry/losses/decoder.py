@@ -60,13 +60,9 @@ def literal(loss, words, views, text_alone=False):
     for vectors, ids, mask, text, sentence in zip(*views, strict=True):
         real = mask == 1
         states = decoded(vectors[real], sentence, loss.decoder)
-        head = loss.language.head
-        bent = states @ head.dense.weight.T + head.dense.bias
-        bent = 0.5 * bent * (1 + torch.erf(bent / math.sqrt(2)))
-        scores = normed(bent, head.norm) @ words.T + head.bias
         counted = text[real] if text_alone else torch.ones_like(ids[real])
-        for row, piece, counts in zip(scores.tolist(), ids[real].tolist(), counted.tolist(), strict=True):
+        for state, piece, counts in zip(states, ids[real].tolist(), counted.tolist(), strict=True):
             if counts:
-                total += math.log(sum(math.exp(score) for score in row)) - row[piece]
+                total += token_cost(loss.language.head, words, state, piece)
                 count += 1
     return total / count

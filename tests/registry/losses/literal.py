@@ -6,11 +6,25 @@ import math
 
 import torch
 
+from registry.testing.materials import WidthOnly
 from registry.types import Negatives
 
 
 def cosine(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+
+
+class Headed(WidthOnly):
+    """An encoder with one head and nothing else, in double."""
+
+    def __init__(self, dim, head):
+        super().__init__(dim)
+        self.head = head
+        self.head.fit(dim, self)
+        self.double()
+
+    def project(self, pooled):
+        return self.head(pooled, ())
 
 
 def unit(row):

@@ -15,8 +15,7 @@ def literal(anchor, positive, power):
     return total
 
 
-@pytest.mark.parametrize("power", [1.0, 2.0, 3.5])
-@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize(("n", "power"), [(1, 1.0), (5, 2.0), (5, 3.5)])
 def test_equals_the_literal_form(n, power):
     anchor, positive, *_ = draw(n, 0, seed=n)
     expected = literal(anchor, positive, power)

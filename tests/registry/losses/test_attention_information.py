@@ -71,8 +71,7 @@ def loss(**options):
     return AttentionInformation(GROUPS, **options)
 
 
-@pytest.mark.parametrize("zeros", [0.0, 0.2])
-@pytest.mark.parametrize("lengths", [[4, 4], [7, 3, 5], [6, 4, 8, 8]])
+@pytest.mark.parametrize(("lengths", "zeros"), [([4, 4], 0.0), ([7, 3, 5], 0.2), ([6, 4, 8, 8], 0.2)])
 def test_all_places_equal_plain_loops(lengths, zeros):
     """No head has 500 places, so each uses all that it has."""
     anchor, positive = view(lengths, 1, zeros), view(lengths, 2, zeros)
@@ -119,16 +118,13 @@ def test_drawn_places_differ_from_call_to_call():
     assert loss(samples=10)(anchor, positive).item() == first != second
 
 
-def test_equal_views_have_finite_information_and_no_gradient():
+def test_equal_views_and_nothing_shared_have_finite_information_and_no_gradient():
     anchor = view([4, 6], 1)
     made = loss(samples=500)(anchor, replace(anchor, attentions={k: w.detach() for k, w in anchor.attentions.items()}))
     share = (4 / 6 + 1) / 2  # padding counts as queries, not as keys
     assert made.item() == pytest.approx((share**2 + 1e-6) * 0.5 * math.log(1e-6), abs=1e-9)
     made.backward()
     assert all(not leaf.grad.any() for leaf in anchor.attentions.values())
-
-
-def test_nothing_shared_gives_zero():
     anchor = view([3])
     empty = replace(anchor, attentions={block: torch.zeros_like(w) for block, w in anchor.attentions.items()})
     made = loss()(anchor, empty)
@@ -137,11 +133,8 @@ def test_nothing_shared_gives_zero():
     assert all(not leaf.grad.any() for leaf in anchor.attentions.values())
 
 
-def test_views_of_different_lengths_are_refused():
+def test_views_and_groups_of_different_sizes_are_refused():
     with refuses("losses.view_length_mismatch", 4, 5):
         loss()(view([4]), view([5]))
-
-
-def test_groups_of_different_sizes_are_refused():
     with refuses("losses.uneven_groups", "[[1, 4], [3]]"):
         AttentionInformation([[1, 4], [3]])

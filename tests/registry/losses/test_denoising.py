@@ -38,7 +38,7 @@ def test_matches_a_decoder_by_hand(encoder, given):
     assert loss(view, view).item() == pytest.approx(expected, abs=1e-9)
 
 
-def test_the_target_is_rebuilt_from_the_anchor_s_vector(encoder):
+def test_the_target_is_rebuilt_from_the_anchor_s_vector_with_noise_in_training_alone(encoder):
     anchor, target = encoded(encoder, 2), encoded(encoder, 4)
     target = target.rows(2, 4, replace(target.tokens, **{
         name: getattr(target.tokens, name)[2:] for name in ("ids", "mask", "types", "positions", "text")
@@ -46,9 +46,6 @@ def test_the_target_is_rebuilt_from_the_anchor_s_vector(encoder):
     loss = made(encoder)
     assert loss(anchor, target).item() == pytest.approx(by_hand(loss, encoder, anchor, target), abs=1e-9)
     assert loss(anchor, target).item() != pytest.approx(loss(target, target).item(), abs=1e-6)
-
-
-def test_the_noise_is_drawn_in_training_alone(encoder):
     view, loss = encoded(encoder), made(encoder, noise=0.825)
     assert loss(view, view).item() != loss(view, view).item()
     loss.eval()

@@ -4,12 +4,8 @@ import pytest
 import torch
 
 from registry.losses.dot_classification import DotClassification
+from tests.registry.losses.literal import draw
 from tests.support.errors import refuses
-
-
-def draw(rows, seed=0, width=4):
-    g = torch.Generator().manual_seed(seed)
-    return [torch.randn(rows, width, generator=g, dtype=torch.float64) for _ in range(2)]
 
 
 def entropy(anchor, positive, i, j, same):
@@ -29,7 +25,7 @@ def test_value_by_hand():
 
 @pytest.mark.parametrize(("rows", "negatives"), [(1, 3), (2, 7), (9, 3)])
 def test_all_pairs(rows, negatives):
-    anchor, positive = draw(rows, seed=rows)
+    anchor, positive, *_ = draw(rows, 0, seed=rows)
     cells = [entropy(anchor, positive, i, i, True) for i in range(rows)]
     for i in range(rows):
         others = [(i + k) % rows for k in range(1, negatives + 1)]
@@ -42,7 +38,7 @@ def test_all_pairs(rows, negatives):
 @pytest.mark.parametrize(("rows", "negatives", "positives"), [(16, 7, 2), (4, 7, 1), (9, 2, 3)])
 def test_separate_pairs(rows, negatives, positives):
     """The authors' 16 pairs: 2 positive ones, and 14 of sentences that are in no positive one."""
-    anchor, positive = draw(rows, seed=rows)
+    anchor, positive, *_ = draw(rows, 0, seed=rows)
     cells = [entropy(anchor, positive, i, i, True) for i in range(positives)]
     others = list(range(positives, rows))
     cells += [entropy(anchor, positive, i, j, False) for i, j in zip(others, others[1:] + others[:1], strict=True)]
@@ -53,13 +49,10 @@ def test_separate_pairs(rows, negatives, positives):
     assert mean == pytest.approx(sum(cells) / rows, abs=1e-9)
 
 
-def test_too_few_rows_to_be_divided():
+def test_too_few_rows_and_dot_products_in_the_hundreds():
     with refuses("losses.batch_too_small", 2):
-        DotClassification(pairs="separate")(*draw(2))
-
-
-def test_dot_products_in_the_hundreds():
-    """σ is 1 to the last bit there: the loss of a negative pair is the dot product itself, its gradient 1."""
+        DotClassification(pairs="separate")(*draw(2, 0)[:2])
+    # σ is 1 to the last bit there: the loss of a negative pair is the dot product itself, its gradient 1.
     anchor, positive = torch.full((2, 1), 20.0), torch.full((2, 1), 20.0, requires_grad=True)
     value = DotClassification(1, reduction="sum")(anchor, positive)
     value.backward()

@@ -54,9 +54,6 @@ def test_value_by_hand():
     expected = (math.log(math.e + 1 + 1 + 1) - 1 + math.log(math.e + 1 + math.e + 1) - 1) / 2
     found = GaussianInfoNCE(temperature=1.0)(eye, eye, eye, torch.tensor([[1.0, 0.0]] * 2), scorer)
     assert found.item() == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_scorer_that_is_never_near_leaves_info_nce():
     anchor, positive, hard, _, _ = draw(5, 0)
     far = -torch.ones(5, 1, dtype=torch.float64)
     plain = InfoNCE()(anchor, positive, Negatives.none(anchor), hard=hard)

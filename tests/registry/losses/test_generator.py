@@ -23,12 +23,16 @@ def test_the_generators_dropout_follows_its_switch(tmp_path, dropout):
     assert torch.equal(first, second) is not dropout
 
 
-def test_other_vocabularies_are_refused(tmp_path):
+def test_other_vocabularies_and_longer_texts_are_refused(tmp_path):
     bert, roberta = (str(with_prediction_head(make(tmp_path))) for make in (tiny_bert, tiny_roberta))
     encoder = TransformerEncoder(bert)
     for names in ((roberta, bert), (bert, roberta)):
         with refuses("losses.vocabulary_mismatch", roberta):
             ReplacedTokenDetection(*names, encoder)
+    generator = FrozenGenerator(str(with_prediction_head(tiny_roberta(tmp_path))), "checkpoint", dropout=False)
+    assert generator.longest == 64  # 66 positions, of which RoBERTa never uses two
+    with refuses("losses.too_many_tokens", 64, 65, "data.max_length=64"):
+        generator(torch.zeros(1, 65, dtype=torch.long), view([[2] * 65]).tokens)
 
 
 def test_a_tokenizer_with_equal_ids_without_segments_is_accepted(tmp_path):
@@ -71,13 +75,6 @@ def test_a_generator_without_head_needs_generator_head(tmp_path):
     states = own(input_ids=tokens.ids, attention_mask=tokens.mask).last_hidden_state
     expected = states @ own.embeddings.word_embeddings.weight.T
     assert torch.allclose(loss.generator(tokens.ids, tokens), expected, atol=1e-5)
-
-
-def test_a_text_longer_than_the_generator_is_refused(tmp_path):
-    generator = FrozenGenerator(str(with_prediction_head(tiny_roberta(tmp_path))), "checkpoint", dropout=False)
-    assert generator.longest == 64  # 66 positions, of which RoBERTa never uses two
-    with refuses("losses.too_many_tokens", 64, 65, "data.max_length=64"):
-        generator(torch.zeros(1, 65, dtype=torch.long), view([[2] * 65]).tokens)
 
 
 def test_mini_en_decodes_by_its_embeddings_better_than_chance():

@@ -16,36 +16,7 @@ def views(seed=0):
     return anchor, positive, hard, guide, guide + noise[0], 0.5 * guide + noise[1]
 
 
-def literal(given, temperature, margin, relative, anchors, positives):
-    anchor, positive, hard, *guide = (t.tolist() for t in given)
-    total = 0.0
-    for i in range(len(anchor)):
-        own = slow.cosine(guide[0][i], guide[1][i])
-        limit = own - (abs(own) if relative else 1.0) * margin
-        columns = [(slow.cosine(anchor[i], positive[i]), -2.0)]
-        for j in range(len(anchor)):
-            if j != i:
-                columns.append((slow.cosine(anchor[i], positive[j]), slow.cosine(guide[0][i], guide[1][j])))
-            if j != i and anchors:
-                columns.append((slow.cosine(anchor[i], anchor[j]), slow.cosine(guide[0][i], guide[0][j])))
-            if j != i and positives:
-                columns.append((slow.cosine(positive[i], positive[j]), slow.cosine(guide[1][i], guide[1][j])))
-            columns.append((slow.cosine(anchor[i], hard[j]), slow.cosine(guide[0][i], guide[2][j])))
-        kept = [math.exp(cosine / temperature) for cosine, guided in columns if guided <= limit]
-        first = columns[0][0] / temperature
-        total += math.log(sum(kept) + (math.exp(first) if limit < -2 else 0.0)) - first
-    return total / len(anchor)
-
-
 SETTINGS = [(0.0, False, True, True), (0.2, False, False, True), (0.3, True, True, False), (-0.1, True, False, False)]
-
-
-@pytest.mark.parametrize(("margin", "relative", "anchors", "positives"), SETTINGS)
-def test_cell_by_cell(margin, relative, anchors, positives):
-    anchor, positive, hard, guide, guide_positive, guide_hard = given = views()
-    strategy = "relative" if relative else "absolute"
-    value = GIST(0.5, margin, strategy, anchors, positives)(anchor, positive, guide, guide_positive, hard, guide_hard)
-    assert value.item() == pytest.approx(literal(given, 0.5, margin, relative, anchors, positives), abs=1e-9)
 
 
 def test_a_guide_of_one_view_removes_what_is_closer_than_the_pair():

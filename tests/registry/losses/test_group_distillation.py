@@ -52,15 +52,12 @@ def test_value_by_hand():
     loss = GroupDistillation(temperature=1.0, teacher_temperature=1.0, group=0.0)
     assert loss(anchor, (teacher,)).item() == pytest.approx(expected, abs=1e-6)
     assert loss(anchor[:1], (teacher[:1],)).item() == 0.0
-
-
-def test_without_groups_it_is_list_net_of_one_view():
     anchor, _, teacher, _, _ = draw(6, 0)
     plain = GroupDistillation(0.2, 0.1, group=0.0)(anchor, (teacher,))
     assert plain.item() == pytest.approx(RankingDistillation("list_net", 0.2, 0.1)(anchor, anchor, teacher).item())
 
 
-def test_only_about_equal_sentences_are_exchanged():
+def test_only_about_equal_sentences_are_exchanged_at_the_groups_temperature():
     """With 12 other sentences of nearly equal mass, each group of 0.25 has about three neighbors of the order."""
     torch.manual_seed(0)
     target = torch.linspace(0.02, 0.0, 12).expand(200, 12)
@@ -71,9 +68,6 @@ def test_only_about_equal_sentences_are_exchanged():
     assert groups[0] == groups[1] == {0, 1}  # the sums of 3, 6 and 9 sentences are just above 0.25, 0.5 and 0.75
     assert groups[2] == groups[3] == groups[4] == {2, 3, 4}
     assert groups[11] == {8, 9, 10, 11}
-
-
-def test_groups_can_be_formed_at_another_temperature():
     target = draw(9, 0)[0].sort(dim=1, descending=True).values
     found = []
     for loss, cosines in ((GroupDistillation(group_temperature=0.05), target), (GroupDistillation(), target / 0.05)):

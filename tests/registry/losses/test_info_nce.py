@@ -16,9 +16,6 @@ def test_value_by_hand():
     positive = torch.tensor([[1.0, 0.0], [0.0, 0.5]])
     value = InfoNCE(temperature=0.5)(anchor, positive, Negatives.none(anchor))
     assert value.item() == pytest.approx(math.log(1 + math.exp(-2)), abs=1e-6)
-
-
-def test_value_by_hand_with_queue():
     # One row: positive cosine 1, queue cosines 1 (weight 1/2) and 0 (weight 1): e² / (e² + e²/2 + 1).
     anchor = torch.tensor([[5.0, 0.0]])
     queue = Negatives(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0.5, 1.0]).log())
@@ -55,12 +52,19 @@ def test_the_positive_may_repel_hard_negatives_too(n, k, in_batch):
     assert loss(anchor, positive, negatives, hard).item() == pytest.approx(slow.cross_entropy(rows), abs=1e-12)
 
 
-def test_views_that_a_setting_reads_are_required():
+def test_views_that_a_setting_reads_are_required_and_others_not():
     anchor = torch.eye(2)
     with refuses("losses.no_hard_negatives", "[views.hard]"):
         InfoNCE(positive_repels=True)(anchor, anchor, Negatives.none(anchor))
     with refuses("losses.no_reference_view", "false_negative = 0.9", "[views.reference]"):
         InfoNCE(false_negative=0.9)(anchor, anchor, Negatives.none(anchor))
+    anchor, positive, _, reference, _ = slow.draw(4, 0)
+    loss = InfoNCE(false_negative=-1.0)
+    assert loss(anchor, positive, Negatives.none(anchor), None, reference).item() == 0.0
+    same = torch.ones_like(reference)
+    assert loss(anchor, positive, Negatives.none(anchor), None, same).item() == 0.0
+    anchor, positive, _, reference, queue = slow.draw(5, 3)
+    assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
 
 
 @pytest.mark.parametrize(("form", "cells"), [("cross_entropy", 6), ("bce_softmax", 6 * (6 + 3))])
@@ -79,19 +83,13 @@ def test_single_row_without_queue_is_certain(form):
     assert not anchor.grad.any()
 
 
-def test_extreme_temperature_stays_finite():
+def test_extreme_temperatures_zero_vectors_and_mixed_precision():
     anchor = torch.eye(3)
     value = InfoNCE(temperature=1e-4)(anchor, -anchor, Negatives.none(anchor))
     assert value.item() == pytest.approx(1e4 + math.log(2), rel=1e-6)  # the two others are at 0
-
-
-def test_zero_vector_has_cosine_zero():
     anchor = torch.zeros(2, 3)
     positive = torch.eye(3)[:2]
     assert InfoNCE()(anchor, positive, Negatives.none(anchor)).item() == pytest.approx(math.log(2))
-
-
-def test_mixed_precision_computes_in_single():
     *views, queue = slow.draw(8, 4, dim=16)
     anchor, positive = (view.float() for view in views[:2])
     single = Negatives(queue.vectors.float(), queue.log_weights.float())
@@ -130,19 +128,16 @@ def agree(found, expected, views):
         assert (mine - theirs).norm() <= 1e-6 * theirs.norm()
 
 
-SWITCHES = [
-    ({}, 5, 1, True),
-    ({"in_batch": False}, 2, 5, True),
-    ({"false_negative": 0.2}, 5, 1, False),
-    ({"false_negative": 0.2, "weight_on": "logit"}, 5, 1, True),
-    ({"weight_on": "logit"}, 2, 5, False),
-    ({"in_batch": False, "weight_on": "logit", "false_negative": -1.0}, 2, 5, True),
-]
-
-
-@pytest.mark.parametrize(("about", "n", "k", "with_hard"), SWITCHES)
-@pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
-def test_every_switch_matches_the_cells(about, n, k, with_hard, form):
+@pytest.mark.parametrize(
+    ("about", "form", "n", "k", "with_hard"),
+    [
+        ({}, "bce_softmax", 5, 1, True),
+        ({"in_batch": False}, "cross_entropy", 2, 5, True),
+        ({"false_negative": 0.2}, "cross_entropy", 5, 1, False),
+        ({"false_negative": 0.2, "weight_on": "logit"}, "bce_softmax", 5, 1, True),
+    ],
+)
+def test_every_switch_matches_the_cells(about, form, n, k, with_hard):
     anchor, positive, hard, reference, queue = slow.draw(n, k, seed=10 * n + k)
     hard, tau = hard if with_hard else None, 0.3
     found = InfoNCE(tau, hard_weight=0.7, form=form, **about)(anchor, positive, queue, hard, reference)
@@ -165,22 +160,9 @@ def test_false_negative_by_hand():
     assert at_phi.item() == pytest.approx(math.log(1 + 2 / math.e))
 
 
-def test_the_own_positive_is_never_a_false_negative():
-    anchor, positive, _, reference, _ = slow.draw(4, 0)
-    loss = InfoNCE(false_negative=-1.0)
-    assert loss(anchor, positive, Negatives.none(anchor), None, reference).item() == 0.0
-    same = torch.ones_like(reference)
-    assert loss(anchor, positive, Negatives.none(anchor), None, same).item() == 0.0
-
-
-def test_a_reference_without_phi_changes_nothing():
-    anchor, positive, _, reference, queue = slow.draw(5, 3)
-    assert torch.equal(InfoNCE()(anchor, positive, queue, None, reference), InfoNCE()(anchor, positive, queue))
-
-
 @pytest.mark.parametrize("form", ["cross_entropy", "bce_softmax"])
 def test_nothing_to_compare_with_is_zero_and_said_once(form):
-    anchor, positive, *_ = slow.draw(3, 0)
+    anchor, positive, _, _, queue = slow.draw(3, 2)
     anchor.requires_grad_()
     loss = InfoNCE(in_batch=False, form=form)
     for _ in range(4):
@@ -195,15 +177,11 @@ def test_nothing_to_compare_with_is_zero_and_said_once(form):
     assert "in_batch = false" in notice
     loss(anchor, positive, Negatives.none(anchor))
     assert loss.notices() == []
-
-
-def test_a_queue_that_fills_is_not_reported():
-    anchor, positive, _, _, queue = slow.draw(3, 2)
-    loss = InfoNCE(in_batch=False)
-    loss(anchor, positive, Negatives.none(anchor))
+    filling = InfoNCE(in_batch=False, form=form)
+    filling(anchor, positive, Negatives.none(anchor))
     for _ in range(9):
-        loss(anchor, positive, queue)
-    assert loss.notices() == []
+        filling(anchor, positive, queue)
+    assert filling.notices() == []
 
 
 def test_bce_is_finite_where_a_negative_takes_it_all():
@@ -244,7 +222,7 @@ def test_dclr_as_released(passes):
     agree(loss(anchor, positive, noise, None, reference, None if passes == 1 else second), expected, views)
 
 
-@pytest.mark.parametrize(("n", "degrees"), [(1, 10.0), (2, 60.0), (5, 10.0), (5, 60.0)])
+@pytest.mark.parametrize(("n", "degrees"), [(1, 10.0), (5, 10.0), (5, 60.0)])
 def test_an_angular_margin_turns_the_positives_alone(n, degrees):
     anchor, positive, hard, _, negatives = slow.draw(n, 3, seed=n)
     margin, tau = math.radians(degrees), 0.3
@@ -258,10 +236,9 @@ def test_an_angular_margin_turns_the_positives_alone(n, degrees):
     assert loss(anchor, positive, negatives, hard).item() == pytest.approx(slow.cross_entropy(rows), abs=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_an_angular_margin_at_no_angle_and_at_the_largest(dtype):
+def test_an_angular_margin_at_no_angle_and_at_the_largest():
     """cos(0 + m) = cos m, with a finite gradient; from π − m on it goes on falling."""
-    angles = torch.tensor([0.0, 0.5, 2.0, math.radians(169), math.radians(171), math.pi], dtype=dtype)
+    angles = torch.tensor([0.0, 0.5, 2.0, math.radians(169), math.radians(171), math.pi])
     cosines = angles.cos().requires_grad_()
     logits = InfoNCE(1.0, 10.0).logits(torch.diag(cosines)).diagonal()
     expected = [math.cos(a + math.radians(10)) for a in angles.tolist()[:4]]

@@ -88,17 +88,25 @@ def test_is_transformers_own_loss_with_the_checkpoints_head(tmp_path, make):
     folder = with_prediction_head(make(tmp_path))
     encoder = encoder_of(folder).eval()
     view = hidden_view(encoder)
-    found = MaskedLanguageModeling(encoder, initial="checkpoint")(view)
+    loss = MaskedLanguageModeling(encoder, initial="checkpoint")
+    assert torch.equal(loss.head.dense.weight, MaskedLanguageModeling(encoder).head.dense.weight)
+    assert not torch.equal(loss.head.dense.weight, MaskedLanguageModeling(encoder, initial="fresh").head.dense.weight)
     model = AutoModelForMaskedLM.from_pretrained(folder).eval()
     expected = model(input_ids=view.tokens.ids, attention_mask=view.tokens.mask, labels=view.tokens.targets).loss
-    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+    assert loss(view).item() == pytest.approx(expected.item(), rel=1e-4)
 
 
-def test_a_head_that_narrows_to_the_word_width(tmp_path):
+def test_a_head_narrows_to_the_word_width_and_the_first_token_has_no_state_before_it(tmp_path):
     encoder = encoder_of(tiny_albert(tmp_path)).eval()
     loss = MaskedLanguageModeling(encoder, initial="fresh")
     assert loss.head.dense.weight.shape == (8, 16)
     assert torch.isfinite(loss(hidden_view(encoder)))
+    loss = bare(module.LinearHead(), torch.eye(3))
+    loss.shift = 1
+    states = torch.tensor([[[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
+    # The third token, hidden, is predicted from the second state; the first, hidden too, from nothing.
+    view = view_of(states, torch.tensor([[2, -100, 1]]))
+    assert loss(view).item() == pytest.approx(math.log(2 + math.e) - 1, abs=1e-6)
 
 
 def test_words_are_tied_and_stay_the_encoders(tmp_path):
@@ -111,16 +119,13 @@ def test_words_are_tied_and_stay_the_encoders(tmp_path):
     loss(hidden_view(encoder)).backward()
     assert words.grad.abs().sum(dim=1).gt(0).all()
     assert all(parameter.grad is not None for parameter in loss.parameters())
-
-
-def test_tied_words_follow_the_encoder(tmp_path):
-    encoder = encoder_of(tiny_bert(tmp_path)).eval()
+    encoder.eval()
     tied, untied = (MaskedLanguageModeling(encoder, initial="fresh", tied=t) for t in (True, False))
     untied.head = tied.head
     view = hidden_view(encoder)
     assert tied(view).item() == untied(view).item()
     with torch.no_grad():
-        encoder.backbone.embeddings.word_embeddings.weight.mul_(2)
+        words.mul_(2)
     assert tied(view).item() != untied(view).item()
     assert any(parameter is untied.decoder for parameter in untied.parameters())
 
@@ -158,7 +163,7 @@ def test_devices_with_unlike_counts_average_to_the_whole_batch(tmp_path, monkeyp
     assert (loss(one) + loss(other)).item() / 2 == pytest.approx(whole, rel=1e-5)
 
 
-def test_a_checkpoint_without_head_is_said_or_refused(tmp_path):
+def test_a_checkpoint_without_head_or_weights_is_said_or_refused(tmp_path):
     encoder = encoder_of(tiny_bert(tmp_path))
     loss = MaskedLanguageModeling(encoder)
     assert "has no prediction head" in loss.notices()[0]
@@ -166,30 +171,6 @@ def test_a_checkpoint_without_head_is_said_or_refused(tmp_path):
     assert MaskedLanguageModeling(encoder, initial="fresh").notices() == []
     with refuses("losses.no_prediction_head", 'initial = "checkpoint"'):
         MaskedLanguageModeling(encoder, initial="checkpoint")
-
-
-def test_fresh_heads_are_small_and_unlike_the_checkpoints(tmp_path):
-    encoder = encoder_of(with_prediction_head(tiny_bert(tmp_path)))
-    fresh, saved = (MaskedLanguageModeling(encoder, initial=i) for i in ("fresh", "checkpoint_or_fresh"))
-    assert fresh.head.dense.weight.std().item() == pytest.approx(0.02, rel=0.3)
-    assert not fresh.head.bias.any()
-    assert saved.head.dense.weight.std().item() == pytest.approx(0.3, rel=0.3)
-    assert saved.notices() == []
-
-
-def test_a_view_that_hides_nothing_is_refused(tmp_path):
-    encoder = encoder_of(tiny_bert(tmp_path))
-    view = hidden_view(encoder)
-    with refuses("losses.no_masked_tokens", "mask_tokens"):
-        MaskedLanguageModeling(encoder)(replace(view, tokens=replace(view.tokens, targets=None)))
-
-
-def test_an_encoder_without_words_is_refused():
-    with refuses("losses.no_word_embeddings", "FakeEncoder"):
-        MaskedLanguageModeling(FakeEncoder())
-
-
-def test_a_model_without_weights_inside_is_refused(tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = tiny_bert(tmp_path)
@@ -199,6 +180,15 @@ def test_a_model_without_weights_inside_is_refused(tmp_path):
     save_file({key: value for key, value in weights.items() if key != lost}, file, {"format": "pt"})
     with pytest.raises(MissingError, match=r"layer.0"):
         load_language_model(str(folder))
+
+
+def test_a_view_that_hides_nothing_and_an_encoder_without_words_are_refused(tmp_path):
+    encoder = encoder_of(tiny_bert(tmp_path))
+    view = hidden_view(encoder)
+    with refuses("losses.no_masked_tokens", "mask_tokens"):
+        MaskedLanguageModeling(encoder)(replace(view, tokens=replace(view.tokens, targets=None)))
+    with refuses("losses.no_word_embeddings", "FakeEncoder"):
+        MaskedLanguageModeling(FakeEncoder())
 
 
 def masked_decoder_view(encoder, rate=0.4):
@@ -221,8 +211,10 @@ def causal_model(folder, tied):
     return model.eval()
 
 
-@pytest.mark.parametrize("attention", ["causal", "bidirectional"])
-@pytest.mark.parametrize(("make", "tied"), [(tiny_llama, False), (tiny_llama, True), (tiny_gpt2, True)])
+@pytest.mark.parametrize(
+    ("make", "tied", "attention"),
+    [(tiny_llama, False, "bidirectional"), (tiny_llama, True, "causal"), (tiny_gpt2, True, "bidirectional")],
+)
 def test_shift_1_equals_the_next_token_loss_at_masked_places(tmp_path, make, tied, attention):
     folder = make(tmp_path)
     model = causal_model(folder, tied)
@@ -247,12 +239,3 @@ def test_a_decoder_without_head_predicts_with_its_words(tmp_path):
     assert encoder.backbone.get_input_embeddings().weight.grad.abs().sum(dim=1).gt(0).all()
     with refuses("losses.no_prediction_head", 'initial = "checkpoint"'):
         MaskedLanguageModeling(encoder, initial="checkpoint", shift=1)
-
-
-def test_the_first_token_has_no_state_before_it():
-    loss = bare(module.LinearHead(), torch.eye(3))
-    loss.shift = 1
-    states = torch.tensor([[[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
-    # The third token, hidden, is predicted from the second state; the first, hidden too, from nothing.
-    view = view_of(states, torch.tensor([[2, -100, 1]]))
-    assert loss(view).item() == pytest.approx(math.log(2 + math.e) - 1, abs=1e-6)

@@ -9,16 +9,14 @@ from tests.registry.losses import literal as slow
 
 
 def literal(anchor, positive, queue, tau):
-    """Both directions, one exponential at a time: the mean over each view's anchors."""
-    views = (anchor.tolist(), positive.tolist())
-    means = []
+    """Both directions of lists of rows, one exponential at a time; `queue` is (entry, weight)."""
+    views, means = (anchor, positive), []
     for own, other in (views, views[::-1]):
         total = 0.0
         for i, h in enumerate(own):
             below = sum(math.exp(slow.cosine(h, z) / tau) for z in other)
             below += sum(math.exp(slow.cosine(h, z) / tau) for j, z in enumerate(own) if j != i)
-            entries = zip(queue.vectors.tolist(), queue.log_weights.tolist(), strict=True)
-            below += sum(math.exp(w) * math.exp(slow.cosine(h, z) / tau) for z, w in entries)
+            below += sum(weight * math.exp(slow.cosine(h, z) / tau) for z, weight in queue)
             total -= math.log(math.exp(slow.cosine(h, other[i]) / tau) / below)
         means.append(total / len(own))
     return means
@@ -37,7 +35,8 @@ def test_value_by_hand():
 @pytest.mark.parametrize(("n", "k", "tau"), [(1, 0, 0.1), (2, 5, 1.0), (7, 1, 0.1)])
 def test_matches_both_directions(n, k, tau):
     anchor, positive, _, _, queue = slow.draw(n, k, seed=n + k)
-    there, back = literal(anchor, positive, queue, tau)
+    entries = list(zip(queue.vectors.tolist(), queue.log_weights.exp().tolist(), strict=True))
+    there, back = literal(anchor.tolist(), positive.tolist(), entries, tau)
     assert NTXent(tau)(anchor, positive, queue).item() == pytest.approx(there + back, abs=1e-9)
     assert NTXent(tau, "mean")(anchor, positive, queue).item() == pytest.approx((there + back) / 2, abs=1e-9)
     assert NTXent(tau, "sum")(anchor, positive, queue).item() == pytest.approx((there + back) * n, abs=1e-9)

@@ -19,8 +19,9 @@ def literal(one, other, temperature, compare, reduction):
     return total / len(found) / (len(found[0]) if reduction == "cells" else 1)
 
 
-@pytest.mark.parametrize("compare", ["within", "across"])
-@pytest.mark.parametrize(("n", "k", "reduction"), [(1, 2, "cells"), (2, 1, "rows"), (5, 3, "rows")])
+@pytest.mark.parametrize(
+    ("n", "k", "compare", "reduction"), [(1, 2, "across", "cells"), (2, 1, "within", "cells"), (5, 3, "across", "rows")]
+)
 def test_matches_the_equation(n, k, compare, reduction):
     one, other = draw(n, k, seed=1), draw(n, k, seed=2)
     found = PeerAgreement(compare, 0.3, reduction)(*one, *other)

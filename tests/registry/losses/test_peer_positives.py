@@ -35,8 +35,7 @@ def literal(anchor, positives, temperature, form):
     return total / count
 
 
-@pytest.mark.parametrize("form", ["released", "bce"])
-@pytest.mark.parametrize(("n", "k"), [(1, 2), (2, 1), (5, 3)])
+@pytest.mark.parametrize(("n", "k", "form"), [(1, 2, "bce"), (2, 1, "released"), (5, 3, "bce")])
 def test_matches_the_equation(n, k, form):
     anchor, positives = draw(n, k)
     found = PeerPositives(0.3, form)(anchor, positives)

@@ -22,7 +22,7 @@ def test_equals_the_literal_form(n, tau):
     assert released == pytest.approx(negative_entropy - 1e-7, abs=1e-9)
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_of_equal_views():
     # Both anchors have cosines 1 and 0 with the positives: p is (a, 1 − a) twice, with a = e/(e + 1) at τ = 1, and each
     # positive has equal cosines with both anchors: q is (1/2, 1/2) twice.
     anchor, positive = torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -31,9 +31,6 @@ def test_value_by_hand():
     left = a * math.log(a / m[0]) + (1 - a) * math.log((1 - a) / m[1])
     right = 0.5 * math.log(0.5 / m[0]) + 0.5 * math.log(0.5 / m[1])
     assert RankingConsistency(1.0)(anchor, positive).item() == pytest.approx((left + right) / 2, abs=1e-6)
-
-
-def test_two_equal_views_agree_but_released_rewards_entropy():
     anchor = draw(6, 0)[0].requires_grad_()
     assert RankingConsistency()(anchor, anchor).item() == pytest.approx(0.0, abs=1e-12)
     (gradient,) = torch.autograd.grad(RankingConsistency(0.5, "released")(anchor, anchor), anchor)

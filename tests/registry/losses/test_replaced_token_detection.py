@@ -56,16 +56,13 @@ def test_value_by_hand(tmp_path, pads, places):
     assert value.item() == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_report_by_hand(tmp_path):
+def test_the_report_by_hand_and_views_of_unlike_length(tmp_path):
     scores = torch.zeros(4, 4, 2)
     scores[0, 2, 1] = scores[3, 1, 1] = scores[2, 0, 1] = scores[1, 3, 1] = 1.0  # two right, one wrong, one pad
     loss = fixed(tmp_path, scores)
     assert set(loss.report().values()) == {0.0}
     loss(view(ANCHOR), view(POSITIVE))
     assert loss.report() == pytest.approx({"replaced": 3 / 14, "accuracy_replaced": 2 / 3, "accuracy_kept": 10 / 11})
-
-
-def test_views_of_unlike_length_share_the_longer_one(tmp_path):
     _, loss = parts(tmp_path, masking=0.0)
     loss.eval()
     assert torch.isfinite(loss(view([[2, 10, 3]]), view([[2, 10, 11, 12, 3]])))
@@ -146,12 +143,9 @@ def test_the_condition_before_the_heads(tmp_path):
         assert not torch.allclose(made.sentence, plain, atol=1e-3)
 
 
-def test_poolings_that_the_last_layer_cannot_give_are_refused(tmp_path):
+def test_poolings_and_widths_that_do_not_fit_are_refused(tmp_path):
     with refuses("losses.unsupported_pooling", "last2"):
         parts(tmp_path, {"pooling": "last2"}, condition="pooled")
-
-
-def test_other_widths_are_refused(tmp_path):
     narrow = str(with_prediction_head(tiny_bert(tmp_path, name="narrow")))
     wide = str(with_prediction_head(tiny_bert(tmp_path, name="wide", width=32)))
     with refuses("losses.width_mismatch", 16, 32):

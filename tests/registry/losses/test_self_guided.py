@@ -7,24 +7,11 @@ from registry.heads.mlp import Mlp
 from registry.losses.self_guided import SelfGuided
 from registry.testing.materials import WidthOnly
 from registry.tokens import Encoded, Tokens
-from tests.registry.losses.literal import cosine
+from tests.registry.losses.literal import Headed, cosine
+from tests.registry.losses.test_nt_xent import literal as nt_xent
 from tests.support.errors import refuses
 
 SIMPLER = ["nt_xent", "opt1", "opt2"]
-
-
-class Headed(WidthOnly):
-    """An encoder with SimCSE's head and nothing else."""
-
-    def __init__(self, dim):
-        super().__init__(dim)
-        self.head = Mlp()
-        self.head.fit(dim, self)
-        torch.nn.init.normal_(self.head.linear.weight)
-        self.double()
-
-    def project(self, pooled):
-        return self.head(pooled, ())
 
 
 def encoded(sentence, layers=None):
@@ -33,10 +20,16 @@ def encoded(sentence, layers=None):
     return Encoded(sentence, states, states, Tokens(none, none, none, none), layers=layers)
 
 
-def draw(n, k, dim=5, seed=0):
+def headed():
+    head = Mlp()
+    encoder = Headed(5, head)
+    torch.nn.init.normal_(head.linear.weight)
+    return encoder
+
+
+def draw(n, k, seed=0):
     g = torch.Generator().manual_seed(seed)
-    sentence = torch.randn(n, dim, generator=g, dtype=torch.float64)
-    layers = torch.randn(n, k, dim, generator=g, dtype=torch.float64)
+    sentence, layers = (torch.randn(n, *more, 5, generator=g, dtype=torch.float64) for more in ((), (k,)))
     return encoded(sentence), encoded(sentence, layers)
 
 
@@ -54,17 +47,20 @@ def literal(anchors, guides, tau, among=False):
     return total / count
 
 
-def test_value_by_hand():
+def test_value_by_hand_and_without_layers():
     # Two sentences on two axes, two layers alike, T = 0.5: each positive at e², two vectors of the other at e⁰.
     axes = torch.eye(2)
     frozen = encoded(axes, torch.stack([axes, 3 * axes], dim=1))
     value = SelfGuided(WidthOnly(2), temperature=0.5)(encoded(axes), frozen)
     assert value.item() == pytest.approx(math.log(math.exp(2) + 2) - 2, abs=1e-6)
+    anchor, _ = draw(2, 1)
+    with refuses("losses.no_layers", "frozen_copy"):
+        SelfGuided(WidthOnly(5))(anchor, anchor)
 
 
 @pytest.mark.parametrize(("n", "k", "tau"), [(1, 2, 0.2), (2, 1, 0.2), (6, 3, 0.01)])
 def test_equals_the_literal_form_behind_the_shared_heads(n, k, tau):
-    encoder = Headed(5)
+    encoder = headed()
     anchor, frozen = draw(n, k, seed=n + k)
     guides = [[encoder.project(v.unsqueeze(0))[0].tolist() for v in own] for own in frozen.layers]
     expected = literal(anchor.sentence.tolist(), guides, tau)
@@ -74,15 +70,11 @@ def test_equals_the_literal_form_behind_the_shared_heads(n, k, tau):
 @pytest.mark.parametrize("objective", SIMPLER)
 def test_simpler_objectives_equal_their_literal_form(objective):
     """With one layer nothing is left to chance."""
-    encoder = Headed(5)
+    encoder = headed()
     anchor, frozen = draw(4, 1)
     rows, guides = anchor.sentence.tolist(), encoder.project(frozen.layers[:, 0]).tolist()
     if objective == "nt_xent":
-        both, total = [*rows, *guides], 0.0
-        for i, row in enumerate(both):
-            below = sum(math.exp(cosine(row, other) / 0.2) for j, other in enumerate(both) if j != i)
-            total -= math.log(math.exp(cosine(row, both[(i + 4) % 8]) / 0.2) / below)
-        expected = total / 8
+        expected = sum(nt_xent(rows, guides, [], 0.2)) / 2
     else:
         expected = literal(rows, [[v] for v in guides], 0.2, among=objective == "opt1")
     value = SelfGuided(encoder, objective, 0.2)(anchor, frozen)
@@ -102,7 +94,7 @@ def test_simpler_objectives_draw_one_layer_a_sentence(objective):
 
 
 def test_gradient_is_exact_and_trains_the_heads_from_both_sides():
-    encoder = Headed(5)
+    encoder = headed()
     anchor, frozen = draw(3, 2)
     loss = SelfGuided(encoder, temperature=0.3)
     inputs = [t.requires_grad_() for t in (anchor.sentence, frozen.layers)]
@@ -110,9 +102,3 @@ def test_gradient_is_exact_and_trains_the_heads_from_both_sides():
     loss(anchor, frozen).backward()
     assert encoder.head.linear.weight.grad.any()
     assert not list(loss.parameters())  # the heads are the encoder's
-
-
-def test_an_encoder_without_layers_is_refused():
-    anchor, _ = draw(2, 1)
-    with refuses("losses.no_layers", "frozen_copy"):
-        SelfGuided(WidthOnly(5))(anchor, anchor)

@@ -115,16 +115,13 @@ def test_gradient_reaches_the_encoder_only_by_the_embedding(tmp_path):
     assert bool(encoder.backbone.embeddings.word_embeddings.weight.grad.any())
 
 
-def test_fresh_layers_are_not_the_encoders(tmp_path):
+def test_fresh_layers_are_not_the_encoders_and_heads_are_those_of_the_checkpoint(tmp_path):
     encoder, loss = parts(tmp_path, trained_layers=3)
     layers = loss.trained.encoder.layer
     assert len(layers) == 3
     weights = [layer.intermediate.dense.weight for layer in (*layers, encoder.backbone.encoder.layer[0])]
     assert all(not torch.equal(a, b) for i, a in enumerate(weights) for b in weights[:i])
     assert float(layers[0].intermediate.dense.weight.detach().std()) == pytest.approx(0.02, rel=0.2)
-
-
-def test_the_heads_of_the_checkpoint_and_the_notice_without_one(tmp_path):
     encoder, loss = parts(tmp_path)
     assert "no prediction head" in loss.notices()[0]
     assert loss.notices() == []
@@ -141,14 +138,11 @@ def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
     assert any(key.startswith("losses.side.trained.encoder.layer.0") for key in state)
 
 
-def test_other_architectures(tmp_path):
+def test_other_architectures_work_and_what_does_not_fit_is_refused(tmp_path):
     encoder, loss = parts(tmp_path, tiny_electra)
     assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))
     with refuses("losses.too_few_layers", "0 transformer layers"):
         parts(tmp_path, tiny_albert)
-
-
-def test_what_does_not_fit_is_refused(tmp_path):
     with refuses("losses.too_few_layers", "frozen_layers = 3", 2):
         parts(tmp_path, frozen_layers=3)
     with refuses("losses.too_few_layers", "FakeEncoder"):

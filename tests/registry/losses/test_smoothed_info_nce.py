@@ -42,7 +42,7 @@ def held(k, dim=6, seed=9):
     return Negatives(torch.nn.functional.normalize(vectors, dim=-1), torch.zeros(k, dtype=torch.float64))
 
 
-def test_value_by_hand():
+def test_value_by_hand_among_the_newest_entries():
     # One sentence, one entry at a right angle: attention e^{1/2} : e⁰. Alone in its batch it is certain.
     one, queue = torch.tensor([[2.0, 0.0]]), Negatives(torch.tensor([[0.0, 1.0]]), torch.zeros(1))
     assert SmoothedInfoNCE(buffer=2)(one, one, queue).item() == 0.0
@@ -52,6 +52,11 @@ def test_value_by_hand():
     apart = (2 * a - 1) / math.hypot(a, 1 - a)
     value = SmoothedInfoNCE(temperature=0.5, buffer=2)(two, two, Negatives.none(two))
     assert value.item() == pytest.approx(math.log(1 + math.exp(-apart / 0.5)), abs=1e-6)
+    anchor, positive, *_ = slow.draw(4, 0)
+    queue = held(12)
+    newest = Negatives(queue.vectors[-3:], queue.log_weights[-3:])
+    loss = SmoothedInfoNCE(neighbors=2, buffer=7)
+    assert loss(anchor, positive, queue).item() == loss(anchor, positive, newest).item()
 
 
 @pytest.mark.parametrize(("k", "neighbors", "t", "tau"), [(12, 3, 2.0, 0.05), (0, 1, 0.1, 1.0), (5, 40, 1.0, 0.2)])
@@ -76,15 +81,13 @@ def test_the_authors_arithmetic():
     assert value.item() == pytest.approx(expected.item(), abs=1e-9)
 
 
-def test_only_the_newest_entries_are_sought_among():
-    anchor, positive, *_ = slow.draw(4, 0)
-    queue = held(12)
-    newest = Negatives(queue.vectors[-3:], queue.log_weights[-3:])
-    loss = SmoothedInfoNCE(neighbors=2, buffer=7)
-    assert loss(anchor, positive, queue).item() == loss(anchor, positive, newest).item()
-
-
-def test_the_loss_begins_when_the_buffer_is_full():
+def test_weights_multiply_and_the_loss_begins_when_the_buffer_is_full():
+    anchor, positive, _, _, queue = slow.draw(3, 6, seed=4)
+    queue = Negatives(torch.nn.functional.normalize(queue.vectors, dim=-1), queue.log_weights)
+    for neighbors in (2, 40):
+        value = SmoothedInfoNCE(neighbors=neighbors, buffer=9)(anchor, positive, queue)
+        expected = literal(anchor, positive, entries(queue), 0.05, neighbors, 2.0)
+        assert value.item() == pytest.approx(expected, abs=1e-9)
     anchor, positive = (t.requires_grad_() for t in slow.draw(4, 0)[:2])
     loss = SmoothedInfoNCE(buffer=8)
     early = loss(anchor, positive, held(3))
@@ -92,9 +95,6 @@ def test_the_loss_begins_when_the_buffer_is_full():
     assert early.item() == 0.0
     assert not anchor.grad.any()
     assert loss(anchor, positive, held(4)).item() > 0
-
-
-def test_a_queue_that_never_fills_the_buffer_is_told_once():
     anchor, positive = slow.draw(4, 0)[:2]
     loss = SmoothedInfoNCE(buffer=8)
     for k in (0, 1, 2, 3):
@@ -106,24 +106,6 @@ def test_a_queue_that_never_fills_the_buffer_is_told_once():
     assert "3 entries" in notice
     assert "buffer = 8" in notice
     assert loss.notices() == []
-
-
-def test_weights_multiply_and_entries_of_weight_0_do_not_exist():
-    anchor, positive, _, _, queue = slow.draw(3, 6, seed=4)
-    queue = Negatives(torch.nn.functional.normalize(queue.vectors, dim=-1), queue.log_weights)
-    for neighbors in (2, 40):
-        value = SmoothedInfoNCE(neighbors=neighbors, buffer=9)(anchor, positive, queue)
-        expected = literal(anchor, positive, entries(queue), 0.05, neighbors, 2.0)
-        assert value.item() == pytest.approx(expected, abs=1e-9)
-
-
-def test_gradient_is_exact():
-    # Every sentence is nearer to the queue's than to those of the batch, so that no neighbor moves with the positives.
-    anchor, positive = (t.requires_grad_() for t in slow.draw(3, 0)[:2])
-    near = torch.cat([positive.detach() + 0.01, positive.detach() - 0.01])
-    queue = Negatives(torch.nn.functional.normalize(near, dim=-1), torch.zeros(6, dtype=torch.float64))
-    loss = SmoothedInfoNCE(temperature=0.2, neighbors=2, buffer=9)
-    assert torch.autograd.gradcheck(lambda a, p: loss(a, p, queue), (anchor, positive))
 
 
 def test_a_neighbor_of_the_batch_is_a_constant():
@@ -138,3 +120,9 @@ def test_a_neighbor_of_the_batch_is_a_constant():
     expected = InfoNCE(0.2)(two.detach(), torch.stack(stars), Negatives.none(two))
     torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradient, torch.autograd.grad(expected, two)[0])
+    # Every sentence is nearer to the queue's than to those of the batch, so that no neighbor moves with the positives.
+    anchor, positive = (t.requires_grad_() for t in slow.draw(3, 0)[:2])
+    near = torch.cat([positive.detach() + 0.01, positive.detach() - 0.01])
+    queue = Negatives(torch.nn.functional.normalize(near, dim=-1), torch.zeros(6, dtype=torch.float64))
+    loss = SmoothedInfoNCE(temperature=0.2, neighbors=2, buffer=9)
+    assert torch.autograd.gradcheck(lambda a, p: loss(a, p, queue), (anchor, positive))

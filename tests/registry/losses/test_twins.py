@@ -8,8 +8,6 @@ from registry.losses.twins import Twins
 from registry.tokens import Encoded, Tokens
 from tests.support.errors import refuses
 
-SIMILARITIES = ["flat", "token_mean", "mean_pool", "cls"]
-
 
 def encoded(sentence, embeddings, mask=None):
     mask = torch.ones(embeddings.shape[:2], dtype=torch.int64) if mask is None else mask
@@ -72,20 +70,11 @@ def test_value_by_hand():
     identical = encoded(2 * x, y.unsqueeze(1))
     fraternal = encoded(y, 3 * x.unsqueeze(1))
     assert Twins()(anchor, identical, fraternal).item() == pytest.approx(2 * math.e - 2, rel=1e-6)
-
-
-def test_fixed_margin_by_hand():
-    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
     anchor, identical, fraternal = (encoded(v, v.unsqueeze(1)) for v in (x, x, y))
     assert Twins(margin="fixed").fixed_margin == pytest.approx(0.1141, abs=1e-4)
     found = Twins(margin="fixed", fixed_margin=0.25)(anchor, identical, fraternal).item()
     assert found == pytest.approx(math.e - 1.25, rel=1e-6)
-
-
-def test_margin_of_two_similarities():
-    """Table 6's: M = e^0.85 − e^0.80; sentence cosines 1 and 0 leave e − 1 − M."""
-    x, y = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.0, 1.0]])
-    anchor, identical, fraternal = (encoded(v, v.unsqueeze(1)) for v in (x, x, y))
+    # Table 6's: M = e^0.85 − e^0.80; sentence cosines 1 and 0 leave e − 1 − M.
     found = Twins("fixed", omega_a=0.6, omega_b=-0.2)(anchor, identical, fraternal).item()
     assert found == pytest.approx(math.e - 1 - (math.exp(0.6) - math.exp(-0.2)), rel=1e-6)
     assert Twins("fixed", omega_a=0.85, omega_b=0.80).fixed_margin == Twins("fixed").fixed_margin
@@ -97,8 +86,10 @@ def test_similarities_that_make_no_margin_are_refused(values):
         Twins(**{"margin": "fixed", "omega_a": None, **values})
 
 
-@pytest.mark.parametrize("how", SIMILARITIES)
-@pytest.mark.parametrize(("rows", "lengths"), [(1, (3, 3, 3)), (4, (5, 5, 5)), (3, (5, 2, 8)), (2, (2, 7, 1))])
+@pytest.mark.parametrize(
+    ("how", "rows", "lengths"),
+    [("flat", 3, (5, 2, 8)), ("token_mean", 2, (2, 7, 1)), ("mean_pool", 4, (5, 2, 5)), ("cls", 1, (3, 3, 3))],
+)
 def test_matches_the_equation(how, rows, lengths):
     views = []
     for seed, length in enumerate(lengths):
@@ -120,7 +111,7 @@ def test_gradient_is_exact(margin):
     assert torch.autograd.gradcheck(of, [v.sentence.requires_grad_() for v in views])
 
 
-def test_margin_carries_no_gradient():
+def test_margin_carries_no_gradient_and_is_of_single_precision():
     views = [draw(4, 3, seed=seed) for seed in range(3)]
     for view in views:
         view.sentence.requires_grad_()
@@ -128,20 +119,6 @@ def test_margin_carries_no_gradient():
     Twins()(*views).backward()
     assert all(view.embeddings.grad is None for view in views)
     assert all(view.sentence.grad is not None and view.sentence.grad.abs().sum() > 0 for view in views)
-
-
-def test_flat_similarity_of_two_dropout_masks_is_one_minus_rate():
-    """Why "flat" is the default: it gives the paper's ω = 0.85 at dropout 0.15 (A2)."""
-    torch.manual_seed(0)
-    clean = torch.randn(4, 32, 768)
-    first, second = (torch.nn.functional.dropout(clean, 0.15) for _ in range(2))
-    sentence = torch.eye(4)
-    views = [encoded(sentence, e) for e in (first, second)]
-    found = Twins()._similarity(*views)
-    assert found.mean().item() == pytest.approx(0.85, abs=0.01)
-
-
-def test_half_precision_embeddings_are_compared_in_single():
     views = [draw(3, 6, seed=seed, dtype=torch.float32) for seed in range(3)]
     low = [replace(v, embeddings=v.embeddings.bfloat16()) for v in views]
     rounded = [replace(v, embeddings=v.embeddings.float()) for v in low]

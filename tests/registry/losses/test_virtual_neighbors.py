@@ -6,32 +6,23 @@ import torch
 from registry.heads.feed_forward import FeedForward
 from registry.losses.virtual_neighbors import VirtualNeighbors
 from registry.testing.materials import WidthOnly
+from tests.registry.losses.literal import Headed
 from tests.registry.losses.neighborhood import both_ways, hardest, moved_by, neighbors, project, unit
 from tests.support.errors import refuses
 
 
-class Headed(WidthOnly):
-    """An encoder with a head like VaSCL's and nothing else."""
-
-    def __init__(self, dim):
-        super().__init__(dim)
-        torch.manual_seed(3)
-        self.head = FeedForward(hidden=8, width=3, activation="gelu")  # smooth: differences approximate its gradient
-        self.head.fit(dim, self)
-        self.double()
-
-    def project(self, pooled):
-        return self.head(pooled, ())
+def headed():
+    torch.manual_seed(3)
+    return Headed(5, FeedForward(hidden=8, width=3, activation="gelu"))  # smooth: differences approximate its gradient
 
 
-def draw(n, dim=5, seed=0):
-    return torch.randn(n, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def draw(n, seed=0):
+    return torch.randn(n, 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@pytest.mark.parametrize(("n", "k"), [(2, 1), (5, 2), (5, 4)])
-@pytest.mark.parametrize(("epsilon", "tau"), [(0.5, 0.2), (15.0, 0.5)])
+@pytest.mark.parametrize(("n", "k", "epsilon", "tau"), [(2, 1, 0.5, 0.2), (5, 2, 15.0, 0.5), (5, 4, 0.5, 0.2)])
 def test_equals_the_literal_form(n, k, epsilon, tau):
-    encoder, e = Headed(5), draw(n, seed=n)
+    encoder, e = headed(), draw(n, seed=n)
     rows, near = e.tolist(), neighbors(e.tolist(), k)
     torch.manual_seed(9)
     value = VirtualNeighbors(encoder, k, epsilon, tau)(e)
@@ -76,12 +67,8 @@ def as_the_authors(e, weights, k, epsilon, tau, start):
 @pytest.mark.parametrize(("n", "k", "epsilon", "tau"), [(6, 2, 1.0, 0.05), (20, 16, 15.0, 0.05), (9, 8, 3.0, 0.2)])
 def test_equals_the_authors_arithmetic(n, k, epsilon, tau):
     """Value, gradient of the head, and direction of the perturbation."""
-    encoder, e = WidthOnly(5), 3 * draw(n, seed=n)
-    encoder.head = FeedForward(hidden=8, width=3, bias=False)
     torch.manual_seed(1)
-    encoder.head.fit(5, encoder)
-    encoder.double()
-    encoder.project = lambda x: encoder.head(x, ())
+    encoder, e = Headed(5, FeedForward(hidden=8, width=3, bias=False)), 3 * draw(n, seed=n)
     weights = [encoder.head.first.weight, encoder.head.second.weight]
     torch.manual_seed(9)
     start = torch.rand(n, 5, dtype=torch.float64)
@@ -107,7 +94,7 @@ def test_value_by_hand():
 
 @pytest.mark.parametrize("detached", [True, False])
 def test_gradient_reaches_the_heads_and_where_asked_the_encoder(detached):
-    encoder, e = Headed(5), draw(6).requires_grad_()
+    encoder, e = headed(), draw(6).requires_grad_()
     VirtualNeighbors(encoder, 2, 1.0, 0.2, detached)(e).backward()
     assert encoder.head.first.weight.grad.any()
     assert (e.grad is None) == detached
@@ -115,15 +102,16 @@ def test_gradient_reaches_the_heads_and_where_asked_the_encoder(detached):
         assert e.grad.any()
 
 
-def test_gradient_is_exact_where_the_perturbation_is_fixed():
-    encoder = Headed(5)
-    loss = VirtualNeighbors(encoder, 2, 0.0, 0.2, detached=False)
+def test_gradient_is_exact_where_the_perturbation_is_fixed_and_small_batches_are_refused():
+    loss = VirtualNeighbors(headed(), 2, 0.0, 0.2, detached=False)
     assert torch.autograd.gradcheck(loss, draw(4).requires_grad_())
+    with refuses("losses.batch_too_small", "neighbors = 16", 8, "at most 7"):
+        VirtualNeighbors(WidthOnly(5))(draw(8))
 
 
 def test_the_normal_start():
     """VA5: from a normal distribution, then length 1."""
-    encoder, e = Headed(5), draw(4)
+    encoder, e = headed(), draw(4)
     near = neighbors(e.tolist(), 2)
     torch.manual_seed(4)
     loss = VirtualNeighbors(encoder, 2, 1.0, 0.5, start="normal")
@@ -132,8 +120,3 @@ def test_the_normal_start():
     first = [unit(row) for row in torch.randn(4, 5, dtype=torch.float64).tolist()]
     expected = hardest(encoder, e.tolist(), first, near, 1.0, 0.5)
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), atol=1e-5)
-
-
-def test_too_small_a_batch_is_refused():
-    with refuses("losses.batch_too_small", "neighbors = 16", 8, "at most 7"):
-        VirtualNeighbors(WidthOnly(5))(draw(8))

@@ -16,6 +16,11 @@ def test_value_by_hand():
     held = queue.negatives()
     assert torch.allclose(held.vectors, torch.tensor([[0.0, 1.0], [-1.0, 0.0], [0.8, 0.6]]))
     assert held.log_weights.tolist() == [0.0, 0.0, 0.0]
+    queue = bound(Fifo("anchor", length=4, part="oldest"), dim=2)
+    queue.after_step(StepOf(torch.tensor([[1.0, 0.0], [0.0, 1.0]])))
+    queue.after_step(StepOf(torch.tensor([[-1.0, 0.0], [0.0, -1.0]])))
+    queue.after_step(StepOf(torch.tensor([[3.0, 4.0]])))
+    assert queue.negatives().vectors.tolist() == [[0.0, 1.0], [-1.0, 0.0]]
 
 
 @pytest.mark.parametrize(("length", "sizes"), [(1, [7]), (6, [4, 4, 1, 4, 2]), (6, [12, 3]), (100, [12, 3])])
@@ -30,7 +35,7 @@ def test_matches_the_list(length, sizes):
         assert held.log_weights.tolist() == [0.0] * len(expected.rows)
 
 
-def test_initial_entries_are_unit_reproducible_and_leave_first():
+def test_initial_entries_are_unit_reproducible_leave_first_and_the_global_stream_alone():
     first, second = (bound(Fifo("anchor", length=6, initial=4)) for _ in range(2))
     start = first.negatives().vectors
     assert torch.equal(start, second.negatives().vectors)
@@ -38,9 +43,6 @@ def test_initial_entries_are_unit_reproducible_and_leave_first():
     first.after_step(StepOf(batches([3])[0]))
     assert len(first.negatives().vectors) == 6
     assert torch.equal(first.negatives().vectors[:3], start[1:])
-
-
-def test_initial_entries_leave_the_global_stream_alone():
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
@@ -48,12 +50,16 @@ def test_initial_entries_leave_the_global_stream_alone():
     assert torch.rand(1) == expected
 
 
-def test_more_initial_entries_than_length_is_refused():
+def test_sizes_that_do_not_fit_are_refused():
     with refuses("queues.initial_exceeds_length", "initial = 9", "length = 8"):
         Fifo("anchor", length=8, initial=9)
+    with refuses("queues.served_without_part", "served = 3"):
+        Fifo("anchor", length=8, served=3)
+    with refuses("queues.served_exceeds_length", "served = 9", "length = 8"):
+        Fifo("anchor", length=8, part="oldest", served=9)
 
 
-def test_stored_detached_in_single_precision():
+def test_stored_detached_in_single_precision_in_buffers_that_keep_their_size():
     queue = bound(Fifo("anchor", length=4))
     rows = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     queue.after_step(StepOf(rows.bfloat16()))
@@ -61,9 +67,14 @@ def test_stored_detached_in_single_precision():
     assert not held.vectors.requires_grad
     assert held.vectors.dtype == torch.float32
     assert torch.allclose(held.vectors.norm(dim=1), torch.ones(3))
+    queue = bound(Fifo("anchor", length=5))
+    shapes = {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()}
+    queue.after_step(StepOf(batches([3])[0]))
+    assert {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()} == shapes
+    assert queue.to("meta").negatives().vectors.device.type == "meta"
 
 
-def test_state_survives_in_a_queue_that_is_not_bound():
+def test_state_survives_in_a_queue_that_is_not_bound_and_an_emptier_one_empties():
     queue = bound(Fifo("anchor", length=5))
     for batch in batches([4, 2]):
         queue.after_step(StepOf(batch))
@@ -73,21 +84,10 @@ def test_state_survives_in_a_queue_that_is_not_bound():
         each.after_step(StepOf(batches([2], seed=3)[0]))
     assert torch.equal(fresh.negatives().vectors, queue.negatives().vectors)
     assert torch.equal(fresh.ages, queue.ages)
-
-
-def test_loading_an_emptier_state_empties():
     full, empty = bound(Fifo("anchor", length=5)), bound(Fifo("anchor", length=5))
     full.after_step(StepOf(batches([5])[0]))
     full.load_state_dict(empty.state_dict())
     assert len(full.negatives().vectors) == 0
-
-
-def test_buffers_keep_their_size_and_move_with_the_module():
-    queue = bound(Fifo("anchor", length=5))
-    shapes = {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()}
-    queue.after_step(StepOf(batches([3])[0]))
-    assert {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()} == shapes
-    assert queue.to("meta").negatives().vectors.device.type == "meta"
 
 
 def ages_of(part, held, served):
@@ -101,8 +101,7 @@ def ages_of(part, held, served):
 
 
 @pytest.mark.parametrize("part", ["oldest", "newest", "middle", "ends"])
-@pytest.mark.parametrize("served", [None, 1, 7])
-@pytest.mark.parametrize("sizes", [[3], [4, 4, 1, 4, 2]])
+@pytest.mark.parametrize(("served", "sizes"), [(None, [4, 4, 1, 4, 2]), (1, [3]), (7, [4, 4, 1, 4, 2])])
 def test_parts_by_age(part, served, sizes):
     queue, whole = bound(Fifo("anchor", length=8, part=part, served=served)), LiteralQueue(8)
     assert queue.negatives().vectors.shape == (0, 4)
@@ -113,21 +112,6 @@ def test_parts_by_age(part, served, sizes):
         held = queue.negatives()
         assert torch.allclose(held.vectors, whole.vectors()[chosen], atol=1e-6)
         assert len(held.log_weights) == len(chosen)
-
-
-def test_table_eights_oldest_half_by_hand():
-    queue = bound(Fifo("anchor", length=4, part="oldest"), dim=2)
-    queue.after_step(StepOf(torch.tensor([[1.0, 0.0], [0.0, 1.0]])))
-    queue.after_step(StepOf(torch.tensor([[-1.0, 0.0], [0.0, -1.0]])))
-    queue.after_step(StepOf(torch.tensor([[3.0, 4.0]])))
-    assert queue.negatives().vectors.tolist() == [[0.0, 1.0], [-1.0, 0.0]]
-
-
-def test_served_that_means_nothing_is_refused():
-    with refuses("queues.served_without_part", "served = 3"):
-        Fifo("anchor", length=8, served=3)
-    with refuses("queues.served_exceeds_length", "served = 9", "length = 8"):
-        Fifo("anchor", length=8, part="oldest", served=9)
 
 
 @pytest.mark.parametrize("length", [10**12, 10**8])

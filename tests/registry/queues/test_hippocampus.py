@@ -18,11 +18,6 @@ def weights(queue):
     return queue.negatives().log_weights.exp().tolist()
 
 
-def test_value_by_hand():
-    queue = filled([2, 1, 2], length=4, forgetting_rate=0.1)
-    assert weights(queue) == pytest.approx([0.7, 0.8, 0.9, 0.9])
-
-
 def test_equation_four_for_full_batches():
     """pₘ = 1 − λ⌈m/N⌉ with m counted from the newest."""
     rate, n, length = 0.013, 5, 23
@@ -56,14 +51,13 @@ def test_entries_without_weight_are_off(rate):
             assert log_weight == pytest.approx(math.log(1 - rate * age), abs=1e-5)
 
 
-def test_without_forgetting_all_weigh_one():
-    assert weights(filled([3] * 4, length=8, forgetting_rate=0.0)) == [1.0] * 8
-
-
-def test_random_start_is_full_ages_and_leaves_first():
+def test_value_by_hand():
     queue = bound(Hippocampus("anchor", 6, 0.1, initial="random"))
     start = queue.negatives().vectors
     assert weights(queue) == pytest.approx([0.9] * 6)
     queue.after_step(StepOf(batches([2])[0]))
     assert weights(queue) == pytest.approx([0.8] * 4 + [0.9] * 2)
     assert torch.equal(queue.negatives().vectors[:4], start[2:])
+    queue = filled([2, 1, 2], length=4, forgetting_rate=0.1)
+    assert weights(queue) == pytest.approx([0.7, 0.8, 0.9, 0.9])
+    assert weights(filled([3] * 4, length=8, forgetting_rate=0.0)) == [1.0] * 8

@@ -58,8 +58,9 @@ def test_value_by_hand():
     assert queue.negatives().log_weights.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize(("length", "chunk"), [(1, 1), (4, 100), (7, 3), (50, 3)])
-@pytest.mark.parametrize("sizes", [[4] * 4, [4, 1, 4, 2], [9]])
+@pytest.mark.parametrize(
+    ("length", "chunk", "sizes"), [(1, 1, [4, 1]), (4, 100, [9]), (7, 3, [4, 1, 4, 2]), (50, 3, [4] * 4)]
+)
 def test_matches_a_list_of_sentences(length, sizes, chunk):
     encoder = still()
     queue, held = bound(encoder, length=length, chunk=chunk), []
@@ -76,7 +77,7 @@ def test_matches_a_list_of_sentences(length, sizes, chunk):
             encoder.linear.weight += 0.3 * torch.randn(encoder.linear.weight.shape)
 
 
-def test_initial_entries_stay_and_leave_first():
+def test_initial_entries_leave_first_and_without_any_nothing_is_drawn():
     encoder = still()
     queue = bound(encoder, length=5, initial=3)
     start = queue.negatives().vectors
@@ -87,6 +88,12 @@ def test_initial_entries_stay_and_leave_first():
     queue.observe(step)
     assert torch.equal(queue.negatives().vectors[:2], start[1:])
     assert len(queue.negatives().vectors) == 5
+    queue = bound(encoder, length=5)
+    step = SimpleNamespace(generator=torch.Generator().manual_seed(3))
+    state = step.generator.get_state()
+    queue.observe(step)
+    assert torch.equal(step.generator.get_state(), state)
+    assert queue.negatives().vectors.shape == (0, 6)
 
 
 def test_dropout_depends_on_the_steps_stream_alone():
@@ -124,25 +131,6 @@ def test_state_survives_in_a_queue_that_is_not_bound():
             each.after_step(step)
     assert torch.equal(fresh.negatives().vectors, queue.negatives().vectors)
     assert torch.equal(fresh.tokens, queue.tokens)
-
-
-def test_buffers_keep_their_size():
-    encoder = still()
-    queue = bound(encoder, length=5)
-    shapes = {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()}
-    queue.after_step(StepOn(encoder, tokens_of(encoder, texts(3, 0))))
-    assert {name: tuple(buffer.shape) for name, buffer in queue.named_buffers()} == shapes
-    assert shapes["tokens"] == (5, 4, 512)
-
-
-def test_nothing_to_encode_draws_nothing():
-    encoder = still()
-    queue = bound(encoder, length=5)
-    step = SimpleNamespace(generator=torch.Generator().manual_seed(3))
-    state = step.generator.get_state()
-    queue.observe(step)
-    assert torch.equal(step.generator.get_state(), state)
-    assert queue.negatives().vectors.shape == (0, 6)
 
 
 class SharedStep(StepOn):
