@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cse_cli.data.requirements import Availability, availability
-from cse_cli.recipe.completion import KINDS, has_plugins, summaries
+from cse_cli.recipe.completion import KINDS, kinds_with_plugins, summaries
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, shipped_name
 from cse_cli.recipe.files import title as file_title
 from cse_cli.recipe.load import load
@@ -82,7 +82,8 @@ class RecipeLine:
 
 def overview() -> Listing:
     """Return the names of all components and recipes, and the studies without their content."""
-    components = {kind: _components(kind) for kind in KINDS}
+    extended = kinds_with_plugins()
+    components = {kind: _components(kind, extended) for kind in KINDS}
     recipes = [RecipeLine(name, "", path) for name, path in all_recipes().items()]
     return Listing(components, recipes, [{"name": name} for name in all_studies()], _broken())
 
@@ -99,7 +100,8 @@ def listing(kind: str | None = None, *, in_full: bool = False) -> Listing:
         raise UnknownNameError(
             f"unknown kind '{kind}'.{hint}", f"use one of {', '.join(known)}", code="list.unknown_kind"
         )
-    components = {name: _components(name) for name in KINDS if kind in (None, name)}
+    extended = kinds_with_plugins()
+    components = {name: _components(name, extended) for name in KINDS if kind in (None, name)}
     recipes = recipe_lines(all_recipes(), in_full=in_full) if kind in (None, RECIPES) else None
     studies = [_study_line(name, path) for name, path in all_studies().items()] if kind in (None, STUDIES) else None
     return Listing(components, recipes, studies, _broken())
@@ -109,9 +111,9 @@ def _broken() -> dict[str, str]:
     return {plugin: why for registry in REGISTRIES for plugin, why in registry.broken.items()}
 
 
-def _components(kind: str) -> list[dict[str, Any]]:
+def _components(kind: str, extended: set[str]) -> list[dict[str, Any]]:
     """Return the components of a kind from the files of this package, or from their classes if there are plug-ins."""
-    if not has_plugins(kind):
+    if kind not in extended:
         found = [(name, summary, "cse") for name, summary in summaries(kind).items()]
     else:
         registry = next(one for one in REGISTRIES if one.kind == kind)

@@ -22,7 +22,6 @@ from typing import ClassVar
 import psutil
 from pydantic import BaseModel, ValidationError
 
-from cse_cli.analysis.draw import draw_figures
 from cse_cli.core.environment import without_password
 from cse_cli.runs.events import ENDS, FILE, Event, read_events
 from cse_cli.runs.index import recorded_ids, result_of
@@ -175,8 +174,11 @@ def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
                 elif event.kind in ("started", *ENDS):
                     has_ended = event.kind != "started"
                     result = result_of(about.run_id) if event.kind == "finished" and about.is_result else None
-                    if result is not None and draw_figures(result) is not None:
-                        events.append(Event("file", event.time, {"name": "figures"}))
+                    if result is not None:
+                        from cse_cli.analysis.draw import draw_figures
+
+                        if draw_figures(result) is not None:
+                            events.append(Event("file", event.time, {"name": "figures"}))
                 position = end
                 events.append(event)
             if events and killed and not has_ended:

@@ -51,9 +51,10 @@ def summaries(kind: str) -> dict[str, str]:
     return {name: summary.rstrip('"') for name, summary in sorted(found)}
 
 
-def has_plugins(kind: str) -> bool:
-    """Return whether a plug-in can add components of a kind, whose names only its import reveals."""
-    return bool(plugins.named() or entry_points(group=f"cse.{kind}"))
+def kinds_with_plugins() -> set[str]:
+    """Return the kinds to which a plug-in can add components, whose names only its import reveals."""
+    groups = entry_points().groups
+    return {kind for kind in KINDS if plugins.named() or f"cse.{kind}" in groups}
 
 
 def complete_component(incomplete: str) -> list[tuple[str, str]]:

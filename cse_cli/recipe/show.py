@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cse_cli.core.formatting import to_toml
-from cse_cli.recipe.completion import KINDS, has_plugins, summaries
+from cse_cli.recipe.completion import KINDS, kinds_with_plugins, summaries
 from cse_cli.recipe.describe import full
 from cse_cli.recipe.files import all_recipes, all_studies, bare_file, find, shipped_name
 from cse_cli.recipe.load import load, read
@@ -26,8 +26,8 @@ def component_documents(name: str) -> list[dict[str, Any]]:
         UnknownNameError: If no component, recipe or data set has this name.
     """
     kind, _, bare = name.rpartition("/")
-    asked = [registry for registry in REGISTRIES if kind in ("", registry.kind)]
-    places = [registry for registry in asked if has_plugins(registry.kind) or bare in summaries(registry.kind)]
+    asked, extended = [each for each in REGISTRIES if kind in ("", each.kind)], kinds_with_plugins()
+    places = [each for each in asked if each.kind in extended or bare in summaries(each.kind)]
     found = [full(registry[bare]) for registry in places if bare in registry]
     others = [*all_recipes(), *all_studies(), *catalog.names()]
     if found or name.endswith(".toml") or name in others:
