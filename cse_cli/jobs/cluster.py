@@ -63,8 +63,8 @@ class Cluster:
         self._resource, self._each = ("GPU", count) if on_gpus else ("CPU", count * threads)
         if not self._fitting() or (device == "cuda" and not on_gpus):
             ray.shutdown()
-            wanted = "1 GPU" if device == "cuda" and not on_gpus else f"{self._each} {self._resource}"
-            message = f"no node of the cluster is large enough for a run, which needs {wanted}"
+            size = "1 GPU" if device == "cuda" and not on_gpus else f"{self._each} {self._resource}"
+            message = f"no node of the cluster is large enough for a run, which needs {size}"
             action = f"add nodes, or use --device cpu, fewer --processes or a lower {THREADS_VARIABLE}"
             raise MissingError(message, action, code="cluster.too_small")
         setting = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
@@ -117,7 +117,7 @@ class RayProcess:
         self._ray.cancel(self._task)
 
     def kill(self) -> None:
-        """Kill the process, unless it has ended. Its task does that, because it outlives the task."""
+        """Kill the process, unless it has ended. A killed task would leave its process, so the task does it first."""
         self._ray.cancel(self._task)
         self._ray.wait([self._task], timeout=2 * LEAVE_SECONDS)
         self._ray.cancel(self._task, force=True)

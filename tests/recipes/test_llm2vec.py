@@ -18,7 +18,8 @@ from registry.encoders.transformer import TransformerEncoder
 from registry.errors import CseError
 from tests.recipes.first_step import experiment, step_of
 from tests.support.command import cse
-from tests.support.tiny import sentences, tiny_llama, with_prediction_head
+from tests.support.shrunken import pairs
+from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt, with_prediction_head
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_pairs", "undrawn")]
 
@@ -128,6 +129,49 @@ def test_the_evaluation_leaves_out_the_first_token(parts):
             everywhere = torch.zeros(1, 1, alone + 1, alone + 1, dtype=torch.float64)
             states = model(given["input_ids"], attention_mask=everywhere).last_hidden_state[0]
         torch.testing.assert_close(vector, states[-alone:].mean(0), rtol=1e-6, atol=1e-7)
+
+
+def spearman(left, right):
+    ranks = [torch.tensor(values).argsort().argsort().double() for values in (left, right)]
+    return float(torch.corrcoef(torch.stack(ranks))[0, 1])
+
+
+@pytest.mark.parametrize("make", [tiny_llama, tiny_gpt2, tiny_opt, tiny_modernbert])
+def test_a_plain_directory_is_evaluated(make, tmp_path, capsys):
+    """By transformers alone: the last token's state of a decoder, the first one's of an encoder, one by one."""
+    folder = make(tmp_path)
+    code, out, _ = cse("evaluate", str(folder), "--tasks", "stsb_open", "--device", "cpu", "--json", capsys=capsys)
+    (scored,) = json.loads(out)["models"]
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    place = 0 if make is tiny_modernbert else -1
+
+    def vector(text):
+        with torch.no_grad():
+            return model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0, place]
+
+    found = pairs("stsb_open", "test")
+    cosines = [float(torch.cosine_similarity(vector(p.first), vector(p.second), dim=0)) for p in found]
+    expected = 100 * spearman(cosines, [pair.score for pair in found])
+    assert code == 0
+    assert scored["pooling"] == ("cls" if place == 0 else "last")
+    assert scored["scores"]["stsb_open"]["spearman"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(
+    "name",
+    ["prompteol_en", "pretended_cot_en", "knowledge_enhancement_en", "metaeol_en", "echo_en", "token_prepending_en"],
+)
+def test_recipes_without_training_score(name, parts, home, capsys):
+    """What they save makes the same vectors."""
+    loaded = load(name).recipe
+    run(name, parts, capsys=capsys)
+    again, _ = open_encoder(str(model_of(home)))
+    values = {**loaded.encoders["online"].params, "model": str(parts.decoder)}
+    plain = TransformerEncoder(**values)
+    texts = sentences(4)
+    tokens = plain.vocabulary.pad(plain.vocabulary.ids(texts, 32))
+    torch.testing.assert_close(again.encode_for_eval(tokens), plain.encode_for_eval(tokens), rtol=0, atol=0)
 
 
 def test_decoder_without_dropout_layers_rejects_a_view_rate(tmp_path):

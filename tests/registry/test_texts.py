@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from benchmarks import package_texts
-from benchmarks.package_texts import plain
+from benchmarks.package_texts import open_pairs, plain, training_pairs
 from registry.resources import catalog
 from registry.resources.catalog import SHIPPED
 
@@ -69,6 +69,18 @@ def test_the_readme_names_the_sources():
     assert {path.name for path in SHIPPED.iterdir() if path.suffix in (".tsv", ".gz")} == {
         split.shipped for name in catalog.names() for split in catalog.entry(name).splits.values() if split.shipped
     }
+
+
+def test_sentences_are_selected_by_digest_in_their_order():
+    rows = [(f"sentence number {number}", "x") for number in range(50)]
+    drawn, refused = training_pairs(rows, {plain("Sentence number 7!")}, count=20)
+    assert refused == 1
+    assert len(drawn) == 20
+    assert rows[7] not in drawn
+    assert drawn == [row for row in rows if row in drawn]
+    again, _ = training_pairs(rows[::-1], {"sentence number 7"}, count=20)
+    assert sorted(again) == sorted(drawn)
+    assert open_pairs([("images", "1", "a", "b"), ("headlines", "1", "a", "b")]) == [("images", "1", "a", "b")]
 
 
 @pytest.mark.data

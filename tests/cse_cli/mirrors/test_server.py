@@ -97,7 +97,10 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
         assert names >= {"run.toml", "recipe.toml", "result.json", "series", "events.jsonl"}
         (model,) = client().search_logged_models([run.info.experiment_id])
         assert {metric.key for metric in model.metrics} == {"eval/avg", "eval/gain"}
-    assert capfd.readouterr().out == ""
+        assert capfd.readouterr().out == ""
+        command.ui(None, no_browser=True)
+        place = f"http://127.0.0.1:{port}/#/experiments/{run.info.experiment_id}/runs?"
+        assert capfd.readouterr().out.splitlines()[-1].startswith(place)
 
 
 def status(address: str, host: str) -> int:

@@ -97,6 +97,19 @@ def test_gradient():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in parameters)
 
 
+def test_training_comes_near_the_entropy_of_what_it_models():
+    # Correlated normal rows: the best possible is their entropy per feature in bits.
+    generator = torch.Generator().manual_seed(0)
+    mixed = torch.randn(8, 8, generator=generator)
+    x = torch.randn(4096, 8, generator=generator) @ mixed
+    entropy = 0.5 * (8 * math.log(2 * math.pi * math.e) + torch.logdet(mixed @ mixed.T).item()) / (8 * math.log(2))
+    flow = Glow(8, 1, 6, 32, generator)
+    losses = minimize(flow, (part for _ in range(6) for part in x.split(128)), 3e-3, 10, 0.0)
+    assert len(losses) == 192
+    assert losses[0] > losses[-1] + 0.1
+    assert entropy - 0.1 < losses[-1] < entropy + 0.5
+
+
 def test_warm_up_rises_to_the_rate_and_a_loss_that_is_not_finite_ends_the_run(monkeypatch):
     with refuses("encoders.flow_diverged", "nan", "step 0", "0.001") as caught:
         minimize(Glow(4, 1, 1, 2, torch.Generator()), [torch.full((2, 4), math.nan)], 1e-3, 0, 0.0)

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from torch import nn
 
@@ -197,6 +198,14 @@ def test_senteval_s_classifier_and_protocols_written_out(monkeypatch, kind, rows
     assert found == pytest.approx(wanted, abs=1e-9)
 
 
+def scikit(features, labels, train, l2):
+    """Return scikit-learn's (D + 1, O) weights at the optimum; two opposite outputs shrink half as much as one."""
+    padded = np.c_[features, np.ones(len(features))]
+    strength = (1 if labels.max() > 1 else 2) / (len(train) * l2)
+    fitted = LogisticRegression(C=strength, fit_intercept=False, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+    return fitted.fit(padded[train], labels[train]).coef_.T
+
+
 @pytest.mark.parametrize("classes", [2, 4])
 def test_the_optimum_has_no_gradient(monkeypatch, classes):
     """Of the objective as the docstring writes it, with an output for each class."""
@@ -211,6 +220,24 @@ def test_the_optimum_has_no_gradient(monkeypatch, classes):
     loss = nn.functional.cross_entropy((problem.rows @ weights)[train], targets[train]) + 0.005 * weights.square().sum()
     (gradient,) = torch.autograd.grad(loss, weights)
     assert gradient.abs().max() < 1e-9
+
+
+@pytest.mark.parametrize(("kind", "rows", "classes", "folds"), [
+    ("all", 83, 2, 3), ("folded", 190, 2, 4), ("folded", 131, 4, 3), ("given", 150, 3, 2),
+])  # fmt: skip
+@pytest.mark.slow
+def test_all_folds_together_are_scikit_learn_s_one_by_one(monkeypatch, kind, rows, classes, folds):
+    features, labels = made(rows, classes, seed=rows)
+    data, padded = in_splits(labels, kind), np.c_[features, np.ones(rows)]
+
+    def share(fit, l2):
+        scores = padded[fit.scored] @ scikit(features, labels, fit.train, l2)
+        guess = scores.argmax(axis=1) if classes > 2 else scores[:, 0] > 0
+        return np.mean(guess == labels[fit.scored])
+
+    monkeypatch.setattr(classifiers, "TOLERANCE", 1e-14)
+    found = LinearProbe(data, features, logistic, L2, folds, SEED).accuracies()
+    assert found == pytest.approx(literal(data, features, labels, folds, share), abs=1e-9)
 
 
 def test_parts_of_the_work_change_nothing(monkeypatch):
