@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
-from cse_cli.core import paths
-from cse_cli.data.cache import Facts, Progress, cached
+from cse_cli.data.cache import Progress
 from cse_cli.data.sources import Text
 from cse_cli.inspection import facts
 from cse_cli.recipe.schema import Recipe
@@ -24,8 +21,6 @@ CUT = 0.5
 """Share of the rows that are cut: the majority of the sentences is not trained on as a whole."""
 SAMPLE = 2000
 """Rows that are tokenized before a run. The standard error of a share is at most 1.1 points."""
-VERSION = "1"
-"""Part of the key of stored alarms. Raise it if the same text gives others."""
 
 
 def alarms_before_run(
@@ -33,8 +28,8 @@ def alarms_before_run(
 ) -> list[str]:
     """Return the alarming facts about the text of a run.
 
-    They are found in one pass over the text, 4 s for a million rows, and stored under the digest of the text. Leaks are
-    equal sentences, after white space is reduced to single spaces.
+    They are found in one pass over the text, 4 s for a million rows. Leaks are equal sentences, after white space is
+    reduced to single spaces.
 
     Args:
         text: Text with the columns of the views.
@@ -44,23 +39,11 @@ def alarms_before_run(
     """
     sets, columns = facts.sets_of_recipe(recipe), sorted(facts.cut_columns(recipe) & vocabularies.keys())
     anchor = next(iter(recipe.views.values())).column
-    settings = recipe.data.max_length, recipe.train.batch_size, recipe.data.unique_in_batch, anchor
-    tokenizers = [(column, vocabularies[column].fingerprint) for column in columns]
-    key = hashlib.sha256(repr((VERSION, text.fingerprint, settings, tokenizers, list(sets.items()))).encode())
-
-    def write(draft: Path) -> Facts:
-        found, rows = facts.read_once(text, anchor, sets, progress), np.arange(text.rows)
-        lengths = {}
-        for column in columns:
-            cells = facts.sample_cells(text, column, rows, SAMPLE)
-            lengths[column] = facts.measure_lengths(cells, vocabularies[column], recipe.data.max_length)
-        alarms = alarms_of(found, recipe, sets, lengths)
-        draft.write_text("\n".join(alarms), encoding="utf-8")
-        return {"alarms": alarms}
-
-    path = paths.cache() / "alarms" / f"{key.hexdigest()[:32]}.txt"
-    stored: list[str] = cached(path, write)["alarms"]
-    return stored
+    found, lengths = facts.read_once(text, anchor, sets, progress), dict[str, facts.Lengths]()
+    for column in columns:
+        cells = facts.sample_cells(text, column, np.arange(text.rows), SAMPLE)
+        lengths[column] = facts.measure_lengths(cells, vocabularies[column], recipe.data.max_length)
+    return alarms_of(found, recipe, sets, lengths)
 
 
 def alarms_of(

@@ -13,17 +13,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cse_cli._version import __version__
 from cse_cli.core.paths import home
 from cse_cli.core.threads import THREADS_VARIABLE, limit_waiting
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
 from cse_cli.jobs.placement import Placement
+from cse_cli.runs.record import folder_of
 from cse_cli.runs.signals import defer_signals
 from registry.errors import CseError, MissingError
-
-_PASSED_ON = ("CSE_", "MLFLOW_", "HF_")
-"""Beginnings of the environment variables of the driver that runs need."""
-_CONNECT_SECONDS, _POLL_SECONDS = 10.0, 0.2
 
 
 class Cluster:
@@ -35,9 +31,6 @@ class Cluster:
 
     def __init__(self, placement: Placement) -> None:
         address, count, device = placement.cluster or "auto", placement.processes, placement.device
-        if device not in ("auto", "cpu", "cuda"):
-            message = f"--device {device}: Ray chooses the devices of a cluster"
-            raise CseError(message, "use auto, cpu or cuda", code="cluster.device")
         # Ray reads these when it is imported. It would print on stdout that a node has died, and hide unasked GPUs.
         quiet = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".*", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
         os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})
@@ -47,7 +40,7 @@ class Cluster:
 
             host, _, port = address.removeprefix("ray://").rpartition(":")
             if address != "auto":  # `ray.init` waits for two minutes
-                socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+                socket.create_connection((host, int(port)), 10.0).close()
             ray.init(address=address, log_to_driver=False, logging_level="critical", configure_logging=False)
         except ModuleNotFoundError:
             message = f"--cluster {address} needs Ray, which is not installed"
@@ -60,16 +53,15 @@ class Cluster:
             signal.signal(each, handler)
         self._ray, self._workers, threads = ray, placement.workers, int(os.environ.get(THREADS_VARIABLE) or 1)
         on_gpus = device != "cpu" and bool(ray.cluster_resources().get("GPU"))
-        self._resource, self._each = ("GPU", count) if on_gpus else ("CPU", count * threads)
-        if not self._fitting() or (device == "cuda" and not on_gpus):
+        self._resource, self._each = ("GPU", count) if on_gpus or device == "cuda" else ("CPU", count * threads)
+        if not self._fitting():
             ray.shutdown()
-            size = "1 GPU" if device == "cuda" and not on_gpus else f"{self._each} {self._resource}"
-            message = f"no node of the cluster is large enough for a run, which needs {size}"
+            message = f"no node of the cluster is large enough for a run, which needs {self._each} {self._resource}"
             action = f"add nodes, or use --device cpu, fewer --processes or a lower {THREADS_VARIABLE}"
             raise MissingError(message, action, code="cluster.too_small")
-        setting = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+        setting = {name: value for name, value in os.environ.items() if name.startswith(("CSE_", "MLFLOW_", "HF_"))}
         setting |= {"CSE_HOME": str(home()), **({} if on_gpus else {THREADS_VARIABLE: str(threads)})}
-        self._arguments = ("cuda" if on_gpus else "cpu", count, setting, str(Path.cwd()), __version__)
+        self._arguments = "cuda" if on_gpus else "cpu", count, setting, str(Path.cwd())
         # A run whose driver has died records its end and exits. Ray would kill it at once.
         environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
         needs = {"num_gpus": self._each, "num_cpus": 0} if on_gpus else {"num_cpus": self._each}
@@ -127,23 +119,17 @@ class RayProcess:
         return self._how
 
 
-def _execute(
-    run_id: str, device: str, processes: int, setting: dict[str, str], folder: str, version: str
-) -> tuple[int, str]:
+def _execute(run_id: str, device: str, processes: int, setting: dict[str, str], folder: str) -> tuple[int, str]:
     """Execute a run in a process of this node, and return its exit code and how it ended."""
     os.environ.pop(THREADS_VARIABLE, None)  # Ray sets it to 1
     os.environ.update(setting)
     limit_waiting(os.environ)
-    if not (home() / "runs" / run_id).is_dir() or __version__ != version:
-        here = f"cse {__version__} and no run {run_id[:8]} in {home()}"
-        return (
-            3,
-            f"cannot start on node {socket.gethostname()}, which has {here}. All nodes need cse {version} and CSE_HOME",
-        )
+    if not folder_of(run_id).is_dir():
+        return 3, f"cannot start on node {socket.gethostname()}: all nodes need the driver's CSE_HOME, {home()}"
     child, until = Child(run_id, device, os.environ, processes, Path(folder) if Path(folder).is_dir() else home()), None
     while (code := child.exit_code()) is None and (until is None or time.monotonic() < until):
         try:
-            time.sleep(_POLL_SECONDS)
+            time.sleep(0.2)
         except BaseException as error:  # canceled by the driver, or the driver has exited and Ray ends this process
             child.stop()
             if not isinstance(error, KeyboardInterrupt):

@@ -11,10 +11,10 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import torch
 from rich.filesize import decimal
@@ -26,10 +26,9 @@ from cse_cli.core.formatting import UNSET, counted, duration, seed_list
 from cse_cli.core.tables import as_rich, plain_table
 from cse_cli.core.threads import limit_torch_threads, thread_setting, torch_threads_restored
 from cse_cli.data.batches import Batches
-from cse_cli.data.columns import ColumnMaker, in_order, place
 from cse_cli.data.identity import columns_read
 from cse_cli.data.requirements import availabilities, availability
-from cse_cli.data.sources import Text, open_text, text_fingerprint
+from cse_cli.data.sources import find_parts, open_text
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.jobs.placement import choose_placement, place_runs
 from cse_cli.jobs.request import RunRequest
@@ -46,10 +45,9 @@ from cse_cli.training.checkpoint import method_state
 from cse_cli.training.timing import forget_peak, peak_memory
 from cse_cli.training.train_step import TrainStep
 from registry.accelerators import is_accelerator
-from registry.errors import CseError
+from registry.errors import CseError, MissingError
 from registry.prompts import Side
 from registry.resources import catalog
-from registry.tokens import Vocabulary
 from registry.types import Evaluator
 
 WARM_UP = 2
@@ -59,17 +57,15 @@ STEPS = 5
 PAIRS = 256
 """Pairs or rows of the measured evaluation."""
 ROWS = 4096
-"""Rows of the text for the measured steps, unless the batches need more."""
+"""First rows of the text, which the measured steps train on, unless the batches need more."""
 RECORDS = 8_000_000
 """Bytes of a run except tensors. A run of mini/simcse_en writes 1.2 MB."""
-MADE_ROWS = 32
-"""Rows for which a column is made, such as a translation."""
 TOKENS = 25
 """Tokens of a typical sentence, for an estimate without the text."""
 A100 = 5e12
 """Operations per second that an A100 is assumed to reach in batches of 64 such sentences, a fraction of its peak."""
-ON_A100, SPREAD = "one A100", 2.5
-"""Name of the device for comparison, and ratio of the ends of an estimate."""
+SPREAD = 2.5
+"""Ratio of the ends of an estimate."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +73,11 @@ class Measured:
     """Measured parts of a run. Times are in seconds, sizes in bytes.
 
     Args:
-        columns: Column that has to be made first → time for all rows.
         rows: Number of rows of the text.
         dev: Time of an evaluation that selects the best checkpoint, 0 without selection.
         evaluation: Time of an evaluation with all evaluators, without the parts in `unmeasured`.
     """
 
-    columns: Mapping[str, float]
     rows: int
     step: float
     dev: float
@@ -93,72 +87,41 @@ class Measured:
     model: int
     checkpoint: int
 
-    def steps(self, recipe: Recipe) -> int:
-        """Return the number of training steps of a recipe."""
-        train = recipe.train
-        return train.epochs * (self.rows // train.batch_size) if train.steps is None else train.steps
-
     def times(self, recipe: Recipe) -> dict[str, float]:
         """Return the seconds of each stage of a run: the measured times, multiplied by their numbers."""
-        steps, every = self.steps(recipe), recipe.train.evaluate_every
+        steps, every = steps_of(recipe, self.rows), recipe.train.evaluate_every
         selections = math.ceil(steps / every) if every else min(1, steps)
         untrained = 0.0 if steps == 0 else self.evaluation if recipe.evaluate.eval_on_start else self.dev
         scoring = untrained + selections * self.dev + self.evaluation
         return {"training": steps * self.step, "evaluation": scoring}
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Cost of the runs of a recipe or a study. Times are in seconds, sizes in bytes. None is unknown.
-
-    Args:
-        runs: Number of runs that are not finished. `steps` and `stages` are sums over them.
-        missing: Requirements that cannot be downloaded, with the reason and the next action.
-        seconds: Time until the last run ends, without the parts in `unmeasured`.
-        memory: Largest peak memory of a run.
-        rough: Device → shortest and longest time in order of magnitude, if nothing was measured.
-    """
-
-    title: str
-    finished: int
-    runs: int
-    steps: int | None
-    place: str
-    downloads: Mapping[str, int | None]
-    missing: Sequence[str]
-    stages: Mapping[str, float]
-    seconds: float | None
-    disk: Mapping[str, int]
-    memory: int | None
-    unmeasured: Sequence[str]
-    rough: Mapping[str, tuple[float, float]]
+def steps_of(recipe: Recipe, rows: int) -> int:
+    """Return the number of training steps of a recipe on a text of `rows` rows."""
+    train = recipe.train
+    return train.epochs * (rows // train.batch_size) if train.steps is None else train.steps
 
 
 def plan(request: RunRequest) -> int:
     """Print the cost of each recipe and study of a request, and return the exit code."""
     if not request.recipes:
         request.jobs_of(())  # raises an error
-    here = True
-    try:
-        choose(request.device)
-    except CseError as error:
-        if error.code != "core.no_device":
-            raise
-        here = False  # the estimate for another machine
     with Screen() as screen:
-        plans = [make_plan(name, request, screen, here=here) for name in request.recipes]
+        plans = [make_plan(name, request, screen) for name in request.recipes]
     if request.as_json:
-        write_json({"plans": [asdict(one) for one in plans]})
+        write_json({"plans": plans})
     else:
         for one in plans:
             print_plan(one)
     return 0
 
 
-def make_plan(name: str, request: RunRequest, screen: Screen, *, here: bool = True) -> Plan:
-    """Return the cost of the runs of a recipe or a study that are not finished.
+def make_plan(name: str, request: RunRequest, screen: Screen) -> dict[str, Any]:
+    """Return the cost of the runs of a recipe or a study that are not finished, as JSON values.
 
-    Nothing is measured unless their device is `here` and everything that they require is on this machine.
+    Times are in seconds, sizes in bytes, and None is unknown. `steps` and `stages` are sums over the runs, `memory` is
+    the largest of a run. Without their device, or something that they require on this machine, nothing is measured, and
+    `rough` contains the shortest and longest time in order of magnitude.
     """
     if find_study(name) is None:
         jobs = request.jobs_of([name])
@@ -169,27 +132,31 @@ def make_plan(name: str, request: RunRequest, screen: Screen, *, here: bool = Tr
         tasks, placement = study.tasks, place_runs(study.left, request)
         title, seeds = f"{study.study.name} · {study.study.title}", list(study.seeds)
     done = finished(tasks, all_runs())
-    jobs = [task.job for task in tasks if task not in done]
-    different = {shape(job.loaded.recipe): job for job in jobs}
+    left = [task for task in tasks if task not in done]
+    different = {shape(task.job.loaded.recipe): task.job for task in left}
     found = availabilities(job.loaded.recipe for job in different.values())
     fetchable = [one for one in found if one.state == "fetchable"]
     slots = max(1, len(placement.devices))
-    measured: dict[str, Measured] = {}
-    if here and all(one.state == "here" for one in found):
-        for key, job in different.items():
-            screen.preparing(f"measuring steps and evaluations of {job.loaded.name}")
-            measured[key] = measure(job.loaded.recipe, job.seed, request.device, slots, placement.processes)
-    runs = [(job.loaded.recipe, measured[shape(job.loaded.recipe)]) for job in jobs if measured]
-    guessed = [] if measured else [operations(job.loaded.recipe) for job in jobs]
-    counts = [one.steps(recipe) for recipe, one in runs] or [one[0] for one in guessed if one]
-    rough: dict[str, tuple[float, float]] = {}
-    if guessed and None not in guessed:
-        total = sum(one[1] for one in guessed if one) / slots
-        speeds = (
-            {"this CPU": matrix_speed() / 2, ON_A100: A100} if request.device in ("auto", "cpu") else {ON_A100: A100}
-        )
+    measured, rough = dict[str, Measured](), dict[str, tuple[float, float]]()
+    try:
+        choose(request.device)
+        is_here = all(one.state == "here" for one in found) and not any(task.known.unknown for task in left)
+    except CseError as error:
+        if error.code != "core.no_device":
+            raise
+        is_here = False  # an estimate for another machine
+    for key, job in different.items() if is_here else ():
+        screen.preparing(f"measuring steps and evaluations of {job.loaded.name}")
+        measured[key] = measure(job.loaded.recipe, job.seed, request.device, slots, placement.processes)
+    runs = [(task.job.loaded.recipe, measured[shape(task.job.loaded.recipe)]) for task in left if measured]
+    counts = [steps_of(recipe, one.rows) for recipe, one in runs]
+    guessed = [] if measured else [operations(task.job.loaded.recipe) for task in left]
+    if known := [one for one in guessed if one is not None]:
+        counts = [steps for steps, _ in known]
+    if known and len(known) == len(left):
+        total = sum(count for _, count in known) / slots
+        speeds = ({"this CPU": matrix_speed() / 2} if request.device in ("auto", "cpu") else {}) | {"one A100": A100}
         rough = {device: (total / speed, SPREAD * total / speed) for device, speed in speeds.items()}
-    columns = {column: took for _, one in runs for column, took in one.columns.items()}
     times = [one.times(recipe) for recipe, one in runs]
     each = [sum(stages.values()) for stages in times]
     disk = {
@@ -197,21 +164,21 @@ def make_plan(name: str, request: RunRequest, screen: Screen, *, here: bool = Tr
         "models and records": sum(one.model + RECORDS for _, one in runs),
         "checkpoints": slots * max((2 * (one.checkpoint + one.model) for _, one in runs), default=0),
     }
-    return Plan(
-        title=f"{title} · {seed_list(seeds)}",
-        finished=len(done),
-        runs=len(jobs),
-        steps=sum(counts) if len(counts) == len(jobs) else None,
-        place=placement.describe(),
-        downloads={one.requirement.title: one.bytes for one in fetchable},
-        missing=[f"{o.requirement.title}: {o.problem} → {o.action}" for o in found if o.state == "missing"],
-        stages=columns | {stage: sum(one[stage] for one in times) for stage in ("training", "evaluation") if runs},
-        seconds=sum(columns.values()) + max(sum(each) / slots, *each, 0.0) if runs or not jobs else None,
-        disk={part: size for part, size in disk.items() if size},
-        memory=max((one.memory for _, one in runs), default=None),
-        unmeasured=list(dict.fromkeys(part for _, one in runs for part in one.unmeasured)),
-        rough=rough,
-    )
+    return {
+        "title": f"{title} · {seed_list(seeds)}",
+        "finished": len(done),
+        "runs": len(left),
+        "steps": sum(counts) if len(counts) == len(left) else None,
+        "place": placement.describe(),
+        "downloads": {one.requirement.title: one.bytes for one in fetchable},
+        "missing": [f"{o.requirement.title}: {o.problem} → {o.action}" for o in found if o.state == "missing"],
+        "stages": {stage: sum(one[stage] for one in times) for stage in ("training", "evaluation") if runs},
+        "seconds": max(sum(each) / slots, *each, 0.0) if runs or not left else None,
+        "disk": {part: size for part, size in disk.items() if size},
+        "memory": max((one.memory for _, one in runs), default=None),
+        "unmeasured": list(dict.fromkeys(part for _, one in runs for part in one.unmeasured)),
+        "rough": rough,
+    }
 
 
 def operations(recipe: Recipe) -> tuple[int, float] | None:
@@ -220,19 +187,22 @@ def operations(recipe: Recipe) -> tuple[int, float] | None:
     A training step takes 6 operations for each weight and token: 2 forward and 4 backward. A made column, such as a
     translation, takes 2 for each weight and token, read and written.
     """
-    if recipe.data.files or any(name not in catalog.names() for name in recipe.data.dataset):
+    data = recipe.data
+    if data.files:
+        try:
+            rows = open_text(data, set(find_parts(data)[0].columns[:1])).rows
+        except MissingError:
+            return None
+    elif any(name not in catalog.names() for name in data.dataset):
         return None
-    rows = sum(catalog.entry(name).splits[recipe.data.split].rows for name in recipe.data.dataset)
-    rows = min(rows, recipe.data.limit or rows)
-    steps = (
-        recipe.train.steps
-        if recipe.train.steps is not None
-        else recipe.train.epochs * (rows // recipe.train.batch_size)
-    )
+    else:
+        rows = sum(catalog.entry(name).splits[data.split].rows for name in data.dataset)
+        rows = min(rows, data.limit or rows)
+    steps = steps_of(recipe, rows)
     sizes = {one.name: weights_of(one) for one in requirements(recipe) if one.kind == "model"}
     if None in sizes.values():
         return None
-    makers = [str(part.params.get("model")) for part in recipe.data.columns.values()]
+    makers = [str(part.params.get("model")) for part in data.columns.values()]
     made = sum(sizes.get(model) or 0 for model in makers)
     trained = max((size or 0 for name, size in sizes.items() if name not in makers), default=0)
     sentences = steps * recipe.train.batch_size * len(recipe.views)
@@ -266,35 +236,6 @@ def shape(recipe: Recipe) -> str:
     return re.sub(r": -?\d+(\.\d+(e-?\d+)?|e-?\d+)", ": real", json.dumps(tables, sort_keys=True))
 
 
-class Cells(list[Any]):
-    """Cells of a column in memory, with the access of `cse_cli.data.tokens.Column`."""
-
-    def take(self, indices: Sequence[int]) -> list[Any]:
-        """Return the cells of some rows in the given order."""
-        return [self[index] for index in indices]
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows of a text at equal distances, with the interface that `Batches` reads.
-
-    A column that does not exist yet, such as a translation, has the sentences of the first column that exists.
-    """
-
-    text: Text
-    rows: int
-
-    def sentences(self, column: str) -> Cells:
-        """Return the cells of a column."""
-        name = column if column in self.text.columns else self.text.columns[0]
-        places = [place * self.text.rows // self.rows for place in range(self.rows)]
-        return Cells(self.text.sentences(name).take(places))
-
-    def tokens(self, column: str, vocabulary: Vocabulary, max_length: int, *_: object) -> Cells:
-        """Return the token IDs of a column."""
-        return Cells(vocabulary.ids(self.sentences(column), max_length))
-
-
 def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: int = 1) -> Measured:
     """Train and score a separate experiment for a few seconds. Everything that it requires is on this machine.
 
@@ -305,7 +246,7 @@ def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: i
         threads = limit_torch_threads()
         if slots > 1 and thread_setting() is None:
             torch.set_num_threads(max(1, threads // slots))
-        text, columns = (None, {}) if recipe.train.steps == 0 else open_existing(recipe, device)
+        text = None if recipe.train.steps == 0 else open_text(recipe.data, columns_read(recipe))
         forget_peak(compute.device)
         with suppress(OSError):  # only on Linux: the peak of this process becomes its current memory
             Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -313,7 +254,7 @@ def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: i
         method = experiment.method.to(compute.device)
         if text is not None:
             share = processes if is_accelerator(compute.device) else 1
-            sample = cast("Text", Sample(text, min(text.rows, max(ROWS, 16 * recipe.train.batch_size))))
+            sample = replace(text, rows=min(text.rows, max(ROWS, 16 * recipe.train.batch_size)))
             settings = recipe.train.batch_size, recipe.data.max_length, seed, 0, share
             step = step_seconds(experiment, Batches(sample, experiment.plans, *settings), compute, seed)
             trained = _bytes(weights for weights in method.parameters() if weights.requires_grad)
@@ -321,7 +262,6 @@ def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: i
             checkpoint += entry_of(recipe.train, "optimizer").cls.copies * trained
         dev, evaluation, unmeasured = evaluation_seconds(experiment, compute)
         return Measured(
-            columns=columns,
             rows=0 if text is None else text.rows,
             step=step,
             dev=dev,
@@ -331,26 +271,6 @@ def measure(recipe: Recipe, seed: int, device: str, slots: int = 1, processes: i
             model=_bytes(experiment.scored.state_dict().values()),
             checkpoint=checkpoint,
         )
-
-
-def open_existing(recipe: Recipe, device: str) -> tuple[Text, dict[str, float]]:
-    """Return the text with its existing columns, and each column that has to be made → seconds for all rows."""
-    data, columns = recipe.data, columns_read(recipe)
-    if not data.columns or text_fingerprint(data, columns) is not None:
-        return open_text(data, columns), {}
-    makers = {name: ColumnMaker(data.columns[name]) for name in in_order(data.columns, columns)}
-    text = open_text(data, {*columns, *(maker.source for maker in makers.values())} - makers.keys())
-    sample, seconds = Sample(text, min(MADE_ROWS, text.rows)), dict[str, float]()
-    cells: dict[str, list[str]] = {name: sample.sentences(name) for name in text.columns}
-    for name, maker in makers.items():
-        place(maker.generator, device)
-        given = [cell for cell in cells[maker.source] if cell.strip()]
-        maker.generator.make(given[:2])  # loads the model
-        began = time.perf_counter()
-        cells[name] = maker.generator.make(given)
-        title = " with ".join([maker.generator.action, *filter(None, [maker.part.params.get("model")])])
-        seconds[title] = (time.perf_counter() - began) / sample.rows * text.rows
-    return text, seconds
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
@@ -424,32 +344,32 @@ def first_request(evaluator: Evaluator) -> set[str]:
     return set()
 
 
-def print_plan(one: Plan) -> None:
+def print_plan(one: dict[str, Any]) -> None:
     """Print the downloads and the stages with their times, then the totals."""
-    rows = [(f"download {name}", UNSET if size is None else decimal(size)) for name, size in one.downloads.items()]
-    rows += [(name, duration(seconds)) for name, seconds in one.stages.items()]
-    what = f"{counted(one.runs, 'run')}, {one.place}"
-    if one.seconds is None:
-        about = [f"{duration(low)} to {duration(high)} on {device}" for device, (low, high) in one.rough.items()]
-        steps = "" if one.steps is None else f", {one.steps:,} steps"
+    rows = [(f"download {name}", UNSET if size is None else decimal(size)) for name, size in one["downloads"].items()]
+    rows += [(name, duration(seconds)) for name, seconds in one["stages"].items()]
+    steps = "" if one["steps"] is None else f", {one['steps']:,} steps"
+    what = f"{counted(one['runs'], 'run')}, {one['place']}{steps}"
+    if one["seconds"] is None:
+        about = [f"{duration(low)} to {duration(high)} on {device}" for device, (low, high) in one["rough"].items()]
         guess = f"{', '.join(about)}, in order of magnitude" if about else "unknown"
-        took = f"{guess} ({what}{steps}). Measured steps say more, after the download"
+        took = f"{guess} ({what}). Measured steps say more, after the download and the columns"
     else:
-        left_out = f", without {', '.join(one.unmeasured)}" if one.unmeasured else ""
-        took = f"about {duration(one.seconds)} for {what}, {one.steps or 0:,} steps{left_out}"
-    parts = ", ".join(f"{name} {decimal(size)}" for name, size in one.disk.items())
-    disk = f"about {decimal(sum(one.disk.values()))} ({parts})" if one.disk else "unknown"
-    memory = "unknown" if one.memory is None else f"about {decimal(one.memory)} for each run"
+        left_out = f", without {', '.join(one['unmeasured'])}" if one["unmeasured"] else ""
+        took = f"about {duration(one['seconds'])} for {what}{left_out}"
+    parts = ", ".join(f"{name} {decimal(size)}" for name, size in one["disk"].items())
+    disk = f"about {decimal(sum(one['disk'].values()))} ({parts})" if one["disk"] else "unknown"
+    memory = "unknown" if one["memory"] is None else f"about {decimal(one['memory'])} for each run"
     with stdout_console() as out:
-        out.print(one.title, style="bold", markup=False, soft_wrap=True)
-        if one.finished:
-            out.print(f"{counted(one.finished, 'run')} finished, {one.runs} to run", soft_wrap=True)
-        if not one.runs:
+        out.print(one["title"], style="bold", markup=False, soft_wrap=True)
+        if one["finished"]:
+            out.print(f"{counted(one['finished'], 'run')} finished, {one['runs']} to run", soft_wrap=True)
+        if not one["runs"]:
             return
         if rows:
             out.print(as_rich(plain_table(("stage", "time or size"), rows, align="lr"), gap=1))
             out.print()
         for line in (f"time    {took}", f"disk    {disk}", f"memory  {memory}"):
             out.print(line, markup=False, soft_wrap=not out.is_terminal)
-        for missing in one.missing:
+        for missing in one["missing"]:
             out.print(f"missing {missing}", style="yellow", markup=False, soft_wrap=True)

@@ -39,27 +39,19 @@ def sync() -> None:
     names = configured()
     if not names:
         raise CseError("CSE_MIRRORS selects no mirror", "set CSE_MIRRORS to mlflow or wandb", code="mirrors.no_mirror")
-    failed = [name for name in names if not _send(name)]
-    if failed:
-        raise TrackingError(
-            f"some events were not sent to {' and '.join(failed)}",
-            "fix the cause above, then run `cse runs sync` again",
-            code="mirrors.not_sent",
-        )
+    if failed := [name for name in names if not _send(name)]:
+        problem = f"some events were not sent to {' and '.join(failed)}"
+        raise TrackingError(problem, "fix the cause above, then run `cse runs sync` again", code="mirrors.not_sent")
 
 
 def _send(name: str, *, err: bool = False) -> bool:
     """Send the missing runs, report their number, and return whether all were sent."""
-    complete, sent = True, 0
-    for about, error in send_missing(load(name)):
-        if error is None:
-            sent += 1
-        else:
-            complete = False
-            typer.echo(f"{about.short} ({about.name}): {reason(error)}", err=err)
-    if sent or complete:
-        typer.echo(f"{name}: {counted(sent, 'run')} sent" if sent else f"{name}: up to date", err=err)
-    return complete
+    found = list(send_missing(load(name)))
+    failed = [(about, error) for about, error in found if error is not None]
+    for about, error in failed:
+        typer.echo(f"{about.short} ({about.name}): {reason(error)}", err=err)
+    typer.echo(f"{name}: {counted(len(found) - len(failed), 'run')} sent" if found else f"{name}: up to date", err=err)
+    return not failed
 
 
 def ui(

@@ -1,7 +1,8 @@
 """Mirrors: trackers that receive the events of runs. `CSE_MIRRORS` selects them by name.
 
 A thread sends the events of a run while it runs, and `cse runs sync` sends the rest. Python handles signals in the main
-thread, so no signal interrupts a request, and training never waits for a tracker.
+thread, so no signal interrupts a request, and training never waits for a tracker. Importing this module imports no
+tracker.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
 from pathlib import Path
 from threading import Event as Flag
 from threading import Thread
@@ -22,7 +23,7 @@ from typing import ClassVar
 import psutil
 from pydantic import BaseModel, ValidationError
 
-from cse_cli.core.environment import without_password
+from cse_cli.core.environment import DEFAULTS, without_password
 from cse_cli.runs.events import ENDS, FILE, Event, read_events
 from cse_cli.runs.index import recorded_ids, result_of
 from cse_cli.runs.lock import FileLock, is_held
@@ -30,10 +31,8 @@ from cse_cli.runs.record import About, folder_of, lock_of, read_about
 from registry.errors import CseError, TrackingError, UnknownNameError, suggestion
 from registry.paths import write_atomically
 
-GROUP = "cse.mirrors"
-"""Entry point group of mirrors in other packages."""
-VARIABLE = "CSE_MIRRORS"
-_BUILT_IN = {"mlflow": "cse_cli.mirrors.mlflow:MlflowMirror", "wandb": "cse_cli.mirrors.wandb:WandbMirror"}
+MIRRORS = {"mlflow": "cse_cli.mirrors.mlflow:MlflowMirror", "wandb": "cse_cli.mirrors.wandb:WandbMirror"}
+"""Name → module and class."""
 SEND_SECONDS = 2.0
 """Time between two checks for new events."""
 RETRY_SECONDS = 30.0
@@ -41,12 +40,16 @@ RETRY_SECONDS = 30.0
 LAST_SECONDS = 60.0
 """Longest time that a run waits for its trackers at its end."""
 
+# MLflow reads these settings when it is imported: no telemetry, no links on stdout, which would break `--json`, and a
+# request to a server that is down fails in seconds instead of four minutes.
+os.environ.update({name: value for name, value in DEFAULTS.items() if name not in os.environ})
+
 
 class Mirror(ABC):
-    """One run in a tracker. All methods run in a thread, never in the main thread.
+    """One run in a tracker. All methods run in a thread.
 
-    After an exception, `cse` opens a new mirror later and sends the run again from its first event. So sending an event
-    twice must have the same effect as sending it once.
+    After an exception, a new mirror sends the run again from its first event. So sending an event twice must have the
+    same effect as sending it once.
 
     Args:
         about: Contents of `run.toml`.
@@ -65,10 +68,7 @@ class Mirror(ABC):
 
     @abstractmethod
     def open(self, parent: str) -> str:
-        """Create the run in the tracker, or open it if it exists.
-
-        Args:
-            parent: ID of the parent run in the tracker, or empty.
+        """Create the run in the tracker, below the run with the ID `parent` if it is not empty, or open it.
 
         Returns:
             ID in the tracker, or an empty string if a user deleted the run there.
@@ -103,44 +103,33 @@ class State(BaseModel):
         except (OSError, ValidationError):
             return None
 
-    def write(self, run_id: str, name: str) -> None:
-        """Write the state of a run."""
-        write_atomically(state_file(run_id, name), self.model_dump_json())
-
 
 def state_file(run_id: str, name: str) -> Path:
-    """Return the file with the state of a run in a mirror."""
+    """Return the file with the state of a run in a mirror. One process at a time holds its lock, and sends the run."""
     return folder_of(run_id) / "mirrors" / f"{name}.json"
 
 
 def configured() -> list[str]:
     """Return the names in `CSE_MIRRORS`, such as "mlflow,wandb". The default is "mlflow"."""
-    names = [name.strip() for name in os.environ.get(VARIABLE, "mlflow").split(",")]
+    names = [name.strip() for name in os.environ.get("CSE_MIRRORS", "mlflow").split(",")]
     selected = [name for name in dict.fromkeys(names) if name not in ("", "none")]
     for name in selected:
-        _entry(name)
+        if name not in MIRRORS:
+            message = f"CSE_MIRRORS: the mirror '{name}' does not exist.{suggestion(name, MIRRORS)}"
+            todo = f"use one or more of {', '.join(sorted(MIRRORS))}, or none"
+            raise UnknownNameError(message, todo, code="mirrors.unknown_mirror")
     return selected
 
 
 def load(name: str) -> type[Mirror]:
     """Return the class of a mirror."""
+    module, _, cls = MIRRORS[name].partition(":")
     try:
-        return _entry(name).load()  # type: ignore[no-any-return]
+        found: type[Mirror] = getattr(import_module(module), cls)
     except ImportError as error:
-        todo = f"install its package, or remove '{name}' from {VARIABLE}"
+        todo = f"install its package, or remove '{name}' from CSE_MIRRORS"
         raise CseError(f"cannot import the mirror '{name}': {error}", todo, code="mirrors.not_installed") from error
-
-
-def _entry(name: str) -> EntryPoint:
-    known = {point.name: point for point in entry_points(group=GROUP)}
-    known |= {each: EntryPoint(each, value, GROUP) for each, value in _BUILT_IN.items()}
-    if name not in known:
-        raise UnknownNameError(
-            f"{VARIABLE}: the mirror '{name}' does not exist.{suggestion(name, known)}",
-            f"use one or more of {', '.join(sorted(known))}, or none",
-            code="mirrors.unknown_mirror",
-        )
-    return known[name]
+    return found
 
 
 def about_tags(about: About) -> dict[str, str]:
@@ -186,7 +175,7 @@ def send(about: About, kind: type[Mirror]) -> Generator[bool, None, None]:
             if events:
                 mirror.send(events)
                 state.size = position if has_ended or killed else 0
-                state.write(about.run_id, kind.name)
+                write_atomically(state_file(about.run_id, kind.name), state.model_dump_json())
             yield bool(events)
     finally:
         with suppress(Exception):
@@ -206,7 +195,7 @@ def send_missing(kind: type[Mirror]) -> Iterator[tuple[About, Exception | None]]
             if state is None or (state.uri, state.size) != (uri, size):
                 incomplete.append(read_about(run_id))
     for about in sorted(incomplete, key=lambda about: about.created):
-        lock = sending(about, kind.name)
+        lock = FileLock(state_file(about.run_id, kind.name).with_suffix(".lock"))
         if not lock.acquire(0.0):
             continue
         try:
@@ -222,12 +211,12 @@ def send_missing(kind: type[Mirror]) -> Iterator[tuple[About, Exception | None]]
 
 
 class Follower:
-    """Sends a running run to its mirrors, each from its own thread, until `close`."""
+    """Sends a running run to the mirrors in `CSE_MIRRORS`, each from its own thread, until `close`."""
 
-    def __init__(self, about: About, names: list[str]) -> None:
+    def __init__(self, about: About) -> None:
         self._about, self._closing = about, Flag()
         self._failed: dict[str, Exception] = {}
-        self._threads = {name: Thread(target=self._follow, args=(name,), daemon=True) for name in names}
+        self._threads = {name: Thread(target=self._follow, args=(name,), daemon=True) for name in configured()}
         for thread in self._threads.values():
             thread.start()
 
@@ -248,7 +237,7 @@ class Follower:
 
     def _follow(self, name: str) -> None:
         wait, steps, is_last = SEND_SECONDS, None, False
-        lock = sending(self._about, name)
+        lock = FileLock(state_file(self._about.run_id, name).with_suffix(".lock"))
         while not lock.acquire(SEND_SECONDS):
             if self._closing.is_set():
                 return  # another process sends the run
@@ -268,16 +257,6 @@ class Follower:
         if steps is not None:
             steps.close()
         lock.release()
-
-
-def sending(about: About, mirror: str) -> FileLock:
-    """Return the lock that lets only one process send a run to a mirror."""
-    return FileLock(state_file(about.run_id, mirror).with_suffix(".lock"))
-
-
-def follow(about: About) -> Follower:
-    """Send a run to the mirrors in `CSE_MIRRORS` while it runs."""
-    return Follower(about, configured())
 
 
 def reason(error: BaseException) -> str:

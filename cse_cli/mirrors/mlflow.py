@@ -56,6 +56,11 @@ def uri() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or address_of(database())
 
 
+def address_of(file: Path) -> str:
+    """Return the address of an SQLite file. SQLAlchemy decodes "%" and starts its options at "?"."""
+    return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
+
+
 def is_own() -> bool:
     """Return whether the store is the database in the state directory."""
     return not os.environ.get("MLFLOW_TRACKING_URI")
@@ -74,12 +79,6 @@ def database() -> Path:
 def artifacts() -> Path:
     """Return the directory of the artifacts if no server stores them."""
     return home() / "artifacts"
-
-
-def address_of(file: Path) -> str:
-    """Return the address of an SQLite file."""
-    # SQLAlchemy decodes "%" and starts its options at "?". Both can be part of a path.
-    return "sqlite:///" + str(file).replace("%", "%25").replace("?", "%3F")
 
 
 class MlflowMirror(Mirror):
@@ -157,16 +156,16 @@ class MlflowMirror(Mirror):
             self._client.update_run(self._id, status="RUNNING")
 
     def _send_other(self, event: Event) -> None:
-        if event.kind == "dataset":
-            name = event.data["name"][-_LONGEST_DATASET:]  # the end of a path identifies it better
-            source = json.dumps({"uri": event.data["source"]})
-            data = entities.Dataset(name, event.data["digest"][:_LONGEST_DIGEST], "local", source)
-            context = entities.InputTag("mlflow.data.context", event.data["context"])
-            self._client.log_inputs(self._id, [entities.DatasetInput(data, [context])])
+        data = event.data
+        if event.kind == "dataset":  # the end of a path identifies it better than its start
+            about = data["name"][-_LONGEST_DATASET:], data["digest"][:_LONGEST_DIGEST], "local"
+            dataset = entities.Dataset(*about, json.dumps({"uri": data["source"]}))
+            tag = entities.InputTag("mlflow.data.context", data["context"])
+            self._client.log_inputs(self._id, [entities.DatasetInput(dataset, [tag])])
         elif event.kind == "file":
-            self._send_file(event.data["name"])
-        elif event.kind == "model" and (self.about.path / event.data["name"]).is_dir():
-            self._send_model(self.about.path / event.data["name"], event.data["title"], event.data["about"])
+            self._send_file(data["name"])
+        elif event.kind == "model" and (self.about.path / data["name"]).is_dir():
+            self._send_model(self.about.path / data["name"], data["title"], data["about"])
 
     def _link(self, place: str, folder: Path) -> bool:
         """Replace an artifact directory by a symbolic link to a directory of the record, which is deleted with it.

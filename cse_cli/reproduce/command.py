@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
 from cse_cli.recipe.completion import complete_recipe
-
-if TYPE_CHECKING:
-    from cse_cli.reproduce.target import Target
-    from registry.papers import DoubtfulPoint
 
 EPILOG = (
     "Examples:  cse reproduce quickstart --seeds 3  ·  cse reproduce simcse_en --seeds 3  ·  "
@@ -57,9 +52,11 @@ def reproduce(
     import shlex
     from dataclasses import replace
 
+    from rich.text import Text
+
     from cse_cli.analysis.reproduced import judge, verdict_text
     from cse_cli.analysis.score_table import score_alone
-    from cse_cli.core.console import Screen, write_json
+    from cse_cli.core.console import Screen, stdout_console, write_json
     from cse_cli.core.formatting import counted
     from cse_cli.core.results import Result
     from cse_cli.core.stats import MOST_SEEDS
@@ -98,31 +95,20 @@ def reproduce(
         }  # fmt: skip
         write_json(document)
     else:
-        _print(target, verdict_text(verdict, claim), points)
+        lines = [Text(f"{target.name} · {loaded.name}", "bold"), Text(verdict_text(verdict, claim))]
+        lines += [Text(f"The recipe was changed: {', '.join(loaded.changes)}.")] if loaded.changes else []
+        lines += [Text(f"Doubt about the reported row: {note}") for note in target.notes]
+        lines += [Text("\nDoubtful points of the method, and options that choose otherwise:")] if points else []
+        with stdout_console(80) as console:
+            for line in lines:
+                console.print(line)
+            for point, tried in points:
+                console.print(Text(f"{point.name}  {point.about} (docs/methods/{point.page}.md)"))
+                for options in tried:
+                    console.print(Text(f"  {options}"), soft_wrap=True)  # you can copy a command that does not wrap
     if 0 < verdict.more_seeds <= MOST_SEEDS:
         unused = [seed for seed in range(len(scores) + 2 * verdict.more_seeds) if seed not in scores]
         planned = [*scores, *unused[: verdict.more_seeds]]
         option = str(len(planned)) if planned == list(range(len(planned))) else ",".join(map(str, planned))
         screen.advise(["next:", f"  {shlex.join(['cse', 'reproduce', what, *request.settings(), '--seeds', option])}"])
     raise typer.Exit(errors[0].exit_code if errors else 0)
-
-
-def _print(target: Target, verdict: str, points: Sequence[tuple[DoubtfulPoint, list[str]]]) -> None:
-    """Print the verdict, the doubts about the reported row, and the doubtful points of the method."""
-    from rich.text import Text
-
-    from cse_cli.core.console import stdout_console
-
-    changes = target.loaded.changes
-    lines = [f"The recipe was changed: {', '.join(changes)}."] if changes else []
-    lines += [f"Doubt about the reported row: {note}" for note in target.notes]
-    if points:
-        lines.append("\nDoubtful points of the method, and options that choose otherwise:")
-    with stdout_console(80) as console:
-        console.print(Text(f"{target.name} · {target.loaded.name}", "bold"))
-        for line in (verdict, *lines):
-            console.print(Text(line))
-        for point, tried in points:
-            console.print(Text(f"{point.name}  {point.about} (docs/methods/{point.page}.md)"))
-            for options in tried:
-                console.print(Text(f"  {options}"), soft_wrap=True)  # you can copy a command that does not wrap

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,7 +23,7 @@ from cse_cli.data.requirements import fetch
 from cse_cli.data.sources import Text, open_text
 from cse_cli.evaluation.evaluate import evaluate
 from cse_cli.inspection.alarms import alarms_before_run
-from cse_cli.mirrors import configured, follow
+from cse_cli.mirrors.mirror import Follower, configured
 from cse_cli.recipe.load import load
 from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import Recipe
@@ -95,7 +96,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         if about.identity is not None and (changed := about.identity.differences(now)):
             raise experiment_changed(about, map(str, changed))
         if rank() == 0:
-            follower = follow(about)
+            follower = Follower(about)
             # If several processes fail, the first one does not wait: the others end before it.
             after_end.push(lambda kind, *_: (follower.leave if kind and world_size() > 1 else follower.close)())
             before_end.enter_context(sampled(record))
@@ -203,12 +204,13 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
     def read() -> tuple[Text, Batches]:
         text = open_text(recipe.data, experiment.columns, making)
         vocabularies = {plan.column: plan.vocabulary for plan in experiment.plans.values()}
-        alarms = alarms_before_run(
-            text, recipe, vocabularies, lambda *count: record.progress("inspecting the text", *count)
-        )
+        alarms = list[str]()
+        if place[0] == 0:
+            inspected = partial(record.progress, "inspecting the text")
+            alarms += alarms_before_run(text, recipe, vocabularies, inspected)
         batches = Batches(
             text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, seed, *place,
-            lambda *count: record.progress("tokenizing", *count), bool(recipe.data.unique_in_batch),
+            partial(record.progress, "tokenizing"), bool(recipe.data.unique_in_batch),
         )  # fmt: skip
         length = 0 if recipe.queue is None else recipe.queue.params.get("length", 0)
         if length > text.rows:

@@ -12,7 +12,7 @@ from uuid import uuid4
 from optuna import Study
 
 from cse_cli.jobs.job import Job
-from cse_cli.mirrors import follow
+from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import ABOUT, About, RunRecord, folder_of, lock_of, read_about
@@ -96,5 +96,5 @@ def record_verification(run_id: str, found: Verification, warned: Callable[[str]
     if p is not None:
         metrics["verification/p"] = p
     record = RunRecord(read_about(run_id), lock)
-    with closing(follow(record.about)), closing(record):
+    with closing(Follower(record.about)), closing(record):
         record.metrics(metrics, len(over.seeds))

@@ -17,7 +17,7 @@ from cse_cli.core.paths import require_home
 from cse_cli.data.requirements import fetch
 from cse_cli.jobs.engine import Engine
 from cse_cli.jobs.placement import place_runs
-from cse_cli.mirrors import follow
+from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.requirements import requirements
@@ -161,7 +161,7 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
         record, done = take_search_record(study, config, base), len(settled(study.get_trials(deepcopy=False)))
         placement = place_runs(max(0, budget(study) - done), request)
         try:
-            with closing(follow(record.about)), ending(record):
+            with closing(Follower(record.about)), ending(record):
                 record.started(device=request.device)
                 record_settings(record, study, config)
                 with Engine(placement) as engine:

@@ -20,20 +20,18 @@ from cse_cli.jobs.plan import (
     STEPS,
     WARM_UP,
     Measured,
-    Sample,
     evaluation_seconds,
     measure,
-    open_existing,
     shape,
+    steps_of,
 )
 from cse_cli.recipe.load import load
-from cse_cli.recipe.schema import Data
 from cse_cli.runs.index import recorded_ids
 from cse_cli.training import checkpoint
 from cse_cli.training.train_step import TrainStep
 from registry.queues.rolling import RollingQueue
 from registry.types import Evaluator
-from tests.cse_cli.data.test_columns import shout, shouted
+from tests.cse_cli.data.test_columns import shout
 from tests.cse_cli.recipe.tiny_study import grid
 from tests.support.command import cse, refused
 from tests.support.running import execute
@@ -43,7 +41,6 @@ from tests.support.tiny import sentences
 __all__ = ["shout"]
 
 MEASURED = Measured(
-    columns={},
     rows=12_000,
     step=0.5,
     dev=3.0,
@@ -83,7 +80,7 @@ def test_evaluations_are_counted(overrides, scored):
 def test_steps_of_epochs_leave_out_the_incomplete_batch():
     one = quickstart()
     epochs = one.model_copy(update={"train": one.train.model_copy(update={"steps": None, "epochs": 2})})
-    assert MEASURED.steps(epochs) == 2 * (12_000 // 64)
+    assert steps_of(epochs, 12_000) == 2 * (12_000 // 64)
 
 
 def test_only_settings_that_change_the_work_are_measured_again():
@@ -207,13 +204,32 @@ def test_another_machine_is_estimated(capsys):
     assert refused("plan", "simcse_en", "--device", "gpu").code == "core.unknown_device"
 
 
-def test_unmeasured_parts_and_columns_are_named(file, capsys, monkeypatch):
-    found = replace(MEASURED, unmeasured=("evaluator dev",), columns={"translating text": 7200.0})
-    monkeypatch.setattr(module, "measure", lambda *_: found)
+def test_unmeasured_parts_are_named(file, capsys, monkeypatch):
+    monkeypatch.setattr(module, "measure", lambda *_: replace(MEASURED, unmeasured=("evaluator dev",)))
     out = plan(file, "--seeds", "2", capsys=capsys)[1]
     assert ", without evaluator dev" in out
-    assert "translating text        2.0 h" in out
-    assert planned(file, "--seeds", "2", capsys=capsys)[0]["seconds"] == 7200 + 2 * (1.5 + 16)  # made once
+    assert planned(file, "--seeds", "2", capsys=capsys)[0]["seconds"] == 2 * (1.5 + 16)
+
+
+@pytest.mark.usefixtures("shout")
+def test_a_column_that_is_not_made_leaves_the_order_of_magnitude(tmp_path, parts, planted, capsys):
+    """No model translates here, so the time is that of training: 6 operations for each weight and token."""
+    path, text = recipe(tmp_path, parts), tmp_path / "text.txt"
+    text.write_text("\n".join(sentences(20, seed=1)))
+    augment = f'augment = [{{ name = "fuse_embeddings", model = "{parts.models["bert"]}", column = "translation" }}]\n'
+    made = '[data.columns.translation]\nname = "shout"\n'
+    changed = path.read_text().replace(str(parts.text), str(text)).replace("[data]\n", f"{made}[data]\n")
+    path.write_text(changed.replace("[views.positive]\n", f"[views.positive]\n{augment}"))
+    (before,) = planned(str(path), capsys=capsys)
+    assert planted == []
+    assert (before["seconds"], before["steps"], list(before["rough"])) == (None, 3, ["this CPU", "one A100"])
+    weights = sum(file.stat().st_size for file in parts.models["bert"].glob("*.safetensors")) // 4
+    batch_size = load(str(path)).recipe.train.batch_size
+    assert before["rough"]["one A100"][0] == pytest.approx(6 * weights * 25 * 3 * batch_size * 2 / 5e12)
+    open_text(load(str(path)).recipe.data, {"text", "translation"})  # makes the column
+    (after,) = planned(str(path), capsys=capsys)
+    assert planted == ["Small [red]one"]
+    assert (after["seconds"], after["rough"]) == (3 * 0.5 + 3.0 + 2 * 3.0 + 7.0, {})
 
 
 # Measurements.
@@ -225,19 +241,18 @@ def job(tmp_path, parts):
 
 
 @pytest.mark.slow
-def test_parts_of_a_run_of_which_nothing_is_left(job, home):
+def test_parts_of_a_run_which_is_not_recorded(job):
     torch.manual_seed(5)
     before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     found = measure(job.loaded.recipe, job.seed, "cpu")
     after = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
-    assert (found.rows, found.columns, found.unmeasured) == (20, {}, [])
+    assert (found.rows, found.unmeasured) == (20, [])
     assert 0 < found.step < 5
     assert found.dev == found.evaluation > 0
     assert found.memory > 50_000_000
     assert recorded_ids() == []
-    assert not (home / "cache" / "tokens").exists()
 
 
 @pytest.mark.exhaustive
@@ -298,45 +313,6 @@ def test_the_queue_is_full_when_steps_are_measured(tmp_path, parts, monkeypatch)
     measure(load(str(path)).recipe, 0, "cpu")
     assert filled == [0, 4] + [30] * STEPS
     assert WARM_UP == 2
-
-
-@pytest.mark.slow
-def test_a_column_that_is_not_made_is_replaced_by_the_text(tmp_path, parts, monkeypatch, shout):
-    path, text = recipe(tmp_path, parts), tmp_path / "text.txt"
-    text.write_text("\n".join(sentences(20, seed=1)))
-    augment = f'augment = [{{ name = "fuse_embeddings", model = "{parts.models["bert"]}", column = "translation" }}]\n'
-    made = '[data.columns.translation]\nname = "shout"\n'
-    changed = path.read_text().replace(str(parts.text), str(text)).replace("[data]\n", f"{made}[data]\n")
-    path.write_text(changed.replace("[views.positive]\n", f"[views.positive]\n{augment}"))
-    found = measure(load(str(path)).recipe, 0, "cpu")
-    assert found.step > 0
-    assert list(found.columns) == ["reading text"]
-
-
-def test_columns_are_measured_on_a_few_rows_and_made_ones_cost_nothing(tmp_path, shout, monkeypatch):
-    monkeypatch.setattr(module, "MADE_ROWS", 2)
-    now = [0.0]
-    monkeypatch.setattr(module.time, "perf_counter", lambda: now.append(now[-1] + 1) or now[-1])
-    (tmp_path / "t.txt").write_text("a\nb\nc\nd\ne\nf\n")
-    columns = {"loud": shouted(), "twice": shouted(column="loud", mark="?")}
-    one = SimpleNamespace(data=Data(file=str(tmp_path / "t.txt"), columns=columns))
-    monkeypatch.setattr(module, "columns_read", lambda _: {"text", "twice"})
-    text, seconds = open_existing(one, "cpu")
-    assert (text.columns, text.rows) == (("text",), 6)
-    assert seconds == {"reading text": 3.0, "reading loud": 3.0}  # a second for two of six rows
-    assert shout == ["a", "d", "a", "d", "A!", "D!", "A!", "D!"]
-    open_text(one.data, {"text", "twice"})
-    text, seconds = open_existing(one, "cpu")
-    assert (text.columns, seconds) == (("text", "twice"), {})
-
-
-def test_a_sample_has_rows_of_the_whole_text(tmp_path):
-    lines = [f"sentence number {place}" for place in range(100)]
-    (tmp_path / "text.txt").write_text("\n".join(lines))
-    sample = Sample(open_text(Data(file=str(tmp_path / "text.txt")), {"text"}), 10)
-    assert sample.sentences("text") == lines[::10]
-    assert sample.sentences("not made yet") == lines[::10]
-    assert sample.sentences("text").take([9, 0]) == [lines[90], lines[0]]
 
 
 class Planted(Evaluator):

@@ -21,7 +21,7 @@ def memory(mlflow_is_on: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[type
     """Select a tracker in memory, and do not wait for it long."""
     Memory.reset()
     monkeypatch.setenv("CSE_MIRRORS", "memory")
-    monkeypatch.setitem(mirror._BUILT_IN, "memory", "tests.support.trackers:Memory")
+    monkeypatch.setitem(mirror.MIRRORS, "memory", "tests.support.trackers:Memory")
     monkeypatch.setattr(mirror, "SEND_SECONDS", 0.02)
     monkeypatch.setattr(mirror, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(mirror, "LAST_SECONDS", 0.5)

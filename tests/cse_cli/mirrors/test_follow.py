@@ -10,8 +10,9 @@ import pytest
 
 from cse_cli.core.paths import runs
 from cse_cli.mirrors.command import sync as sync_command
-from cse_cli.mirrors.mirror import Follower, State, configured, follow, load, sending
+from cse_cli.mirrors.mirror import Follower, State, configured, state_file
 from cse_cli.runs.claim import open_run
+from cse_cli.runs.lock import FileLock
 from cse_cli.runs.record import RunRecord
 from tests.support.errors import refuses
 from tests.support.records import recorded
@@ -29,7 +30,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def begun(**about: object) -> tuple[RunRecord, Follower]:
     record = recorded(end=None, **about)
-    return record, follow(record.about)
+    return record, Follower(record.about)
 
 
 def finish(record: RunRecord, follower: Follower) -> None:
@@ -118,7 +119,7 @@ def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
     record.end("stopped")
     sync_command()
     resumed = open_run(record.run_id)
-    follower = follow(record.about)
+    follower = Follower(record.about)
     resumed.started(2)
     for step in (3, 4):
         resumed.metrics({"loss": float(step), "new": 0.0}, step)
@@ -168,7 +169,7 @@ def test_a_run_at_work_in_another_process_is_not_lost() -> None:
 
 def test_two_senders_never_send_one_run() -> None:
     record = recorded()
-    lock = sending(record.about, "memory")
+    lock = FileLock(state_file(record.run_id, "memory").with_suffix(".lock"))
     assert lock.acquire(0.0)
     sync_command()
     assert Memory.kinds(record.run_id) == []
@@ -182,7 +183,7 @@ def test_a_child_waits_for_its_parent() -> None:
     child, follower = begun(parent=parent.run_id)
     time.sleep(0.1)
     assert Memory.kinds(child.run_id) == []
-    above = follow(parent.about)
+    above = Follower(parent.about)
     until(lambda: Memory.kinds(child.run_id) == ["started"])
     finish(child, follower)
     finish(parent, above)
@@ -208,7 +209,9 @@ def test_a_damaged_line_is_passed_over() -> None:
 def test_runs_of_another_tracker_are_sent_from_their_first_event() -> None:
     record = recorded()
     size = (record.path / "events.jsonl").stat().st_size
-    State(uri="http://elsewhere", id="1", size=size).write(record.run_id, "memory")
+    state_file(record.run_id, "memory").parent.mkdir()
+    elsewhere = State(uri="http://elsewhere", id="1", size=size)
+    state_file(record.run_id, "memory").write_text(elsewhere.model_dump_json())
     sync_command()
     assert Memory.kinds(record.run_id) == ["started", "finished"]
     assert is_complete(record)
@@ -242,5 +245,3 @@ def test_an_unknown_mirror_is_named_with_the_closest(monkeypatch: pytest.MonkeyP
     with refuses("mirrors.unknown_mirror", "'wandbb'", "'wandb'") as caught:
         configured()
     assert caught.value.exit_code == 2
-    with refuses("mirrors.unknown_mirror", "'tensorboard'"):
-        load("tensorboard")

@@ -19,7 +19,7 @@ import pytest
 
 from cse_cli.mirrors import command, mirror
 from cse_cli.mirrors.command import free_port
-from cse_cli.mirrors.mirror import State, follow
+from cse_cli.mirrors.mirror import Follower, State
 from tests.cse_cli.mirrors.test_follow import until
 from tests.cse_cli.mirrors.test_mlflow import fill
 from tests.support.errors import refuses
@@ -74,7 +74,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     monkeypatch.setattr(mirror, "RETRY_SECONDS", 0.1)
     with server(tmp_path, port):
         record = recorded(end=None, resolved={"title": "SimCSE"})
-        sending = follow(record.about)
+        sending = Follower(record.about)
         for step in range(10):
             record.metrics({"loss": float(step)}, step)
         until(lambda: State.read(record.run_id, "mlflow") is not None)
