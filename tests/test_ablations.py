@@ -13,7 +13,7 @@ from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import load
 from cse_cli.recipe.study import load_study, outline
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import RunRecord
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 from tests.support.running import Heard
@@ -66,7 +66,7 @@ def takes_five_steps(setting: Cell, parts: Small, folder: Path) -> None:
     unset = [*setting.unset, *dropped, "evaluate.metric_for_best_model"]
     loading = load(setting.recipe, whole, unset)
     heard = Heard()
-    record = RunRecord(About(name="five steps", group="test"), None, heard)
+    record = RunRecord("five steps", None, heard)
     prepared = prepare(loading.recipe, 0, choose("cpu"), record)
     folder.mkdir(parents=True)
 

@@ -96,12 +96,13 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
     Raises:
         CseError: If the text, a file or a data set exists, but cannot be read.
     """
-    entries = [placed.entry for placed in recipe.parts() if placed.registry is not EVALUATORS]
+    wiring = recipe.wiring()
+    entries = [placed.entry for placed in wiring.parts() if placed.registry is not EVALUATORS]
     entries += train_entries(recipe.train)
     code = {f"{entry.kind}.{entry.name}": code_version(entry.cls) for entry in entries}
     return Known(
         settings=recipe.hash(),
-        text=_text(recipe) if text is None else text,
+        text=_text(wiring) if text is None else text,
         weights=dict(_weights(recipe)),
         code=code | {f"poolings.{one.name}": code_version(one.function) for one in plugin_poolings(recipe)},
         scored=dict(_scored(recipe)),

@@ -79,7 +79,7 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
     """
     require_home()
     tasks = make_tasks(jobs, accept_changed=request.accept_changed)
-    with RunsScreen(several=len(tasks) > 1, command=request.command(), quiet=request.quiet) as screen:
+    with RunsScreen(several=len(tasks) > 1, command=request.command, quiet=request.quiet) as screen:
         _show_notes(jobs, screen)
         _download([job.loaded for job in jobs], screen, jobs[0].resume)
         ends: dict[Task, Result | CseError] = {**finished(tasks, all_runs())}
@@ -143,16 +143,16 @@ def _download(recipes: Iterable[LoadedRecipe], screen: Screen, resume: str | Non
 
     If one of several recipes lacks something, only its runs fail. If all do, this raises `MissingError`.
     """
-    different = {to_json(loaded.recipe.resolved()): loaded for loaded in recipes}.values()
-    found = availabilities(loaded.recipe for loaded in different)
+    different = {tuple(requirements(loaded.recipe)): loaded for loaded in recipes}
+    found = availabilities(loaded.recipe for loaded in different.values())
     if size := download_size(found):
         names = ", ".join(one.requirement.name for one in found if one.state == "fetchable")
         screen.advise([f"download  {size}: {names}"])
     missing: list[MissingError] = []
-    for loaded in different:
+    for required, loaded in different.items():
         try:
             with hub.pinned(read_about(resume).commits if resume is not None else {}):
-                fetch(requirements(loaded.recipe), screen.downloading)
+                fetch(required, screen.downloading)
         except MissingError as error:
             small = small_version(loaded.name)
             action = error.next_action if small is None else f"{error.next_action}\n  → without them: cse run {small}"
@@ -193,9 +193,9 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_jso
         for job in jobs:
             try:
                 with part_errors():
-                    about = job.about(None)
                     compute = choose(device, job.loaded.recipe.train.precision)
-                    prepared = prepare(job.loaded.recipe, job.seed, compute, RunRecord(about, None, screen.show))
+                    record = RunRecord("unrecorded", None, screen.show)
+                    prepared = prepare(job.loaded.recipe, job.seed, compute, record)
                 plans.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:
@@ -343,7 +343,7 @@ def _run_stages(plan: StudyPlan, request: RunRequest) -> StudyOutcome:
 
 def _run_study(plan: StudyPlan, request: RunRequest, cells: str = "cell") -> StudyOutcome:
     runs = {run.task: run for run in plan.open}
-    with RunsScreen(several=True, command=request.command(), quiet=request.quiet) as screen:
+    with RunsScreen(several=True, command=request.command, quiet=request.quiet) as screen:
         for line in plan_lines(plan, cells):
             screen.write(line)
         _download((task.job.loaded for task in runs), screen)

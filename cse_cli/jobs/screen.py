@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -134,11 +134,11 @@ class RunsScreen(RunScreen):
 
     Args:
         several: Whether there are several runs.
-        command: Command that continues after an interruption.
+        command: Returns the command that continues after an interruption.
         quiet: Whether only errors are printed.
     """
 
-    def __init__(self, *, several: bool, command: str, quiet: bool = False) -> None:
+    def __init__(self, *, several: bool, command: Callable[[], str], quiet: bool = False) -> None:
         super().__init__(quiet=quiet)
         self._several = several
         self._command = command
@@ -202,7 +202,7 @@ class RunsScreen(RunScreen):
             super().__exit__(kind, error, trace)
         elif isinstance(error, KeyboardInterrupt | Terminated):
             self._close()
-            self.write(f"stopped. To run the rest: {escape(self._command)}")
+            self.write(f"stopped. To run the rest: {escape(self._command())}")
 
 
 class RunLines(RunScreen):

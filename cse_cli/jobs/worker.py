@@ -73,7 +73,7 @@ def launch(run_id: str, device: str, count: int) -> int:
 
     from cse_cli.core.threads import worker_environment
     from cse_cli.mirrors.mirror import Follower
-    from cse_cli.runs.record import last_end, read_about
+    from cse_cli.runs.record import last_end
 
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     os.environ.update(worker_environment(count, device))
@@ -103,7 +103,7 @@ def launch(run_id: str, device: str, count: int) -> int:
             sys.stderr.write(f"{_root_cause(error.failures, count)}\n")
             code = max(failure.exitcode for failure in error.failures.values())
             code = 1 if code < 0 or last_end(run_id) is None else code
-        with closing(Follower(read_about(run_id))):
+        with closing(Follower(run_id)):
             return code
 
 

@@ -213,8 +213,8 @@ def send_missing(kind: type[Mirror]) -> Iterator[tuple[About, Exception | None]]
 class Follower:
     """Sends a running run to the mirrors in `CSE_MIRRORS`, each from its own thread, until `close`."""
 
-    def __init__(self, about: About) -> None:
-        self._about, self._closing = about, Flag()
+    def __init__(self, run_id: str) -> None:
+        self._run_id, self._parent, self._closing = run_id, read_about(run_id).parent, Flag()
         self._failed: dict[str, Exception] = {}
         self._threads = {name: Thread(target=self._follow, args=(name,), daemon=True) for name in configured()}
         for thread in self._threads.values():
@@ -232,20 +232,20 @@ class Follower:
             thread.join(max(0.0, end - time.monotonic()))
             if thread.is_alive() or name in self._failed:
                 why = reason(self._failed[name]) if name in self._failed else "no response"
-                lacks = f"{name} does not have all events of run {self._about.short}: {why}"
+                lacks = f"{name} does not have all events of run {self._run_id[:8]}: {why}"
                 warn(f"{lacks}. The record is complete. To send the rest: cse runs sync")
 
     def _follow(self, name: str) -> None:
         wait, steps, is_last = SEND_SECONDS, None, False
-        lock = FileLock(state_file(self._about.run_id, name).with_suffix(".lock"))
+        lock = FileLock(state_file(self._run_id, name).with_suffix(".lock"))
         while not lock.acquire(SEND_SECONDS):
             if self._closing.is_set():
                 return  # another process sends the run
         while not is_last:
             is_last = self._closing.is_set()
             try:
-                if is_last or not self._about.parent or State.read(self._about.parent, name) is not None:
-                    steps = steps or send(self._about, load(name))
+                if is_last or not self._parent or State.read(self._parent, name) is not None:
+                    steps = steps or send(read_about(self._run_id), load(name))
                     next(steps, None)
                 self._failed.pop(name, None)
                 wait = SEND_SECONDS

@@ -89,7 +89,7 @@ def cells_of_rows(
     """
     found: list[Cell] = []
     recipes: list[tuple[Column | None, Recipe]] = []
-    problems, outside = Problems(origins_of(study.path)), list[Problem]()
+    problems, outside = Problems(origins_of(study.path).where), list[Problem]()
     written: dict[str, WrittenRecipe] = {}
     given = parse_overrides(overrides)
     for spec in _specs(study, rows):

@@ -17,13 +17,22 @@ from registry.resources.hub_sets import HubSet
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
 
 
-def check_data(recipe: Recipe, tables: Mapping[str, Any], problems: Problems) -> None:
-    """Report data sets, splits and columns that the catalog does not contain. `tables` shows which keys are written."""
-    written = tables.get("data", {})
-    written = written if isinstance(written, Mapping) else {"dataset": None}  # a wrong value has its own problem
-    _check_section(recipe, written, problems)
+def written_keys(tables: Mapping[str, Any]) -> dict[Keys, set[str]]:
+    """Return path → keys of [data] and of each evaluator as they are written, and that of an array of data sets."""
+    data, evaluators = tables.get("data", {}), tables.get("evaluators", {})
+    data = data if isinstance(data, Mapping) else {"dataset": None}  # a wrong value has its own problem
+    found: dict[Keys, set[str]] = {("data",): {*data}}
+    if isinstance(data.get("dataset"), list):
+        found["data", "dataset"] = set()
+    evaluators = evaluators if isinstance(evaluators, Mapping) else {}
+    return found | {("evaluators", name): {*table} for name, table in evaluators.items() if isinstance(table, Mapping)}
+
+
+def check_data(recipe: Recipe, written: Mapping[Keys, set[str]], problems: Problems) -> None:
+    """Report data sets, splits and columns that the catalog does not contain."""
+    _check_section(recipe, written[("data",)], problems)
     _check_made(recipe, problems)
-    listed = isinstance(written.get("dataset"), list)
+    listed = ("data", "dataset") in written
     for number, name in enumerate(recipe.data.dataset):
         keys: Keys = ("data", "dataset", number) if listed else ("data", "dataset")
         if name.startswith("hf:"):
@@ -35,14 +44,14 @@ def check_data(recipe: Recipe, tables: Mapping[str, Any], problems: Problems) ->
             _check_columns(recipe, name, problems)
     for placed in recipe.parts():
         if placed.part.name in placed.registry:
-            _check_part(placed, tables, problems)
+            _check_part(placed, written.get(placed.keys, set()), problems)
 
 
-def _check_section(recipe: Recipe, written: Mapping[str, Any], problems: Problems) -> None:
+def _check_section(recipe: Recipe, written: set[str], problems: Problems) -> None:
     data = recipe.data
     if data.dataset and data.file:
         _report_both(("data",), problems)
-    elif not {"dataset", "file"} & written.keys() and recipe.losses:
+    elif not {"dataset", "file"} & written and recipe.losses:
         problems.add("recipe.missing_key", ("data",), _ONE_OF, at_key=True)
     if data.column is not None and data.dataset and not any(name.startswith("hf:") for name in data.dataset):
         message = "has an effect only on 'file' and on 'hf:' data sets. Set the 'column' of a view instead"
@@ -72,7 +81,7 @@ def _check_made(recipe: Recipe, problems: Problems) -> None:
         problems.add("recipe.unused_column", ("data", "columns", name), message, at_key=True)
 
 
-def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problems) -> None:
+def _check_part(placed: PlacedPart, written: set[str], problems: Problems) -> None:
     """Check the data sets that the parameters of a component name."""
     params, keys = placed.part.params, placed.keys
     split = params.get("split")
@@ -86,15 +95,14 @@ def _check_part(placed: PlacedPart, tables: Mapping[str, Any], problems: Problem
         for path, name in names:
             _check_split(str(name), split if isinstance(split, str) else "all", path, (*keys, "split"), problems)
     if keys[0] == "evaluators" and {"dataset", "file"} <= placed.entry.parameters.model_fields.keys():
-        written = {"dataset", "file"} & tables["evaluators"][keys[1]].keys()
-        if len(written) == 2:
+        if written >= {"dataset", "file"}:
             _report_both(keys, problems)
-        elif not written:
+        elif not {"dataset", "file"} & written:
             problems.add("recipe.missing_key", keys, _ONE_OF, at_key=True)
 
 
 def _report_both(keys: Keys, problems: Problems) -> None:
-    given = problems.origins is not None and problems.origins.where((*keys, "file"), at_key=True).startswith("--")
+    given = problems.where((*keys, "file"), at_key=True).startswith("--")
     dataset = dotted((*keys, "dataset"))
     how = (
         f"add --unset {dataset}" if given else f"delete 'dataset', or if it is inherited, add remove = [\"{dataset}\"]"

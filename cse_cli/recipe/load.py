@@ -143,6 +143,8 @@ def _with_full_paths(problem: Problem, overrides: Sequence[Override], written: W
 
 def _replaced(written: WrittenRecipe, overrides: Sequence[Override]) -> Iterator[str]:
     """Yield a note for each override of `steps` that replaces `epochs` of a file or an override, or vice versa."""
+    if not overrides:
+        return
     train, origins = written.tables.get("train", {}), written.origins
     known = {key: f"{train[key]} ({origins.where(('train', key), at_key=True)})" for key in EXCLUSIVE if key in train}
     for override in overrides:

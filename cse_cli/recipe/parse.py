@@ -184,21 +184,21 @@ def _without_lost(
 
     They are one problem at the new name.
     """
-    origins, name = problems.origins, (*keys, "name")
-    if origins is None or not any(origins.is_inherited((*keys, key), name) for key in given):
+    name = (*keys, "name")
+    if not any(problems.is_inherited((*keys, key), name) for key in given):
         return given
     try:
         entry.parameters.model_validate(given)
         return given
     except ValidationError as error:
         wrong = {str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"]}
-    lost = [key for key in given if key in wrong and origins.is_inherited((*keys, key), name)]
+    lost = [key for key in given if key in wrong and problems.is_inherited((*keys, key), name)]
     if lost:
         known = entry.parameters.model_fields
         texts = [f"{key} = {inline(given[key])}" if key in known else key for key in lost]
-        places = [f"{text} ({origins.where((*keys, key))})" for text, key in zip(texts, lost, strict=True)]
+        places = [f"{text} ({problems.where((*keys, key))})" for text, key in zip(texts, lost, strict=True)]
         paths = [dotted((*keys, key)) for key in lost]
-        on_command_line = origins.where(name).startswith("--")
+        on_command_line = problems.where(name).startswith("--")
         remove = " ".join(f"--unset {path}" for path in paths) if on_command_line else f"remove = {inline(paths)}"
         message = f"{what} does not accept inherited parameters: {', '.join(places)}. To give them up, add {remove}"
         problems.add("recipe.lost_parameters", name, message)

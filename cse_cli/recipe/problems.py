@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,21 +12,25 @@ from pydantic_core import ErrorDetails
 
 from cse_cli.recipe.errors import Problem, RecipeError, nearest
 from cse_cli.recipe.keys import Keys, dotted
-from cse_cli.recipe.sources import Origins
 from registry.validation import should_be
 
 
 @dataclass
 class Problems:
-    """Collection of the problems of a recipe or study while it is checked."""
+    """Collection of the problems of a recipe or study while it is checked.
 
-    origins: Origins | None = None
+    Args:
+        where: Returns the place of a value, as `Origins.where`. Default: values have no places.
+        is_inherited: Returns whether a value is inherited, as `Origins.is_inherited`.
+    """
+
+    where: Callable[..., str] = lambda *_, **__: ""
+    is_inherited: Callable[[Keys, Keys], bool] = lambda *_: False
     _found: dict[Problem, None] = field(default_factory=dict)
 
     def add(self, code: str, keys: Keys, message: str, *, at_key: bool = False) -> None:
         """Add the problem of a value, or of its key if `at_key`. A missing value has the path of its table."""
-        where = "" if self.origins is None else self.origins.where(keys, at_key=at_key)
-        self._found[Problem(where, dotted(keys), message, code)] = None
+        self._found[Problem(self.where(keys, at_key=at_key), dotted(keys), message, code)] = None
 
     def known(
         self, what: str, name: str, names: Iterable[str], keys: Keys, *, owner: str = "", at_key: bool = False

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, StrictBool
 from pydantic.json_schema import JsonSchemaValue
@@ -81,6 +81,9 @@ class Part(Section):
         """Return the part as a recipe contains it, with the name and the parameters in one table."""
         own = self.model_dump(mode="json", exclude={"name", "params", "heads"}, exclude_none=True)
         return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **own}
+
+
+P = TypeVar("P", bound=Part)
 
 
 class EncoderPart(Part):
@@ -402,6 +405,35 @@ class Recipe(Section):
             yield PlacedPart(("losses", name), loss, LOSSES)
         for name, evaluator in self.evaluators.items():
             yield PlacedPart(("evaluators", name), evaluator, EVALUATORS)
+
+    def wiring(self) -> Recipe:
+        """Return the recipe with only those parameters of components that name something.
+
+        These are the names of encoders, views, losses, columns, models, data sets, splits and files. Rules between the
+        sections read names, never values. Generators of columns and evaluators are complete.
+        """
+
+        def names(part: P, registry: Registry[Any]) -> P:
+            if part.name not in registry:
+                return part
+            entry = registry[part.name]
+            kept = {"column", "split", *entry.resources, *(reference.parameter for reference in entry.references)}
+            params = {key: value for key, value in part.params.items() if key in kept}
+            return part.model_copy(update={"params": params})
+
+        def each(parts: dict[str, P], registry: Registry[Any]) -> dict[str, P]:
+            return {name: names(part, registry) for name, part in parts.items()}
+
+        encoders = each(self.encoders, ENCODERS)
+        encoders = {name: one.model_copy(update={"heads": each(one.heads, HEADS)}) for name, one in encoders.items()}
+        augment = {name: tuple(names(part, AUGMENTERS) for part in view.augment) for name, view in self.views.items()}
+        sections = {
+            "encoders": encoders,
+            "views": {name: view.model_copy(update={"augment": augment[name]}) for name, view in self.views.items()},
+            "queue": None if self.queue is None else names(self.queue, QUEUES),
+            "losses": each(self.losses, LOSSES),
+        }
+        return self.model_copy(update=sections)
 
     @property
     def wrapped(self) -> dict[str, str]:

@@ -121,6 +121,8 @@ class Origins:
 
     def is_inherited(self, keys: Keys, name: Keys) -> bool:
         """Return whether a value comes from a file that is extended, or overridden, by the layer that sets `name`."""
+        if len(self.sources) == 1 and not self.overrides:
+            return False
         return self._layer(keys) > self._layer(name)
 
     def _layer(self, keys: Keys) -> int:

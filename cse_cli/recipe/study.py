@@ -89,7 +89,7 @@ def outline(path: Path, *, with_paper: bool = False) -> StudyTable:
         RecipeError: If the study cannot be read or is invalid.
     """
     origins = origins_of(path)
-    problems = Problems(origins)
+    problems = Problems(origins.where)
     for source in origins.sources:
         for key in source.tables.keys() - {STUDY}:
             hint = f" Write [{STUDY}.{key}]" if key in StudyTable.model_fields else nearest(key, [STUDY])

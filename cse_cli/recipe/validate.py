@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cse_cli.recipe.check_data import check_data
+from cse_cli.recipe.check_data import check_data, written_keys
 from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.parse import check_parameters, parse_recipe
@@ -32,17 +32,18 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     Raises:
         RecipeError: If the recipe is invalid, with every problem.
     """
-    problems = Problems(origins)
+    problems = Problems(origins.where, origins.is_inherited)
     recipe = parse_recipe(tables, origins, problems)
     train = tables.get("train")
     if isinstance(train, Mapping) and train.keys() >= {"steps", "epochs"}:  # in one file: a later one removes the other
         steps = origins.where(("train", "steps"), at_key=True)
         message = f"cannot be combined with train.steps ({steps}). Remove one of them"
         problems.add("recipe.conflict", ("train", "epochs"), message, at_key=True)
-    _Rules(recipe, problems).check()
-    check_data(recipe, tables, problems)
+    wiring = recipe.wiring()
+    _Rules(wiring, problems).check()
+    check_data(wiring, written_keys(tables), problems)
     problems.raise_if_any()
-    views = {name: _complete_views(recipe, name) for name in recipe.losses}
+    views = {name: _complete_views(wiring, name) for name in recipe.losses}
     losses = {name: loss.model_copy(update={"views": views[name]}) for name, loss in recipe.losses.items()}
     recipe = recipe.model_copy(update={"losses": losses})
     check_tune_paths(recipe, problems)

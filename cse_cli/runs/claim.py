@@ -91,10 +91,10 @@ def open_run(run_id: str, listener: Listener | None = None) -> RunRecord:
     Raises:
         BusyError: If another process, which its driver has left, still executes the run.
     """
-    about, lock = read_about(run_id), FileLock(lock_of(run_id))
+    is_trial, lock = read_about(run_id).trial is not None, FileLock(lock_of(run_id))
     if not lock.acquire():
         raise BusyError(read_run(run_id))
-    return RunRecord(about, lock, listener)
+    return RunRecord(run_id, lock, listener, is_trial=is_trial)
 
 
 def _taken(found: list[RecordedRun]) -> Claim | None:

@@ -214,16 +214,17 @@ class RunRecord:
     """The run that this process executes: writer of its events and files.
 
     Args:
-        about: Description of the run.
+        run_id: ID of the run.
         lock: Lock of the run, which this process holds. Without it, nothing is written: in the other processes of the
             run, and in training outside a run.
         listener: Function that receives every event. If another process reads the events instead, it equals None.
+        is_trial: Whether a search decides after each dev score whether the run continues.
     """
 
-    def __init__(self, about: About, lock: FileLock | None, listener: Listener | None = None) -> None:
-        self.about = about
-        self.path = about.path
-        self.run_id = about.run_id
+    def __init__(
+        self, run_id: str, lock: FileLock | None, listener: Listener | None = None, *, is_trial: bool = False
+    ) -> None:
+        self.run_id, self.path, self.is_trial = run_id, folder_of(run_id), is_trial
         self._lock = lock
         self._log = None if lock is None else EventLog(self.path)
         self._listener = listener
@@ -264,7 +265,7 @@ class RunRecord:
             Pruned: If the search ends the trial.
         """
         self.event("evaluated", step=step, scores=dict(scores), best=best)
-        if self._log is None or self.about.trial is None:
+        if self._log is None or not self.is_trial:
             return
         while self._listener is None and not (self.path / STOP).exists():
             with suppress(FileNotFoundError, ValueError):  # the search has not written it yet
@@ -346,7 +347,7 @@ def answer(run_id: str, step: int) -> None:
 
 def unrecorded() -> RunRecord:
     """Return a record without a file, for training outside a run."""
-    return RunRecord(About(name="unrecorded", group="unrecorded"), None)
+    return RunRecord("unrecorded", None)
 
 
 def lock_of(run_id: str) -> Path:

@@ -24,7 +24,7 @@ class Experiment:
     """Recipe with all components built.
 
     Args:
-        recipe: The recipe.
+        recipe: The recipe without the values that the components have (`Recipe.wiring`).
         method: The formula. The seed decides its initial weights.
         plans: View name → instructions to make its tokens from the data.
         evaluators: Name → evaluator.
@@ -92,12 +92,13 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         CseError: If a model is missing, or two components do not fit.
     """
     torch.manual_seed(seed)
+    wiring = recipe.wiring()
     encoders: dict[str, Encoder] = {}
     for name, part in recipe.encoders.items():
         encoders[name] = ENCODERS[part.name].build(part.params, encoders)
         heads = {key: HEADS[head.name].build(head.params, encoders) for key, head in part.heads.items()}
         encoders[name].attach(heads)
-        _check_length(name, encoders[name], recipe)
+        _check_length(name, encoders[name], wiring)
     views = {name: _view(name, view, encoders) for name, view in recipe.views.items()}
     queue = None
     if recipe.queue is not None:
@@ -108,7 +109,7 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
     losses: dict[str, Loss] = {}
     for label, loss in recipe.losses.items():
         losses[label] = LOSSES[loss.name].build(loss.params, encoders, losses)
-    terms = _terms(recipe, losses)
+    terms = _terms(wiring, losses)
     for name, encoder in encoders.items():
         # Losses that read more than the embeddings of a view of this encoder.
         own = {view for view, bound in views.items() if bound.encoder == name}
@@ -130,9 +131,9 @@ def resolve(recipe: Recipe, seed: int) -> Experiment:
         limits = evaluator.limit, recipe.evaluate.limit
         evaluator.limit = min((limit for limit in limits if limit is not None), default=None)
     return Experiment(
-        recipe=recipe,
+        recipe=wiring,
         method=method,
-        plans={name: _plan(name, recipe, view, encoders, terms) for name, view in views.items()},
+        plans={name: _plan(name, recipe.views[name], view, encoders, terms) for name, view in views.items()},
         evaluators=evaluators,
     )
 
@@ -174,9 +175,8 @@ def _view(name: str, view: View, encoders: Mapping[str, Encoder]) -> BoundView:
 
 
 def _plan(
-    name: str, recipe: Recipe, bound: BoundView, encoders: Mapping[str, Encoder], terms: Mapping[str, Term]
+    name: str, view: View, bound: BoundView, encoders: Mapping[str, Encoder], terms: Mapping[str, Term]
 ) -> ViewPlan:
-    view = recipe.views[name]
     side = {a.column: a.vocabulary for a in bound.augmenters if a.column is not None and a.vocabulary is not None}
     vocabulary = encoders[view.encoder].vocabulary
     if view.template is not None:

@@ -25,32 +25,30 @@ _DIGITS = 4
 """Decimals of averages in the metrics, which are means of scores rounded to two."""
 
 
-def record_inputs(record: RunRecord, prepared: Prepared) -> None:
-    """Record the environment and the digests of the data before the first step."""
+def record_inputs(record: RunRecord, prepared: Prepared, source: str) -> None:
+    """Record the environment, and the digests of the data, before the first step. `source` is the recipe's file."""
     recipe = prepared.experiment.recipe
-    facts = {**environment(Path(record.about.source)), "precision": prepared.compute.precision}
+    facts = {**environment(Path(source)), "precision": prepared.compute.precision}
     record.file(ENVIRONMENT, json.dumps(facts, indent=1))
     if prepared.text is not None:
-        source = recipe.data.named
-        record.event(
-            "dataset", name=Path(source).name, digest=prepared.text.fingerprint, context="training", source=source
-        )
+        name, digest = recipe.data.named, prepared.text.fingerprint
+        record.event("dataset", name=Path(name).name, digest=digest, context="training", source=name)
     for name, digest in _fingerprints(prepared.experiment).items():
         record.event("dataset", name=name, digest=digest, context="evaluation", source=name)
 
 
-def record_outcome(record: RunRecord, prepared: Prepared, result: Result) -> None:
+def record_outcome(record: RunRecord, prepared: Prepared, result: Result, name: str) -> None:
     """Write the scores and the result of a run and, unless it is a trial, its model and score series.
 
-    `result.json` has every metric. The events have the metrics that tables show.
+    `result.json` has every metric. The events have the metrics that tables show. `name` is the name of the run.
     """
-    experiment, folder, about = prepared.experiment, record.path, record.about
+    experiment, folder = prepared.experiment, record.path
     record.metrics(final_metrics(result, experiment.evaluators), prepared.steps)
-    if about.trial is None:
+    if not record.is_trial:
         experiment.scored.export(folder / MODEL, experiment.recipe.evaluate.max_length)
         step = prepared.steps if result.selected_step is None else result.selected_step
         facts = {"recipe": result.recipe, "seed": str(result.seed), "encoder": result.model, "step": str(step)}
-        record.event("model", name=MODEL, title=about.name, about=facts)
+        record.event("model", name=MODEL, title=name, about=facts)
         series = {name: evaluator.series() for name, evaluator in experiment.evaluators.items()}
         write_series(series, folder / SERIES_FOLDER)
         if (folder / SERIES_FOLDER).is_dir():

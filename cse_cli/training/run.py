@@ -29,7 +29,7 @@ from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.events import Listener
-from cse_cli.runs.record import ENVIRONMENT, RECIPE, About, RunRecord, read_about
+from cse_cli.runs.record import ENVIRONMENT, RECIPE, About, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
@@ -84,24 +84,24 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         return about, recipe, precision
 
     about, recipe, precision = run_on_rank0(begin)  # another machine of torchrun has neither the record nor the recipe
-    record = own[0] if own else RunRecord(about, None)
+    record = own[0] if own else RunRecord(run_id, None, is_trial=about.trial is not None)
     with (
-        ExitStack() as after_end, ending(record), torch_threads_restored(), _explained(about),
+        ExitStack() as after_end, ending(record), torch_threads_restored(), _explained(run_id),
         explain_lost_rank(), part_errors(), ExitStack() as before_end,
     ):  # fmt: skip
         before_end.enter_context(hub.pinned(about.commits))
         prepared = prepare(recipe, about.seed or 0, choose(device, precision), record)
         one, compute, text = prepared.experiment, prepared.compute, prepared.text
-        now = run_on_rank0(lambda: identify(one.recipe, None if text is None else text.fingerprint))
+        now = run_on_rank0(lambda: identify(recipe, None if text is None else text.fingerprint))
         if about.identity is not None and (changed := about.identity.differences(now)):
             raise experiment_changed(about, map(str, changed))
         if rank() == 0:
-            follower = Follower(about)
+            follower = Follower(run_id)
             # If several processes fail, the first one does not wait: the others end before it.
             after_end.push(lambda kind, *_: (follower.leave if kind and world_size() > 1 else follower.close)())
             before_end.enter_context(sampled(record))
             if not (record.path / ENVIRONMENT).exists():
-                record_inputs(record, prepared)
+                record_inputs(record, prepared, about.source)
         trainer = None
         if prepared.batches is None:
             one.method.to(compute.device)
@@ -126,7 +126,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
 
         def finish() -> Result:
             result = make_result(prepared, trainer, scores, about)
-            record_outcome(record, prepared, result)
+            record_outcome(record, prepared, result, about.name)
             return result
 
         return run_on_rank0(finish)
@@ -142,7 +142,7 @@ def experiment_changed(about: About, changed: Iterable[str]) -> CseError:
 
 
 @contextmanager
-def _explained(about: About) -> Iterator[None]:
+def _explained(run_id: str) -> Iterator[None]:
     """Turn a lack of memory or disk space into one message. On a full disk, free space to record the end of the run.
 
     Raises:
@@ -154,19 +154,20 @@ def _explained(about: About) -> Iterator[None]:
     except Exception as error:
         if (reason := missing_memory(error)) is not None:
             raise RunFailedError(
-                f"run {about.short}: {reason}",
+                f"run {run_id[:8]}: {reason}",
                 "lower train.batch_size or data.max_length, or train in bf16",
                 code="training.out_of_memory",
             ) from error
         if (reason := no_room(error)) is None:
             raise
-        for file in (about.path / checkpoint.FILE).with_suffix(".partial"), about.path / checkpoint.PREVIOUS:
+        folder = folder_of(run_id)
+        for file in (folder / checkpoint.FILE).with_suffix(".partial"), folder / checkpoint.PREVIOUS:
             with suppress(OSError):
                 file.unlink()
-        target = getattr(error, "filename", None) or about.path
+        target = getattr(error, "filename", None) or folder
         raise DiskError(
-            f"run {about.short} stopped because {target} could not be written: {reason}",
-            f"free space, then resume it: cse run --resume {about.short}",
+            f"run {run_id[:8]} stopped because {target} could not be written: {reason}",
+            f"free space, then resume it: cse run --resume {run_id[:8]}",
             code="training.disk_full",
         ) from error
 
@@ -207,7 +208,7 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
         alarms = list[str]()
         if place[0] == 0:
             inspected = partial(record.progress, "inspecting the text")
-            alarms += alarms_before_run(text, recipe, vocabularies, inspected)
+            alarms += alarms_before_run(text, experiment.recipe, vocabularies, inspected)
         batches = Batches(
             text, experiment.plans, recipe.train.batch_size, recipe.data.max_length, seed, *place,
             partial(record.progress, "tokenizing"), bool(recipe.data.unique_in_batch),

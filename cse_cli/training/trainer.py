@@ -284,7 +284,7 @@ class Trainer:
                 self._warn(notice)
         if warning is not None:
             self.record.metrics({"health/collapse_alarm": 1.0}, self.progress.step)
-            if self.record.about.trial is not None:  # collapsed embeddings do not recover
+            if self.record.is_trial:  # collapsed embeddings do not recover
                 raise RunFailedError(f"step {self.progress.step}: {warning.partition(';')[0]}", code="tune.collapsed")
             self._warn(f"step {self.progress.step}: {warning}")
         self.record.stop_if_requested()

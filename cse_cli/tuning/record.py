@@ -15,7 +15,7 @@ from cse_cli.jobs.job import Job
 from cse_cli.mirrors.mirror import Follower
 from cse_cli.recipe.load import LoadedRecipe
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import ABOUT, About, RunRecord, folder_of, lock_of, read_about
+from cse_cli.runs.record import ABOUT, About, RunRecord, folder_of, lock_of
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.results import Verification, importances
 from cse_cli.tuning.samplers import pruner_name
@@ -30,7 +30,7 @@ def take_record(about: About, resolved: Mapping[str, Any]) -> RunRecord:
     if not (about.path / ABOUT).exists():
         about.write(resolved)
     lock = FileLock(lock_of(about.run_id))
-    return RunRecord(read_about(about.run_id), lock if lock.acquire() else None)
+    return RunRecord(about.run_id, lock if lock.acquire() else None)
 
 
 def take_search_record(study: Study, config: SearchConfig, base: LoadedRecipe) -> RunRecord:
@@ -95,6 +95,6 @@ def record_verification(run_id: str, found: Verification, warned: Callable[[str]
     metrics = {"verification/gain": over.difference, "verification/seeds": float(len(over.seeds))}
     if p is not None:
         metrics["verification/p"] = p
-    record = RunRecord(read_about(run_id), lock)
-    with closing(Follower(record.about)), closing(record):
+    record = RunRecord(run_id, lock)
+    with closing(Follower(run_id)), closing(record):
         record.metrics(metrics, len(over.seeds))

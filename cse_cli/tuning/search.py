@@ -22,6 +22,7 @@ from cse_cli.recipe.files import real_path, shipped
 from cse_cli.recipe.load import LoadedRecipe, Override, load
 from cse_cli.recipe.requirements import requirements
 from cse_cli.runs.index import all_runs
+from cse_cli.runs.record import read_about
 from cse_cli.runs.signals import Terminated, ending
 from cse_cli.tuning.best import check_file, save_recipe, tuned_recipe, verify
 from cse_cli.tuning.config import SearchConfig, dev_metric
@@ -161,14 +162,14 @@ def run_search(config: SearchConfig, screen: TuneScreen) -> tuple[int, Ending]:
         record, done = take_search_record(study, config, base), len(settled(study.get_trials(deepcopy=False)))
         placement = place_runs(max(0, budget(study) - done), request)
         try:
-            with closing(Follower(record.about)), ending(record):
+            with closing(Follower(record.run_id)), ending(record):
                 record.started(device=request.device)
                 record_settings(record, study, config)
                 with Engine(placement) as engine:
                     alone = engine.slots == 1 and request.cluster is None
                     where = f"on {choose(request.device).describe()}" if alone else placement.describe()
                     screen.opened(config, done, budget(study), where, engine.slots)
-                    driver = Driver(study, config, engine, record.about, screen)
+                    driver = Driver(study, config, engine, read_about(record.run_id), screen)
                     why = driver.drive()
                 record_findings(record, study, screen.warned)
                 record.end("finished")

@@ -8,7 +8,7 @@ import torch
 from cse_cli.core.devices import choose
 from cse_cli.inspection import alarms
 from cse_cli.recipe.load import load
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import RunRecord
 from cse_cli.training.run import prepare
 from registry.resources import catalog
 from tests.support.running import Heard
@@ -18,7 +18,7 @@ OPEN = [row["text"] for row in catalog.open_text("tatoeba_open")]
 
 def warnings(loaded):
     heard = Heard()
-    prepare(loaded.recipe, 0, choose("cpu"), RunRecord(About(name="small", group="small"), None, heard))
+    prepare(loaded.recipe, 0, choose("cpu"), RunRecord("small", None, heard))
     return heard.warnings
 
 

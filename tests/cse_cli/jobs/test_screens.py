@@ -35,7 +35,7 @@ def test_table_and_next_commands(snapshot, capsys, home):
 
 def interrupted_runs() -> None:
     """Begin two parallel runs, of which one fails and one is interrupted."""
-    with RunsScreen(several=True, command="cse run small --seeds 1,2") as screen:
+    with RunsScreen(several=True, command=lambda: "cse run small --seeds 1,2") as screen:
         screen.expect(2)
         first = screen.begin("small seed 1", "ab" * 16, "Small", alone=False)
         first("started", {"steps": 20, "step": 10})

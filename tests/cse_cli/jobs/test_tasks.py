@@ -13,7 +13,7 @@ from cse_cli.jobs.placement import Placement
 from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import claim_of, lock_of
+from cse_cli.runs.record import claim_of, lock_of, read_about
 from cse_cli.training import run as running
 from cse_cli.training.trainer import Trainer
 from tests.cse_cli.jobs.conftest import Run
@@ -31,7 +31,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     train = Trainer.run
 
     def noted(self: Trainer) -> None:
-        seeds.append(int(self.record.about.seed or 0))
+        seeds.append(int(read_about(self.record.run_id).seed or 0))
         train(self)
 
     monkeypatch.setattr(Trainer, "run", noted)

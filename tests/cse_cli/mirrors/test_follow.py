@@ -30,7 +30,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def begun(**about: object) -> tuple[RunRecord, Follower]:
     record = recorded(end=None, **about)
-    return record, Follower(record.about)
+    return record, Follower(record.run_id)
 
 
 def finish(record: RunRecord, follower: Follower) -> None:
@@ -119,7 +119,7 @@ def test_repeated_steps_of_a_resumed_run_are_sent_once() -> None:
     record.end("stopped")
     sync_command()
     resumed = open_run(record.run_id)
-    follower = Follower(record.about)
+    follower = Follower(record.run_id)
     resumed.started(2)
     for step in (3, 4):
         resumed.metrics({"loss": float(step), "new": 0.0}, step)
@@ -183,7 +183,7 @@ def test_a_child_waits_for_its_parent() -> None:
     child, follower = begun(parent=parent.run_id)
     time.sleep(0.1)
     assert Memory.kinds(child.run_id) == []
-    above = Follower(parent.about)
+    above = Follower(parent.run_id)
     until(lambda: Memory.kinds(child.run_id) == ["started"])
     finish(child, follower)
     finish(parent, above)
@@ -224,7 +224,7 @@ def test_events_that_cannot_be_sent_end_sync_with_an_error(capsys: pytest.Captur
         sync_command()
     assert caught.value.exit_code == 4
     told = capsys.readouterr().out
-    assert all(f"{record.about.short} (run seed 0): read timed out" in told for record in (first, second))
+    assert all(f"{record.run_id[:8]} (run seed 0): read timed out" in told for record in (first, second))
 
 
 def test_a_run_without_mirrors_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:

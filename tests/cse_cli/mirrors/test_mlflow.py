@@ -20,7 +20,7 @@ from cse_cli.mirrors.command import sync
 from cse_cli.mirrors.mlflow import legal_name
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.details import settings_of
-from cse_cli.runs.record import RunRecord
+from cse_cli.runs.record import RunRecord, read_about
 from tests.support.errors import refuses
 from tests.support.records import recorded, result
 from tests.support.trackers import all_there, client, points, there
@@ -84,7 +84,7 @@ def test_a_run_is_there_with_everything(home: Path) -> None:
         "train.steps=3",
     )
     assert (tags["recipe"], tags["method"], tags["encoder"], tags["seed"]) == ("mini/ifcl_en", "IFCL", "mini_en", "1")
-    assert (tags["mlflow.note.content"], tags["cse.experiment"]) == ("A note", record.about.experiment)
+    assert (tags["mlflow.note.content"], tags["cse.experiment"]) == ("A note", read_about(record.run_id).experiment)
     assert points(record.run_id, "train/loss") == [(1, 1.0), (2, 0.5), (3, 1 / 3)]
     assert points(record.run_id, "system/cpu_utilization_percentage") == [(0, 12.5)]
     (data,) = run.inputs.dataset_inputs

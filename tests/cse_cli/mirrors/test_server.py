@@ -74,7 +74,7 @@ def test_a_server_may_go_away_in_the_middle_of_a_run(
     monkeypatch.setattr(mirror, "RETRY_SECONDS", 0.1)
     with server(tmp_path, port):
         record = recorded(end=None, resolved={"title": "SimCSE"})
-        sending = Follower(record.about)
+        sending = Follower(record.run_id)
         for step in range(10):
             record.metrics({"loss": float(step)}, step)
         until(lambda: State.read(record.run_id, "mlflow") is not None)

@@ -87,7 +87,7 @@ def test_a_server_that_never_answers_is_refused_in_time(silent_port: int, monkey
 def test_a_password_is_kept_nowhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter2@127.0.0.1:9")
     record = recorded(end=None)
-    follower = Follower(record.about)
+    follower = Follower(record.run_id)
     record.end("finished")
     follower.close()
     assert not [file for file in home.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]
@@ -123,7 +123,7 @@ def test_a_damaged_database_is_one_error_and_loses_no_run(
     mlflow.database().parent.mkdir(parents=True)
     mlflow.database().write_text("not a database, and longer than the hundred bytes of a header" * 3)
     record = recorded(end=None)
-    follower = Follower(record.about)
+    follower = Follower(record.run_id)
     record.end("finished")
     follower.close()
     told = capsys.readouterr().err
@@ -187,7 +187,7 @@ def test_a_locked_database_gets_the_run_later(
     with closing(sqlite3.connect(home / "mlflow.db", isolation_level=None)) as shell:
         shell.execute("BEGIN EXCLUSIVE")
         record = recorded(end=None)
-        follower = Follower(record.about)
+        follower = Follower(record.run_id)
         record.end("finished")
         follower.close()
         assert "locked" in capsys.readouterr().err
@@ -204,7 +204,7 @@ from cse_cli.mirrors.mirror import Follower
 from tests.support.errors import refuses
 from tests.support.records import recorded
 record = recorded(end=None, group="one for all")
-follower = Follower(record.about)
+follower = Follower(record.run_id)
 for step in range(100):
     record.metrics({"loss": 1.0}, step)
 record.end("finished")

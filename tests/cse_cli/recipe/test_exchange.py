@@ -61,8 +61,9 @@ def parsed(recipe: str, place: str, name: str, without: tuple[str, ...]) -> tupl
     written = read(recipe)
     changes = [*map(Override.remove, without), Override.of(f"{place}.name", name)]
     tables, paths = apply_overrides(written.tables, changes)
-    problems = Problems(Origins(written.origins.sources, ((paths[-1], changes[-1].label),)))
-    complete = parse_recipe(tables, problems.origins, problems)
+    origins = Origins(written.origins.sources, ((paths[-1], changes[-1].label),))
+    problems = Problems(origins.where, origins.is_inherited)
+    complete = parse_recipe(tables, origins, problems)
     lost = [problem for problem in problems.found if problem.code == "recipe.lost_parameters"]
     assert [problem.keys for problem in lost] in ([], [f"{place}.name"])
     placed = next(one for one in complete.parts() if one.place == place)

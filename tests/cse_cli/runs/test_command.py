@@ -11,7 +11,7 @@ import pytest
 
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.runs.details import sparkline
-from cse_cli.runs.record import RunRecord
+from cse_cli.runs.record import RunRecord, read_about
 from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
 
@@ -40,7 +40,7 @@ def run() -> RunRecord:
 def test_a_pipe_gets_tab_separated_lines_with_whole_ids(runs: Runs, run: RunRecord) -> None:
     head, line = runs("ls")[1].strip().split("\n")
     found = dict(zip(head.split("\t"), line.split("\t"), strict=True))
-    assert (found["run"], found["experiment"]) == (run.run_id, run.about.experiment)
+    assert (found["run"], found["experiment"]) == (run.run_id, read_about(run.run_id).experiment)
     assert (found["recipe"], found["seed"], found["status"]) == ("[b]mini[/b]", "1", "FINISHED")
     assert (found["dev"], found["test avg"], found["seconds"]) == ("70.00", "62.00", "12.5")
 
