@@ -33,9 +33,11 @@ def refuse_table(path: Path) -> None:
         return
     if len(first) < FEWEST:
         return
+    names = [name.strip('"') for name in first[0].split(",")]
+    is_header = 1 < len(names) == len(set(names)) and all(map(_NAME.fullmatch, names))
     if "\t" in first[0] and len({line.count("\t") for line in first}) == 1:
         header, what, suffix = first[0].split("\t"), "TABs", ".tsv"
-    elif _has_header(first[0]) and _have_equal_cells(first):
+    elif is_header and _have_equal_cells(first):
         header, what, suffix = first[0].split(","), "commas", ".csv"
     else:
         return
@@ -46,11 +48,6 @@ def refuse_table(path: Path) -> None:
         + ("replace the TABs by spaces" if suffix == ".tsv" else "remove the first line"),
         code="data.table_in_text",
     )
-
-
-def _has_header(line: str) -> bool:
-    names = [name.strip('"') for name in line.split(",")]
-    return len(names) > 1 and len(set(names)) == len(names) and all(map(_NAME.fullmatch, names))
 
 
 def _have_equal_cells(lines: list[str]) -> bool:

@@ -244,13 +244,14 @@ def score_models(
         locate(model_of_run(model) or model)
     scored = []
     for place, model in enumerate(models):
-        show_model = None if show is None else _of_model(show, model, place, len(models))
+        done = place / len(models)
+
+        def show_model(name: str, share: float, model: str = model, done: float = done) -> None:
+            if show is not None:
+                show(f"{model}: {name}", done + share / len(models))
+
         scored.append(_score(model, tasks, digests, settings, show_model))
     return scored
-
-
-def _of_model(show: Show, model: str, place: int, count: int) -> Show:
-    return lambda name, share: show(f"{model}: {name}", (place + share) / count)
 
 
 def _score(

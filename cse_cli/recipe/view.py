@@ -33,10 +33,12 @@ def print_component(about: Mapping[str, Any]) -> None:
 
 def _print_parameters(console: Console, parameters: Sequence[Mapping[str, Any]]) -> None:
     headings = ("parameter", "type", "default", "bounds", "tune")
-    rows = [
-        (p["name"], p["type"], "required" if p["required"] else _toml(p["default"]), p.get("bounds", ""), _range(p))
-        for p in parameters
-    ]
+    rows = []
+    for p in parameters:
+        value = p.get("default")
+        default = "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+        default = "required" if p["required"] else default
+        rows.append((p["name"], p["type"], default, p.get("bounds", ""), _range(p)))
     console.print(as_rich(plain_table(headings, rows, align="lpppp")))
 
 
@@ -84,10 +86,6 @@ def _range(parameter: Mapping[str, Any]) -> str:
     tune = parameter["tune"]
     step = f", step {tune['step']:g}" if tune["step"] else ""
     return f"{tune['low']:g} … {tune['high']:g}{', log' if tune['log'] else ''}{step}"
-
-
-def _toml(value: Any) -> str:
-    return "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def print_badge(badge: Badge) -> None:

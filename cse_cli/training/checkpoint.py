@@ -288,7 +288,12 @@ def check_replicas_equal(method: Method, step: int) -> None:
     replicated: dict[str, Tensor] = dict(method.named_parameters())
     if method.queue is not None:
         replicated |= {f"queue.{name}": buffer for name, buffer in method.queue.named_buffers()}
-    everyone = gather_objects(torch.stack([_bit_sum(tensor) for tensor in replicated.values()]).tolist())
+    sums = []  # of the bits as integers, which is exact in any order
+    for tensor in replicated.values():
+        flat = tensor.detach().contiguous().reshape(-1)
+        integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
+        sums.append(flat.view(integers).sum(dtype=torch.int64))
+    everyone = gather_objects(torch.stack(sums).tolist())
     for rank, theirs in enumerate(everyone):
         if theirs != everyone[0]:
             odd = [name for name, a, b in zip(replicated, everyone[0], theirs, strict=False) if a != b]
@@ -298,10 +303,3 @@ def check_replicas_equal(method: Method, step: int) -> None:
                 "use the same models, data and library versions on every machine, then resume the run",
                 code="training.replicas_differ",
             )
-
-
-def _bit_sum(tensor: Tensor) -> Tensor:
-    """Return the sum of the bits as integers. It is exact in any order."""
-    flat = tensor.detach().contiguous().reshape(-1)
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[flat.element_size()]
-    return flat.view(integers).sum(dtype=torch.int64)
