@@ -263,29 +263,21 @@ def _similarities(run: FinishedRun) -> Figures:
     for evaluator in sorted(found, key=rank)[:SCATTERS]:
         gold, cosine = found[evaluator]
         note = ", ".join([*_ranges(run.result.scores.get(evaluator, {})), f"{len(gold):,}\N{NO-BREAK SPACE}pairs"])
-        bands = (run.series[evaluator].get("bin_gold", ()), run.series[evaluator].get("bin_cosine", ()))
         heading = run.heading("Gold score and cosine, ", evaluator, note=note)
-        yield evaluator, similarity_scatter(gold, cosine, bands, heading)
+        yield evaluator, similarity_scatter(gold, cosine, heading)
 
 
 def _ranges(scores: Mapping[str, float]) -> Iterator[str]:
-    """Yield the correlations with their confidence intervals, and the range of the cosines."""
+    """Yield the correlations with their confidence intervals."""
     for name in ("spearman", "pearson"):
         if name in scores:
             low, high = (scores.get(f"{name}_{end}", scores[name]) for end in ("low", "high"))
             interval = f" ({low:.2f} to {high:.2f})" if low < high else ""
             yield f"{name.capitalize()} {scores[name]:.2f}{interval}"
-    if "low" in scores and "high" in scores:
-        yield f"most cosines {scores['low']:.2f} to {scores['high']:.2f}"
 
 
-def similarity_scatter(
-    gold: Sequence[float], cosine: Sequence[float], bands: tuple[Sequence[float], Sequence[float]], heading: Heading
-) -> Figure:
-    """Draw one point for each sentence pair, with histograms of both scores in the margins.
-
-    `bands` are gold score and mean cosine of bands of pairs, connected by a line. They may be empty.
-    """
+def similarity_scatter(gold: Sequence[float], cosine: Sequence[float], heading: Heading) -> Figure:
+    """Draw one point for each sentence pair, with histograms of both scores in the margins."""
     figure = new_figure(heading, COLUMN, 2.8)
     grid = figure.add_gridspec(2, 2, width_ratios=(5, 1), height_ratios=(1, 5))
     points = figure.add_subplot(grid[1, 0])
@@ -294,9 +286,6 @@ def similarity_scatter(
     # As vector paths, thousands of points would need megabytes.
     opacity = min(0.6, max(0.08, 300 / len(gold)))
     points.scatter(gold, cosine, s=5, color=MEASURED, alpha=opacity, linewidths=0, rasterized=True)
-    if len(bands[0]):
-        points.plot(*bands, "-s", color=BLACK, markerfacecolor="white", label="mean of a band")
-        add_legend(figure)
     top.hist(gold, _centered_bins(gold), color=MEASURED, alpha=0.7)
     right.hist(cosine, _centered_bins(cosine), color=MEASURED, alpha=0.7, orientation="horizontal")
     for axes, side in ((top, "left"), (right, "bottom")):

@@ -38,7 +38,6 @@ VALUES = {
         "positive_column": "sentence2",
         "min_score": 4.0,
     },
-    "evaluators/similarity_profile": {"dataset": "stsb_open", "split": "dev"},
     "evaluators/singular_values": {"dataset": "stsb_open", "split": "dev"},
     "evaluators/sts": {"dataset": "stsb_open", "split": "dev"},
     "evaluators/sts_average": {"datasets": ["stsb_open"], "split": "dev"},
@@ -157,7 +156,6 @@ OUT_OF_BOUNDS = {
     "evaluators/alignment_uniformity": [{"alpha": 0.0}, {"t": 101.0}, {"batch_size": 1}, {"scope": "some"}],
     "evaluators/mutual_information": [{"mi_n": 1}, {"temperature": 0.0}, {"limit": 1}],
     "evaluators/mutual_information_task": [{"mi_n": 1}, {"temperature": 0.0}],
-    "evaluators/similarity_profile": [{"tail": 0.5}, {"tail": -0.1}, {"bins": 0}],
     "evaluators/sts_average": [{"datasets": []}],
     "evaluators/transfer": [{"task": "imdb"}, {"l2": []}, {"l2": [0.0]}, {"folds": 1}],
     "heads/batch_norm_mlp": [{"blocks": 0}, {"expansion": 0}],
@@ -178,7 +176,6 @@ READS = {
     "alignment_uniformity": {},
     "augmentation_quality": {"view": "twin"},
     "mutual_information_task": {"view": "anchor"},
-    "similarity_profile": {},
     "singular_values": {},
     "sts": {},
 }

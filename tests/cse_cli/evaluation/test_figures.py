@@ -161,14 +161,10 @@ def test_scatter_shows_every_pair_and_both_margins():
     assert {"Gold score and cosine, stsb/dev", "Spearman 63.50, 5\N{NO-BREAK SPACE}pairs"} <= set(texts(figure))
 
 
-def test_scatter_with_its_interval_range_and_bands():
-    scores = {"spearman": 63.5, "spearman_low": 60.0, "spearman_high": 66.0, "low": 0.1, "high": 0.9}
-    series = {"dev": {"gold": GOLD, "cosine": COSINE, "bin_gold": [1.0, 4.0], "bin_cosine": [0.2, 0.8]}}
-    figure = made(result(scores={"dev": scores}), series)["similarity_dev"]
-    assert figure.axes[0].lines[0].get_xydata().tolist() == [[1.0, 0.2], [4.0, 0.8]]
-    written = " ".join(texts(figure))
-    assert "Spearman 63.50 (60.00 to 66.00)" in written
-    assert "most cosines 0.10 to 0.90" in written
+def test_scatter_with_its_interval():
+    scores = {"spearman": 63.5, "spearman_low": 60.0, "spearman_high": 66.0}
+    figure = made(result(scores={"dev": scores}), {"dev": {"gold": GOLD, "cosine": COSINE}})["similarity_dev"]
+    assert "Spearman 63.50 (60.00 to 66.00)" in " ".join(texts(figure))
 
 
 def test_constant_scores_and_a_single_pair_are_drawn():

@@ -12,7 +12,7 @@ from registry.types import Evaluator
 from tests.support.errors import refuses
 
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
-GEOMETRY = ("alignment_uniformity", "similarity_profile", "singular_values")
+GEOMETRY = ("alignment_uniformity", "singular_values")
 
 
 def sources(asked: str) -> dict[str, tuple[str, str]]:
