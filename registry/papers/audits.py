@@ -153,13 +153,8 @@ class Trajectory(PaperModel):
     repaired: tuple[Words, ...] = ()
     fp32: Apart
     fp64: Apart | None = None
-    scores: float | None = None
+    scores: float | None = Field(None, ge=0)
     date: date
-
-    @property
-    def text(self) -> str:
-        """Short form, such as "SimCSE@49fa580, 30 steps, 4e-6"."""
-        return f"{self.repository.partition('/')[2]}@{self.commit[:7]}, {self.steps} steps, {power(self.fp32.loss)}"
 
 
 def power(number: float) -> str:
@@ -258,7 +253,9 @@ class Badge:
                 points = f"{', '.join(one.documented)} in docs/methods" if one.documented else "registry/papers/audits"
                 suffix = "md" if one.documented else "toml"
                 yield f"differences: {len(one.differences)}, see {points}/{self.page}.{suffix}"
-        yield from (f"trajectory: {one.text}" for one in self.trajectories)
+        for run in self.trajectories:
+            program = f"{run.repository.partition('/')[2]}@{run.commit[:7]}"
+            yield f"trajectory: {program}, {_counted(run.steps, 'step')}, {power(run.fp32.loss)}"
         for checkpoint in self.checkpoints:
             scores = ", ".join(f"{name} {score:.2f}" for name, score in checkpoint.scores.items())
             yield f"checkpoint: {checkpoint.model}, {scores} ({checkpoint.date}, {checkpoint.machine})"
