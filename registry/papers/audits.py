@@ -253,9 +253,9 @@ class Badge:
                 points = f"{', '.join(one.documented)} in docs/methods" if one.documented else "registry/papers/audits"
                 suffix = "md" if one.documented else "toml"
                 yield f"differences: {len(one.differences)}, see {points}/{self.page}.{suffix}"
-        for run in self.trajectories:
-            program = f"{run.repository.partition('/')[2]}@{run.commit[:7]}"
-            yield f"trajectory: {program}, {_counted(run.steps, 'step')}, {power(run.fp32.loss)}"
+        for pair in self.trajectories:
+            program = f"{pair.repository.partition('/')[2]}@{pair.commit[:7]}"
+            yield f"trajectory: {program}, {_counted(pair.steps, 'step')}, {power(pair.fp32.loss)}"
         for checkpoint in self.checkpoints:
             scores = ", ".join(f"{name} {score:.2f}" for name, score in checkpoint.scores.items())
             yield f"checkpoint: {checkpoint.model}, {scores} ({checkpoint.date}, {checkpoint.machine})"
