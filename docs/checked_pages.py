@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, zip_longest
 from pathlib import Path
 
 from markdown_table import cell, table
@@ -47,11 +46,10 @@ def _replaced(text: str, *contents: str) -> str:
     Raises:
         ValueError: If the page does not have one block for each content.
     """
-    written = _BLOCK.split(text)
-    if len(written) != len(contents) + 1:
-        raise ValueError(f"the page has {len(written) - 1} blocks of written lines, not {len(contents)}")
-    blocks = (f"{_block(content)}\n" for content in contents)
-    return "".join(chain.from_iterable(zip_longest(written, blocks, fillvalue=""))).rstrip() + "\n"
+    found, left = len(_BLOCK.findall(text)), iter(contents)
+    if found != len(contents):
+        raise ValueError(f"the page has {found} blocks of written lines, not {len(contents)}")
+    return _BLOCK.sub(lambda _: f"{_block(next(left))}\n", text).rstrip() + "\n"
 
 
 def _under_the_title(text: str, content: str | None) -> str:
