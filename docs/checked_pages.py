@@ -9,7 +9,7 @@ from pathlib import Path
 
 from markdown_table import cell, table
 
-from registry.papers.audits import Audit, Checkpoint, Code, audits
+from registry.papers.audits import Audit, Checkpoint, Code, Trajectory, audits, power
 
 PAGES = Path(__file__).parent
 FIRST = "<!-- Written by docs/generate.py from registry/papers/audits/: do not edit up to the next comment. -->"
@@ -19,7 +19,7 @@ _BLOCK = re.compile(rf"{re.escape(FIRST)}\n.*?{re.escape(LAST)}\n\n?", re.DOTALL
 
 def checked_pages() -> dict[str, str]:
     """Return file name → Markdown of the pages of methods and of `fidelity.md`, with their blocks."""
-    made = {"fidelity.md": _replaced(_text("fidelity.md"), all_methods())}
+    made = {"fidelity.md": _replaced(_text("fidelity.md"), all_methods(), all_trajectories())}
     for page in method_pages():
         name = f"methods/{page}.md"
         audit = audits().get(page)
@@ -40,17 +40,16 @@ def _block(content: str) -> str:
     return f"{FIRST}\n\n{content}\n\n{LAST}\n"
 
 
-def _replaced(text: str, content: str) -> str:
-    """Return a page with the content of its block replaced.
+def _replaced(text: str, *contents: str) -> str:
+    """Return a page with the contents of its blocks replaced.
 
     Raises:
-        ValueError: If the page does not have one block.
+        ValueError: If the page does not have one block for each content.
     """
-    found = _BLOCK.findall(text)
-    if len(found) != 1:
-        raise ValueError(f"the page has {len(found)} blocks of written lines, not one")
-    before, after = text.split(found[0])
-    return f"{before}{_block(content)}\n{after}".rstrip() + "\n"
+    found, left = len(_BLOCK.findall(text)), iter(contents)
+    if found != len(contents):
+        raise ValueError(f"the page has {found} blocks of written lines, not {len(contents)}")
+    return _BLOCK.sub(lambda _: f"{_block(next(left))}\n", text).rstrip() + "\n"
 
 
 def _under_the_title(text: str, content: str | None) -> str:
@@ -66,6 +65,7 @@ def one_method(audit: Audit) -> str:
         f"- [Checked](../fidelity.md) recipes: {', '.join(f'`{name}`' for name in audit.recipes)}",
         f"- Equations: {tests}",
         *(f"- Code: {_comparison(code)}" for code in audit.code or (None,)),
+        *(f"- {_trained(one)}" for one in audit.trajectory),
         *(f"- {_scored(one)}" for one in audit.checkpoint),
     ]
     return "\n\n".join(["\n".join(lines), *(_points(code, audit.page) for code in audit.code)])
@@ -79,6 +79,13 @@ def _comparison(code: Code | None) -> str:
     return (
         f"[{code.repository}]({code.url}) at `{code.commit[:7]}`, {whose}{only}: "
         f"{code.agree} of {_counted(code.compared, 'point')} agree (read on {code.read} by {code.by})"
+    )
+
+
+def _trained(one: Trajectory) -> str:
+    return (
+        f"[Trajectory](../fidelity.md#the-authors-programs): in {one.steps} steps of `{one.recipe}` and of the "
+        f"authors' program at `{one.commit[:7]}`, the losses differ by at most {power(one.fp32.loss)} of their value"
     )
 
 
@@ -133,6 +140,30 @@ def all_methods() -> str:
     others = [page for page in method_pages() if page not in audits()]
     without = [f"Pages without comparisons: {', '.join(f'[{page}](methods/{page}.md)' for page in others)}."]
     return "\n\n".join([totals, table(header, rows), *(without if others else ())])
+
+
+def all_trajectories() -> str:
+    """Return the tables of the authors' programs: differences, then what was set and changed."""
+    found = [one for audit in audits().values() for one in audit.trajectory]
+    changed = []
+    for one in found:
+        lists = [f"`{cell(setting)}`" for setting in one.settings], one.both, one.repaired
+        changed.append([f"`{one.recipe}`", *("; ".join(texts) for texts in lists)])
+    header = ["recipe", "program", "steps", "precision", "loss", "norm", "rate", "weights", "scores", "date"]
+    rows = [row for one in found for row in _differences(one)]
+    settings = table(["recipe", "settings of `cse run`", "on both sides", "in the program"], changed)
+    return f"{table(header, rows)}\n\n{settings}"
+
+
+def _differences(one: Trajectory) -> Iterator[list[str]]:
+    program = f"[{one.repository}](https://github.com/{one.repository}/tree/{one.commit}) @ `{one.commit[:7]}`"
+    first = [f"`{one.recipe}`", program, str(one.steps)]
+    last = ["" if one.scores is None else f"{one.scores:.2f}", str(one.date)]
+    for precision, apart in (("fp32", one.fp32), ("fp64", one.fp64)):
+        if apart is not None:
+            numbers = (power(number) for number in (apart.loss, apart.norm, apart.rate, apart.weights))
+            yield [*first, precision, *numbers, *last]
+            first, last = ["", "", ""], ["", ""]
 
 
 def _rows(audit: Audit) -> Iterator[list[str]]:

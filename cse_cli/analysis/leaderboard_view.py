@@ -120,13 +120,16 @@ def remarks(table: ScoreTable) -> list[str]:
 def checked_recipes(rows: Sequence[ScoreRow]) -> list[str]:
     """Return one line with the number of recipes of the reported rows by their checks, if there are any."""
     names = {row.recipe for row in rows if row.recipe and row.source in ("paper", "community")}
+    badges = [badge_of(name) for name in names]
     found: Counter[str] = Counter()
-    for badge in map(badge_of, names):
+    for badge in badges:
         if badge.code:
             found[CHECKS[0 if any(one.authors for one in badge.code) else 1]] += 1
         else:
             found[CHECKS[2 if badge.equations else 3]] += 1
     counts = ", ".join(f"{found[kind]} {kind}" for kind in CHECKS if found[kind])
+    if trained := sum(bool(badge.trajectories) for badge in badges):
+        counts += f"; {trained} trained next to the authors' program"
     return [f"{counted(len(names), 'recipe')}: {counts} (docs/fidelity.md)"] if names else []
 
 

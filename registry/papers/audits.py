@@ -110,6 +110,58 @@ class Checkpoint(PaperModel):
     machine: Words
 
 
+class Apart(PaperModel):
+    """Differences of two trainings with the same start and the same batches.
+
+    Args:
+        loss: Largest relative difference of the loss, over the steps.
+        norm: Largest relative difference of the gradient's norm, over the steps.
+        rate: Largest relative difference of the learning rate, over the steps.
+        weights: Distance of the last weights from each other, divided by the distance that the training moved them.
+    """
+
+    loss: float = Field(ge=0)
+    norm: float = Field(ge=0)
+    rate: float = Field(ge=0)
+    weights: float = Field(ge=0)
+
+
+class Trajectory(PaperModel):
+    """A training by the authors' program and one by `cse`, with the same start, the same batches and no dropout.
+
+    Args:
+        recipe: Recipe that was trained.
+        repository: Owner and name of the program on GitHub.
+        commit: Full commit.
+        steps: Number of steps.
+        settings: Settings that make the recipe compute what the program does.
+        both: What replaced a random choice on both sides, or has no setting.
+        repaired: What was changed in the program from outside.
+        fp32: Differences in single precision.
+        fp64: Differences in double precision, or None.
+        scores: Largest difference of the scores of the two last models on the seven STS sets, or None. Each side
+            computed its own.
+        date: Day of the measurement.
+    """
+
+    recipe: str
+    repository: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
+    commit: str = Field(pattern=r"^[0-9a-f]{40}$")
+    steps: int = Field(ge=1)
+    settings: tuple[Words, ...] = ()
+    both: tuple[Words, ...] = ()
+    repaired: tuple[Words, ...] = ()
+    fp32: Apart
+    fp64: Apart | None = None
+    scores: float | None = Field(None, ge=0)
+    date: date
+
+
+def power(number: float) -> str:
+    """Return a small number with one digit, such as "4e-6"."""
+    return f"{number:.0e}".replace("e-0", "e-")
+
+
 class Audit(PaperModel):
     """Everything that was compared for the recipes of one method.
 
@@ -120,6 +172,7 @@ class Audit(PaperModel):
         equations: Tests of values against formulas that the test writes out, as "file::function".
         code: Comparisons with code.
         checkpoint: Scores of checkpoints that the authors published.
+        trajectory: Trainings by the authors' program next to those of `cse`.
     """
 
     page: str
@@ -128,6 +181,7 @@ class Audit(PaperModel):
     equations: tuple[Annotated[str, StringConstraints(pattern=r"^tests/[\w/]+\.py::test_\w+$")], ...] = ()
     code: tuple[Code, ...] = ()
     checkpoint: tuple[Checkpoint, ...] = ()
+    trajectory: tuple[Trajectory, ...] = ()
 
 
 @cache
@@ -146,6 +200,7 @@ class Badge:
         page: Page of the method in `docs/methods/`, or empty.
         equations: Tests of values against formulas that the test writes out.
         code: Comparisons with code, point by point.
+        trajectories: Trainings by the authors' program next to those of `cse`.
         checkpoints: Scores of the authors' checkpoints, computed with this project.
         others: Published runs of the method by other groups, without this project. One for each source.
         measured: Runs of this project, which belong to no reported number, or None.
@@ -155,13 +210,16 @@ class Badge:
     page: str = ""
     equations: tuple[str, ...] = ()
     code: tuple[Code, ...] = ()
+    trajectories: tuple[Trajectory, ...] = ()
     checkpoints: tuple[Checkpoint, ...] = ()
     others: tuple[Reproduction, ...] = ()
     measured: MeasuredRow | None = None
 
     def __bool__(self) -> bool:
         """Return whether any check was done."""
-        return bool(self.equations or self.code or self.checkpoints or self.others or self.measured)
+        return bool(
+            self.equations or self.code or self.trajectories or self.checkpoints or self.others or self.measured
+        )
 
     @property
     def line(self) -> str:
@@ -172,6 +230,7 @@ class Badge:
                 f"{'' if one.authors else 'other '}code {one.agree}/{one.compared} @{one.commit[:7]}"
                 for one in self.code
             ),
+            *(f"trajectory {power(one.fp32.loss)}" for one in self.trajectories),
             "checkpoint" if self.checkpoints else "",
             f"{_counted(sum(one.n for one in self.others), 'run')} by others" if self.others else "",
             f"{_counted(len(self.measured.seeds), 'seed')} here" if self.measured else "",
@@ -194,6 +253,9 @@ class Badge:
                 points = f"{', '.join(one.documented)} in docs/methods" if one.documented else "registry/papers/audits"
                 suffix = "md" if one.documented else "toml"
                 yield f"differences: {len(one.differences)}, see {points}/{self.page}.{suffix}"
+        for pair in self.trajectories:
+            program = f"{pair.repository.partition('/')[2]}@{pair.commit[:7]}"
+            yield f"trajectory: {program}, {_counted(pair.steps, 'step')}, {power(pair.fp32.loss)}"
         for checkpoint in self.checkpoints:
             scores = ", ".join(f"{name} {score:.2f}" for name, score in checkpoint.scores.items())
             yield f"checkpoint: {checkpoint.model}, {scores} ({checkpoint.date}, {checkpoint.machine})"
@@ -207,7 +269,10 @@ class Badge:
         if self.measured:
             seeds = _counted(len(self.measured.seeds), "seed")
             yield f"measured with cse: {seeds} on {self.measured.date}, for a recipe that no paper reports"
-        facts = {"equations": self.equations, "code": self.code, "authors' checkpoint": self.checkpoints}
+        facts = {
+            "equations": self.equations, "code": self.code, "trajectory": self.trajectories,
+            "authors' checkpoint": self.checkpoints,
+        }  # fmt: skip
         missing = [name for name, done in facts.items() if not done]
         yield f"not checked: {', '.join([*missing, 'reported number with cse'])}"
 
@@ -219,6 +284,7 @@ class Badge:
             "line": self.line,
             "equations": list(self.equations),
             "code": [one.model_dump(mode="json") for one in self.code],
+            "trajectories": [one.model_dump(mode="json") for one in self.trajectories],
             "checkpoints": [one.model_dump(mode="json") for one in self.checkpoints],
             "runs_by_others": [one.model_dump(mode="json") for one in self.others],
             "measured": None if self.measured is None else self.measured.model_dump(mode="json"),
@@ -240,8 +306,9 @@ def badge_of(recipe: str) -> Badge:
     if audit is None:
         return Badge(recipe, others=others, measured=measured)
     code = tuple(one for one in audit.code if not one.recipes or recipe in one.recipes)
+    trained = tuple(one for one in audit.trajectory if one.recipe == recipe)
     scored = tuple(one for one in audit.checkpoint if one.recipe == recipe)
-    return Badge(recipe, audit.page, audit.equations, code, scored, others, measured)
+    return Badge(recipe, audit.page, audit.equations, code, trained, scored, others, measured)
 
 
 class DoubtfulPoint(PaperModel):

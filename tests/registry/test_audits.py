@@ -70,6 +70,18 @@ command = "cse eval owner/name"
 date = 2026-11-25
 machine = "one GPU, fp32"
 """
+TRAJECTORY = """
+[[trajectory]]
+recipe = "dclr_en"
+repository = "RUCAIBox/DCLR"
+commit = "e2c3430c9ad17146cea4b0aea21ecbc76c6f5885"
+date = 2026-11-28
+steps = 30
+settings = ["train.epsilon_before_correction=true"]
+repaired = ["it reads another folder"]
+fp32 = { loss = 3.7e-6, norm = 1.3e-5, rate = 1.2e-16, weights = 1.1e-5 }
+fp64 = { loss = 8.9e-15, norm = 1.1e-14, rate = 1.2e-16, weights = 2.0e-14 }
+"""
 
 
 def audit(text: str = ONE) -> Audit:
@@ -106,8 +118,10 @@ def test_files_name_what_exists(found):
         assert [point for point, times in answers.items() if times > 1] == []
         assert [point for point in SHARED if point not in answers] == [], "a shared point has no answer"
         assert set(code.without) <= set(SHARED)
-    covered = {name for code in found.code for name in code.recipes} | {one.recipe for one in found.checkpoint}
-    assert covered <= set(found.recipes)
+    covered = {name for code in found.code for name in code.recipes}
+    assert covered | {one.recipe for one in (*found.checkpoint, *found.trajectory)} <= set(found.recipes)
+    read = {(code.repository, code.commit) for code in found.code if code.authors}
+    assert {(one.repository, one.commit) for one in found.trajectory} <= read
 
 
 def test_every_recipe_of_the_package_is_in_one_file_or_has_a_reason_and_no_page_says_more():
@@ -139,6 +153,25 @@ def test_wrong_files_are_refused(old, new, message):
         audit(ONE.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("steps = 30", "steps = 0", "steps"),
+        ("steps = 30", "steps = 30\nstep = 30", "step"),
+        ("e2c3430c9ad17146cea4b0aea21ecbc76c6f5885", "e2c3430", "commit"),
+        ("fp32 = { loss = 3.7e-6,", "fp32 = {", "fp32.loss"),
+        ("fp64 = { loss = 8.9e-15", "fp64 = { loss = -8.9e-15", "fp64.loss"),
+        ("fp64", "bf16", "bf16"),
+    ],
+)
+def test_wrong_trajectories_are_refused(old, new, message):
+    text = ONE.partition("[[code]]")[0] + TRAJECTORY
+    assert audit(text).trajectory[0].steps == 30
+    assert text.count(old) == 1
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        audit(text.replace(old, new))
+
+
 def badge_with(monkeypatch, text):
     monkeypatch.setattr(module, "audits", lambda: {"dclr": audit(text)})
     return badge_of("dclr_en")
@@ -152,13 +185,13 @@ def test_badge_of_a_comparison_and_of_equations_only(monkeypatch):
         "equations: 1 test with the formula written out",
         "code: RUCAIBox/DCLR @e2c3430 (the authors' code), 2 of 3 points agree, read 2026-11-25 by cse",
         "differences: 1, see N1 in docs/methods/dclr.md",
-        "not checked: authors' checkpoint, reported number with cse",
+        "not checked: trajectory, authors' checkpoint, reported number with cse",
     )
     assert badge.document()["code"][0]["differences"][0]["page"] == "N1"
     assert not badge_of("mini/dclr_en")  # it only extends a recipe of the file
     badge = badge_with(monkeypatch, ONE.partition("[[code]]")[0])
     assert badge.line == "equations"
-    assert badge.lines[-1] == "not checked: code, authors' checkpoint, reported number with cse"
+    assert badge.lines[-1] == "not checked: code, trajectory, authors' checkpoint, reported number with cse"
 
 
 def test_badge_of_other_code_and_a_checkpoint(monkeypatch):
@@ -169,9 +202,23 @@ def test_badge_of_other_code_and_a_checkpoint(monkeypatch):
     assert badge.lines[2:] == (
         "differences: 1, see registry/papers/audits/dclr.toml",
         "checkpoint: owner/name, stsb 80.13 (2026-11-25, one GPU, fp32)",
-        "not checked: reported number with cse",
+        "not checked: trajectory, reported number with cse",
     )
     assert not badge_of("dclr_en_large").checkpoints
+
+
+def test_badge_of_a_trajectory(monkeypatch):
+    badge = badge_with(monkeypatch, ONE + TRAJECTORY)
+    assert badge.line == "equations, code 2/3 @e2c3430, trajectory 4e-6"
+    assert badge.lines[-2:] == (
+        "trajectory: DCLR@e2c3430, 30 steps, 4e-6",
+        "not checked: authors' checkpoint, reported number with cse",
+    )
+    (found,) = badge.document()["trajectories"]
+    assert (found["repository"], found["date"], found["steps"]) == ("RUCAIBox/DCLR", "2026-11-28", 30)
+    assert (found["fp64"]["loss"], found["both"], found["scores"]) == (8.9e-15, [], None)
+    assert not badge_of("dclr_en_large").trajectories
+    assert badge_with(monkeypatch, ONE.partition("equations")[0] + TRAJECTORY)
 
 
 def test_code_of_other_recipes_is_not_in_the_badge(monkeypatch):

@@ -14,7 +14,7 @@ from cse_cli.analysis.leaderboard_view import (
 from cse_cli.core.results import STS_TASKS
 from cse_cli.recipe.load import load
 from registry import papers
-from registry.papers.audits import Code
+from registry.papers.audits import Code, Trajectory
 from tests.cse_cli.analysis.leaderboard_runs import planned, result, tables
 
 pytestmark = pytest.mark.usefixtures("nothing_here")
@@ -55,9 +55,9 @@ def test_every_listed_row_is_in_its_encoder_table():
 
 
 def test_compared_recipes_are_counted(monkeypatch):
-    code = Code.model_construct(authors=True)
+    code, trained = Code.model_construct(authors=True), Trajectory.model_construct()
     badges = {
-        "esimcse_en": papers.Badge("esimcse_en", equations=("one",), code=(code,)),
+        "esimcse_en": papers.Badge("esimcse_en", equations=("one",), code=(code,), trajectories=(trained,)),
         "dclr_en": papers.Badge("dclr_en", code=(Code.model_construct(authors=False),)),
         "simcse_en": papers.Badge("simcse_en", equations=("one",)),
     }
@@ -68,7 +68,8 @@ def test_compared_recipes_are_counted(monkeypatch):
     assert COMMUNITY_SOURCE in Path(papers.__file__).with_name("field_leaderboard.tsv").read_text(encoding="utf-8")
     assert remarks(table)[1] == (
         f"{len(names)} recipes: 1 compared with the authors' code, 1 compared with code of others, "
-        f"1 compared only with equations, {len(names) - 3} not compared (docs/fidelity.md)"
+        f"1 compared only with equations, {len(names) - 3} not compared; "
+        "1 trained next to the authors' program (docs/fidelity.md)"
     )
     assert checked_recipes([row for row in table.rows if not row.recipe]) == []
 
