@@ -25,7 +25,7 @@ from cse_cli.analysis.experiments import (
     recipe_today,
 )
 from cse_cli.analysis.headlines import main_metric, metric_value
-from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
+from cse_cli.analysis.paired_tests import OnPairs, PairedTests, evaluators_of, find_metrics, read_pairs, shared_metrics
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
@@ -177,6 +177,9 @@ def compare(
     recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.results])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
+    for metric, couple in product(chosen, couples):
+        if why := _other_data(metric, couple):
+            raise CseError(f"--metric '{metric}': {why}", "run both on the same data", code="compare.other_data")
     compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
     of_runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
     every = [metric for of_couple in of_couples for metric in of_couple]
@@ -199,7 +202,11 @@ def compare(
         corrected_for=len(couples),
         assumed_plan=planned,
         comparisons=tuple(judged),
-        notes=(*notes, *_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
+        notes=(
+            *notes,
+            *_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None]),
+            *dict.fromkeys(f"not compared: {why}" for couple in couples for why in _differing_data(couple)),
+        ),
         word_overlap={metric: score for metric, score in overlaps.items() if score is not None},
     )
 
@@ -237,7 +244,12 @@ def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
 
 
 def _shared_metrics(couple: Couple) -> list[str]:
-    found = shared_metrics([method.runs[seed] for method in couple for seed in _seeds(couple)])
+    every = shared_metrics([method.runs[seed] for method in couple for seed in _seeds(couple)])
+    found = [metric for metric in every if not _other_data(metric, couple)]
+    if every and not found:
+        raise CseError(
+            f"no shared metric: {_other_data(every[0], couple)}", "run both on the same data", code="compare.other_data"
+        )
     if not found:
         scored = " and ".join(f"{method.name} has {', '.join(method.latest.scores) or 'none'}" for method in couple)
         raise CseError(
@@ -246,6 +258,23 @@ def _shared_metrics(couple: Couple) -> list[str]:
             code="compare.no_shared_metric",
         )
     return found
+
+
+def _other_data(metric: str, couple: Couple) -> str:
+    """Return the data of an evaluator of a metric that two methods scored on other data. Empty if there is none."""
+    for name in evaluators_of(metric):
+        data = [method.latest.data_of(name) for method in couple]
+        if all(data) and data[0] != data[1]:
+            scored = (f"{method.name} scored {method.latest.data_text(name)}" for method in couple)
+            return f"the data of '{name}' differ, {' and '.join(scored)}"
+    return ""
+
+
+def _differing_data(couple: Couple) -> Iterator[str]:
+    """Yield the differences of the data of each evaluator that both methods have."""
+    for name in couple[0].latest.scores:
+        if why := _other_data(f"{name}.", couple):
+            yield why
 
 
 def _summary(method: Experiment) -> MethodSummary:

@@ -22,6 +22,7 @@ from cse_cli.analysis.papers import (
     reported_for,
     reported_rows,
     reproductions_of,
+    scores_its_name,
     table_of,
     word_overlap_row,
 )
@@ -325,12 +326,23 @@ def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
 def _columns(
     language: str, layout: ScoreLayout, members: Sequence[Experiment], dev: ScoreColumn | None
 ) -> list[ScoreColumn]:
-    """Return the score that selected states, the layout's columns, then evaluators that no paper reports."""
+    """Return the score that selected states, the layout's columns, then evaluators that no paper reports, by data."""
     first = [dev] if dev is not None and dev.evaluator not in layout.evaluators else []
     known = {name for one in (layout, *layouts(language)) for name in one.evaluators}
     known |= {column.evaluator for column in first}
-    names = dict.fromkeys(name for member in members for name in member.results[0].scores)
-    return [*first, *layout.columns, *(ScoreColumn(name, name) for name in names if name not in known)]
+    own = {column.evaluator for column in layout.columns if column.data is not None}
+    others: dict[str, dict[tuple[str, ...], Result]] = {}
+    for member in members:
+        for name in member.latest.scores:
+            if name not in own and (name not in known or not scores_its_name(member.latest, name)):
+                others.setdefault(name, {}).setdefault(member.latest.data_of(name), member.latest)
+    found = [*first, *layout.columns]
+    for name, each in others.items():
+        for data, result in each.items():
+            alone = len(each) == 1 and name not in known
+            heading = name if alone else f"{name} ({', '.join(result.scored_on.get(name, ['unknown data']))})"
+            found.append(ScoreColumn(heading, name, data=data))
+    return found
 
 
 def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[ScoreColumn]) -> ScoreRow:
@@ -397,14 +409,17 @@ def _scores(
 
 
 def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
-    """Return the score that selected most of the states, or None without a dev score."""
+    """Return the score that selected most of the states, with its data, or None without a dev score."""
     selected = Counter(
-        c.latest.metric_for_best_model for c in members if c.latest.metric_for_best_model and not c.test_selected
+        (evaluator, metric, c.latest.data_of(evaluator))
+        for c in members
+        for evaluator, _, metric in [(c.latest.metric_for_best_model or "").rpartition(".")]
+        if metric and not c.test_selected
     )
     if not selected:
         return None
-    evaluator, _, metric = selected.most_common(1)[0][0].rpartition(".")
-    return ScoreColumn(DEV, evaluator, metric)
+    evaluator, metric, data = selected.most_common(1)[0][0]
+    return ScoreColumn(DEV, evaluator, metric, data=data)
 
 
 def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:

@@ -18,6 +18,7 @@ from cse_cli.recipe.sources import Origins
 from cse_cli.recipe.train_parts import TRAIN_PARTS, entry_of, name_of_part, parameters_of, shared_keys
 from registry import LOSSES, papers
 from registry.core import Entry, Registry
+from registry.errors import CseError
 
 if TYPE_CHECKING:
     from registry.signature import Input
@@ -100,6 +101,7 @@ class _Rules:
             if name not in used and self.all_known:
                 message = "no loss, queue or augmenter uses this view. Remove it"
                 self.problems.add("recipe.unused_view", ("views", name), message, at_key=True)
+        self.parameters()
         self.heads()
         self.templates()
         self.order_of_references()
@@ -172,6 +174,17 @@ class _Rules:
                 message = f"{kind} '{name}' must precede '{owner}'. Move [{section}.{name}] up"
                 self.problems.add("recipe.wrong_order", keys, message)
 
+    def parameters(self) -> None:
+        """Report parameters of a component that do not fit together."""
+        for placed in self.recipe.parts():
+            try:
+                if placed.keys in self.entries:
+                    placed.entry.cls.check_settings(placed.part.params)
+            except CseError as error:
+                action = error.next_action or ""
+                message = f"{error.message}. {action[:1].upper()}{action[1:]}"
+                self.problems.add("recipe.conflict", placed.keys, message, at_key=True)
+
     def heads(self) -> None:
         """Report heads of encoders that do not override `attach`."""
         from registry.types import Encoder
@@ -183,13 +196,18 @@ class _Rules:
                 self.problems.add("recipe.unsupported_heads", ("encoders", name, "heads"), message, at_key=True)
 
     def templates(self) -> None:
-        """Report templates of views whose encoder has no parameter `template`, nor one that it wraps."""
+        """Report templates that an encoder, and those that it wraps, does not have, or has only for evaluation."""
         have = {name for name in self.recipe.encoders if self._has_template(name)}
         for name, view in self.recipe.views.items():
             if view.template is not None and view.encoder not in have and self.all_known:
                 part = self.recipe.encoders.get(view.encoder)
                 message = f"encoder '{part.name if part else view.encoder}' has no template. Remove this one"
                 self.problems.add("recipe.unsupported_template", ("views", name, "template"), message, at_key=True)
+        trained = {view.encoder for view in self.recipe.views.values()} if self.recipe.train.steps != 0 else set()
+        for name in trained & self.recipe.encoders.keys():
+            if self.recipe.encoders[name].params.get("template_joined"):
+                message = "is only for evaluation, but a view trains this encoder. Remove it, or set train.steps = 0"
+                self.problems.add("recipe.conflict", ("encoders", name, "template_joined"), message, at_key=True)
 
     def _has_template(self, encoder: str) -> bool:
         entry = self.entries.get(("encoders", encoder))

@@ -113,6 +113,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         early_stop=trainer.early_stop if trainer else None,
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
+        scored_on={name: each.fingerprints() for name, each in prepared.experiment.evaluators.items()},
         commits=hub.used(),
         measures=trainer.measures if trainer else {},
         versions=Versions(
