@@ -415,10 +415,11 @@ def _circumstances(methods: Sequence[Experiment], changes: Sequence[Change]) -> 
     changed = {change.key for change in changes}
     for part, name in parts:
         digests = [getattr(identity, part) for identity in identities]
-        values = tuple(str(one.get(name, "") if name else one)[:SHORT] for one in digests)
+        values = tuple(str(one.get(name, "") if name else one).removeprefix("rows:")[:SHORT] for one in digests)
         # A component that only one recipe has, or another model in a recipe, is a change of the recipe.
         if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
-            yield Change(key=f"{part} of {name}" if name else part, values=values)
+            label = "scored data" if part == "scored" else f"{part} of"
+            yield Change(key=f"{label} {name}" if name else part, values=values)
     for name, value_of in ENVIRONMENT.items():
         values = tuple(", ".join(sorted({value_of(run) for run in method.results})) for method in methods)
         if len(set(values)) > 1:

@@ -459,7 +459,8 @@ def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experimen
     plans = {result.plan.seeds: result.plan for result in one.results if result.plan is not None}
     for plan in sorted(plans.values(), key=lambda plan: plan.made, reverse=True)[:1]:
         planned = [result for result in one.results if result.plan is not None and result.plan.seeds == plan.seeds]
-        others = [result for each in every for result in each.results if all(result is not own for own in planned)]
+        own = [(result.recipe_hash, result.plan) for result in planned]  # also on other test data
+        others = [run for each in every for run in each.results if (run.recipe_hash, run.plan) not in own]
         made = min(result.plan.made for result in planned if result.plan is not None)
         if all(other.finished < made for other in others):
             return replace(one, results=tuple(planned))

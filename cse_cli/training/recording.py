@@ -88,9 +88,9 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
     if trainer is not None and trainer.progress.step_seconds > 0:
         rate = trainer.progress.step * recipe.train.batch_size / trainer.progress.step_seconds
     fingerprints = _fingerprints(prepared.experiment)
-    if prepared.text is not None:
-        fingerprints["training"] = prepared.text.fingerprint
     assert about.identity is not None
+    if about.identity.text:
+        fingerprints["training"] = about.identity.text
     return Result(
         recipe=about.recipe,
         source=about.source,

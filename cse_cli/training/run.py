@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -13,7 +15,7 @@ from cse_cli.core.devices import Compute, choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
-from cse_cli.core.results import Result
+from cse_cli.core.results import Result, Scores
 from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.columns import Making
@@ -28,25 +30,33 @@ from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.events import Listener
-from cse_cli.runs.record import ENVIRONMENT, RECIPE, About, RunRecord, read_about
+from cse_cli.runs.index import read_run
+from cse_cli.runs.record import ENVIRONMENT, MODEL, RECIPE, About, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Prepared, resolve
+from cse_cli.training.build import Experiment, Prepared, resolve
 from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
-from registry import plugins
+from registry import EVALUATORS, plugins
 from registry.distributed import rank, world_size
-from registry.encoders.saved import own_pooling
+from registry.encoders.saved import open_encoder, own_pooling
 from registry.errors import CseError, DiskError, RunFailedError
 from registry.paths import no_room
 from registry.resources import hub
 from registry.resources.models import locate
+from registry.types import Encoder
 
 SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
+SCORED_AGAIN = "only test data have changed since run {}: its model is scored again, without training"
+OF_TRAINING = (
+    "curve", "selected_step", "steps", "early_stop", "last_state", "measures", "seconds", "speed",
+    "sentences_per_second",
+)  # fmt: skip
+"""Fields of a result that a run has from the one whose model it scores again."""
 
 
 def train(run_id: str, device: str = "auto", listener: Listener | None = None) -> Result:
@@ -118,13 +128,22 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
                 trainer.run()
             trainer.finish()
         record.progress(SCORING)
-        scores = evaluate(
-            one.scored, one.evaluators, one.recipe.evaluate, compute, plans=one.plans,
-            show=lambda _, share: record.progress(SCORING, share, 1), columns=prepared.own_columns,
-        )  # fmt: skip
+
+        def scores_of(encoder: Encoder) -> Scores:
+            return evaluate(
+                encoder, one.evaluators, one.recipe.evaluate, compute, plans=one.plans,
+                show=lambda _, share: record.progress(SCORING, share, 1), columns=prepared.own_columns,
+            )  # fmt: skip
+
+        changes: dict[str, Any] = {}
+        if one.trained is not None and (earlier := read_run(about.scores_again).result) is not None:
+            changes = {name: getattr(earlier, name) for name in OF_TRAINING}
+            before = scores_of(one.method.encoder(one.recipe.evaluate.encoder)) if earlier.untrained else {}
+            changes["untrained"] = {name: before[name] for name in earlier.untrained}
+        scores = scores_of(one.scored)  # evaluators keep the series of the last encoder
 
         def finish() -> Result:
-            result = make_result(prepared, trainer, scores, about)
+            result = make_result(prepared, trainer, scores, about).model_copy(update=changes)
             record_outcome(record, prepared, result)
             return result
 
@@ -195,7 +214,11 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
             key = f"encoders.{name}.pooling"
             record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
     making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
-    if recipe.train.steps == 0:
+    if record.about.scores_again and _can_be_scored_again(experiment):
+        record.event("warning", text=SCORED_AGAIN.format(record.about.scores_again[:8]))
+        encoder, _ = open_encoder(str(folder_of(record.about.scores_again) / MODEL))
+        experiment = replace(experiment, trained=encoder.to(compute.device))
+    if recipe.train.steps == 0 or experiment.trained is not None:
         return Prepared(compute, experiment, seed, None, None, 0, making)
 
     place = rank(), world_size()  # `rank0_first` calls `read` as in a single process
@@ -223,6 +246,12 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
     text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(compute, experiment, seed, text, batches, steps, making)
+
+
+def _can_be_scored_again(experiment: Experiment) -> bool:
+    """Return whether the saved encoder alone gives all scores, without a view of the recipe and without a fit."""
+    reads = any(EVALUATORS[part.name].references for part in experiment.recipe.evaluators.values())
+    return experiment.scored.fits == "never" and experiment.recipe.evaluate.view is None and not reads
 
 
 @part_errors()
