@@ -18,6 +18,7 @@ from cse_cli.analysis.experiments import (
     Change,
     Experiment,
     by_seed,
+    group,
     is_of_recipe,
     last_finished,
     read_resolved,
@@ -25,6 +26,7 @@ from cse_cli.analysis.experiments import (
     recipe_today,
 )
 from cse_cli.analysis.headlines import main_metric, metric_value
+from cse_cli.analysis.leaderboard import chosen_by_dev
 from cse_cli.analysis.paired_tests import OnPairs, PairedTests, evaluators_of, find_metrics, read_pairs, shared_metrics
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.verdict import Finding, verdict
@@ -142,6 +144,11 @@ class ComparisonDocument(BaseModel, frozen=True):
     word_overlap: dict[str, float] = Field(default_factory=dict)
 
 
+BEST_OF = (
+    "it has the best dev score of {} configurations of its recipe on these seeds. If you chose it by this score, the "
+    "test finds too much, so run new seeds together first"
+)
+"""Note on a method that may be chosen by dev scores."""
 UNEQUAL = ". Their budgets differ: {} and {} training steps"
 """End of the headline of two methods that trained for different numbers of steps."""
 
@@ -573,6 +580,9 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
         differing = "; ".join(map(str, other.identity.differences(last.identity)))
         notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
     own = by_seed(run for run in runs if run.experiment == last.experiment)
+    for best, tried in chosen_by_dev(group(named, status="current"), every=False):
+        if best.latest.experiment == last.experiment and not best.fresh:
+            notes.append(BEST_OF.format(tried))
     return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))
 
 

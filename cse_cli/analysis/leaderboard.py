@@ -286,7 +286,7 @@ def encoder_table(
     """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
     reported = reported_for(encoder, language, layout)
     known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), layout)]
-    chosen = _chosen(members, every=every)
+    chosen = chosen_by_dev(members, every=every)
     dev = selecting_column(members)
     columns = _columns(language, layout, members, dev)
     measured = [_measured(one, best_of, layout, columns) for one, best_of in chosen]
@@ -350,7 +350,7 @@ def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns
     row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
     reported = layout.reported_scores(row) if row else None
     metric = table_of(row).rows[row.name].score if row else None
-    scores = _scores(experiment, layout, columns, reported, metric)
+    scores = row_scores(experiment, layout, columns, reported, metric)
     return measured_row(experiment, scores, row, best_of, layout.ranking)
 
 
@@ -389,7 +389,7 @@ def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[Sc
             yield row.model_copy(update={**empty, "reproduces": row.name})
 
 
-def _scores(
+def row_scores(
     experiment: Experiment,
     layout: ScoreLayout,
     columns: Sequence[ScoreColumn],
@@ -422,7 +422,7 @@ def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
     return ScoreColumn(DEV, evaluator, metric, data=data)
 
 
-def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:
+def chosen_by_dev(members: Sequence[Experiment], *, every: bool) -> Chosen:
     """Return `every` experiment, or those of each recipe with the best mean dev score.
 
     Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
@@ -475,7 +475,7 @@ def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, e
         place = (which, model_name(name))
         members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):
-            found.append(_community_table(which, layout, rows, _chosen(members, every=every)))
+            found.append(_community_table(which, layout, rows, chosen_by_dev(members, every=every)))
     return found
 
 
@@ -492,7 +492,7 @@ def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow]
     """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
 
     def measured(experiment: Experiment, best_of: int, row: ScoreRow | None, metric: str | None) -> ScoreRow:
-        scores = _scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
+        scores = row_scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
         return measured_row(experiment, scores, row, best_of)
 
     blocks, others = [], list(chosen)

@@ -349,6 +349,17 @@ def test_methods_are_not_compared_by_evaluators_that_scored_other_data(capsys):
     assert why in str(refused("compare", A, B, "--metric", "avg"))
 
 
+@pytest.mark.parametrize("tried", [0.5, 4.0])
+def test_the_best_configuration_by_dev_has_a_note(capsys, tried):
+    two()
+    for seed in (0, 1, 2):
+        record(B, seed, noise=tried, overrides=["losses.info_nce.temperature=0.3"])
+    notes = [note for note in document(capsys, A, B)["notes"] if "dev score" in note]
+    assert [note.partition(" configurations")[0] for note in notes] == ["B: it has the best dev score of 2"] * (
+        tried > 1
+    )
+
+
 def test_a_score_that_is_not_one_correlation_is_not_resampled(capsys):
     scores = {"stsb": {"spearman": 61.0, "pearson": 50.0}}
     record(A, 0, evaluators=["stsb"], scores=scores)
