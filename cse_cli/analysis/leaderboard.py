@@ -435,36 +435,47 @@ def chosen_by_dev(members: Sequence[Experiment], *, every: bool) -> Chosen:
 
 
 def _best(of_one: Sequence[Experiment]) -> Chosen:
-    fresh = [one for one in of_one if not one.stale] or of_one
-    dev = selecting_column(fresh)
+    current = [one for one in of_one if not one.stale] or of_one
+    dev = selecting_column(current)
     if dev is None:
-        return [(one, 1) for one in fresh]
+        return [(one, 1) for one in current]
+    new = [_new_seeds(one, current) for one in current]
 
-    def quality(experiment: Experiment) -> tuple[bool, float, float]:
-        values = dev.values(experiment)
+    def quality(place: int) -> tuple[bool, float, float]:
+        one = current[place]
+        chose = replace(one, results=tuple(run for run in one.results if run.seed not in new[place]))
+        values = dev.values(chose) if chose.results else []
         mean = fmean(values) if values else float("-inf")
-        return len(experiment.seeds) > 1, mean, experiment.latest.finished.timestamp()
+        return len(chose.seeds) > 1, mean, one.latest.finished.timestamp()
 
-    best = max(fresh, key=quality).latest.recipe_hash
-    count = len({one.latest.recipe_hash for one in fresh})
-    chosen = [one for one in fresh if one.latest.recipe_hash == best]
-    return [(one if count == 1 else _with_fresh_seeds(one, fresh), count) for one in chosen]
+    best = current[max(range(len(current)), key=quality)].latest.recipe_hash
+    count = len({one.latest.recipe_hash for one in current})
+    found = []
+    for one, seeds in zip(current, new, strict=True):
+        if one.latest.recipe_hash == best and count > 1:
+            tested = tuple(run for run in one.results if run.seed in seeds)
+            found.append(replace(one, results=tested or one.results, fresh=bool(tested)))
+        elif one.latest.recipe_hash == best:
+            found.append(one)
+    return [(one, count) for one in found]
 
 
-def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experiment:
-    """Return an experiment with the seeds that were planned after all other runs, or else marked as not fresh.
+def _new_seeds(one: Experiment, every: Sequence[Experiment]) -> set[int]:
+    """Return the seeds that were planned after all other runs had finished, some of them with the same settings.
 
-    A test on the seeds that chose it among several configurations would find more differences than its level says.
+    They do not choose a configuration, so a test on them has its level. On the seeds that chose it among several, a
+    test would find more differences.
     """
-    plans = {result.plan.seeds: result.plan for result in one.results if result.plan is not None}
-    for plan in sorted(plans.values(), key=lambda plan: plan.made, reverse=True)[:1]:
-        planned = [result for result in one.results if result.plan is not None and result.plan.seeds == plan.seeds]
-        own = [(result.recipe_hash, result.plan) for result in planned]  # also on other test data
-        others = [run for each in every for run in each.results if (run.recipe_hash, run.plan) not in own]
-        made = min(result.plan.made for result in planned if result.plan is not None)
-        if all(other.finished < made for other in others):
-            return replace(one, results=tuple(planned))
-    return replace(one, fresh=False)
+    plans = [result.plan for result in one.results if result.plan is not None]
+    if len(every) == 1 or not plans:
+        return set()
+    last = max(plans, key=lambda plan: plan.made)
+    planned = [result for result in one.results if result.plan is not None and result.plan.seeds == last.seeds]
+    own = [(result.recipe_hash, result.plan) for result in planned]  # also on other test data
+    others = [run for each in every for run in each.results if (run.recipe_hash, run.plan) not in own]
+    made = min(result.plan.made for result in planned if result.plan is not None)
+    chosen = any(other.recipe_hash == one.latest.recipe_hash for other in others)
+    return {run.seed for run in planned} if chosen and all(other.finished < made for other in others) else set()
 
 
 def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, every: bool = False) -> list[ScoreTable]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from cse_cli.analysis.experiments import Experiment, grouped
-from cse_cli.analysis.score_table import Score, ScoreRow, score_alone
+from cse_cli.analysis.score_table import Score, ScoreRow
 from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
 from cse_cli.recipe.study_schema import Study
 from registry import papers
@@ -39,6 +39,7 @@ def rows_of_table(key: str, identifier: str) -> tuple[ScoreRow, ...]:
                 scores[column.name] = Score(
                     mean=value,
                     std=std,
+                    n=row.runs if row.runs > 1 else None,  # 1 also means that the paper does not state it
                     comparable=table.comparable(name, column.name),
                     marks=("doubtful",) if flag is not None else (),
                     implied=flag.implied if flag is not None and flag.kind in MISPRINTS else None,
@@ -168,7 +169,7 @@ def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreC
     scores = {}
     for column in columns:
         if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
-            scores[column.heading] = score_alone(values[:1])
+            scores[column.heading] = Score(mean=values[0])
     if scores:
         yield ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores)
 

@@ -168,7 +168,7 @@ class Result(BaseModel, frozen=True):
 
     def to_json(self) -> str:
         """Return the contents of `result.json`."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False)
 
     @property
     def experiment(self) -> str:

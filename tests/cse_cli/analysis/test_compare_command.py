@@ -353,7 +353,7 @@ def test_methods_are_not_compared_by_evaluators_that_scored_other_data(capsys):
 def test_the_best_configuration_by_dev_has_a_note(capsys, tried):
     two()
     for seed in (0, 1, 2):
-        record(B, seed, noise=tried, overrides=["losses.info_nce.temperature=0.3"])
+        record(B, seed, noise=tried, overrides=["train.learning_rate=0.001"])
     notes = [note for note in document(capsys, A, B)["notes"] if "dev score" in note]
     assert [note.partition(" configurations")[0] for note in notes] == ["B: it has the best dev score of 2"] * (
         tried > 1
