@@ -268,7 +268,7 @@ def _shared_metrics(couple: Couple) -> list[str]:
 
 
 def _other_data(metric: str, couple: Couple) -> str:
-    """Return the data of an evaluator of a metric that two methods scored on other data. Empty if there is none."""
+    """Return the data of an evaluator of a metric that two methods scored on other data. Empty if no data differ."""
     for name in evaluators_of(metric):
         data = [method.latest.data_of(name) for method in couple]
         if all(data) and data[0] != data[1]:

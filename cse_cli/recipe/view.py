@@ -37,7 +37,7 @@ def _print_parameters(console: Console, parameters: Sequence[Mapping[str, Any]])
         (p["name"], p["type"], "required" if p["required"] else _toml(p["default"]), p.get("bounds", ""), _range(p))
         for p in parameters
     ]
-    console.print(as_rich(plain_table(headings, rows, align="lpppp")))
+    console.print(as_rich(plain_table(headings, rows, align="lpppp"), gap=1))
 
 
 def print_dataset(about: Mapping[str, Any]) -> None:

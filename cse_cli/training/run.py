@@ -249,7 +249,7 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
 
 
 def _can_be_scored_again(experiment: Experiment) -> bool:
-    """Return whether the saved encoder alone gives all scores, without a view of the recipe and without a fit."""
+    """Return whether the saved encoder gives all scores, without a view of the recipe and without a fit."""
     reads = any(EVALUATORS[part.name].references for part in experiment.recipe.evaluators.values())
     return experiment.scored.fits == "never" and experiment.recipe.evaluate.view is None and not reads
 
