@@ -201,6 +201,14 @@ class Component:
     stateful: ClassVar[bool] = True
     """Whether checkpoints contain the weights. False for frozen modules that are loaded by name."""
 
+    @classmethod
+    def check_settings(cls, given: Mapping[str, Any]) -> None:
+        """Check that parameters fit together, by their values only: `cse check` builds nothing.
+
+        Raises:
+            CseError: If they do not.
+        """
+
     def bind(self, encoder: Encoder) -> None:
         """Store the encoder of the view of an augmenter or a queue. Called once.
 

@@ -18,6 +18,7 @@ from cse_cli.analysis.experiments import (
     Change,
     Experiment,
     by_seed,
+    group,
     is_of_recipe,
     last_finished,
     read_resolved,
@@ -25,7 +26,8 @@ from cse_cli.analysis.experiments import (
     recipe_today,
 )
 from cse_cli.analysis.headlines import main_metric, metric_value
-from cse_cli.analysis.paired_tests import OnPairs, PairedTests, find_metrics, read_pairs, shared_metrics
+from cse_cli.analysis.leaderboard import chosen_by_dev
+from cse_cli.analysis.paired_tests import OnPairs, PairedTests, evaluators_of, find_metrics, read_pairs, shared_metrics
 from cse_cli.analysis.paper_tables import StudyRuns, study_runs
 from cse_cli.analysis.verdict import Finding, verdict
 from cse_cli.core.formatting import counted
@@ -142,6 +144,11 @@ class ComparisonDocument(BaseModel, frozen=True):
     word_overlap: dict[str, float] = Field(default_factory=dict)
 
 
+BEST_OF = (
+    "it has the best dev score of {} configurations of its recipe on these seeds. If you chose it by this score, the "
+    "test finds too much, so run new seeds together first"
+)
+"""Note on a method that may be chosen by dev scores."""
 UNEQUAL = ". Their budgets differ: {} and {} training steps"
 """End of the headline of two methods that trained for different numbers of steps."""
 
@@ -177,6 +184,9 @@ def compare(
     recipes = {method.letter: read_resolved(method.latest.run_id) for method in methods}
     chosen = find_metrics(metrics, [run for method in methods for run in method.results])
     of_couples = [chosen or _shared_metrics(couple) for couple in couples]
+    for metric, couple in product(chosen, couples):
+        if why := _other_data(metric, couple):
+            raise CseError(f"--metric '{metric}': {why}", "run both on the same data", code="compare.other_data")
     compared = [(method, method.runs[seed]) for couple in couples for method in couple for seed in _seeds(couple)]
     of_runs = {run.run_id or "": (run, recipes[method.letter]) for method, run in compared}
     every = [metric for of_couple in of_couples for metric in of_couple]
@@ -199,7 +209,11 @@ def compare(
         corrected_for=len(couples),
         assumed_plan=planned,
         comparisons=tuple(judged),
-        notes=(*notes, *_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None])),
+        notes=(
+            *notes,
+            *_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None]),
+            *dict.fromkeys(f"not compared: {why}" for couple in couples for why in _differing_data(couple)),
+        ),
         word_overlap={metric: score for metric, score in overlaps.items() if score is not None},
     )
 
@@ -237,7 +251,12 @@ def _plan(couple: Couple, assumed: int | None) -> SeedPlan:
 
 
 def _shared_metrics(couple: Couple) -> list[str]:
-    found = shared_metrics([method.runs[seed] for method in couple for seed in _seeds(couple)])
+    every = shared_metrics([method.runs[seed] for method in couple for seed in _seeds(couple)])
+    found = [metric for metric in every if not _other_data(metric, couple)]
+    if every and not found:
+        raise CseError(
+            f"no shared metric: {_other_data(every[0], couple)}", "run both on the same data", code="compare.other_data"
+        )
     if not found:
         scored = " and ".join(f"{method.name} has {', '.join(method.latest.scores) or 'none'}" for method in couple)
         raise CseError(
@@ -246,6 +265,23 @@ def _shared_metrics(couple: Couple) -> list[str]:
             code="compare.no_shared_metric",
         )
     return found
+
+
+def _other_data(metric: str, couple: Couple) -> str:
+    """Return the data of an evaluator of a metric that two methods scored on other data. Empty if no data differ."""
+    for name in evaluators_of(metric):
+        data = [method.latest.data_of(name) for method in couple]
+        if all(data) and data[0] != data[1]:
+            scored = (f"{method.name} scored {method.latest.data_text(name)}" for method in couple)
+            return f"the data of '{name}' differ, {' and '.join(scored)}"
+    return ""
+
+
+def _differing_data(couple: Couple) -> Iterator[str]:
+    """Yield the differences of the data of each evaluator that both methods have."""
+    for name in couple[0].latest.scores:
+        if why := _other_data(f"{name}.", couple):
+            yield why
 
 
 def _summary(method: Experiment) -> MethodSummary:
@@ -386,10 +422,11 @@ def _circumstances(methods: Sequence[Experiment], changes: Sequence[Change]) -> 
     changed = {change.key for change in changes}
     for part, name in parts:
         digests = [getattr(identity, part) for identity in identities]
-        values = tuple(str(one.get(name, "") if name else one)[:SHORT] for one in digests)
+        values = tuple(str(one.get(name, "") if name else one).removeprefix("rows:")[:SHORT] for one in digests)
         # A component that only one recipe has, or another model in a recipe, is a change of the recipe.
         if all(values) and not (part == "weights" and changed & {name, f"{name}.model"}):
-            yield Change(key=f"{part} of {name}" if name else part, values=values)
+            label = "scored data" if part == "scored" else f"{part} of"
+            yield Change(key=f"{label} {name}" if name else part, values=values)
     for name, value_of in ENVIRONMENT.items():
         values = tuple(", ".join(sorted({value_of(run) for run in method.results})) for method in methods)
         if len(set(values)) > 1:
@@ -543,6 +580,9 @@ def _method_of_recipe(argument: str, results: Sequence[Result]) -> Experiment:
         differing = "; ".join(map(str, other.identity.differences(last.identity)))
         notes.append(f"runs of another experiment with the same settings are omitted: {differing}")
     own = by_seed(run for run in runs if run.experiment == last.experiment)
+    for best, tried in chosen_by_dev(group(named, status="current"), every=False):
+        if best.latest.experiment == last.experiment and not best.fresh:
+            notes.append(BEST_OF.format(tried))
     return Experiment(tuple(own.values()), notes=tuple(notes), name=recipe_name(argument))
 
 

@@ -375,7 +375,7 @@ def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
     for difference in one.latest.identity.differences(other.latest.identity):
         if difference.part == "code":
             tags.append(f"{difference} of {one.latest.finished:%Y-%m-%d %H:%M}")
-        else:
+        elif difference.part != "scored":  # the evaluation data are below
             named = f"weights of {difference.name}" if difference.part == "weights" else difference.part
             tags.append(f"{named} {difference.first[:SHORT] or 'none'}")
     tags += [f"{name} {digest[:SHORT]}" for name, digest, _ in _other_data(one.latest, other.latest)]
@@ -385,7 +385,7 @@ def _marked(one: Experiment, note: str, other: Experiment) -> Experiment:
 def differences(first: Result, second: Result) -> list[str]:
     """Return the differences between the experiments and the evaluation data of two runs."""
     dates = f"{first.finished:%Y-%m-%d %H:%M} / {second.finished:%Y-%m-%d %H:%M}"
-    named = first.identity.differences(second.identity)
+    named = [one for one in first.identity.differences(second.identity) if one.part != "scored"]
     return [f"{one} ({dates})" if one.part == "code" else str(one) for one in named] + [
         f"evaluation data {name} {old[:SHORT]} / {new[:SHORT]}" for name, old, new in _other_data(first, second)
     ]

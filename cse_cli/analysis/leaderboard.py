@@ -22,6 +22,7 @@ from cse_cli.analysis.papers import (
     reported_for,
     reported_rows,
     reproductions_of,
+    scores_its_name,
     table_of,
     word_overlap_row,
 )
@@ -285,7 +286,7 @@ def encoder_table(
     """Return all scores of an encoder, untrained encoders first. `every` shows all configurations of a recipe."""
     reported = reported_for(encoder, language, layout)
     known = [*merge_equal(reported), *reproductions_of((row.recipe for row in reported), layout)]
-    chosen = _chosen(members, every=every)
+    chosen = chosen_by_dev(members, every=every)
     dev = selecting_column(members)
     columns = _columns(language, layout, members, dev)
     measured = [_measured(one, best_of, layout, columns) for one, best_of in chosen]
@@ -325,12 +326,23 @@ def rank_by(heading: str, row: ScoreRow) -> tuple[bool, float]:
 def _columns(
     language: str, layout: ScoreLayout, members: Sequence[Experiment], dev: ScoreColumn | None
 ) -> list[ScoreColumn]:
-    """Return the score that selected states, the layout's columns, then evaluators that no paper reports."""
+    """Return the score that selected states, the layout's columns, then evaluators that no paper reports, by data."""
     first = [dev] if dev is not None and dev.evaluator not in layout.evaluators else []
     known = {name for one in (layout, *layouts(language)) for name in one.evaluators}
     known |= {column.evaluator for column in first}
-    names = dict.fromkeys(name for member in members for name in member.results[0].scores)
-    return [*first, *layout.columns, *(ScoreColumn(name, name) for name in names if name not in known)]
+    own = {column.evaluator for column in layout.columns if column.data is not None}
+    others: dict[str, dict[tuple[str, ...], Result]] = {}
+    for member in members:
+        for name in member.latest.scores:
+            if name not in own and (name not in known or not scores_its_name(member.latest, name)):
+                others.setdefault(name, {}).setdefault(member.latest.data_of(name), member.latest)
+    found = [*first, *layout.columns]
+    for name, each in others.items():
+        for data, result in each.items():
+            alone = len(each) == 1 and name not in known
+            heading = name if alone else f"{name} ({', '.join(result.scored_on.get(name, ['unknown data']))})"
+            found.append(ScoreColumn(heading, name, data=data))
+    return found
 
 
 def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns: Sequence[ScoreColumn]) -> ScoreRow:
@@ -338,7 +350,7 @@ def _measured(experiment: Experiment, best_of: int, layout: ScoreLayout, columns
     row = find_reported_row(paper.key, paper.table, paper.row) if paper else None
     reported = layout.reported_scores(row) if row else None
     metric = table_of(row).rows[row.name].score if row else None
-    scores = _scores(experiment, layout, columns, reported, metric)
+    scores = row_scores(experiment, layout, columns, reported, metric)
     return measured_row(experiment, scores, row, best_of, layout.ranking)
 
 
@@ -377,7 +389,7 @@ def _with_empty(rows: Sequence[ScoreRow], recipes: Sequence[str]) -> Iterator[Sc
             yield row.model_copy(update={**empty, "reproduces": row.name})
 
 
-def _scores(
+def row_scores(
     experiment: Experiment,
     layout: ScoreLayout,
     columns: Sequence[ScoreColumn],
@@ -397,17 +409,20 @@ def _scores(
 
 
 def selecting_column(members: Sequence[Experiment]) -> ScoreColumn | None:
-    """Return the score that selected most of the states, or None without a dev score."""
+    """Return the score that selected most of the states, with its data, or None without a dev score."""
     selected = Counter(
-        c.latest.metric_for_best_model for c in members if c.latest.metric_for_best_model and not c.test_selected
+        (evaluator, metric, c.latest.data_of(evaluator))
+        for c in members
+        for evaluator, _, metric in [(c.latest.metric_for_best_model or "").rpartition(".")]
+        if metric and not c.test_selected
     )
     if not selected:
         return None
-    evaluator, _, metric = selected.most_common(1)[0][0].rpartition(".")
-    return ScoreColumn(DEV, evaluator, metric)
+    evaluator, metric, data = selected.most_common(1)[0][0]
+    return ScoreColumn(DEV, evaluator, metric, data=data)
 
 
-def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:
+def chosen_by_dev(members: Sequence[Experiment], *, every: bool) -> Chosen:
     """Return `every` experiment, or those of each recipe with the best mean dev score.
 
     Configurations that are not stale precede stale ones, several seeds precede one. All experiments with the best
@@ -420,35 +435,47 @@ def _chosen(members: Sequence[Experiment], *, every: bool) -> Chosen:
 
 
 def _best(of_one: Sequence[Experiment]) -> Chosen:
-    fresh = [one for one in of_one if not one.stale] or of_one
-    dev = selecting_column(fresh)
+    current = [one for one in of_one if not one.stale] or of_one
+    dev = selecting_column(current)
     if dev is None:
-        return [(one, 1) for one in fresh]
+        return [(one, 1) for one in current]
+    new = [_new_seeds(one, current) for one in current]
 
-    def quality(experiment: Experiment) -> tuple[bool, float, float]:
-        values = dev.values(experiment)
+    def quality(place: int) -> tuple[bool, float, float]:
+        one = current[place]
+        chose = replace(one, results=tuple(run for run in one.results if run.seed not in new[place]))
+        values = dev.values(chose) if chose.results else []
         mean = fmean(values) if values else float("-inf")
-        return len(experiment.seeds) > 1, mean, experiment.latest.finished.timestamp()
+        return len(chose.seeds) > 1, mean, one.latest.finished.timestamp()
 
-    best = max(fresh, key=quality).latest.recipe_hash
-    count = len({one.latest.recipe_hash for one in fresh})
-    chosen = [one for one in fresh if one.latest.recipe_hash == best]
-    return [(one if count == 1 else _with_fresh_seeds(one, fresh), count) for one in chosen]
+    best = current[max(range(len(current)), key=quality)].latest.recipe_hash
+    count = len({one.latest.recipe_hash for one in current})
+    found = []
+    for one, seeds in zip(current, new, strict=True):
+        if one.latest.recipe_hash == best and count > 1:
+            tested = tuple(run for run in one.results if run.seed in seeds)
+            found.append(replace(one, results=tested or one.results, fresh=bool(tested)))
+        elif one.latest.recipe_hash == best:
+            found.append(one)
+    return [(one, count) for one in found]
 
 
-def _with_fresh_seeds(one: Experiment, every: Sequence[Experiment]) -> Experiment:
-    """Return an experiment with the seeds that were planned after all other runs, or else marked as not fresh.
+def _new_seeds(one: Experiment, every: Sequence[Experiment]) -> set[int]:
+    """Return the seeds that were planned after all other runs had finished, some of them with the same settings.
 
-    A test on the seeds that chose it among several configurations would find more differences than its level says.
+    They do not choose a configuration, so a test on them has its level. On the seeds that chose it among several, a
+    test would find more differences.
     """
-    plans = {result.plan.seeds: result.plan for result in one.results if result.plan is not None}
-    for plan in sorted(plans.values(), key=lambda plan: plan.made, reverse=True)[:1]:
-        planned = [result for result in one.results if result.plan is not None and result.plan.seeds == plan.seeds]
-        others = [result for each in every for result in each.results if all(result is not own for own in planned)]
-        made = min(result.plan.made for result in planned if result.plan is not None)
-        if all(other.finished < made for other in others):
-            return replace(one, results=tuple(planned))
-    return replace(one, fresh=False)
+    plans = [result.plan for result in one.results if result.plan is not None]
+    if len(every) == 1 or not plans:
+        return set()
+    last = max(plans, key=lambda plan: plan.made)
+    planned = [result for result in one.results if result.plan is not None and result.plan.seeds == last.seeds]
+    own = [(result.recipe_hash, result.plan) for result in planned]  # also on other test data
+    others = [run for each in every for run in each.results if (run.recipe_hash, run.plan) not in own]
+    made = min(result.plan.made for result in planned if result.plan is not None)
+    chosen = any(other.recipe_hash == one.latest.recipe_hash for other in others)
+    return {run.seed for run in planned} if chosen and all(other.finished < made for other in others) else set()
 
 
 def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, every: bool = False) -> list[ScoreTable]:
@@ -459,7 +486,7 @@ def community_tables(ran: Sequence[Experiment], encoder: str | None = None, *, e
         place = (which, model_name(name))
         members = [one for one in ran if community_place(one) == place and layout.scored(one)]
         if encoder in (None, model_name(name)) and (members or not every):
-            found.append(_community_table(which, layout, rows, _chosen(members, every=every)))
+            found.append(_community_table(which, layout, rows, chosen_by_dev(members, every=every)))
     return found
 
 
@@ -476,7 +503,7 @@ def _community_table(which: str, layout: ScoreLayout, listed: Sequence[FieldRow]
     """Return the rows ranked by average, with each measured row below the row that its recipe reproduces."""
 
     def measured(experiment: Experiment, best_of: int, row: ScoreRow | None, metric: str | None) -> ScoreRow:
-        scores = _scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
+        scores = row_scores(experiment, layout, layout.columns, row.scores if row else {}, metric)
         return measured_row(experiment, scores, row, best_of)
 
     blocks, others = [], list(chosen)

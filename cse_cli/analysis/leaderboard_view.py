@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from rich.text import Text
 
 from cse_cli.analysis.score_table import LEGEND, SCHEMA_VERSION, SYMBOLS, MissingCell, Score, ScoreRow, ScoreTable
+from cse_cli.core import console
 from cse_cli.core.console import Console, stdout_console
 from cse_cli.core.formatting import counted, signed
 from cse_cli.core.tables import (
@@ -362,7 +362,7 @@ def _cells(table: ScoreTable) -> Iterator[list[object]]:
 def to_json(tables: Sequence[ScoreTable]) -> str:
     """Return one JSON document."""
     plain = [table.model_dump(mode="json") for table in tables]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "tables": plain}, ensure_ascii=False, indent=2) + "\n"
+    return console.to_json({"tables": plain}, SCHEMA_VERSION)
 
 
 WRITERS: dict[str, Callable[[Sequence[ScoreTable]], str]] = {

@@ -49,7 +49,8 @@ def find_metrics(names: Sequence[str], runs: Sequence[Result]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _evaluators(metric: str) -> Sequence[str]:
+def evaluators_of(metric: str) -> Sequence[str]:
+    """Return the evaluators of `evaluator.metric`, or those of the average."""
     return STS_TASKS if metric == AVERAGE else (metric.rpartition(".")[0],)
 
 
@@ -187,7 +188,7 @@ class PairedTests:
         found: dict[int, list[tuple[RunPairs, RunPairs]]] = {}
         reasons: dict[str, list[str]] = {}
         for seed, (first, second) in runs.items():
-            pairs = [self._pairs(name, metric, first, second) for name in _evaluators(metric)]
+            pairs = [self._pairs(name, metric, first, second) for name in evaluators_of(metric)]
             reason = next((one for one in pairs if isinstance(one, str)), None)
             if reason is not None:
                 reasons.setdefault(reason, []).append(str(seed))
@@ -223,7 +224,7 @@ def read_pairs(
     """
     series = {run_id: read_series(folder_of(run_id) / SERIES_FOLDER) if run_id else {} for run_id in runs}
     pairs = {}
-    for name in dict.fromkeys(name for metric in metrics for name in _evaluators(metric)):
+    for name in dict.fromkeys(name for metric in metrics for name in evaluators_of(metric)):
         kept = []
         for run_id, (run, recipe) in runs.items():
             part = (recipe or {}).get("evaluators", {}).get(name, {})

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from cse_cli.analysis.experiments import Experiment, grouped
-from cse_cli.analysis.score_table import Score, ScoreRow, score_alone
-from cse_cli.core.results import WORD_OVERLAP, State
+from cse_cli.analysis.score_table import Score, ScoreRow
+from cse_cli.core.results import RANKED, STS_TASKS, WORD_OVERLAP, Result, State
 from cse_cli.recipe.study_schema import Study
 from registry import papers
 from registry.papers import AVERAGE, Column, Reproduction, Table
+from registry.resources import catalog
 
 AVERAGE_HEADING = "Avg"
 """Heading of the average of runs on evaluators that no paper reports."""
@@ -37,6 +39,7 @@ def rows_of_table(key: str, identifier: str) -> tuple[ScoreRow, ...]:
                 scores[column.name] = Score(
                     mean=value,
                     std=std,
+                    n=row.runs if row.runs > 1 else None,  # 1 also means that the paper does not state it
                     comparable=table.comparable(name, column.name),
                     marks=("doubtful",) if flag is not None else (),
                     implied=flag.implied if flag is not None and flag.kind in MISPRINTS else None,
@@ -111,22 +114,42 @@ class ScoreColumn:
         evaluator: Name of an evaluator, or `avg`. Empty for a column without scores.
         metric: Name of a metric. None for the main one.
         averaged: Evaluators of the average. Empty for the seven English sets.
+        aggregate: Aggregation of subsets in the paper, such as "all". Runs whose evaluator repeats another one as the
+            metric have it as, for example, "spearman_all".
+        data: `Result.data_of` of the evaluator. None in a paper's column, whose evaluator scores the data set that has
+            its name, as far as the records contain it.
     """
 
     heading: str
     evaluator: str
     metric: str | None = None
     averaged: tuple[str, ...] = ()
+    aggregate: str = ""
+    data: tuple[str, ...] | None = None
 
     def values(self, experiment: Experiment, of: State = "scores") -> list[float]:
-        """Return the score of every seed. Empty if a seed lacks it or the average has a score that selects."""
+        """Return the score of every seed.
+
+        Empty if a seed lacks it or scored other data, or the average has a score that selects.
+        """
         if (
             self.evaluator == AVERAGE
             and not experiment.test_selected
             and not all(map(experiment.judges, self.averaged))
-        ):
+        ) or self.data not in (None, experiment.latest.data_of(self.evaluator)):
             return []
-        return experiment.values(self.evaluator, self.metric, self.averaged, of=of)
+        averaged = self.averaged or STS_TASKS if self.evaluator == AVERAGE else (self.evaluator,)
+        if self.data is None and not all(scores_its_name(experiment.latest, name) for name in averaged):
+            return []
+        own = experiment.values(self.evaluator, f"{self.metric}_{self.aggregate}", self.averaged, of=of)
+        return own or experiment.values(self.evaluator, self.metric, self.averaged, of=of)
+
+
+def scores_its_name(result: Result, evaluator: str) -> bool:
+    """Return whether an evaluator with the name of a data set of pairs scored its test split, as far as it is known."""
+    scored = result.scored_on.get(evaluator)
+    pairs = evaluator in catalog.names() and catalog.entry(evaluator).kind == "pairs"
+    return not scored or not pairs or list(scored) == [f"{evaluator}/test"]
 
 
 def columns_of(table: Table, study: Study | None = None, row: str | None = None) -> list[ScoreColumn]:
@@ -136,7 +159,8 @@ def columns_of(table: Table, study: Study | None = None, row: str | None = None)
     for column in table.columns:
         own = None if study is None else study.score_of(column.name)
         evaluator, _, metric = (own or column.evaluator or "").partition(".")
-        found.append(ScoreColumn(column.name, evaluator, metric or table.score_of(column, row), averaged))
+        key, aggregate = table.score_of(column, row), (table.aggregate or "").partition(":")[0]
+        found.append(ScoreColumn(column.name, evaluator, metric or key, averaged, aggregate if key == RANKED else ""))
     return found
 
 
@@ -145,7 +169,7 @@ def word_overlap_row(experiments: Sequence[Experiment], columns: Sequence[ScoreC
     scores = {}
     for column in columns:
         if values := next(filter(None, (column.values(one, "word_overlap") for one in experiments)), None):
-            scores[column.heading] = score_alone(values[:1])
+            scores[column.heading] = Score(mean=values[0])
     if scores:
         yield ScoreRow(source="baseline", name=WORD_OVERLAP, scores=scores)
 
@@ -156,7 +180,7 @@ class ScoreLayout:
 
     Args:
         columns: Columns in order.
-        unit: Unit of the numbers. Empty if they differ.
+        unit: Unit of the numbers, or their data if other runs scored other data. Empty if they differ.
         score: Metric of the table, which ranks the rows if there is no average.
         ranked_by: Heading of the column that ranks the rows. None for the average, empty if every column selected
             states.
@@ -229,19 +253,28 @@ def group_by_layout(language: str, experiments: Sequence[Experiment]) -> Iterato
                 before |= new
         if members:
             yield layout, members
-    others = [one for one, before in zip(experiments, shown, strict=True) if not before and one.results[0].scores]
-    for names, members in grouped(others, lambda one: tuple(one.results[0].scores)).items():
-        yield _own_layout(names, members), members
+    others = [one for one, before in zip(experiments, shown, strict=True) if not before and one.latest.scores]
+    of_data = grouped(others, lambda one: tuple((name, one.latest.data_of(name)) for name in one.latest.scores))
+    times = Counter(tuple(name for name, _ in scored) for scored in of_data)
+    for members in of_data.values():
+        one = members[0].latest
+        names = tuple(one.scores)
+        layout = _own_layout(names, members)
+        if times[names] > 1 or not all(scores_its_name(one, name) for name in names):
+            data = (f"{name}: {', '.join(one.scored_on.get(name, {})) or 'unknown data'}" for name in names)
+            layout = replace(layout, unit="; ".join(data))
+        yield layout, members
 
 
 def _own_layout(names: Sequence[str], members: Sequence[Experiment]) -> ScoreLayout:
     """Return a column for each evaluator, ranked by the average of the test sets, or by the only one."""
-    columns = tuple(ScoreColumn(name, name) for name in names)
+    columns = tuple(ScoreColumn(name, name, data=members[0].latest.data_of(name)) for name in names)
     judging = [one for one in members if not one.test_selected] or members
     shared = set(names).intersection(*(one.latest.tests()[0] for one in judging))
     tests = tuple(name for name in names if name in shared)
     if len(tests) > 1:
-        return ScoreLayout((*columns, ScoreColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1], tests)))
+        average = ScoreColumn(AVERAGE_HEADING, AVERAGE, judging[0].latest.tests()[1], tests, data=())
+        return ScoreLayout((*columns, average))
     return ScoreLayout(columns, ranked_by=tests[0] if tests else "")
 
 

@@ -96,7 +96,7 @@ class Verdict(BaseModel, frozen=True):
         pooled: Whether published runs are part of `sigma`.
         low: Lower end of the interval for the reported number. None without an interval.
         high: Upper end.
-        level: Level of the interval.
+        level: Level of the interval. None without a test: without training, every run has the same score.
         more_seeds: Number of additional seeds that are expected to suffice. 0 for a decided verdict. One more than
             `MOST_SEEDS` means more than those.
     """
@@ -110,7 +110,7 @@ class Verdict(BaseModel, frozen=True):
     pooled: bool = False
     low: float | None = None
     high: float | None = None
-    level: float = LEVEL
+    level: float | None = LEVEL
     more_seeds: int = 0
 
 
@@ -124,11 +124,11 @@ def judge(score: Score, claim: Claim, *, trained: bool = True) -> Verdict:
     def outcome(low: float, high: float) -> Outcome:
         return "lower" if claim.value > high else "higher" if claim.value < low else "reproduced"
 
-    n, mean, unit = score.n, score.mean, 10**-claim.digits
+    n, mean, unit = score.n or 0, score.mean, 10**-claim.digits
     yours = {"mean": mean, "std": score.std, "n": n}
     if not trained:
         low, high = mean - unit, mean + unit
-        return Verdict(outcome=outcome(low, high), low=low, high=high, sigma=0.0, level=0.0, **yours)
+        return Verdict(outcome=outcome(low, high), low=low, high=high, sigma=0.0, level=None, **yours)
     sigma, freedom, pooled = _estimate(score.std, n, claim.others)
     if sigma is None:
         return Verdict(outcome="undecided", freedom=0, more_seeds=FEWEST_FREEDOM + 1 - n, **yours)
@@ -188,7 +188,7 @@ def verdict_text(verdict: Verdict, claim: Claim) -> str:
         theirs = f"{counted(others.n, 'published run')} ({others.source})"
         basis += f" and {theirs}" if verdict.pooled else f". {theirs} have another variance"
     what = "one more run" if claim.runs == 1 else f"the {'best' if claim.best else 'mean'} of {claim.runs} runs"
-    interval = f"{verdict.low:.2f} to {verdict.high:.2f} ({100 * (1 - verdict.level):.0f} % prediction interval)"
+    interval = f"{verdict.low:.2f} to {verdict.high:.2f} ({100 * (1 - (verdict.level or 0)):.0f} % prediction interval)"
     return f"{text} Expected for {what}: {interval}, with the standard deviation {verdict.sigma:.2f} of {basis}."
 
 

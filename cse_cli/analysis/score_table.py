@@ -46,7 +46,8 @@ class Score(BaseModel, frozen=True):
     Args:
         mean: Mean over the seeds, or the reported number.
         std: Sample standard deviation over the seeds, or the reported one. None for a single seed.
-        n: Number of seeds.
+        n: Number of seeds, or of the runs of others. None if it is unknown, as for reported numbers, or if there are no
+            runs, as for word overlap.
         reference: Number to compare with: the paper's, or the untrained encoder's.
         p: Two-sided p-value of no difference from the reference, corrected for looks and, in a complete row, for its
             cells. None if the difference is not tested.
@@ -63,7 +64,7 @@ class Score(BaseModel, frozen=True):
 
     mean: float
     std: float | None = None
-    n: int = 1
+    n: int | None = None
     reference: float | None = None
     p: float | None = None
     significant: bool = False
@@ -177,7 +178,7 @@ class ScoreRow(BaseModel, frozen=True):
     def seed_count(self) -> int:
         """Number of seeds, also of a reproduction by others. 0 if it is unknown."""
         if self.source == "reproduction":
-            return max((score.n for score in self.scores.values()), default=0)
+            return max((score.n or 0 for score in self.scores.values()), default=0)
         return len(self.seeds)
 
 

@@ -40,7 +40,7 @@ def _finding(second: str, seeds: Paired, words: tuple[str, str], plan: SeedPlan)
     if seeds.p_adjusted is not None and seeds.p_adjusted < LEVEL:
         test = f"{n} seeds, {plan.text}, {p_text(seeds.p_adjusted)}"
         return "different", f"{second} is {which} by {gap}{_half(seeds)} ({test})"
-    if seeds.level == 0:
+    if seeds.level is None:
         return "undecided", f"not tested, because the primary metric shows no difference: {second} is {gap} {which}"
     text = f"not distinguishable with {n} seeds, {plan.text}: {second} is {gap}{_half(seeds)} {which}"
     p = seeds.p_in(seeds.mode)

@@ -33,7 +33,8 @@ class Difference:
         if self.part == "code":
             return f"code of {self.name}"
         named = {"weights": f"weights of {self.name}", "scored": f"scored data {self.name}"}.get(self.part, self.part)
-        return f"{named} {self.first[:SHORT] or 'none'} / {self.second[:SHORT] or 'none'}"
+        first, second = (digest.removeprefix("rows:")[:SHORT] or "none" for digest in (self.first, self.second))
+        return f"{named} {first} / {second}"
 
 
 class Identity(BaseModel):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field
 
-from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.identity import SHORT, Identity, Plan
 from registry.errors import CseError
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ class Result(BaseModel, frozen=True):
         metric_for_best_model: "evaluator.metric" that selected the state. None if there was no selection.
         test_selected: Whether a test split selected the state. Such scores are optimistic.
         fingerprints: "dataset/split" → digest of its content.
+        scored_on: Evaluator → the `fingerprints` of the data that it scored. Empty in records of earlier versions.
         commits: Repository of the Hub, "model owner/name" or "dataset owner/name" → commit.
         measures: Measures of the method, such as "queue/traceable_distance".
         last_state: Digest of all weights after the last step. Two digests are equal if every bit is.
@@ -153,6 +154,7 @@ class Result(BaseModel, frozen=True):
     early_stop: EarlyStop | None = None
     last_state: str | None = None
     fingerprints: dict[str, str] = Field(default_factory=dict)
+    scored_on: dict[str, dict[str, str]] = Field(default_factory=dict)
     commits: dict[str, str] = Field(default_factory=dict)
     measures: dict[str, float] = Field(default_factory=dict)
     versions: Versions
@@ -166,7 +168,7 @@ class Result(BaseModel, frozen=True):
 
     def to_json(self) -> str:
         """Return the contents of `result.json`."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False)
 
     @property
     def experiment(self) -> str:
@@ -177,6 +179,15 @@ class Result(BaseModel, frozen=True):
     def recipe_hash(self) -> str:
         """`Recipe.hash()` of the resolved recipe."""
         return self.identity.settings
+
+    def data_of(self, evaluator: str) -> tuple[str, ...]:
+        """Return the digests of the data that an evaluator scored, sorted. Empty if they are not recorded."""
+        return tuple(sorted(self.scored_on.get(evaluator, {}).values()))
+
+    def data_text(self, evaluator: str) -> str:
+        """Return the data that an evaluator scored, with their digests, such as "stsb/test (3ef20217)"."""
+        data = sorted(self.scored_on[evaluator].items())
+        return ", ".join(f"{name} ({digest.removeprefix('rows:')[:SHORT]})" for name, digest in data)
 
     def tests(self) -> tuple[list[str], str]:
         """Return the evaluators of test data and the metric that selects states, by which they are compared.

@@ -148,7 +148,7 @@ class Paired(BaseModel, frozen=True):
         p_anytime: Two-sided p-value of this metric for any number of seeds (see `Design`).
         mode: Mode of the test.
         p_adjusted: p-value of the mode, corrected for metrics and comparisons. None if the metric is not tested.
-        level: Level of the test of this metric and of its interval, after the correction. 0 without a test.
+        level: Level of the test of this metric and of its interval, after the correction. None without a test.
         low: Lower end of the confidence interval of the mean difference. None if it is unbounded, and without a test.
         high: Upper end of the interval.
         seeds_needed: Number of seeds with which the test in this mode finds a difference of this size in 80 % of tries.
@@ -165,7 +165,7 @@ class Paired(BaseModel, frozen=True):
     p_anytime: float | None = None
     mode: Mode = "anytime"
     p_adjusted: float | None = None
-    level: float = 0.0
+    level: float | None = None
     low: float | None = None
     high: float | None = None
     seeds_needed: int | None = None
@@ -200,7 +200,8 @@ class Paired(BaseModel, frozen=True):
         future = level if needed_level is None else needed_level
         needed = seeds_needed(self.difference / self.std, future, mode)
         update = {
-            "mode": mode, "p_adjusted": p_adjusted, "level": level, "low": low, "high": high, "seeds_needed": needed,
+            "mode": mode, "p_adjusted": p_adjusted, "level": level or None, "low": low, "high": high,
+            "seeds_needed": needed,
         }  # fmt: skip
         return self.model_copy(update=update)
 

@@ -173,11 +173,40 @@ def as_rich_parts(table: Table, width: int, *, ruled: bool = False, gap: int = 2
         used += gap + needed
     shown = []
     for places in parts:
-        rows = tuple(replace(row, cells=tuple(row.cells[place] for place in places)) for row in table.rows)
+        kinds = [(table.alignment[at], max(map(cell_len, columns[at]))) for at in (0, *(place + 1 for place in places))]
+        rest = width - gap * len(places) - sum(needed for kind, needed in kinds if kind != "p")
+        words = sorted(needed for kind, needed in kinds if kind == "p")
+        while words and words[0] <= rest // len(words):  # columns whose words need not wrap
+            rest -= words.pop(0)
+        most = max(_LABEL_WIDTH, rest // len(words)) if words else width
+        rows = tuple(
+            replace(
+                row,
+                label=_broken(row.label, most),
+                cells=tuple(
+                    replace(cell, text=_broken(cell.text, most)) for cell in map(row.cells.__getitem__, places)
+                ),
+            )
+            for row in table.rows
+        )
         align = table.alignment[0] + "".join(table.alignment[place + 1] for place in places)
         part = replace(table, headings=tuple(table.headings[place] for place in places), rows=rows, align=align)
         shown.append(as_rich(part, ruled=ruled, gap=gap))
     return shown
+
+
+def _broken(text: str, most: int) -> str:
+    """Return a text with line breaks in words that are longer than `most`, after signs between their parts."""
+
+    def broken(word: re.Match[str]) -> str:
+        lines = [""]
+        for piece in re.findall(r"[^/_.-]*[/_.-]?", word[0]):
+            if lines[-1] and cell_len(lines[-1] + piece) > most:
+                lines.append("")
+            lines[-1] += piece
+        return "\n".join(lines)
+
+    return re.sub(rf"\S{{{most + 1},}}", broken, text)
 
 
 def as_markdown(table: Table) -> str:

@@ -107,12 +107,15 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
         study: Study with tuned rows.
         tried: All its trials.
         results: Hash of a cell's settings → finished runs. Other seeds than those of the trials do not count, nor older
-            runs of the same seed, for example with other code.
+            runs of the same seed, for example with other code, nor runs with other dev data than the newest of the row.
     """
     choices = []
     for row in (row.row for _, row in study.placed_rows() if row.tune):
         own = [trial for trial in tried if trial.row == row]
-        scored = [(trial, _score(results.get(trial.cell.hash, ()), study.tune_seeds)) for trial in own]
+        runs = [(trial, results.get(trial.cell.hash, ())) for trial in own]
+        newest = max((run for _, each in runs for run in each), key=lambda run: run.finished, default=None)
+        same = [(trial, [run for run in each if _dev_data(run) == _dev_data(newest)]) for trial, each in runs]
+        scored = [(trial, _score(each, study.tune_seeds)) for trial, each in same]
         scores = [(score, trial.settings) for trial, score in scored if score is not None]
         choice = Choice(row, trials=len(own), finished=len(scores))
         if scores:
@@ -120,6 +123,10 @@ def choose(study: Study, tried: Sequence[Trial], results: Mapping[str, Sequence[
             choice = Choice(row, settings, score, len(scores), len(own))
         choices.append(choice)
     return choices
+
+
+def _dev_data(run: Result | None) -> tuple[str, ...]:
+    return () if run is None else run.data_of((run.metric_for_best_model or "").partition(".")[0])
 
 
 def _score(runs: Sequence[Result], seeds: Sequence[int]) -> float | None:

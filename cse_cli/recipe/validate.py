@@ -18,6 +18,7 @@ from cse_cli.recipe.sources import Origins
 from cse_cli.recipe.train_parts import TRAIN_PARTS, entry_of, name_of_part, parameters_of, shared_keys
 from registry import LOSSES, papers
 from registry.core import Entry, Registry
+from registry.errors import CseError
 
 if TYPE_CHECKING:
     from registry.signature import Input
@@ -39,6 +40,7 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
         steps = origins.where(("train", "steps"), at_key=True)
         message = f"cannot be combined with train.steps ({steps}). Remove one of them"
         problems.add("recipe.conflict", ("train", "epochs"), message, at_key=True)
+    _check_values(recipe, problems)
     wiring = recipe.wiring()
     _Rules(wiring, problems).check()
     check_data(wiring, written_keys(tables), problems)
@@ -54,6 +56,23 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
 def is_test_split(params: Mapping[str, Any]) -> bool:
     """Return whether an evaluator with these parameters scores test data, or may do so."""
     return not str(params.get("split", "test")).startswith(_MAY_SELECT)
+
+
+def _check_values(recipe: Recipe, problems: Problems) -> None:
+    """Report parameters of a component that do not fit together, and a template that is only for evaluation."""
+    for placed in recipe.parts():
+        try:
+            if placed.part.name in placed.registry:
+                placed.entry.cls.check_settings(placed.part.params)
+        except CseError as error:
+            action = error.next_action or ""
+            message = f"{error.message}. {action[:1].upper()}{action[1:]}"
+            problems.add("recipe.conflict", placed.keys, message, at_key=True)
+    trained = {view.encoder for view in recipe.views.values()} if recipe.train.steps != 0 else set()
+    for name in trained & recipe.encoders.keys():
+        if recipe.encoders[name].params.get("template_joined"):
+            message = "is only for evaluation, but a view trains this encoder. Remove it, or set train.steps = 0"
+            problems.add("recipe.conflict", ("encoders", name, "template_joined"), message, at_key=True)
 
 
 def _complete_views(recipe: Recipe, name: str) -> dict[str, str | tuple[str, ...]]:

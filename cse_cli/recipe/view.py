@@ -39,7 +39,7 @@ def _print_parameters(console: Console, parameters: Sequence[Mapping[str, Any]])
         default = "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)
         default = "required" if p["required"] else default
         rows.append((p["name"], p["type"], default, p.get("bounds", ""), _range(p)))
-    console.print(as_rich(plain_table(headings, rows, align="lpppp")))
+    console.print(as_rich(plain_table(headings, rows, align="lpppp"), gap=1))
 
 
 def print_dataset(about: Mapping[str, Any]) -> None:

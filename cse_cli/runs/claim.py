@@ -15,7 +15,7 @@ from cse_cli.core.paths import home
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
-from cse_cli.runs.record import RECIPE, About, RunRecord, claim_of, is_busy, lock_of, read_about
+from cse_cli.runs.record import MODEL, RECIPE, About, RunRecord, claim_of, is_busy, lock_of, read_about
 from registry.errors import CseError
 
 
@@ -66,6 +66,8 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
         plans = [run.about.plan for run in experiment if run.about.plan]
         plans = [plan for plan in plans if about.plan and plan.seeds == about.plan.seeds]
         about = about.model_copy(update={"plan": min(plans, key=lambda plan: plan.made, default=about.plan)})
+        if not again and about.is_result and (trained := _trained_before(about, recorded)) is not None:
+            about = about.model_copy(update={"scores_again": trained.run_id, "plan": trained.about.plan})
         about.write(resolved)
         (lock := FileLock(claim_of(about.run_id))).acquire()
     return Claimed(about.run_id, lock, is_new=True)
@@ -95,6 +97,28 @@ def open_run(run_id: str, listener: Listener | None = None) -> RunRecord:
     if not lock.acquire():
         raise BusyError(read_run(run_id))
     return RunRecord(run_id, lock, listener, is_trial=is_trial)
+
+
+def _trained_before(about: About, recorded: list[RecordedRun]) -> RecordedRun | None:
+    """Return the finished run that differs only in data that did not select its state, and has a model, or None."""
+    for run in recorded:
+        if (
+            about.identity is None
+            or run.about.identity is None
+            or (run.about.seed, run.end) != (about.seed, "finished")
+        ):
+            continue
+        changed = about.identity.differences(run.about.identity)
+        if any(one.part != "scored" for one in changed) or not (run.is_result and run.result and run.result.scored_on):
+            continue
+        selected_by = run.result.scored_on.get((run.result.metric_for_best_model or "").rpartition(".")[0], {})
+        if (
+            run.result.steps
+            and not {one.name for one in changed} & {*selected_by}
+            and (run.about.path / MODEL).is_dir()
+        ):
+            return run
+    return None
 
 
 def _taken(found: list[RecordedRun]) -> Claim | None:

@@ -72,6 +72,8 @@ class About(BaseModel):
         search: Name of the search if the run is a trial. A trial is not a result of its recipe.
         trial: Number of the trial.
         confirms: Name of the search whose best values this run verifies.
+        scores_again: ID of the finished run whose model this run scores without training, because only test data have
+            changed.
         summary: "tuning" or "seeds" for a record that summarizes others and has no result.
         changes: Changes by `--set` and `--unset`, such as "train.steps=10" or "no queue".
         tags: Tags of the user (`--tag`).
@@ -106,6 +108,7 @@ class About(BaseModel):
     search: str = ""
     trial: int | None = None
     confirms: str = ""
+    scores_again: str = ""
     summary: str = ""
     changes: tuple[str, ...] = ()
     tags: dict[str, str] = Field(default_factory=dict)

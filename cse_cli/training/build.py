@@ -28,17 +28,19 @@ class Experiment:
         method: The formula. The seed decides its initial weights.
         plans: View name → instructions to make its tokens from the data.
         evaluators: Name → evaluator.
+        trained: Encoder that an earlier run has trained and this one scores again. None if this run trains.
     """
 
     recipe: Recipe
     method: Method
     plans: Mapping[str, ViewPlan]
     evaluators: Mapping[str, Evaluator]
+    trained: Encoder | None = None
 
     @property
     def scored(self) -> Encoder:
         """Encoder that is evaluated and saved."""
-        return self.method.encoder(self.recipe.evaluate.encoder)
+        return self.trained or self.method.encoder(self.recipe.evaluate.encoder)
 
     @property
     def selecting(self) -> Encoder:

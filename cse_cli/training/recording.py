@@ -86,9 +86,9 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
     if trainer is not None and trainer.progress.step_seconds > 0:
         rate = trainer.progress.step * recipe.train.batch_size / trainer.progress.step_seconds
     fingerprints = _fingerprints(prepared.experiment)
-    if prepared.text is not None:
-        fingerprints["training"] = prepared.text.fingerprint
     assert about.identity is not None
+    if about.identity.text:
+        fingerprints["training"] = about.identity.text
     return Result(
         recipe=about.recipe,
         source=about.source,
@@ -111,6 +111,7 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         early_stop=trainer.early_stop if trainer else None,
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
+        scored_on={name: each.fingerprints() for name, each in prepared.experiment.evaluators.items()},
         commits=hub.used(),
         measures=trainer.measures if trainer else {},
         versions=Versions(

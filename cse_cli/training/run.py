@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,7 +16,7 @@ from cse_cli.core.devices import Compute, choose, missing_memory
 from cse_cli.core.distributed import explain_lost_rank, rank0_first, run_on_rank0
 from cse_cli.core.garbage import usual_collection
 from cse_cli.core.part_errors import part_errors
-from cse_cli.core.results import Result
+from cse_cli.core.results import Result, Scores
 from cse_cli.core.threads import limit_torch_threads, torch_threads_restored
 from cse_cli.data.batches import Batches
 from cse_cli.data.columns import Making
@@ -29,25 +31,33 @@ from cse_cli.recipe.requirements import merged_requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.runs.claim import open_run
 from cse_cli.runs.events import Listener
-from cse_cli.runs.record import ENVIRONMENT, RECIPE, About, RunRecord, folder_of, read_about
+from cse_cli.runs.index import read_run
+from cse_cli.runs.record import ENVIRONMENT, MODEL, RECIPE, About, RunRecord, folder_of, read_about
 from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Prepared, resolve
+from cse_cli.training.build import Experiment, Prepared, resolve
 from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
 from cse_cli.training.trainer import Trainer
-from registry import plugins
+from registry import EVALUATORS, plugins
 from registry.distributed import rank, world_size
-from registry.encoders.saved import own_pooling
+from registry.encoders.saved import open_encoder, own_pooling
 from registry.errors import CseError, DiskError, RunFailedError
 from registry.paths import no_room
 from registry.resources import hub
 from registry.resources.models import locate
+from registry.types import Encoder
 
 SCORING = "scoring the selected state"
 """Progress line of a run after its last step."""
+SCORED_AGAIN = "only test data have changed since run {}: its model is scored again, without training"
+OF_TRAINING = (
+    "curve", "selected_step", "steps", "early_stop", "last_state", "measures", "seconds", "speed",
+    "sentences_per_second",
+)  # fmt: skip
+"""Fields of a result that a run has from the one whose model it scores again."""
 
 
 def train(run_id: str, device: str = "auto", listener: Listener | None = None) -> Result:
@@ -90,7 +100,7 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
         explain_lost_rank(), part_errors(), ExitStack() as before_end,
     ):  # fmt: skip
         before_end.enter_context(hub.pinned(about.commits))
-        prepared = prepare(recipe, about.seed or 0, choose(device, precision), record)
+        prepared = prepare(recipe, about.seed or 0, choose(device, precision), record, about.scores_again)
         one, compute, text = prepared.experiment, prepared.compute, prepared.text
         now = run_on_rank0(lambda: identify(recipe, None if text is None else text.fingerprint))
         if about.identity is not None and (changed := about.identity.differences(now)):
@@ -119,13 +129,22 @@ def train(run_id: str, device: str = "auto", listener: Listener | None = None) -
                 trainer.run()
             trainer.finish()
         record.progress(SCORING)
-        scores = evaluate(
-            one.scored, one.evaluators, one.recipe.evaluate, compute, plans=one.plans,
-            show=lambda _, share: record.progress(SCORING, share, 1), columns=prepared.own_columns,
-        )  # fmt: skip
+
+        def scores_of(encoder: Encoder) -> Scores:
+            return evaluate(
+                encoder, one.evaluators, one.recipe.evaluate, compute, plans=one.plans,
+                show=lambda _, share: record.progress(SCORING, share, 1), columns=prepared.own_columns,
+            )  # fmt: skip
+
+        changes: dict[str, Any] = {}
+        if one.trained is not None and (earlier := read_run(about.scores_again).result) is not None:
+            changes = {name: getattr(earlier, name) for name in OF_TRAINING}
+            before = scores_of(one.method.encoder(one.recipe.evaluate.encoder)) if earlier.untrained else {}
+            changes["untrained"] = {name: before[name] for name in earlier.untrained}
+        scores = scores_of(one.scored)  # evaluators keep the series of the last encoder
 
         def finish() -> Result:
-            result = make_result(prepared, trainer, scores, about)
+            result = make_result(prepared, trainer, scores, about).model_copy(update=changes)
             record_outcome(record, prepared, result, about.name)
             return result
 
@@ -172,8 +191,10 @@ def _explained(run_id: str) -> Iterator[None]:
         ) from error
 
 
-def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> Prepared:
+def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trained_by: str = "") -> Prepared:
     """Build and read everything that a run needs. Warnings and progress go to the record.
+
+    `trained_by` is the ID of the finished run whose model this run scores again.
 
     Raises:
         CseError: If a model or data set is missing, parts do not fit, or CSE_MIRRORS names an unknown mirror.
@@ -197,7 +218,11 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
             key = f"encoders.{name}.pooling"
             record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
     making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
-    if recipe.train.steps == 0:
+    if trained_by and _can_be_scored_again(experiment):
+        record.event("warning", text=SCORED_AGAIN.format(trained_by[:8]))
+        encoder, _ = open_encoder(str(folder_of(trained_by) / MODEL))
+        experiment = replace(experiment, trained=encoder.to(compute.device))
+    if recipe.train.steps == 0 or experiment.trained is not None:
         return Prepared(compute, experiment, seed, None, None, 0, making)
 
     place = rank(), world_size()  # `rank0_first` calls `read` as in a single process
@@ -226,6 +251,12 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
     text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(compute, experiment, seed, text, batches, steps, making)
+
+
+def _can_be_scored_again(experiment: Experiment) -> bool:
+    """Return whether the saved encoder gives all scores, without a view of the recipe and without a fit."""
+    reads = any(EVALUATORS[part.name].references for part in experiment.recipe.evaluators.values())
+    return experiment.scored.fits == "never" and experiment.recipe.evaluate.view is None and not reads
 
 
 @part_errors()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -65,12 +65,6 @@ class DittoEncoder(TransformerEncoder):
         **shared: Any,
     ) -> None:
         super().__init__(pooling=pooling, eval_pooling=eval_pooling, **shared)
-        if self.layer is not None:
-            raise CseError(
-                f"ditto: layer = {self.layer} has no effect, because ditto pools the last layer or two layers",
-                "remove layer, or use the encoder 'transformer'",
-                code="encoders.layer_with_average",
-            )
         blocks = getattr(getattr(self.backbone, "encoder", None), "layer", ())
         attentions: list[Any] = [getattr(getattr(block, "attention", None), "self", None) for block in blocks]
         if not attentions or not all(hasattr(one, "query") and hasattr(one, "key") for one in attentions):
@@ -88,6 +82,17 @@ class DittoEncoder(TransformerEncoder):
                 code="encoders.unknown_block",
             )
         self.block, self.head = block, head
+
+    @classmethod
+    def check_settings(cls, given: Mapping[str, Any]) -> None:
+        """Check the parameters of `transformer`, and that `layer` is not set."""
+        super().check_settings(given)
+        if given["layer"] is not None:
+            raise CseError(
+                f"ditto: layer = {given['layer']} has no effect, because ditto pools the last layer or two layers",
+                "remove layer, or use the encoder 'transformer'",
+                code="encoders.layer_with_average",
+            )
 
     def block_states(self, tokens: Tokens, vectors: Tensor, every: bool, heads: Tensor | None = None) -> list[Tensor]:  # noqa: ARG002
         """Return the (B, L, D) states of every layer."""

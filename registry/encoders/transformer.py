@@ -176,6 +176,7 @@ class TransformerEncoder(Encoder):
         dtype: WeightType | None = None,
         checkpointing: bool | None = None,
     ) -> None:
+        self.check_settings(dict(locals()))
         super().__init__()
         self.model, self.pooling, self.eval_pooling = model, pooling, eval_pooling or pooling
         self.first_layer_index, self.head_at_eval, self.augment_at = first_layer_index, head_at_eval, augment_at
@@ -185,7 +186,6 @@ class TransformerEncoder(Encoder):
         self.layer, self.prepend, self.placeholder = layer, prepend, placeholder
         self.attend_padding, self.checkpointing = bool(attend_padding), bool(checkpointing)
         self.adapter = lora.configured(lora_rank, lora_alpha, lora_dropout)
-        _check_settings(self, self.adapter is not None, dtype, drophead)
         if template_joined:
             self.vocabularies: list[HubVocabulary] = [JoinedVocabulary(model, str(t), end_with) for t in self.templates]
         else:
@@ -214,6 +214,41 @@ class TransformerEncoder(Encoder):
         self.dim, self.width = halves.widths(self.backbone, augment_at, layer)
         self.heads = nn.ModuleDict()
         self.train()
+
+    @classmethod
+    def check_settings(cls, given: Mapping[str, Any]) -> None:
+        """Check parameters that depend only on each other.
+
+        Raises:
+            CseError: If they do not fit together.
+        """
+        poolings = given["pooling"], given["eval_pooling"] or given["pooling"]
+        _check_templates(given, poolings)
+        lora.configured(given["lora_rank"], given["lora_alpha"], given["lora_dropout"])
+        if given["checkpointing"] and (given["drophead"] is not None or given["prepend"] is not None):
+            raise CseError(
+                "checkpointing = true does not work with drophead or prepend, which the second computation would skip",
+                "remove checkpointing, or set train.mini_batch_size instead",
+                code="encoders.no_checkpointing",
+            )
+        if given["lora_rank"] is None and given["dtype"] in ("8bit", "4bit"):
+            raise CseError(
+                f'dtype = "{given["dtype"]}" requires LoRA, because quantized weights cannot be trained',
+                "set lora_rank, for example lora_rank = 16",
+                code="encoders.lora_without_rank",
+            )
+        if (given["prepend"] is None) != (given["placeholder"] is None):
+            raise CseError(
+                "prepend and placeholder work only together, and one of them is not set",
+                "set both, or remove both",
+                code="encoders.incomplete_prepend",
+            )
+        if given["layer"] is not None and any(averaged(each) for each in poolings):
+            raise CseError(
+                f"layer = {given['layer']} has no effect with a pooling over two layers",
+                "remove layer, or use another pooling",
+                code="encoders.layer_with_average",
+            )
 
     @property
     def compiles(self) -> bool:
@@ -492,38 +527,6 @@ class TransformerEncoder(Encoder):
         return self._headed(pooled, tokens.groups) if self.head_at_eval else pooled
 
 
-def _check_settings(
-    encoder: TransformerEncoder, adapted: bool, dtype: WeightType | None, drophead: float | None
-) -> None:
-    """Check parameters that depend only on each other, before the model is loaded."""
-    poolings = (encoder.pooling, encoder.eval_pooling)
-    _check_templates(encoder, poolings)
-    if encoder.checkpointing and (drophead is not None or encoder.prepend is not None):
-        raise CseError(
-            "checkpointing = true does not work with drophead or prepend, which the second computation would skip",
-            "remove checkpointing, or set train.mini_batch_size instead",
-            code="encoders.no_checkpointing",
-        )
-    if not adapted and dtype in ("8bit", "4bit"):
-        raise CseError(
-            f'dtype = "{dtype}" requires LoRA, because quantized weights cannot be trained',
-            "set lora_rank, for example lora_rank = 16",
-            code="encoders.lora_without_rank",
-        )
-    if (encoder.prepend is None) != (encoder.placeholder is None):
-        raise CseError(
-            "prepend and placeholder work only together, and one of them is not set",
-            "set both, or remove both",
-            code="encoders.incomplete_prepend",
-        )
-    if encoder.layer is not None and any(averaged(each) for each in poolings):
-        raise CseError(
-            f"layer = {encoder.layer} has no effect with a pooling over two layers",
-            "remove layer, or use another pooling",
-            code="encoders.layer_with_average",
-        )
-
-
 def _check_architecture(encoder: TransformerEncoder) -> None:
     """Check parameters that only some models support."""
     count = int(encoder.backbone.config.num_hidden_layers)
@@ -553,10 +556,10 @@ def _check_architecture(encoder: TransformerEncoder) -> None:
 _EXAMPLE = "set template, for example 'This sentence : \"{text}\" means {mask}.'"
 
 
-def _check_templates(encoder: TransformerEncoder, poolings: Sequence[str]) -> None:
+def _check_templates(given: Mapping[str, Any], poolings: Sequence[str]) -> None:
     """Check that the templates fit the poolings, the tokenization and the denoising."""
-    templates, joined = encoder.templates, encoder.template_joined
-    denoise = (encoder.denoise is not None, encoder.denoise_at_eval)
+    templates = given["template"] if isinstance(given["template"], list) else [given["template"]]
+    joined, denoise = given["template_joined"], (given["denoise"] is not None, bool(given["denoise_at_eval"]))
     masked = [each for each in poolings if reads_mask(each)]
     if masked and any(MASK not in (each or "") for each in templates):
         raise CseError(

@@ -8,7 +8,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.false_positives import EVERY, compared, limits, looked, metrics, p_value, rows, running, separate, shows
+from benchmarks.false_positives import (
+    EVERY,
+    best_of,
+    compared,
+    limits,
+    looked,
+    metrics,
+    p_value,
+    rows,
+    running,
+    separate,
+    shows,
+)
 from cse_cli.analysis.compare import Comparison, MetricComparison, judge
 from cse_cli.analysis.score_table import correct_row, score_against_number
 from cse_cli.core.identity import Mode
@@ -47,6 +59,17 @@ def test_seeds_added_while_looking():
 def test_a_plan_given_anew_is_no_plan():
     (assumed,) = looked(40_000, [[("planned", [n]) for n in (3, 5, 10)]], rng())
     assert 0.11 < assumed.share < 0.14
+
+
+def test_the_best_by_dev_is_tested_on_new_seeds_only():
+    found = best_of(200, 5, rng())
+    before, today, new = found["the untrained encoder"]
+    assert 0.08 < before.share < 0.24
+    assert today.share == 0
+    assert new.n > 15
+    assert new.share < 0.25  # three standard errors above 5 %
+    before, today, _ = found["a reported number"]
+    assert (0.02 < before.share < 0.13, today.share) == (True, 0)
 
 
 @pytest.mark.parametrize("what", ["method", "metric"])

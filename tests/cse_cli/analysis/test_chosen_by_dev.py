@@ -43,6 +43,22 @@ def test_the_best_of_several_is_tested_on_fresh_seeds_only():
     assert not any("best of" in note for note in row.notes)
 
 
+@pytest.mark.parametrize("dev", [55.0, 45.0])
+def test_new_seeds_do_not_choose_and_a_new_configuration_has_none(dev):
+    """The dev scores of new seeds do not change the choice. The seeds of the last configuration choose it."""
+    first = Plan(seeds=(0, 1, 2), made=EARLIER)
+    times = {"started": EARLIER, "finished": EARLIER, "plan": first}
+    other = [own(seed, 50.0, 60.0 + seed, recipe_hash="c" * 16, **times) for seed in first.seeds]
+    chosen = [own(seed, 55.0, 62.0 + seed, **times) for seed in first.seeds]
+    later = Plan(seeds=(7, 8, 9), made=EARLIER + timedelta(days=1))
+    times = {"started": EARLIER + timedelta(days=2), "finished": EARLIER + timedelta(days=3), "plan": later}
+    new = [own(seed, dev, 62.0 + seed / 10, **times) for seed in later.seeds]
+    (row,) = measured([*other, *chosen, *new])
+    assert (row.recipe_hash, row.seeds, row.scores["own"].marks) == ("d" * 16, (7, 8, 9), ("above",))
+    (row,) = measured([*other, *new])
+    assert (row.recipe_hash, row.scores["own"].marks) == (("d" if dev > 50 else "c") * 16, ())
+
+
 def test_a_test_gain_is_judged_though_the_dev_gain_is_noise():
     noise = (45.0, 44.0, 46.5)
     (row,) = measured([own(seed, dev, 56.0 + seed, (45.0, 50.0 + seed)) for seed, dev in enumerate(noise)])

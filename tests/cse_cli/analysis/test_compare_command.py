@@ -336,6 +336,30 @@ def test_other_data_are_not_compared_pair_by_pair(capsys):
     assert metrics["sickr.spearman"]["on_pairs"] is not None
 
 
+def test_methods_are_not_compared_by_evaluators_that_scored_other_data(capsys):
+    for recipe, digest in ((A, "e" * 64), (B, "rows:" + "f" * 64)):
+        record(recipe, 0, scored_on={"stsb": {"stsb/test": digest}, "sickr": {"sickr/test": "d" * 64}})
+    found = document(capsys, A, B)
+    metrics = [one["metric"] for one in found["comparisons"][0]["metrics"]]
+    assert "sickr.spearman" in metrics
+    assert not {"stsb.spearman", "avg"} & set(metrics)
+    why = f"the data of 'stsb' differ, {A} scored stsb/test (eeeeeeee) and {B} scored stsb/test (ffffffff)"
+    assert f"not compared: {why}" in found["notes"]
+    assert why in str(refused("compare", A, B, "--metric", "stsb"))
+    assert why in str(refused("compare", A, B, "--metric", "avg"))
+
+
+@pytest.mark.parametrize("tried", [0.5, 4.0])
+def test_the_best_configuration_by_dev_has_a_note(capsys, tried):
+    two()
+    for seed in (0, 1, 2):
+        record(B, seed, noise=tried, overrides=["train.learning_rate=0.001"])
+    notes = [note for note in document(capsys, A, B)["notes"] if "dev score" in note]
+    assert [note.partition(" configurations")[0] for note in notes] == ["B: it has the best dev score of 2"] * (
+        tried > 1
+    )
+
+
 def test_a_score_that_is_not_one_correlation_is_not_resampled(capsys):
     scores = {"stsb": {"spearman": 61.0, "pearson": 50.0}}
     record(A, 0, evaluators=["stsb"], scores=scores)

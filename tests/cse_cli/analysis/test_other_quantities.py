@@ -122,3 +122,60 @@ def test_a_row_with_a_metric_of_its_own_is_compared_by_it():
         (row,) = [row for row in table.rows if row.source == "measured" and row.scores]
         assert (row.scores["STS13"].mean, row.scores["STS13"].reference) == (61.0, 61.17)
         assert row.scores["Avg"].mean == pytest.approx(63.0)
+
+
+def on(data, seed=0, score=70.0, **changes):
+    """Return a run with a digest for the data of each evaluator: {"test": "own.tsv/test"}."""
+    scored = {name: {named: f"{named} read"} for name, named in data.items()}
+    changes = {"paper": None, "scores": {name: {"spearman": score} for name in data}, **changes}
+    return result(seed, score, scored_on=scored, **changes)
+
+
+def test_a_score_of_other_data_is_not_in_the_column_of_a_data_set():
+    seven = {task: f"{task}/test" for task in STS_TASKS}
+    for other in ("stsb_open/test", "stsb/dev", "own.tsv/test"):
+        right, wrong = on(seven), on({**seven, "stsb": other}, recipe_hash="b" * 16, recipe="other")
+        found = {row.recipe: row.scores for row in rows_of(tables([right, wrong])[0])}
+        assert set(found["ifcl_en"]) > {"STS-B", "STS12", "Avg"}
+        assert set(found["other"]) == {  # nor an average of it
+            "STS12", "STS13", "STS14", "STS15", "STS16", "SICK-R", f"stsb ({other})",
+        }  # fmt: skip
+        alone = tables([on({"stsb": other})])
+        assert [(table.heading, table.columns) for table in alone] == [(f"bert-base (en) [stsb: {other}]", ("stsb",))]
+
+
+def rows_of(table):
+    return [row for row in table.rows if row.source == "measured"]
+
+
+def test_a_column_has_the_aggregate_of_the_paper():
+    scores = {task: {"spearman": 60.0, "spearman_all": 70.0, "spearman_mean": 60.0} for task in STS_TASKS}
+    (row,) = rows_of(tables([result(scores=scores)])[0])
+    assert {score.mean for score in row.scores.values()} == {70.0}
+
+
+def test_equal_names_of_other_data_are_two_tables():
+    first, second = on({"test": "one.tsv/test"}), on({"test": "two.tsv/test"}, recipe="other", recipe_hash="b" * 16)
+    shown = [(table.heading, len(rows_of(table))) for table in tables([first, second])]
+    assert shown == [("bert-base (en) [test: one.tsv/test]", 1), ("bert-base (en) [test: two.tsv/test]", 1)]
+    (together,) = tables([first, on({"test": "one.tsv/test"}, recipe="other", recipe_hash="b" * 16)])
+    assert (together.heading, len(rows_of(together))) == ("bert-base (en)", 2)
+
+
+def test_equal_names_of_other_data_are_two_columns():
+    seven = {task: f"{task}/test" for task in STS_TASKS}
+    both = [on({**seven, "more": f"{name}.tsv/test"}, recipe=name, recipe_hash=name[0] * 16) for name in ("one", "two")]
+    (table,) = tables(both)
+    assert table.columns[-2:] == ("more (one.tsv/test)", "more (two.tsv/test)")
+    assert [list(row.scores)[-1] for row in rows_of(table)] == list(table.columns[-2:])
+
+
+@pytest.mark.parametrize("dev", ["one.tsv/dev", "two.tsv/dev"])
+def test_a_configuration_is_not_chosen_by_other_dev_data(dev):
+    def tried(value, dev, score):
+        data, metric = {"dev": dev, "test": "one.tsv/test"}, "dev.spearman"
+        return on(data, score=score, recipe_hash=value * 16, metric_for_best_model=metric, model="mini_en")
+
+    runs = [tried("a", "one.tsv/dev", 50.0), tried("b", "one.tsv/dev", 60.0), tried("c", dev, 70.0)]
+    hashes = [row.recipe_hash for table in tables(runs) for row in rows_of(table)]
+    assert hashes == (["c" * 16] if dev == "one.tsv/dev" else ["b" * 16, "c" * 16])

@@ -20,6 +20,7 @@ from cse_cli.core.tables import (
     as_latex,
     as_markdown,
     as_rich,
+    as_rich_parts,
     as_tsv,
     plain_table,
 )
@@ -120,3 +121,20 @@ def test_a_row_is_one_line_of_tabs(hostile):
     text = as_tsv(hostile)
     assert (text.count("\n"), text.count("\t")) == (2, 2)
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (80, ["mini/sif_en [studies/open/wiki/SIF-w]  Focal-InfoNCE  65.26 ± 0.11"]),
+        (52, ["mini/sif_en              Focal-InfoNCE  65.26 ± 0.11", "[studies/open/wiki/SIF-", "w]"]),
+        (40, ["mini/sif_en        Focal-   65.26 ± 0.11", "[studies/          InfoNCE", "open/wiki/", "SIF-w]"]),
+    ],
+)
+def test_long_words_break_between_their_parts(width, lines):
+    cells = Cell("Focal-InfoNCE"), Cell("65.26 ± 0.11")
+    table = Table("", ("paper", "score"), (Row("mini/sif_en [studies/open/wiki/SIF-w]", cells),), align="ppr")
+    out = io.StringIO()
+    for part in as_rich_parts(table, width):
+        Console(file=out, width=width).print(part)
+    assert [line.rstrip() for line in out.getvalue().split("\n")[1:-1]] == lines

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
+from cse_cli.core.results import read_series
 from cse_cli.runs.index import all_runs
 from cse_cli.training.trainer import Trainer
 from registry import LOSSES
@@ -172,3 +173,60 @@ def test_a_study_keeps_what_other_code_made_if_you_accept_it(study, run):
     assert states() == ["FINISHED"] * 3
     lines = [line.split() for line in out.split("\n") if "temperature" in line]
     assert [line[1] for line in lines] == ["1", "1", "1"]
+
+
+# Data that selected no state.
+
+PAIRS = ["score\tsentence1\tsentence2", *(f"{place % 5}\ta cat sees\tthe dog {'runs ' * place}" for place in range(8))]
+
+
+@pytest.fixture
+def with_test(folder: Path, file: str) -> Callable[[], None]:
+    """Add pairs of a file to the recipe, and return what changes them."""
+    with (folder / file).open("a") as end:
+        end.write('[evaluators.test]\nname = "sts"\nfile = "test.tsv"\n')
+    (folder / "test.tsv").write_text("\n".join(PAIRS))
+    return lambda: (folder / "test.tsv").write_text("\n".join(PAIRS[:-2])) and None
+
+
+def test_other_test_data_score_the_model_again(with_test, file, run, monkeypatch):
+    assert run(file, "--seeds", "2")[0] == 0
+    with_test()
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "run", interrupted)
+        code, _, err = run(file, "--seeds", "2")
+    assert code == 0
+    *again, first = [run for run in all_runs() if run.about.seed == 0]
+    assert err.count("only test data have changed since run ") == 2
+    assert first.about.short in err
+    (second,) = again
+    assert (second.about.scores_again, second.about.plan) == (first.run_id, first.about.plan)
+    old, new = first.result, second.result
+    assert new.scored_on["dev"] == old.scored_on["dev"]
+    assert new.scored_on["test"] != old.scored_on["test"]
+    assert (new.scores["dev"], new.untrained["dev"]) == (old.scores["dev"], old.untrained["dev"])
+    assert new.scores["test"] != old.scores["test"]
+    for part in ("curve", "steps", "selected_step", "last_state", "seconds"):
+        assert getattr(new, part) == getattr(old, part)
+    assert new.fingerprints["training"] == old.fingerprints["training"]
+    series = [read_series(one.about.path / "series")["test"]["cosine"] for one in (second, first)]
+    assert series[0].tolist() == series[1][:6].tolist()
+    assert run(file, "--seeds", "2")[0] == 0
+    assert len(all_runs()) == 4
+
+
+@pytest.mark.parametrize("why", ["asked", "dev", "no model"])
+def test_a_model_is_trained_again_if_it_cannot_be_scored_again(why, with_test, folder, file, run):
+    with (folder / file).open("a") as end:
+        end.write('[evaluators.own]\nname = "sts"\nfile = "own.tsv"\nsplit = "dev"\n')
+    (folder / "own.tsv").write_text("\n".join(PAIRS))
+    set_ = ("--set", "evaluate.metric_for_best_model=own.spearman")
+    assert run(file, *set_)[0] == 0
+    if why == "dev":
+        (folder / "own.tsv").write_text("\n".join(PAIRS[:-1]))
+    if why == "no model":
+        shutil.rmtree(only_run().about.path / "model")
+    with_test()
+    code, _, err = run(file, *set_, *(["--again"] if why == "asked" else []))
+    assert (code, "scored again" in err) == (0, False)
+    assert all_runs()[0].about.scores_again == ""

@@ -123,6 +123,11 @@ def test_the_best_mean_over_seeds_is_chosen_and_rows_without_trials_are_left_out
     assert (choice.settings, choice.score, choice.finished) == (tried[2].settings, 51.5, 2)
     assert [row.row for _, row in tuned(study, [choice]).placed_rows()] == ["tuned", "as it is"]
     assert cells(tuned(study, [choice]))[0].overrides[-2:] == tried[2].settings
+    old, new = ({"scored_on": {"dev": {"dev.tsv/dev": digest}}} for digest in "on")
+    of_old = [result_of(one, seed, 99.0).model_copy(update=old) for seed in (0, 5)]
+    of_new = [result_of(one, seed, 50.0, 1).model_copy(update=new) for seed in (0, 5)]
+    repaired = choose(study, tried, {tried[0].cell.hash: of_old, tried[1].cell.hash: of_new})
+    assert [(choice.settings, choice.score) for choice in repaired] == [(tried[1].settings, 50.0)]
     (nothing,) = choose(study, tried, {})
     assert [row.row for _, row in tuned(study, [nothing]).placed_rows()] == ["as it is"]
     assert len(list(tuned(study, [nothing], undecided=True).placed_rows())) == 2

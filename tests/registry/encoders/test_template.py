@@ -1,16 +1,21 @@
 """The state of a template's [MASK], and what the template alone contributes to it."""
 
+from itertools import product
+
 import pytest
 import torch
 
+from registry import ENCODERS
 from registry.encoders.saved import open_encoder
 from registry.encoders.transformer import TransformerEncoder
+from registry.errors import CseError
 from registry.heads.mlp import Mlp
 from registry.tokens import Tokens
+from registry.types import BUILT_IN
 from tests.registry.encoders import vectors
 from tests.registry.encoders.vectors import reopened
 from tests.support.errors import refuses
-from tests.support.tiny import tiny_roberta
+from tests.support.tiny import tiny_bert, tiny_roberta
 
 ONE = 'This sentence of "{text}" means {mask}.'
 TWO = '"{text}" means {mask}, in short {mask}.'
@@ -200,3 +205,25 @@ def test_any_model_is_opened_in_a_template_and_a_head_is_saved(tmp_path):
 def test_settings_that_do_not_fit_are_refused(given, code, named):
     with refuses(code, named):
         encoder(**given)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+@pytest.mark.parametrize("template", [None, 'It said "{text}"', ONE, [ONE, TWO]])
+def test_what_the_check_accepts_can_run(tmp_path, joined, template):
+    folder, entry = str(tiny_bert(tmp_path / "bert")), ENCODERS["transformer"]
+    for pooling, in_evaluation in product(sorted(BUILT_IN), [None, "mean", "text", "mask"]):
+        read = {pooling, in_evaluation or pooling}
+        fits = (
+            (not read & {"mask", "last_mask"} or template in (ONE, [ONE, TWO]))
+            and ("text" not in read or template is not None)
+            and (not joined or (isinstance(template, str) and "text" not in read))
+        )
+        names = {"pooling": pooling, "eval_pooling": in_evaluation, "template": template, "template_joined": joined}
+        given = entry.parameters(model=folder, **names).model_dump()
+        if not fits:
+            with pytest.raises(CseError, match="template"):
+                TransformerEncoder.check_settings(given)
+            continue
+        TransformerEncoder.check_settings(given)
+        made = entry.build(given).eval()
+        assert made.encode_for_eval(tokens_of(made)).isfinite().all()
