@@ -75,7 +75,7 @@ def nodes(module: str) -> list[ast.AST]:
 
 
 def imported(module: str, node: ast.AST) -> Iterator[str]:
-    """Yield the full names of what one import statement brings in; `from a import b` is a.b where that is a module."""
+    """Yield the full names that an import statement imports. `from a import b` is a.b if that is a module."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -96,7 +96,7 @@ def imports(module: str) -> dict[str, int]:
 
 @cache
 def at_top(module: str) -> set[str]:
-    """Return what importing a module imports at once: nothing in functions, under TYPE_CHECKING and as a program."""
+    """Return the imports of a module outside functions, TYPE_CHECKING and `__main__`."""
     found: set[str] = set()
     waiting: list[ast.AST] = [tree(module)]
     while waiting:
@@ -189,7 +189,7 @@ def counts(module: str) -> tuple[Counter[str], Counter[str], Counter[str]]:
 
 
 def short_helpers() -> Iterator[Problem]:
-    """A private function of at most four lines with one caller is written where it is called."""
+    """A private function of at most four lines with one caller belongs into its caller."""
     texts = (path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
     in_tests = {name for text in texts for name in re.findall(r"(?:\.|\bimport |, )(_[a-z]\w*)", text)}
     for module in FILES:

@@ -53,10 +53,6 @@ class Known(BaseModel):
         named = {**self.weights, **self.scored}
         return [*(["text"] if self.text is None else []), *(key for key, value in named.items() if not value)]
 
-    def matches(self, identity: Identity, *, code: bool = True) -> bool:
-        """Return whether an identity equals the known parts. With `code=False`, the code may differ."""
-        return not [one for one in self.differences(identity) if code or one.part != "code"]
-
     def differences(self, identity: Identity) -> list[Difference]:
         """Return the differences of an identity from the known parts."""
         weights = {place: digest or identity.weights.get(place, "") for place, digest in self.weights.items()}

@@ -9,9 +9,6 @@ import typer
 from cse_cli.recipe.command import Set, Unset
 from cse_cli.recipe.completion import complete_recipe
 
-SCHEMA_VERSION = 2
-"""Version of the JSON document."""
-
 EPILOG = (
     "Examples:  cse data inspect sentences.txt  ·  cse data inspect wiki1m  ·  cse data inspect simcse_en --json  ·  "
     "cse data inspect pairs.tsv --set data.column=sentence"
@@ -40,6 +37,6 @@ def inspect(
     with Screen() as screen:
         document = inspect_text(text, set_ or [], unset or [], screen)
     if json_:
-        write_json(document, SCHEMA_VERSION)
+        write_json(document, 2)
     else:
         print_inspection(document)

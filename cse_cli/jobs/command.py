@@ -42,7 +42,7 @@ Resume = Annotated[
     str | None, typer.Option(help="Resume the run with this ID. A unique prefix is enough.", **_EXECUTION)
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.", **_EXECUTION)
+    int | None, typer.Option(min=1, help="Number of runs in parallel. Default: one per GPU.", **_EXECUTION)
 ]
 Processes = Annotated[
     int | None,
@@ -56,9 +56,6 @@ StallTimeout = Annotated[
     typer.Option(help="Restart a run that reports no progress for this long, for example 90, 30m or 2h.", **_EXECUTION),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Repeat finished runs as new runs.", **_EXECUTION)]
-AcceptChanged = Annotated[
-    bool, typer.Option("--accept-changed", help="Do not repeat a finished run because its code changed.", **_EXECUTION)
-]
 Name = Annotated[
     str | None, typer.Option(help="Display name of the run. With several runs, a prefix for their names.", **_OUTPUT)
 ]
@@ -90,7 +87,6 @@ def run(
     cluster: Cluster = None,
     stall_timeout: StallTimeout = "2h",
     again: Again = False,
-    accept_changed: AcceptChanged = False,
     name: Name = None,
     tag: Tag = None,
     quiet: Quiet = False,
@@ -122,7 +118,7 @@ def run(
         cluster=cluster,
         stall_timeout=parse_duration("--stall-timeout", stall_timeout),
         dry_run=dry_run, fast_dev_run=fast_dev_run, as_json=json_, quiet=quiet,
-        name=name, tags=tag or [], again=again, accept_changed=accept_changed,
+        name=name, tags=tag or [], again=again,
     )  # fmt: skip
     if here.world > 1:
         group.run_rank_and_exit(lambda: run_as_rank(request, here))

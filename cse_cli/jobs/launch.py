@@ -78,7 +78,7 @@ def run_all(jobs: Sequence[Job], placement: Placement, request: RunRequest) -> l
     of a full disk or a state directory that cannot be written.
     """
     require_home()
-    tasks = make_tasks(jobs, accept_changed=request.accept_changed)
+    tasks = make_tasks(jobs)
     with RunsScreen(several=len(tasks) > 1, command=request.command, quiet=request.quiet) as screen:
         _show_notes(jobs, screen)
         _download([job.loaded for job in jobs], screen, jobs[0].resume)
@@ -286,7 +286,7 @@ def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:
             )
     jobs = request.jobs()
     choose_placement(jobs, request)
-    tasks = make_tasks(jobs, accept_changed=request.accept_changed)
+    tasks = make_tasks(jobs)
     done = finished((task for task in tasks if not task.known.unknown), all_runs())
     return [(task.job, done.get(task)) for task in tasks]
 

@@ -35,7 +35,7 @@ from cse_cli.jobs.request import RunRequest
 from cse_cli.jobs.study import plan_study
 from cse_cli.jobs.tasks import finished, make_tasks
 from cse_cli.recipe.named import PROSE
-from cse_cli.recipe.requirements import Requirement, requirements
+from cse_cli.recipe.requirements import requirements
 from cse_cli.recipe.schema import Recipe
 from cse_cli.recipe.study import find_study
 from cse_cli.recipe.train_parts import entry_of
@@ -125,7 +125,7 @@ def make_plan(name: str, request: RunRequest, screen: Screen) -> dict[str, Any]:
     """
     if find_study(name) is None:
         jobs = request.jobs_of([name])
-        tasks, placement = make_tasks(jobs, accept_changed=False), choose_placement(jobs, request)
+        tasks, placement = make_tasks(jobs), choose_placement(jobs, request)
         title, seeds = f"{jobs[0].loaded.name} · {jobs[0].loaded.recipe.title}", [job.seed for job in jobs]
     else:
         study = plan_study(name, request)
@@ -199,23 +199,18 @@ def operations(recipe: Recipe) -> tuple[int, float] | None:
         rows = sum(catalog.entry(name).splits[data.split].rows for name in data.dataset)
         rows = min(rows, data.limit or rows)
     steps = steps_of(recipe, rows)
-    sizes = {one.name: weights_of(one) for one in requirements(recipe) if one.kind == "model"}
-    if None in sizes.values():
-        return None
+    sizes: dict[str, int] = {}  # model → number of weights, from the size of its files in single precision
+    for found in (availability(one) for one in requirements(recipe) if one.kind == "model"):
+        files = (file for path in found.paths for file in path.glob("*") if file.suffix in (".safetensors", ".bin"))
+        size = sum(file.stat().st_size for file in files) if found.state == "here" else found.bytes
+        if size is None:
+            return None
+        sizes[found.requirement.name] = size // 4
     makers = [str(part.params.get("model")) for part in data.columns.values()]
-    made = sum(sizes.get(model) or 0 for model in makers)
-    trained = max((size or 0 for name, size in sizes.items() if name not in makers), default=0)
+    made = sum(sizes.get(model, 0) for model in makers)
+    trained = max((size for name, size in sizes.items() if name not in makers), default=0)
     sentences = steps * recipe.train.batch_size * len(recipe.views)
     return steps, 6.0 * trained * TOKENS * sentences + 2.0 * made * 2 * TOKENS * rows
-
-
-def weights_of(model: Requirement) -> int | None:
-    """Return the number of weights of a model from the size of its files in single precision, or None if unknown."""
-    found = availability(model)
-    if found.state == "here":
-        files = (file for path in found.paths for file in path.glob("*") if file.suffix in (".safetensors", ".bin"))
-        return sum(file.stat().st_size for file in files) // 4
-    return None if found.bytes is None else found.bytes // 4
 
 
 def matrix_speed() -> float:
@@ -348,8 +343,8 @@ def print_plan(one: dict[str, Any]) -> None:
     """Print the downloads and the stages with their times, then the totals."""
     rows = [(f"download {name}", UNSET if size is None else decimal(size)) for name, size in one["downloads"].items()]
     rows += [(name, duration(seconds)) for name, seconds in one["stages"].items()]
-    steps = "" if one["steps"] is None else f", {one['steps']:,} steps"
-    what = f"{counted(one['runs'], 'run')}, {one['place']}{steps}"
+    what = f"{counted(one['runs'], 'run')}, {one['place']}"
+    what += "" if one["steps"] is None else f", {one['steps']:,} steps"
     if one["seconds"] is None:
         about = [f"{duration(low)} to {duration(high)} on {device}" for device, (low, high) in one["rough"].items()]
         guess = f"{', '.join(about)}, in order of magnitude" if about else "unknown"

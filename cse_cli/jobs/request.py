@@ -46,7 +46,6 @@ class RunRequest:
     name: str | None = None
     tags: Sequence[str] = ()
     again: bool = False
-    accept_changed: bool = False
     fast_dev_run: bool = False
 
     def settings(self) -> list[str]:
@@ -64,7 +63,7 @@ class RunRequest:
         words += [word for option, value in options.items() if value is not None for word in (option, str(value))]
         words += [word for row in self.rows for word in ("--row", row)]
         words += [word for tag in self.tags for word in ("--tag", tag)]
-        flags = {"--accept-changed": self.accept_changed, "--fast-dev-run": self.fast_dev_run}
+        flags = {"--fast-dev-run": self.fast_dev_run}
         words += [flag for flag, given in flags.items() if given]
         return shlex.join([*words, "--again"] if self.again else words)
 

@@ -201,7 +201,7 @@ def _runs(study: Study, different: Sequence[Cell], seeds: Sequence[int], request
     group, tasks = os.environ.get("MLFLOW_EXPERIMENT_NAME") or study.name, list[Task]()
     for cell, seed in pairs:
         job = Job(cell.load(seed), seed, study=cell_tag(study, cell), group=group)
-        tasks.append(Task(request.labeled(job, several=True), known[cell.hash], request.accept_changed))
+        tasks.append(Task(request.labeled(job, several=True), known[cell.hash]))
     return tuple(StudyRun(*pair, task) for pair, task in zip(pairs, planned(tasks), strict=True))
 
 
@@ -226,7 +226,6 @@ def _changed_lines(plan: StudyPlan) -> list[str]:
     ways = Counter(", ".join(map(str, differences)) for differences in plan.changed.values())
     return [
         f"{number} of {counted(len(plan.runs), 'run')} finished before a change ({way}) and will be repeated"
-        + ("" if "text" in way or "weights" in way else ". To keep them: --accept-changed")
         for way, number in ways.items()
     ]
 

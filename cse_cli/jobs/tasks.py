@@ -33,7 +33,6 @@ class Task:
 
     job: Job
     known: Known
-    accept_changed: bool = False
 
     @property
     def key(self) -> tuple[str, int]:
@@ -50,7 +49,7 @@ class Task:
             if run.about.identity is not None
             and run.about.is_result
             and run.about.seed == self.job.seed
-            and self.known.matches(run.about.identity, code=not self.accept_changed)
+            and not self.known.differences(run.about.identity)
         ]
 
     def result(self, recorded: Iterable[RecordedRun]) -> Result | None:
@@ -66,11 +65,11 @@ class Task:
         return []
 
 
-def make_tasks(jobs: Sequence[Job], *, accept_changed: bool) -> list[Task]:
+def make_tasks(jobs: Sequence[Job]) -> list[Task]:
     """Return one task per experiment and seed, with the plan of the seeds of its experiment."""
     tasks: dict[tuple[str, int], Task] = {}
     for job in jobs:
-        task = Task(job, identify_known(job.loaded.recipe), accept_changed)
+        task = Task(job, identify_known(job.loaded.recipe))
         tasks.setdefault(task.key, task)
     return planned(list(tasks.values()))
 

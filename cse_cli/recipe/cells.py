@@ -223,7 +223,10 @@ def values(study: Study, cells: Sequence[Cell], results: Mapping[str, Sequence[R
     for cell in cells:
         runs = results.get(cell.hash, ())
         for heading, (score, average_of) in _scores(study, cell, table, runs).items():
-            numbers = [_score(result, score, average_of) for result in runs]
+            name, _, metric = score.partition(".")
+            numbers = [run.scores.get(name, {}).get(metric) for run in runs]
+            if score == AVERAGE:
+                numbers = [paper_average(run.scores, average_of, "spearman") for run in runs]
             found[cell.row][heading] = [number for number in numbers if number is not None]
     return found
 
@@ -255,10 +258,3 @@ def _scores(study: Study, cell: Cell, table: Table | None, runs: Sequence[Result
     average_of = [name for name in averaged if name is not None] or STS_TASKS
     scores = {name: study.score_of(name) or reported.get(name) or default for name in names}
     return {name: (score, average_of) for name, score in scores.items() if score is not None}
-
-
-def _score(result: Result, score: str, average_of: Sequence[str]) -> float | None:
-    if score == AVERAGE:
-        return paper_average(result.scores, average_of, "spearman")
-    evaluator, _, metric = score.partition(".")
-    return result.scores.get(evaluator, {}).get(metric)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cse_cli.jobs.command import Cluster, Json, Quiet, Workers
 from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
 from cse_cli.recipe.completion import complete_recipe
 
@@ -35,15 +36,11 @@ def reproduce(
     unset: Unset = None,
     device: Device = "auto",
     precision: Precision = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of runs to execute in parallel. Default: one per GPU.")
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Execute runs on a Ray cluster: auto, HOST:PORT or ray://HOST:PORT.")
-    ] = None,
+    workers: Workers = None,
+    cluster: Cluster = None,
     plugin: Plugin = None,  # noqa: ARG001 - its callback loads the files
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+    quiet: Quiet = False,
+    json_: Json = False,
 ) -> None:
     """Run a recipe over several seeds and compare the score with the reported one: reproduced, lower or higher?
 

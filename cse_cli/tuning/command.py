@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from cse_cli.core.formatting import parse_duration
-from cse_cli.recipe.command import SET, Plugin, with_precision
+from cse_cli.jobs.command import Cluster, Json, Quiet, StallTimeout, Tag, Workers
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
 from cse_cli.recipe.completion import complete_recipe
 from registry import plugins
 from registry.errors import CseError
@@ -25,9 +26,8 @@ _SHOWS = _LISTS | {"best", "verify_seeds", "save_best"}
 _VERIFIES = {"device", "workers", "cluster", "stall_timeout"}
 _SPACE = {"rich_help_panel": "Search space"}
 _SEARCH = {"rich_help_panel": "Execution"}
-_OUTPUT = {"rich_help_panel": "Output"}
+_OUTPUT = {"rich_help_panel": "Record and output"}
 _RECIPE = "Recipe. Default: the recipe of your last run, else quickstart. `ls` lists all searches."
-_STALL = "Restart a run that reports no progress for this long, for example 90, 30m or 2h."
 _PRUNERS = "auto, median, percentile, halving, hyperband, wilcoxon or none. Default: auto."
 
 Recipe = Annotated[
@@ -46,37 +46,17 @@ Metric = Annotated[
 ]
 Seeds = Annotated[str | None, typer.Option(help="Number or list of seeds. The score is their mean.", **_SPACE)]
 Steps = Annotated[int | None, typer.Option(min=1, help="Training steps of a trial. Default: the recipe's.", **_SPACE)]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help=SET, **_SPACE)]
-Unset = Annotated[list[str] | None, typer.Option(help="Remove a dotted key in every trial.", **_SPACE)]
 Trials = Annotated[int | None, typer.Option(min=1, help="Total number of trials. Default: 20.", **_SEARCH)]
 Timeout = Annotated[str | None, typer.Option(help="Start no new trial after this time: 90, 30m or 2h.", **_SEARCH)]
 Sampler = Annotated[str | None, typer.Option(help="tpe, gp, random, grid or qmc. Default: tpe.", **_SEARCH)]
 Pruner = Annotated[str | None, typer.Option(help=_PRUNERS, **_SEARCH)]
 Name = Annotated[str | None, typer.Option(help="Name of the search. An existing search is continued.", **_SEARCH)]
 Resume = Annotated[str | None, typer.Option(metavar="NAME", help="Continue an existing search.", **_SEARCH)]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps, xpu or cuda:N.", **_SEARCH)]
-Precision = Annotated[
-    str | None,
-    typer.Option(help="fp32, bf16, fp16 or auto in every trial. Default: the recipe's.", show_default=False, **_SEARCH),
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="Number of trials in parallel. Default: one per GPU.", **_SEARCH)
-]
-Cluster = Annotated[str | None, typer.Option(help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.", **_SEARCH)]
-Tag = Annotated[
-    list[str] | None, typer.Option(metavar="KEY=VALUE", help="Tag of the search and its trials. Repeatable.", **_SEARCH)
-]
-StallTimeout = Annotated[str, typer.Option(help=_STALL, **_SEARCH)]
-AcceptChanged = Annotated[
-    bool, typer.Option("--accept-changed", help="Keep trials of an earlier version of the code.", **_SEARCH)
-]
 Best = Annotated[str | None, typer.Option(metavar="NAME", help="Show the results of a search.", **_OUTPUT)]
 VerifySeeds = Annotated[
     int | None, typer.Option(min=2, help="Compare best and current values on this many new seeds.", **_OUTPUT)
 ]
 SaveBest = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a recipe with the best values.", **_OUTPUT)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.", **_OUTPUT)]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.", **_OUTPUT)]
 
 
 def tune(
@@ -107,7 +87,6 @@ def tune(
     save_best: SaveBest = None,
     quiet: Quiet = False,
     tag: Tag = None,
-    accept_changed: AcceptChanged = False,
     json_: Json = False,
 ) -> None:
     """Search for better values of a recipe's parameters by its dev metric. Every trial is recorded."""
@@ -122,8 +101,7 @@ def tune(
     given: dict[str, Any] = {
         "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset,
         "trials": trials, "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
-        "tags": parse_tags(tag or ()), "accept_changed": accept_changed,
-        "timeout": timeout and parse_duration("--timeout", timeout), "request": asked,
+        "tags": parse_tags(tag or ()), "timeout": timeout and parse_duration("--timeout", timeout), "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip
     config = SearchConfig(**{key: value for key, value in given.items() if value})

@@ -39,7 +39,6 @@ class SearchConfig(BaseModel):
         save_best: File for a recipe with the best values.
         verify_seeds: Number of new seeds for a verification.
         resume: Whether the search must exist.
-        accept_changed: Whether trials of other code are kept.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,7 +61,6 @@ class SearchConfig(BaseModel):
     save_best: Path | None = Field(None, exclude=True)
     verify_seeds: int | None = Field(None, exclude=True)
     resume: bool = Field(False, exclude=True)
-    accept_changed: bool = Field(False, exclude=True)
 
     @property
     def trial_overrides(self) -> list[str]:

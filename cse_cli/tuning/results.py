@@ -18,7 +18,6 @@ from cse_cli.core.stats import LEVEL, Paired
 from cse_cli.tuning.config import SearchConfig
 from cse_cli.tuning.parameter import Value
 from cse_cli.tuning.study import (
-    ACCEPTED,
     IDENTITY,
     OWN,
     REASON,
@@ -124,7 +123,6 @@ class Search(BaseModel):
         storage: File of the study.
         importance: Parameter that all trials have → share of the score's variance. Empty with too few trials.
         run_id: ID of the record of the search.
-        accepted: Code that changed during the search and was accepted, such as "code of losses.info_nce".
         updated: End of the last trial, in ISO form.
         verification: The last verification.
     """
@@ -140,7 +138,6 @@ class Search(BaseModel):
     trials: tuple[Trial, ...]
     importance: dict[str, float] = Field(default_factory=dict)
     run_id: str | None = None
-    accepted: tuple[str, ...] = ()
     updated: str | None = None
     verification: Verification | None = None
 
@@ -199,7 +196,6 @@ def read_search(study: Study) -> Search:
         trials=tuple(read_trials(study)),
         importance=importances(study),
         run_id=attributes.get(RECORD),
-        accepted=tuple(attributes.get(ACCEPTED, ())),
         updated=max(ended).astimezone().isoformat(timespec="seconds") if ended else None,
         verification=None if kept is None else Verification.model_validate_json(kept),
     )

@@ -47,8 +47,6 @@ _CONFIG: Final = "cse:config"
 _BUDGET: Final = "cse:budget"
 RECORD: Final = "cse:run"
 """ID of the record of the search."""
-ACCEPTED: Final = "cse:accepted"
-"""Code that changed during the search and was accepted, such as "code of losses.info_nce"."""
 
 # User attributes of a trial.
 OWN: Final = "own"
@@ -109,7 +107,6 @@ def is_driven(name: str) -> bool:
 
 def _storage(name: str) -> JournalStorage:
     """Open the journal of a search, and create it if it is missing."""
-    _refuse_database(name)
     try:
         return JournalStorage(JournalFileBackend(str(journal(name))))
     except (ValueError, KeyError, TypeError, AssertionError) as error:
@@ -141,10 +138,7 @@ def open_study(config: SearchConfig) -> Study:
         study.set_user_attr(_BUDGET, config.trials or TRIALS)
         study.set_user_attr(IDENTITY, asked)  # last: without it, the study counts as new
         return study
-    if changed := check_same_search(config.name, known, asked, accept_changed=config.accept_changed):
-        accepted = [*study.user_attrs.get(ACCEPTED, []), *changed]
-        study.set_user_attr(ACCEPTED, list(dict.fromkeys(accepted)))
-        study.set_user_attr(IDENTITY, asked)
+    check_same_search(config.name, known, asked)
     if config.trials is not None and config.trials != budget(study):
         study.set_user_attr(_BUDGET, config.trials)
     return study
@@ -173,17 +167,8 @@ def find_study(name: str) -> Study:
 
 
 def _unknown_search(name: str) -> UnknownNameError:
-    _refuse_database(name)
     message = f"unknown search '{name}' in {directory('')}.{suggestion(name, search_names())}"
     return UnknownNameError(message, "run `cse tune ls`", code="tune.unknown_search")
-
-
-def _refuse_database(name: str) -> None:
-    """Refuse a search that an earlier version stored in a database."""
-    if (file := home() / "tuning" / f"{name}.db").exists():
-        message = f"search '{name}' is in a database of an earlier version: {file}"
-        action = "use another --name, or move the file away; `cse runs ls` lists its trials"
-        raise CseError(message, action, code="tune.earlier_version")
 
 
 def stored_config(study: Study) -> SearchConfig:
@@ -220,14 +205,8 @@ def identity(
     }
 
 
-def check_same_search(
-    name: str, known: Mapping[str, Any], asked: Mapping[str, Any], *, accept_changed: bool = False
-) -> list[str]:
-    """Refuse to continue a search with different settings. The message lists all differences.
-
-    Returns:
-        Accepted changes, such as "code of losses.info_nce".
-    """
+def check_same_search(name: str, known: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to continue a search with different settings or other code. The message lists all differences."""
     keys = ("direction", "metric", "seeds", "steps", "space")
     changed = list(differences({key: known[key] for key in keys}, {key: asked[key] for key in keys}))
     then, now = Known(**known["experiment"]), Known(**asked["experiment"])
@@ -245,22 +224,14 @@ def check_same_search(
         lines = differences(known["settings"], asked["settings"])
         named = [line for line in lines if not line.startswith("train.steps")]
         changed += named or ([] if changed else [f"recipe: {then.settings} → {now.settings}"])
-    code = [str(one) for one in made if one.part == "code"]
-    if changed := [*changed, *(str(one) for one in made if one.part != "code")]:
+    if changed := [*changed, *map(str, made)]:
         # The name is enough for a table that only one side has.
-        listed = "\n  ".join(_TABLE.sub("{…}", line) for line in [*changed, *code])
+        listed = "\n  ".join(_TABLE.sub("{…}", line) for line in changed)
         raise CseError(
             f"search '{name}' has different settings:\n  {listed}",
             "restore them, or use another --name",
             code="tune.different_settings",
         )
-    if code and not accept_changed:
-        raise CseError(
-            f"the code has changed since search '{name}':\n  " + "\n  ".join(code),
-            "use another --name to run the trials again, or add --accept-changed to keep them",
-            code="tune.changed_code",
-        )
-    return code
 
 
 # States of trials.

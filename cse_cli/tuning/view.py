@@ -103,8 +103,6 @@ def _findings(search: Search) -> Iterator[str]:
     if search.importance:
         shares = ", ".join(f"{name} {share:.2f}" for name, share in search.importance.items())
         yield f"importance: {shares} (share of the score's variance over {len(search.complete)} trials)"
-    if search.accepted:
-        yield f"changed during the search (--accept-changed): {', '.join(search.accepted)}"
     yield from _reasons(search)
     if best is not None:
         yield verdict(search)

@@ -231,7 +231,7 @@ def test_repaired_pairs_are_another_experiment(parts):
     file.unlink()
     known = identify_known(recipe)
     assert known.unknown == ["evaluators.own"]
-    assert known.matches(before)
+    assert not known.differences(before)
 
 
 def test_cells_with_line_breaks_are_not_the_lines_of_others(parts):
@@ -276,16 +276,16 @@ def test_an_edited_loss_of_a_plug_in_is_named(parts, monkeypatch):
 def test_what_is_not_here_is_unknown_and_matches_anything(parts):
     recipe = written(parts / "a", extra=TEACHER)
     whole = identify(recipe)
-    assert identify_known(recipe).matches(whole)
+    assert not identify_known(recipe).differences(whole)
     shutil.rmtree(parts / "a" / "teacher")
     (parts / "a" / "t.txt").unlink()
     known = identify_known(recipe)
     assert known.unknown == ["text", "encoders.teacher", "encoders.teacher.config"]
-    assert known.matches(whole)
-    assert not known.matches(whole.model_copy(update={"weights": {**whole.weights, "encoders.online": "x"}}))
-    assert not known.matches(whole.model_copy(update={"weights": {}}))
-    assert not known.matches(whole.model_copy(update={"code": {}}))
-    assert not known.matches(whole.model_copy(update={"settings": "x"}))
+    assert not known.differences(whole)
+    assert known.differences(whole.model_copy(update={"weights": {**whole.weights, "encoders.online": "x"}}))
+    assert known.differences(whole.model_copy(update={"weights": {}}))
+    assert known.differences(whole.model_copy(update={"code": {}}))
+    assert known.differences(whole.model_copy(update={"settings": "x"}))
     with refuses("data.missing_requirement", "text, encoders.teacher"):
         identify(recipe)
     assert not identify_known(recipe, text="x").matches(whole)

@@ -128,15 +128,11 @@ def with_plug_in(folder: Path, file: str, plugged: Callable[[str], None]) -> Non
     plugged(LOSS)
 
 
-def test_accept_changed_shows_what_other_code_made(with_plug_in, folder, file, plugged, run):
+def test_another_text_is_another_experiment(folder, file, run):
     run(file)
-    plugged(LOSS.replace("2.0", "3.0"))
-    code, _, err = run(file, "--accept-changed")
-    assert code == 0
-    assert f"run {only_run().about.short}" in err
     (folder / "t.tsv").write_text("text\n" + "a cat sees\nthe dog\n" * 10)
-    run(file, "--accept-changed")
-    assert len(all_runs()) == 2, "another text is another experiment"
+    run(file)
+    assert len(all_runs()) == 2
 
 
 # Studies.
@@ -156,7 +152,6 @@ def test_a_study_runs_again_what_other_code_made(study, run):
     assert code == 0
     assert "3 of 3 runs" in out
     assert "code of losses.plugged" in out
-    assert "--accept-changed" in out
     code, _, err = run(study)
     assert code == 0
     assert "3 of 3 runs" in err
@@ -164,15 +159,6 @@ def test_a_study_runs_again_what_other_code_made(study, run):
     assert "3 runs: 0 finished, 3 to run" in err
     assert states() == ["FINISHED"] * 6
     assert "3 runs: 3 finished, 0 to run" in run(study)[2]
-
-
-def test_a_study_keeps_what_other_code_made_if_you_accept_it(study, run):
-    code, out, err = run(study, "--accept-changed")
-    assert code == 0
-    assert "3 runs: 3 finished, 0 to run" in err
-    assert states() == ["FINISHED"] * 3
-    lines = [line.split() for line in out.split("\n") if "temperature" in line]
-    assert [line[1] for line in lines] == ["1", "1", "1"]
 
 
 # Data that selected no state.

@@ -118,11 +118,11 @@ def test_a_long_command_does_not_move_the_others(home):
 def test_a_command_repeats_its_request():
     asked = RunRequest(
         recipes=["quickstart"], overrides=["title='a b'"], unset=["queue"], seeds="11,12,13", device="cpu", workers=2,
-        name="n", tags=["for=paper"], accept_changed=True,
+        name="n", tags=["for=paper"],
     )  # fmt: skip
     assert shlex.split(asked.command()) == [
         "cse", "run", "quickstart", "--set", "title='a b'", "--unset", "queue", "--seeds", "11,12,13", "--name", "n",
-        "--workers", "2", "--device", "cpu", "--tag", "for=paper", "--accept-changed",
+        "--workers", "2", "--device", "cpu", "--tag", "for=paper",
     ]  # fmt: skip
     assert RunRequest(recipes=["quickstart"]).command() == "cse run quickstart"
 

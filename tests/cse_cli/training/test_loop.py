@@ -18,7 +18,7 @@ from cse_cli.data.batches import Batches, ViewPlan
 from cse_cli.data.columns import Making
 from cse_cli.data.sources import open_text
 from cse_cli.recipe.schema import Data, EncoderPart, Evaluate, LossPart, Part, Recipe, Train, View
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import RunRecord
 from cse_cli.training import checkpoint
 from cse_cli.training.build import Experiment, Prepared
 from cse_cli.training.checkpoint import method_state, state_digest
@@ -39,7 +39,7 @@ class Recorded(RunRecord):
 
     def __init__(self) -> None:
         self.heard = Heard()
-        super().__init__(About(name="test", group="test"), None, self.heard)
+        super().__init__("test", None, self.heard)
         self.points: dict[tuple[int, str], float] = {}
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:

@@ -316,14 +316,6 @@ def test_a_damaged_journal_is_one_error(tmp_path, capsys):
     assert (code, len(out.splitlines()), "warning: search 'search' is omitted" in err) == (0, 1, True)
 
 
-def test_a_search_of_an_earlier_version_is_one_error(tmp_path, home):
-    directory("").mkdir(parents=True)
-    (directory("") / "search.db").touch()
-    for act in (lambda: load_study("search"), lambda: open_study(config(tmp_path))):
-        with refuses("tune.earlier_version", "'search'", "search.db", "cse runs ls"):
-            act()
-
-
 def test_a_second_process_is_refused(tmp_path):
     open_study(config(tmp_path)).ask()
     assert [trial.state for trial in read_trials(load_study("search"))] == ["interrupted"]

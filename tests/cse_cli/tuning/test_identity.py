@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from cse_cli.data.identity import Known
-from cse_cli.tuning.results import read_search
 from cse_cli.tuning.study import check_same_search, directory, load_study, open_study
-from tests.cse_cli.tuning.fake import config, drive, parameter, recipe, trials
+from tests.cse_cli.tuning.fake import config, parameter, recipe, trials
 from tests.support.errors import refuses
 
 
@@ -60,38 +57,23 @@ ASKED = {"direction": "maximize", "metric": "dev.spearman", "seeds": [0], "steps
 THEN = {"text": "1" * 64, "weights": {"encoders.bert": "2" * 64}, "code": {"losses.info_nce": "3" * 64}}
 
 
-def check(accept_changed=False, **changed):
+def check(**changed):
     """Continue a study with parts of the identity changed."""
-    now = {**ASKED, **made(**{**THEN, **changed})}
-    return check_same_search("search", {**ASKED, **made(**THEN)}, now, accept_changed=accept_changed)
+    check_same_search("search", {**ASKED, **made(**THEN)}, {**ASKED, **made(**{**THEN, **changed})})
 
 
-@pytest.mark.parametrize("accept_changed", [False, True])
-def test_other_text_and_weights_are_different_settings(accept_changed):
+def test_other_text_and_weights_are_different_settings():
     with refuses("tune.different_settings", "text 11111111 / 44444444", "weights of encoders.bert 22222222 / 55555555"):
-        check(accept_changed, text="4" * 64, weights={"encoders.bert": "5" * 64})
+        check(text="4" * 64, weights={"encoders.bert": "5" * 64})
 
 
-def test_changed_code_is_refused_or_accepted():
-    with refuses("tune.changed_code", "code of losses.info_nce", "--accept-changed"):
+def test_changed_code_is_refused():
+    with refuses("tune.different_settings", "code of losses.info_nce", "--name"):
         check(code={"losses.info_nce": "6" * 64})
-    assert check(True, code={"losses.info_nce": "6" * 64}) == ["code of losses.info_nce"]
-    assert check() == []
+    check()
 
 
 def test_unknown_digests_do_not_differ():
-    assert check(text=None, weights={"encoders.bert": None}) == []
+    check(text=None, weights={"encoders.bert": None})
     known = {**ASKED, **made(**{**THEN, "text": None, "weights": {"encoders.bert": None}})}
-    assert check_same_search("search", known, {**ASKED, **made(**THEN)}) == []
-
-
-def test_accepted_code_is_stored_and_shown(tmp_path, monkeypatch):
-    drive(config(tmp_path, trials=1))
-    monkeypatch.setattr("cse_cli.data.identity.code_version", lambda cls: "other")
-    with refuses("tune.changed_code", "code of losses.info_nce"):
-        open_study(config(tmp_path, trials=2))
-    drive(config(tmp_path, trials=2, accept_changed=True))
-    drive(config(tmp_path, trials=3))
-    search = read_search(load_study("search"))
-    assert "code of losses.info_nce" in search.accepted
-    assert len(search.trials) == 3
+    check_same_search("search", known, {**ASKED, **made(**THEN)})
