@@ -200,6 +200,7 @@ def compare(
         steps = [" or ".join(map(str, sorted({run.steps for run in method.results}))) for method in couple]
         unequal = UNEQUAL.format(*steps) if steps[0] != steps[1] and "0" not in steps else ""
         judged.append(one.model_copy(update={"headline": one.headline + unequal}))
+    differing = [_other_data(f"{name}.", couple) for couple in couples for name in couple[0].latest.scores]
     overlaps = {one.main.metric: metric_value(methods[0].latest.word_overlap, one.main.metric) for one in judged}
     return ComparisonDocument(
         sides=tuple(map(_summary, methods)),
@@ -212,7 +213,7 @@ def compare(
         notes=(
             *notes,
             *_notes(methods, [letter for letter, recipe in recipes.items() if recipe is None]),
-            *dict.fromkeys(f"not compared: {why}" for couple in couples for why in _differing_data(couple)),
+            *dict.fromkeys(f"not compared: {why}" for why in differing if why),
         ),
         word_overlap={metric: score for metric, score in overlaps.items() if score is not None},
     )
@@ -275,13 +276,6 @@ def _other_data(metric: str, couple: Couple) -> str:
             scored = (f"{method.name} scored {method.latest.data_text(name)}" for method in couple)
             return f"the data of '{name}' differ, {' and '.join(scored)}"
     return ""
-
-
-def _differing_data(couple: Couple) -> Iterator[str]:
-    """Yield the differences of the data of each evaluator that both methods have."""
-    for name in couple[0].latest.scores:
-        if why := _other_data(f"{name}.", couple):
-            yield why
 
 
 def _summary(method: Experiment) -> MethodSummary:

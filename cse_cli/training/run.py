@@ -35,7 +35,7 @@ from cse_cli.runs.record import ENVIRONMENT, MODEL, RECIPE, About, RunRecord, fo
 from cse_cli.runs.signals import ending
 from cse_cli.runs.system import sampled
 from cse_cli.training import checkpoint
-from cse_cli.training.build import Experiment, Prepared, resolve
+from cse_cli.training.build import Prepared, resolve
 from cse_cli.training.health import loss_not_finite
 from cse_cli.training.recording import make_result, record_inputs, record_outcome
 from cse_cli.training.train_step import TrainStep
@@ -214,7 +214,9 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
             key = f"encoders.{name}.pooling"
             record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
     making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
-    if record.about.scores_again and _can_be_scored_again(experiment):
+    # The saved encoder gives all scores, unless they need a view of the recipe or a fit.
+    reads = any(EVALUATORS[part.name].references for part in recipe.evaluators.values()) or recipe.evaluate.view
+    if record.about.scores_again and not reads and experiment.scored.fits == "never":
         record.event("warning", text=SCORED_AGAIN.format(record.about.scores_again[:8]))
         encoder, _ = open_encoder(str(folder_of(record.about.scores_again) / MODEL))
         experiment = replace(experiment, trained=encoder.to(compute.device))
@@ -246,12 +248,6 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord) -> P
     text, batches = rank0_first(read)
     steps = recipe.train.steps or recipe.train.epochs * batches.steps_per_epoch
     return Prepared(compute, experiment, seed, text, batches, steps, making)
-
-
-def _can_be_scored_again(experiment: Experiment) -> bool:
-    """Return whether the saved encoder gives all scores, without a view of the recipe and without a fit."""
-    reads = any(EVALUATORS[part.name].references for part in experiment.recipe.evaluators.values())
-    return experiment.scored.fits == "never" and experiment.recipe.evaluate.view is None and not reads
 
 
 @part_errors()
