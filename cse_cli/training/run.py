@@ -218,9 +218,9 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trai
             key = f"encoders.{name}.pooling"
             record.event("warning", text=f"{key} is '{given}', but '{model}' was made for '{own}': set {key} = '{own}'")
     making = Making((str(compute.device),), record.progress, lambda text: record.event("warning", text=text))
-    reads_views = any(EVALUATORS[part.name].references for part in recipe.evaluators.values())
-    # Otherwise the saved encoder does not give all scores.
-    if trained_by and experiment.scored.fits == "never" and recipe.evaluate.view is None and not reads_views:
+    # The saved encoder gives all scores, unless they need a view of the recipe or a fit.
+    reads = any(EVALUATORS[part.name].references for part in recipe.evaluators.values()) or recipe.evaluate.view
+    if trained_by and not reads and experiment.scored.fits == "never":
         record.event("warning", text=SCORED_AGAIN.format(trained_by[:8]))
         encoder, _ = open_encoder(str(folder_of(trained_by) / MODEL))
         experiment = replace(experiment, trained=encoder.to(compute.device))
