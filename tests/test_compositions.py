@@ -116,6 +116,7 @@ def test_focal_loss_over_batch_and_queue(composed, parts):
         assert abs(found - literal(*seen, vectors_, weights_, plain, 0.07)) > 1e-2
 
 
+@pytest.mark.slow
 def test_focal_loss_reads_the_forgetting_weights(composed, parts):
     faint, strong = (Training(composed, parts, [f"queue.forgetting_rate={rate}"]) for rate in (0.4, 0.002))
     for training in (faint, strong):
@@ -126,6 +127,7 @@ def test_focal_loss_reads_the_forgetting_weights(composed, parts):
     assert faint.look()[1]["fraternal"] == strong.look()[1]["fraternal"]
 
 
+@pytest.mark.slow
 def test_a_momentum_encoder_in_place_of_ifcls_queue(parts):
     """Figure 4c: the identical twin comes from a slow copy, without gradient, and no earlier sentence is a negative."""
     training = Training("ifcl_en_momentum", parts, ["encoders.target.decay=0.5"])

@@ -408,6 +408,7 @@ def test_the_loss_in_one_file_works_with_no_other_change(tmp_path):
     assert done.stdout == "Spread the embeddings over the unit sphere.\n"
 
 
+@pytest.mark.slow
 def test_the_settings_of_every_command_are_valid():
     """What `--set` and `--unset` make of a shipped recipe, in all commands that a page shows."""
     from cse_cli.recipe.load import load

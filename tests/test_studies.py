@@ -77,6 +77,7 @@ def test_no_two_settings_are_the_same_experiment(name):
     assert len(settings) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "rows"),
     [
@@ -111,6 +112,7 @@ def test_the_rows_that_are_the_recipe_as_it_stands(recipe, rows):
     assert found == rows
 
 
+@pytest.mark.slow
 def test_the_distance_grid_contains_the_best_one():
     """1/(1 − 0.85) + 512/64 = 14.67, and 22.67 with the large encoder's batch of 32."""
     for name, best in (("studies/mocose_fig2", 14.67), ("studies/mocose_fig3", 14.67), ("studies/mocose_fig12", 22.67)):

@@ -85,6 +85,7 @@ def test_leaderboard(shown):
     assert "mini_en (en)" in out
 
 
+@pytest.mark.slow
 def test_leaderboard_without_runs(shown):
     out = shown(lambda: print_tables(reported_tables(LeaderboardQuery())))
     assert out.startswith("bert-base (en)")
@@ -99,6 +100,7 @@ def test_the_community_leaderboard_with_runs(shown):
     assert "mirror_bert_drophead_en" in out
 
 
+@pytest.mark.slow
 def test_every_printed_table(shown):
     every = [paper_table(*address, [])[0] for address in find_tables(None, None)]
     assert shown(lambda: print_tables(every)).count("Table") > 20

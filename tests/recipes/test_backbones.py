@@ -11,6 +11,7 @@ from tests.support.families import tiny
 FAMILIES = {"modernbert": "modernbert", "eurobert": "eurobert", "qwen3": "qwen3", "gemma3": "gemma3_text"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILIES)
 def test_the_two_views_differ_only_by_the_recipes_dropout(name, parts, tmp_path):
     model = tiny(tmp_path, FAMILIES[name])

@@ -21,6 +21,7 @@ def test_warm_up_and_evaluation_are_tenths_of_the_epoch():
     assert (train.warmup_steps, train.evaluate_every) == (math.ceil(steps * 0.1), int(steps * 0.1))
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "bsl_en")
     step = step_of(made)

@@ -19,6 +19,7 @@ def test_the_small_recipe_searches_its_own_text():
     assert recipe.data.dataset == (recipe.views["hard"].augment[0].params["dataset"],)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "model"), [("cards_en_roberta", "roberta"), ("mini/cards_en", "bert")])
 def test_the_first_step_by_transformers(parts, name, model):
     made = experiment(parts, name, *NEAREST)

@@ -18,6 +18,7 @@ def test_settings_are_those_of_sg_opt(version):
     assert (list(ours.encoders), ours.views["positive"].column) == (["online"], "translation")
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "contrastive_bt_en")
     step = step_of(made)

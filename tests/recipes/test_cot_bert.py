@@ -27,6 +27,7 @@ def test_the_authors_settings(name, quoted):
     assert (loss["temperature"], loss["positive_repels"], loss["hard_weight"]) == (0.05, True, 0.0)
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "cot_bert_en", 'views.positive.template="the {text} {mask} sees {mask} ."')
     step, mask = step_of(made), made.scored.vocabulary.mask

@@ -14,6 +14,8 @@ from tests.registry.encoders.test_contrastive_prompting import published
 from tests.registry.encoders.test_families import prepended
 from tests.support.tiny import sentences, tiny_llama
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = (
     'This_sentence_:_"A_man_is_smoking."_means_in_one_word:"Smoking".This_sentence_:_"*sent_0*"_means_in_one_word:"'
 )
@@ -45,7 +47,6 @@ def changed(s):
         ("knowledge_enhancement_en", KNOWING, -2),
     ],
 )
-@pytest.mark.slow
 def test_one_prompt_as_in_the_authors_code(tmp_path, name, template, place):
     """One text from template and sentence, padded on the left, and the last token's state of the authors' layer."""
     params = load(name).recipe.encoders["online"].params
@@ -64,7 +65,6 @@ def test_one_prompt_as_in_the_authors_code(tmp_path, name, template, place):
         assert (found - states.hidden_states[-1][:, -1]).norm() > 0.1 * found.norm()  # the last layer, as before
 
 
-@pytest.mark.slow
 def test_token_prepending_as_in_the_authors_code(tmp_path):
     """`senllm/modeling_llama.py:519-615` @cc41b58 for one sentence: blocks from 0, the state before block 27."""
     params = load("token_prepending_en").recipe.encoders["online"].params
@@ -82,7 +82,6 @@ def test_token_prepending_as_in_the_authors_code(tmp_path):
     torch.testing.assert_close(found, outputs[26][:, -1], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow
 def test_contrastive_prompting_as_in_the_authors_code(tmp_path):
     """CP @bf5ee56: evaluate_intervention.py:194-289 with the command of README.md:50-61, and its hook "scaled"."""
     params = load("contrastive_prompting_en").recipe.encoders["online"].params

@@ -11,6 +11,7 @@ from tests.registry.losses.decoder import literal
 QUIET = ("losses.denoising.noise=0.0", "losses.denoising.dropout=0.0")
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "denosent_en", 'views.positive.template="the {text} sees {mask} ."', *QUIET)
     step, mask = step_of(made), made.scored.vocabulary.mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.recipes.first_step import experiment, step_of
@@ -33,6 +34,7 @@ def test_queue_holds_momentum_embeddings_without_dropout(parts):
     assert not held.log_weights.any()
 
 
+@pytest.mark.slow
 def test_the_switch_for_a_random_copy_changes_the_second_step_only(parts):
     """ES4: the first step has no queue. The second has the random copy's embeddings as negatives."""
     losses = {}

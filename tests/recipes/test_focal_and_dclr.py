@@ -12,6 +12,7 @@ from registry.losses.info_nce import InfoNCE
 from tests.recipes.first_step import experiment, step_of
 
 
+@pytest.mark.slow
 def test_alignment_and_uniformity_are_those_of_the_test_split():
     """Focal-InfoNCE's script computes them split by split (F13)."""
     for name in ("studies/focal_infonce_alignment", "studies/mini/focal_infonce_alignment"):
@@ -20,6 +21,7 @@ def test_alignment_and_uniformity_are_those_of_the_test_split():
             assert (plane.name, plane.params["split"]) == ("alignment_uniformity", "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "heads"),
     [

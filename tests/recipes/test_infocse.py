@@ -11,6 +11,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 HIDE_ALL = [f"losses.side_language_model.{key}" for key in ("masking=1.0", "mask_share=1.0", "random_share=0.0")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["infocse_en", pytest.param("mini/infocse_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_transformers(parts, name):
     made = experiment(parts, name, *HIDE_ALL, "losses.side_language_model.weight=0.5")

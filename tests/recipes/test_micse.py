@@ -22,6 +22,7 @@ def read_by_transformers(parts, made, tokens):
     return headed(made, states[:, 0] if made.scored.pooling == "cls" else means), found.attentions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["micse_en", pytest.param("mini/micse_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_from_transformers_alone(parts, name):
     """The positive's tokens are put into the second segment, so that the views differ without dropout."""

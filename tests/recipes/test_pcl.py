@@ -20,6 +20,7 @@ def test_both_networks_read_the_same_sentences(parts):
     assert torch.equal(batch["reversed"].ids, batch["reversed_again"].ids)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pcl_en", pytest.param("mini/pcl_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_transformers(parts, name):
     made = experiment(parts, name, *ALIKE)

@@ -8,6 +8,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 from tests.registry.losses.literal import ranking_distillation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["list_net", "list_mle"])
 def test_the_first_step_by_hand(parts, form):
     """Dropout off: both views are alike, and the teachers are the same tiny model."""

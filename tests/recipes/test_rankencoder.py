@@ -12,6 +12,7 @@ from tests.recipes.first_step import experiment, info_nce, layers_of, step_of
 from tests.registry.losses.literal import cosine
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rankencoder_en", pytest.param("mini/rankencoder_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_hand(parts, name):
     low, high = 0.0, 0.9999

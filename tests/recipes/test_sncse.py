@@ -26,6 +26,7 @@ def test_32_places_leave_22_sub_words():
     assert len(template.replace("{text}", "").split()) == 4 + 4
 
 
+@pytest.mark.slow
 def test_the_first_step_by_hand(parts):
     made = experiment(parts, "sncse_en", OTHER.format("positive"), OTHER.format("soft_negative"))
     step, mask = step_of(made), made.scored.vocabulary.mask

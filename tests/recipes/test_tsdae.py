@@ -9,6 +9,7 @@ from tests.recipes.first_step import experiment, layers_of, step_of
 from tests.registry.losses.test_reconstruction import as_transformers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tsdae_en", pytest.param("mini/tsdae_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_transformers(parts, name):
     made = experiment(parts, name)

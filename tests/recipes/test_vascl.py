@@ -9,6 +9,7 @@ from tests.recipes.first_step import experiment, layers_of, nt_xent, step_of
 from tests.registry.losses.neighborhood import both_ways, hardest, moved_by, neighbors, project, unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vascl_en", pytest.param("mini/vascl_en", marks=pytest.mark.exhaustive)])
 def test_the_first_step_by_hand(parts, name):
     made = experiment(parts, name)

@@ -15,6 +15,8 @@ from registry.vocabulary import HubVocabulary, JoinedVocabulary
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_gpt2
 
+pytestmark = pytest.mark.slow
+
 TEMPLATE = 'This sentence : "{text}" means {mask}.'
 RULES = ("stop", "spaced_stop", "stop_only")
 TABLE = [  # a text, and what the code of each rule's method makes of it

@@ -270,6 +270,7 @@ def test_the_fingerprint_is_the_contents(tmp_path):
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_messages_in_the_documentation_are_current(tmp_path):
     page = (ROOT / "docs" / "evaluators.md").read_text(encoding="utf-8")
     shown = re.findall(r"^t\..*$", page, re.MULTILINE)
@@ -357,6 +358,7 @@ LINES = CELLS.filter(lambda text: not set(text) & set("\t\n\r") and not text.sta
 ROWS = st.lists(st.tuples(st.floats(-1e9, 1e9), CELLS, CELLS), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.tuples(st.floats(-1e9, 1e9), LINES, LINES), min_size=1, max_size=5), end=st.sampled_from("\n "))
 def test_any_text_without_tabs_comes_back_from_a_tsv(folder, rows, end):
     text = HEAD + "\n".join("\t".join((repr(score), one, two)) for score, one, two in rows) + end.strip(" ")
@@ -364,6 +366,7 @@ def test_any_text_without_tabs_comes_back_from_a_tsv(folder, rows, end):
     assert pair_file(path).pairs == [Pair("", *row) for row in rows]
 
 
+@pytest.mark.slow
 @given(rows=ROWS)
 def test_any_text_comes_back_from_a_csv_json_lines_and_parquet(folder, rows):
     made = io.StringIO(newline="")
@@ -377,6 +380,7 @@ def test_any_text_comes_back_from_a_csv_json_lines_and_parquet(folder, rows):
         assert pair_file(written(folder / name, content)).pairs == [Pair("", *row) for row in rows], name
 
 
+@pytest.mark.slow
 @given(rows=ROWS, damage=st.binary(min_size=1, max_size=4), at=st.integers(0, 400), name=st.sampled_from(NAMES))
 def test_damage_is_read_as_other_pairs_or_told_with_the_file(folder, rows, damage, at, name):
     """Never a traceback, and never a row more or less without a word where a line end was not touched."""

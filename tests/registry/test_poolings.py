@@ -92,6 +92,7 @@ def largest():
     POOLINGS._entries.pop("largest")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "llama"])
 def test_it_pools_what_it_names_and_is_saved(tmp_path, largest, family):
     folder = tiny(tmp_path, family)

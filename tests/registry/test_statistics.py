@@ -89,6 +89,7 @@ def test_wider_levels_single_subsets_and_a_constant_side():
     assert spearman_interval([""] * 5, ([1.0, 2.0, 3.0, 4.0, 5.0], [2.0] * 5), "all", 50, 0.95) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_subsets_are_drawn_by_themselves_and_the_truth_is_covered():
     """Each subset is perfectly ranked, so no draw within it is anything but 1; across them ρ varies."""
     gold = np.array([*range(20), *range(20)], dtype=float)

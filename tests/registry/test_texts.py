@@ -12,6 +12,7 @@ from registry.resources import catalog
 from registry.resources.catalog import SHIPPED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tatoeba_en_de", "wiki1m_prefix"])
 def test_no_training_sentence_is_scored(name):
     scored = {
@@ -34,6 +35,7 @@ def test_rows_are_those_of_the_digest(name):
         assert (origin, source.digest) == ("package", about.sha256)
 
 
+@pytest.mark.slow
 def test_texts_and_pairs_are_parts_of_what_is_free_to_copy():
     rows = {(row["text"], row["translation"]) for row in catalog.open_text("tatoeba_open")}
     assert len(rows) <= package_texts.PAIRS == catalog.entry("tatoeba_open").split("train").rows

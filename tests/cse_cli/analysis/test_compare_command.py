@@ -31,6 +31,7 @@ def two(seeds=(0, 1, 2)) -> None:
         record(B, seed, noise=1.0)
 
 
+@pytest.mark.slow
 def test_one_versioned_document_with_everything(capsys):
     two()
     found = document(capsys, A, B)
@@ -129,6 +130,7 @@ def test_another_model_has_no_line_for_its_weights(capsys):
     assert document(capsys, f"{A}@0", other)["circumstances"] == []
 
 
+@pytest.mark.slow
 def test_unpaired_seeds_are_named_and_left_out(capsys):
     two((0, 1))
     record(A, 7)
@@ -301,6 +303,7 @@ def test_a_comparison_with_one_seed_keeps_its_share_of_the_level(capsys):
     assert second["metrics"][0]["over_seeds"]["p_adjusted"] is None
 
 
+@pytest.mark.slow
 def test_runs_without_pairs_are_compared_over_seeds(capsys):
     old = [record(A, seed, noise=1.5 + seed, keep=False) for seed in (0, 1)]
     for seed in (0, 1):

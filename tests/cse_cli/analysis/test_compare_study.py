@@ -46,6 +46,7 @@ def lines_of(out: str) -> list[list[str]]:
     return [re.split(r" {2,}", line.strip()) for line in table.split("\n")]
 
 
+@pytest.mark.slow
 def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
     write_study()
     record_rows()
@@ -57,6 +58,7 @@ def test_every_row_is_a_method_in_the_order_of_the_study(capsys):
     assert {one["primary"] for one in found["comparisons"]} == {"avg"}
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_recipes_one_by_one(capsys):
     write_study()
     names = []
@@ -79,6 +81,7 @@ def test_the_summary_on_a_screen(capsys, monkeypatch, snapshot):
     assert shown(capsys, monkeypatch, mine.STUDY) == snapshot
 
 
+@pytest.mark.slow
 def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
     write_study()
     record_rows()
@@ -96,6 +99,7 @@ def test_details_follow_the_summary_on_demand(capsys, monkeypatch):
     assert "D − A: cold compared with plain" in out
 
 
+@pytest.mark.slow
 def test_other_programs_get_the_numbers_of_the_document(capsys):
     write_study(mine.ROWS[:3])
     record_rows(mine.ROWS[:3])
@@ -171,6 +175,7 @@ def test_equal_names_get_that_of_their_study(capsys):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_more_methods_than_letters(capsys):
     values = [round(0.05 + place / 1000, 3) for place in range(28)]
     Path(mine.STUDY).write_text(
@@ -183,6 +188,7 @@ def test_more_methods_than_letters(capsys):
     assert sides[27]["name"] == f"{mine.KEY}=0.077"
 
 
+@pytest.mark.slow
 def test_a_tuned_row_has_the_runs_of_its_choice(capsys):
     write_study(
         mine.ROWS[:2],
@@ -203,6 +209,7 @@ def test_a_tuned_row_has_the_runs_of_its_choice(capsys):
     assert not any(note.startswith("A: only") for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_trials_of_an_earlier_recipe_are_named(capsys):
     write_study(mine.ROWS[:3], row='tune = { "train.warmup_steps" = [0, 10] }')
     study = load_study(mine.STUDY)

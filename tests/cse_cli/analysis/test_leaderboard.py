@@ -107,6 +107,7 @@ def test_every_evaluator_reports_its_own_metric_first():
     assert all(entry.cls.metrics[0] == entry.cls.metric for entry in EVALUATORS)
 
 
+@pytest.mark.slow
 def test_recipes_and_reported_rows_name_each_other():
     rows = {row.recipe for key in papers.names() for t in papers.load(key).tables.values() for row in t.rows.values()}
     with_paper = {name: recipe for name in all_recipes() if (recipe := load(name).recipe).paper is not None}

@@ -81,6 +81,7 @@ def test_filters(query, encoders, recipes):
     assert {row.recipe for table in found for row in table.rows if row.source == "measured"} == recipes
 
 
+@pytest.mark.slow
 def test_without_runs_the_filters_hold_too():
     assert {table.encoder for table in tables([], encoder="roberta-base")} == {"roberta-base"}
     assert {table.language for table in tables([], language="zh")} == {"zh"}
@@ -99,6 +100,7 @@ def test_pooled_settings_are_asked_for(run):
         assert [row["seeds"] for row in table["rows"] if row["source"] == "measured"] == seeds
 
 
+@pytest.mark.slow
 def test_a_papers_own_tables(run):
     for address in (("--table", "ifcl/2"), ("--paper", "ifcl", "--table", "2"), ("--table", "ifcl/ablation")):
         one = shown(run("--format", "json", *address, results=[result()]))

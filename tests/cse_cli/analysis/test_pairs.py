@@ -75,6 +75,7 @@ def test_a_score_is_recognized_as_the_correlation_of_its_pairs():
     assert not first.explains(100 * first.rho + 0.01)
 
 
+@pytest.mark.slow
 def test_equal_models_differ_in_five_percent():
     rng = np.random.default_rng(5)
     hits, repeats = 0, 400

@@ -58,6 +58,7 @@ def ours(block):
     return {row.name: row.scores for row in block.rows if row.source == "measured"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["ifcl/5", "ifcl/queue_length", "queue_length"])
 def test_our_cells_stand_beside_the_papers(asked_for, address):
     (block,) = shown(filled(asked_for, STUDY, "bert-base-uncased", SCORES), table=address)
@@ -67,6 +68,7 @@ def test_our_cells_stand_beside_the_papers(asked_for, address):
     assert score.marks == ("within",)
 
 
+@pytest.mark.slow
 def test_the_trend_is_a_rank_correlation(asked_for):
     (block,) = shown(filled(asked_for, STUDY, "bert-base-uncased", SCORES))
     (trend,) = block.trends
@@ -75,6 +77,7 @@ def test_the_trend_is_a_rank_correlation(asked_for):
     assert trend.p == pytest.approx(2 / 120)
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_told_with_the_command(asked_for):
     few = [r for r in filled(asked_for, STUDY, "bert-base-uncased", {320: 78.0, 384: 79.0}) if r.seed < 2]
     (block,) = shown(few)
@@ -97,6 +100,7 @@ def test_a_small_encoder_has_a_trend_and_no_difference(asked_for):
     assert ours(block)["M=320"]["STS-B"].mean == pytest.approx(78.1)
 
 
+@pytest.mark.slow
 def test_a_studys_own_score_fills_averages_and_differences():
     cells_of = {cell.row: cell for cell in cells(load_study("studies/mini/conisi_ablation"))}
     scores = {"SimCSE-BERT-base": 40.0, "ConIsI-s-BERT-base": 43.0, "w/o fine-grained classification loss": 41.5}
@@ -116,6 +120,7 @@ def test_both_variants_have_a_table_the_papers_encoder_first(asked_for):
     assert [block.study for block in shown(both)] == [STUDY, MINI]
 
 
+@pytest.mark.slow
 def test_runs_of_a_changed_cell_are_stale(asked_for):
     cell = english(asked_for[STUDY], 416)
     old = [run(cell, seed, 10.0, recipe_hash="0" * 16, run_id=f"run{seed}") for seed in range(3)]
@@ -151,6 +156,7 @@ def test_a_cell_shows_the_newest_of_two_experiments(asked_for):
     assert ("M=416", 2) in {(cell.row, cell.seeds) for cell in block.missing}
 
 
+@pytest.mark.slow
 def test_seeds_of_a_complete_plan_are_tested_at_once(asked_for):
     plan = Plan(seeds=(0, 1, 2), made=datetime(2025, 1, 1, tzinfo=UTC))
     ran = filled(asked_for, STUDY, "bert-base-uncased", {416: 80.8})
@@ -160,6 +166,7 @@ def test_seeds_of_a_complete_plan_are_tested_at_once(asked_for):
     assert ours(planned)["M=416"]["STS-B"].marks == ("above",)
 
 
+@pytest.mark.slow
 def test_a_table_without_runs_has_the_commands():
     (block,) = shown([])
     assert (block.kind, ours(block)) == ("table", {})

@@ -53,6 +53,7 @@ def headings(page: str) -> list[str]:
     return re.findall(r"^## (.+)$", page, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_scores(capsys):
     for seed, score in enumerate((50.0, 52.0)):
         before = {"stsb": {"spearman": 40.0 + seed}}
@@ -86,6 +87,7 @@ def test_html_is_the_default_and_whole(capsys, folder):
     assert len(seen.values("alt")) == 1
 
 
+@pytest.mark.slow
 def test_beside_the_paper_with_doubts(capsys):
     for seed in range(3):
         last = record("ifcl_en", seed, paper=IFCL, model="bert-base-uncased", scores=FLAT)
@@ -116,6 +118,7 @@ def test_among_the_runs_of_others(capsys):
     assert "- seed 0: avg 75.00, 45th percentile; " in section
 
 
+@pytest.mark.slow
 def test_beside_another_recipe(capsys):
     for seed in range(3):
         record(A, seed, noise=1.5)
@@ -186,6 +189,7 @@ def test_a_run_without_scores():
     assert "FAILED" in error.message
 
 
+@pytest.mark.slow
 def test_a_study_beside_its_paper(capsys, folder):
     for length, noise in ((320, 2.0), (384, 1.5), (416, 1.0)):
         for seed in range(2):

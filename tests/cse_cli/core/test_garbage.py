@@ -36,6 +36,7 @@ def test_training_collects_as_usual_and_what_surrounds_it_rarely() -> None:
     assert gc.get_threshold()[0] == RARELY
 
 
+@pytest.mark.slow
 def test_cycles_are_freed_and_what_stays_is_not_searched_again() -> None:
     kept = Knot()
     Knot()

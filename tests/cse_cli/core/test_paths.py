@@ -13,6 +13,7 @@ from tests.support.command import cse
 from tests.support.shrunken import Small, recipe
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("run",), ("tune", "--param", "temperature")])
 def test_a_file_in_place_of_the_state_directory_is_told(
     command: tuple[str, ...], tmp_path: Path, parts: Small, monkeypatch: pytest.MonkeyPatch,

@@ -30,6 +30,7 @@ def test_nothing_to_keep_leaves_no_folder(tmp_path: Path):
     assert series.read_series(tmp_path / "series") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_pairs")
 def test_a_run_keeps_the_pairs_its_scores_come_from(home, tmp_path, monkeypatch, parts: Small, capsys):
     monkeypatch.chdir(tmp_path)

@@ -122,6 +122,7 @@ def likelihood(values: np.ndarray, effect: float) -> float:
     return integrate.quad(integrand, -8, 8, epsabs=0, epsrel=1e-11, limit=400)[0]
 
 
+@pytest.mark.slow
 def test_a_reported_number_is_the_first_score_of_its_method():
     values = np.array([61.0, 62.1, 62.4, 61.9])
     effects = integrate.quad(

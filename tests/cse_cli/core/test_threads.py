@@ -124,6 +124,7 @@ def test_an_import_changes_nothing_of_the_program() -> None:
     assert output(program, {}) == "True\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

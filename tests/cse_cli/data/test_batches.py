@@ -214,6 +214,7 @@ def test_a_label_that_is_no_number_is_named(tmp_path, cell):
 # Batches without equal texts.
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(8, 20)), min_size=12, max_size=80), st.integers(2, 4))
 def test_no_text_is_in_two_rows_of_a_batch(texts, size):
     texts += [(100 + row, 100 + row) for row in range(size)]  # a batch without a repeated text exists

@@ -70,6 +70,7 @@ def text(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_made_column_stands_beside_its_rows(text, shout):
     opened = open_text(data(text, loud=shouted()), {"text", "loud"})
     assert list(opened.cells("text")) == ["one", "two", "three", "one"]
@@ -80,6 +81,7 @@ def test_a_made_column_stands_beside_its_rows(text, shout):
     assert shout == ["one", "two", "mute", "three"]  # repeated sentences once
 
 
+@pytest.mark.slow
 def test_a_text_is_the_same_as_its_file_with_both_columns(text, tmp_path, shout):
     made = open_text(data(text, translation=shouted()), {"text", "translation"})
     file = tmp_path / "both.tsv"
@@ -89,6 +91,7 @@ def test_a_text_is_the_same_as_its_file_with_both_columns(text, tmp_path, shout)
     assert made.parts[0][1].columns == read.parts[0][1].columns
 
 
+@pytest.mark.slow
 def test_nothing_is_made_again(text, shout):
     recipe = data(text, loud=shouted())
     first = open_text(recipe, {"text", "loud"}).fingerprint
@@ -107,6 +110,7 @@ def test_nothing_is_made_again(text, shout):
     assert shout == ["one", "two", "mute", "three"]
 
 
+@pytest.mark.slow
 def test_columns_are_made_of_columns(text, shout):
     columns = {"twice": shouted(column="loud", mark="?"), "loud": shouted()}
     assert in_order(columns, {"twice"}) == ["loud", "twice"]
@@ -115,6 +119,7 @@ def test_columns_are_made_of_columns(text, shout):
     assert opened.columns == ("text", "twice")
 
 
+@pytest.mark.slow
 def test_several_files_are_one_text(text, shout):
     files = text.with_name("more")
     files.mkdir()
@@ -124,6 +129,7 @@ def test_several_files_are_one_text(text, shout):
     assert list(opened.cells("loud")) == ["A.TXT!", "B.TXT!"]
 
 
+@pytest.mark.slow
 def test_the_identity_is_unknown_until_the_column_is_made(text, shout):
     recipe = data(text, loud=shouted())
     assert text_fingerprint(recipe, {"text", "loud"}) is None
@@ -133,6 +139,7 @@ def test_the_identity_is_unknown_until_the_column_is_made(text, shout):
     assert text_fingerprint(data(text, loud=shouted(mark="?")), {"text", "loud"}) is None
 
 
+@pytest.mark.slow
 def test_sentences_of_evaluators_get_their_columns(shout):
     own = OwnColumns({"loud": shouted(), "twice": shouted(column="loud", mark="?")})
     cells = own.added({"text": ["a", "b", "a"]}, {"text", "twice", "unknown"})
@@ -141,6 +148,7 @@ def test_sentences_of_evaluators_get_their_columns(shout):
     assert own.added({"text": ["a"], "loud": ["x"]}, {"loud"}) == {"text": ["a"], "loud": ["x"]}
 
 
+@pytest.mark.slow
 def test_making_a_column_leaves_the_random_state(text, shout, monkeypatch):
     monkeypatch.setattr(Shout, "make", lambda self, cells, count=None: [str(torch.rand(1).numel()) for _ in cells])
     torch.manual_seed(3)
@@ -241,6 +249,7 @@ CALLS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls=CALLS, number=st.integers(0, 2**60))
 def test_no_row_gets_the_cell_of_another(upper, calls, number):

@@ -73,6 +73,7 @@ def test_check_reads_local_data_sets_and_exits_with_2(cse, folder):
     assert f"{folder}: the SHA-256 of the rows is " in err
 
 
+@pytest.mark.slow
 def test_check_names_the_line_that_is_malformed(cse, folder):
     folder.write_text(HEADER + "x\t1.0\ta\tb\n" * 1499 + "x\t1.0\ta\n")
     code, out, _ = cse("data", "check", "--json")

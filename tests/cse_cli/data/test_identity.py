@@ -138,6 +138,7 @@ def test_another_text_of_the_same_name_is_another_experiment(parts):
     assert differences(one, written(parts / "a", ["data.limit=5"])) == [("settings", ""), ("text", "")]
 
 
+@pytest.mark.slow
 def test_the_text_is_that_of_the_run(parts):
     recipe = load("quickstart").recipe
     assert columns_read(recipe) == resolve(recipe, 0).columns == {"text", "translation"}

@@ -40,10 +40,12 @@ def test_requirements(screen):
     screen("check", "--data", "simcse_en", *(word for one in settings for word in ("--set", one)))
 
 
+@pytest.mark.slow
 def test_verified_data_sets(screen):
     screen("data", "check", "tatoeba_en_de", "tatoeba_open", "wiki1m_prefix", "stsb_open")
 
 
+@pytest.mark.slow
 def test_an_inspected_text(screen):
     screen("data", "inspect", "quickstart", "--set", "data.limit=500")
 

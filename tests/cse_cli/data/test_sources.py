@@ -269,6 +269,7 @@ def test_a_cache_that_cannot_be_written_is_an_error(tmp_path, home):
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n\ufeff"), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=30))
 def test_any_cells_come_back_from_a_tsv(rows, tmp_path_factory):

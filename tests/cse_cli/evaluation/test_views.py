@@ -137,6 +137,7 @@ def test_an_unknown_view_is_told(model):
         looking(built(model)).encode_view("anchr", {"text": TEXTS}, training=True)
 
 
+@pytest.mark.slow
 def test_mutual_information_of_dropout_views(model, tmp_path):
     """The more dropout, the less a view tells of the other; without any, two views are one."""
     path = tmp_path / "x.txt"

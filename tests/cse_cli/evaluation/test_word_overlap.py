@@ -22,6 +22,7 @@ def test_evaluators_of_pairs_have_one():
     assert found["stsb_open/dev"] == Sts("stsb_open", "dev").word_overlap()
 
 
+@pytest.mark.slow
 def test_the_last_line_of_cse_evaluate(parts, capsys):
     options = ("evaluate", str(parts.models["bert"]), "--tasks", "stsb_open,stsb_open/dev", "--device", "cpu")
     _, out, _ = cse(*options, capsys=capsys)

@@ -66,6 +66,7 @@ def test_equal_sentences(warned):
     assert text.startswith("all 80 rows of the training text are the same sentence")
 
 
+@pytest.mark.slow
 def test_many_equal_sentences(warned):
     # Of 640 rows 64 are equal. A batch of 64 has a second one with the probability 0.998 for each of them.
     (text,) = warned([*OPEN[:576], *["A copy."] * 64])
@@ -74,6 +75,7 @@ def test_many_equal_sentences(warned):
     assert warned([*OPEN[:576], *["A copy."] * 64], "train.batch_size=2") == []
 
 
+@pytest.mark.slow
 def test_evaluation_sentences(warned):
     dev = list(dict.fromkeys(" ".join(pair.first.split()) for pair in catalog.read_pairs("stsb_open", "dev")))
     known = len({" ".join(text.split()) for pair in catalog.read_pairs("stsb_open", "dev") for text in pair[2:]})
@@ -99,5 +101,6 @@ def test_random_numbers_of_the_training_are_unchanged(warned, monkeypatch):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.slow
 def test_the_shipped_text_of_the_quickstart_has_none(capsys):
     assert warnings(load("quickstart")) == []

@@ -10,6 +10,8 @@ from registry.resources import catalog
 from registry.words import words
 from tests.support.command import cse, refused
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [row["text"] for row in catalog.open_text("tatoeba_open")]
 
 

@@ -35,6 +35,7 @@ def test_counts_and_first_rows():
     assert found.frequent == [(0, 3), (4, 2)]
 
 
+@pytest.mark.slow
 def test_a_text_of_many_rows():
     found = read([str(number % 70_000) for number in range(140_001)])
     assert (found.rows, len(found.first), found.copies) == (140_001, 70_000, {2: 69_999, 3: 1})

@@ -67,6 +67,7 @@ def test_a_seed_and_an_override_replace_the_recipe_s_own(file):
     assert (job.seed, job.loaded.recipe.train.seed, job.loaded.recipe.train.steps) == (9, 9, 2)
 
 
+@pytest.mark.slow
 def test_a_name_tags_and_a_group(file, run, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "thesis/one")
     labels = ["--name", "baseline", "--tag", "for=the paper", "--tag", "draft=2"]
@@ -99,12 +100,14 @@ def test_tables_on_stdout_progress_on_stderr(file, run):
     assert err.count("model = load_model(") == 1
 
 
+@pytest.mark.slow
 def test_quiet_prints_results_alone(file, run):
     code, out, err = run(file, "-q")
     assert (code, err) == (0, "")
     assert out.startswith("small · ")
 
 
+@pytest.mark.slow
 def test_one_experiment_named_twice_is_one_run(file, folder, run):
     (folder / "copy.toml").write_text((folder / file).read_text())
     code, out, _ = run(file, file, "copy.toml", "--json")
@@ -112,6 +115,7 @@ def test_one_experiment_named_twice_is_one_run(file, folder, run):
     assert states() == ["FINISHED"]
 
 
+@pytest.mark.slow
 def test_a_dry_run_leaves_nothing_but_the_cache(file, folder, run, home):
     before = sorted(folder.iterdir())
     code, out, _ = run(file, "--dry-run", "--seeds", "2")
@@ -148,6 +152,7 @@ def test_all_recipes_are_checked_before_the_first_starts(file, folder, run, home
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_one_that_fails_does_not_stop_the_others(file, folder, run):
     (folder / "bad.toml").write_text('extends = "small.toml"\n[encoders.online]\nmodel = "/no/such/model"\n')
     code, out, err = run("bad.toml", file, "--json")
@@ -204,6 +209,7 @@ def stopped(file: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> str:
     return one.run_id
 
 
+@pytest.mark.slow
 def test_ctrl_c_before_the_first_step_leaves_no_record(file, run, monkeypatch):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -231,6 +237,7 @@ def test_a_resumed_run_ends_like_an_unbroken_one(stopped, file, run):
     assert states() == ["FINISHED", "FINISHED"]
 
 
+@pytest.mark.slow
 def test_the_same_command_resumes_too(stopped, file, run):
     code, out, err = run(file, "--seed", "8", "--json")
     assert (code, [one.run_id for one in results(out)]) == (0, [stopped])
@@ -238,6 +245,7 @@ def test_the_same_command_resumes_too(stopped, file, run):
     assert states() == ["FINISHED"]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_the_precision_of_its_start(file, run, monkeypatch):
     """As a run of an older version, which could select bf16 on a CPU."""
     with monkeypatch.context() as patched:
@@ -258,6 +266,7 @@ def test_a_run_goes_on_in_the_precision_of_its_start(file, run, monkeypatch):
     assert results(again)[0].precision == "fp32"
 
 
+@pytest.mark.slow
 def test_precision_is_a_setting_and_auto_names_the_faster_one(file, run, monkeypatch):
     monkeypatch.setattr("cse_cli.core.devices.has_bf16_instructions", lambda: True)
     hint = "\n  this processor has instructions for bf16: --precision bf16 is faster, with other digits\n"
@@ -271,6 +280,7 @@ def test_precision_is_a_setting_and_auto_names_the_faster_one(file, run, monkeyp
     assert len({one.experiment for one in found.values()}) == 3
 
 
+@pytest.mark.slow
 def test_resume_of_a_finished_run_shows_its_result(stopped, run):
     _, first, _ = run("--resume", stopped, "--json")
     code, again, err = run("--resume", stopped, "--json")
@@ -279,6 +289,7 @@ def test_resume_of_a_finished_run_shows_its_result(stopped, run):
     assert states() == ["FINISHED"]
 
 
+@pytest.mark.slow
 def test_resume_of_a_finished_run_whose_result_is_damaged(stopped, home, run):
     run("--resume", stopped)
     (home / "runs" / stopped / "result.json").write_text("{}")
@@ -289,6 +300,7 @@ def test_resume_of_a_finished_run_whose_result_is_damaged(stopped, home, run):
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("finished", [False, True])
 def test_changed_settings_are_named_with_both_values(finished, stopped, file, run):
     if finished:
@@ -321,6 +333,7 @@ def test_prose_may_change(stopped, file, run):
     assert (code, one.title, one.recipe, one.seed) == (0, "Other", "small", 8)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_needs_no_recipe_file(stopped, file, folder, run):
     (folder / file).unlink()
     code, out, _ = run("--resume", stopped, "--json")
@@ -353,6 +366,7 @@ def test_only_a_small_version_that_is_ready_is_named(home, monkeypatch):
     assert small_version("simcse_en") == "mini/simcse_en"
 
 
+@pytest.mark.slow
 def test_patience_ends_a_training_that_no_longer_improves(file, run):
     """With a learning rate near 0 all scores are equal, so the first one stays the best."""
     settings = ["train.steps=8", "train.evaluate_every=1", "train.learning_rate=1e-30", "train.patience=2"]

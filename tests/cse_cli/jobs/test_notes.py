@@ -32,6 +32,7 @@ def test_a_note_names_the_setting(file, given, note, capsys):
     assert (note in err) if note else ("queue.length is" not in err and "usual values" not in err)
 
 
+@pytest.mark.slow
 def test_another_pooling_than_the_checkpoint_was_made_for(file, parts, tmp_path, capsys):
     run = ("--device", "cpu", "--dry-run")
     assert cse("run", str(file), "--device", "cpu", "--name", "first", capsys=capsys)[0] == 0

@@ -211,6 +211,7 @@ def test_unmeasured_parts_are_named(file, capsys, monkeypatch):
     assert planned(file, "--seeds", "2", capsys=capsys)[0]["seconds"] == 2 * (1.5 + 16)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("shout")
 def test_a_column_that_is_not_made_leaves_the_order_of_magnitude(tmp_path, parts, planted, capsys):
     """No model translates here, so the time is that of training: 6 operations for each weight and token."""

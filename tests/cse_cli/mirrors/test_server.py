@@ -151,6 +151,7 @@ def test_without_the_server_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
         command.ui(None, True)
 
 
+@pytest.mark.slow
 def test_a_server_that_exits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_options", lambda port: ["--port=none"])
     with refuses("mirrors.no_server", "'none' is not a valid integer"):

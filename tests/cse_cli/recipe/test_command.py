@@ -153,6 +153,7 @@ def test_check_of_an_empty_folder(tmp_path, capsys):
     assert "contains no recipe (*.toml)" in err
 
 
+@pytest.mark.slow
 def test_schema_to_stdout_and_to_a_file(folder, capsys):
     _, out, _ = cse("schema", capsys=capsys)
     assert json.loads(out)["$schema"].endswith("2020-12/schema")

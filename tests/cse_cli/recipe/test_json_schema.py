@@ -22,6 +22,7 @@ def validator():
     return jsonschema.Draft202012Validator(schema)
 
 
+@pytest.mark.slow
 def test_shipped_recipes_are_accepted_as_written_and_resolved(validator):
     for name in distinct(all_recipes()):
         loaded = load(name)
@@ -34,6 +35,7 @@ def test_data_sets_are_accepted(name, validator):
     assert list(validator.iter_errors(tomllib.loads(f"extends = 'simcse_en'\n[data]\ndataset = {name}"))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -65,6 +65,7 @@ def test_a_long_name_of_a_model_or_file_is_valid(tmp_path: Path) -> None:
     assert load(str(tmp_path / "recipe.toml"), [f"encoders.online.model={long}"]).recipe.data.file == f"{long}.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "code", "value"),
     [

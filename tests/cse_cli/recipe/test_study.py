@@ -148,6 +148,7 @@ def test_studies_are_not_recipes(folder):
     assert "studies/mine" in [study.name for study in studies_of("ifcl", "queue_length")]
 
 
+@pytest.mark.slow
 def test_list_and_check(folder, capsys):
     (folder / "own.toml").write_text(TABLE)
     code, out, err = cse("check", "own.toml", "ifcl_en", capsys=capsys)

@@ -61,6 +61,7 @@ def test_seeds_are_run_and_judged_and_reused(reproduce, claimed, folder):
     assert "lower: dev" in reproduce("small.toml", "--seeds", "2", "--device", "cpu")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_pairs", "undrawn")
 def test_one_seed_without_published_runs_asks_for_more(reproduce, folder):
     (folder / "mine.toml").write_text(
@@ -74,6 +75,7 @@ def test_one_seed_without_published_runs_asks_for_more(reproduce, folder):
     assert "(docs/methods/" not in out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_pairs", "undrawn")
 def test_a_difference_is_followed_by_the_doubtful_points(reproduce, claimed, monkeypatch):
     claimed(1000.0, std=20.0)

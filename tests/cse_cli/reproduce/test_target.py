@@ -139,6 +139,7 @@ def test_each_point_is_a_row_of_its_page():
         assert point.recipes
 
 
+@pytest.mark.slow
 def test_points_of_a_recipe_with_options():
     found = of("ifcl_en")
     assert found["A10"] == ["--set queue.order=oldest_first"]

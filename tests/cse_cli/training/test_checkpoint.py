@@ -39,6 +39,7 @@ def test_two_are_kept_with_the_best_states_that_they_ask_for(killed: Path) -> No
     assert {file.name for file in killed.glob("best-*")} == best
 
 
+@pytest.mark.slow
 def test_a_bit_that_flips_anywhere_is_found(tmp_path: Path) -> None:
     file = tmp_path / "whole.pt"
     checkpoint.write(file, {"weights": torch.arange(600.0), "step": 3, "of": ["a", None]})

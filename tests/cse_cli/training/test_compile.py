@@ -70,6 +70,7 @@ def test_compiled_blocks_give_the_same_losses(name: str, more: list[str], parts:
     assert list(made.method.state_dict()) == keys
 
 
+@pytest.mark.slow
 def test_what_fails_to_compile_runs_as_it_is_and_says_so_once(parts: Small, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no compiler here\nsecond line")

@@ -187,6 +187,7 @@ def test_every_point_of_a_space_of_parts_is_tried_once(tmp_path):
         assert (ending, driver.ran) == ("exhausted", 2 * 5 + 1)  # without negatives: no queue alone
 
 
+@pytest.mark.slow
 def test_the_best_parts_are_saved(tmp_path):
     file = recipe(tmp_path, "parts")
     text = file.read_text() + '[queue]\nname = "fifo"\nview = "anchor"\n[tune.length]\npaths = ["queue.length"]\n'

@@ -98,6 +98,7 @@ def test_words_are_fused_where_the_encoder_stops_at_words(tmp_path):
     assert torch.allclose(fuse(augmenter, embedded).vectors[:, 0], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_gradient_reaches_the_source_layer_only_and_the_foreign_one_has_no_dropout(tmp_path):
     encoder, augmenter, embedded = bound(tmp_path)
     fuse(augmenter, embedded).vectors.pow(2).sum().backward()
@@ -108,6 +109,7 @@ def test_gradient_reaches_the_source_layer_only_and_the_foreign_one_has_no_dropo
     assert torch.equal(fuse(augmenter, embedded).vectors, fuse(augmenter, embedded).vectors)
 
 
+@pytest.mark.slow
 def test_alberts_projection_is_applied_if_widths_differ_only(tmp_path):
     _, augmenter, embedded = bound(tmp_path, foreign=tiny_albert, rate=0.5)
     model = AutoModel.from_pretrained(augmenter.model).eval()
@@ -122,6 +124,7 @@ def test_alberts_projection_is_applied_if_widths_differ_only(tmp_path):
     assert torch.allclose(fused[:, 0], 0.5 * embedded.vectors[:, 0] + 0.5 * theirs[:, 0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path / "s")))
     augmenter = FuseEmbeddings(str(tiny_bert(tmp_path / "f", width=32)))

@@ -17,6 +17,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("augmenter", CUTS)
 def test_gradient_passes_where_nothing_is_cut(augmenter):
     before = batch([5, 2], 6, dtype=torch.float64)

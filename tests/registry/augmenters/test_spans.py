@@ -63,6 +63,7 @@ def test_every_span_is_where_it_may_be(length, anchors, positives):
             assert all(end <= other.start for end, (other, _) in zip(ends, made[1:], strict=False))
 
 
+@pytest.mark.slow
 def test_all_sets_of_cells_are_drawn_equally_often():
     """Two of five cells that are not side by side: six sets."""
     spans = Spans(shortest=10, longest=10)

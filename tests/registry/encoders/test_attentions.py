@@ -126,6 +126,7 @@ def test_a_momentum_encoder_gives_those_of_its_copy(tmp_path):
     assert not encoder.encode(tokens, encoder.embed(tokens)).attentions
 
 
+@pytest.mark.slow
 def test_what_has_no_such_weights_is_refused(tmp_path):
     with refuses("encoders.unknown_block", "[1, 7]", "has 2 blocks", "0 to 1"):
         encoder_of(tmp_path).keep_attentions([1, 7])

@@ -27,6 +27,7 @@ def online(model):
     return TransformerEncoder(model, pooling="mean", dropout=0.0)
 
 
+@pytest.mark.slow
 def test_its_cosine_is_the_mean_of_both_cosines_also_of_an_export(model, online, tmp_path):
     other = TransformerEncoder(model, pooling="first_last", dropout=0.0)
     vectors = embed(ConcatenatedEncoder(online, other, share=0.3), sentences(6))
@@ -68,6 +69,7 @@ def test_each_part_is_fitted_to_its_own_embeddings(model, online):
     assert (both.fits, both.dim) == ("each", online.dim + words.dim)
 
 
+@pytest.mark.slow
 def test_training_reaches_both_and_different_kinds_are_refused(model, online, tmp_path):
     words = Static(model)
     both = ConcatenatedEncoder(online, words)

@@ -53,6 +53,7 @@ def published(model, block, strategy, coefficient, layer, texts=TEXTS, prompts=(
         return run(prompts[0])[layer][:, -1, :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "block", "strategy", "coefficient", "layer"),
     [("llama", 1, "scaled", 0.5, 2), ("qwen3", 0, "scaled", 1.5, -1), ("llama", 1, "norm", None, -1)],
@@ -120,6 +121,7 @@ def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, values
     assert opened.settings() == encoder.settings()
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(models, tmp_path):
     with refuses("encoders.unknown_block", "block = 3", "3 blocks"):
         ContrastivePromptingEncoder(model=models["llama"], **{**GIVEN, "block": 3})

@@ -39,6 +39,7 @@ def published(model, layer, head, pooler):
     return (states * batch["attention_mask"].unsqueeze(-1) * diagonal.unsqueeze(-1)).sum(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "pooling", "pooler", "layer", "head"),
     [
@@ -83,6 +84,7 @@ def test_training_is_the_same_average_with_a_gradient_through_the_weights(models
     assert query[8:].abs().sum() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", ["so {text} .", ["so {text} .", "{text}"]])
 def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, template):
     encoder = DittoEncoder(2, 1, model=models["bert"], first_layer_index=1, template=template)
@@ -92,6 +94,7 @@ def test_an_export_is_reopened_with_the_same_embeddings(models, tmp_path, templa
     assert not isinstance(other, DittoEncoder)
 
 
+@pytest.mark.slow
 def test_what_a_model_lacks_is_refused(models, tmp_path):
     with refuses("encoders.unknown_block", "block = 3", "3 blocks of 2"):
         DittoEncoder(3, 0, model=models["bert"])

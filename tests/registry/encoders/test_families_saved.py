@@ -12,6 +12,8 @@ from registry.heads.mlp import Mlp
 from tests.registry.encoders.vectors import encoding, reopened
 from tests.support.tiny import sentences, tiny_gpt2, tiny_llama, tiny_modernbert, tiny_opt
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [*sentences(), " ".join(["the cat sees a dog"] * 5)]
 OWN = [
     {"attention": "bidirectional", "pooling": "mean"},

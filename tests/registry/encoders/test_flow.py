@@ -97,6 +97,7 @@ def test_gradient():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in parameters)
 
 
+@pytest.mark.slow
 def test_training_comes_near_the_entropy_of_what_it_models():
     # Correlated normal rows: the best possible is their entropy per feature in bits.
     generator = torch.Generator().manual_seed(0)
@@ -201,6 +202,7 @@ def test_widths_that_cannot_be_halved_and_one_sentence_are_refused():
         encoder.fit(encoding(encoder), base.sentences)
 
 
+@pytest.mark.slow
 def test_export_comes_back_and_another_version_is_refused(tmp_path):
     base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="first_last", first_layer_index=1)
     encoder = ENCODERS["flow"].build({"fit_on": "target", "depth": 2, "width": 5}, {"online": base})

@@ -38,6 +38,7 @@ def of_transformers(model, tokens, layer, pooling):
     return torch.stack([s[0] if pooling == "cls" else s[:n].mean(0) for s, n in zip(states, lengths, strict=True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pooling", "layers"), [("mean", None), ("cls", [3]), ("mean", [2, 0])])
 def test_layers_are_those_of_transformers(model, pooling, layers):
     frozen = FrozenCopy(online_of(model), layers, pooling).train()
@@ -76,6 +77,7 @@ def test_dropout_only_where_it_is_wanted(model, dropout, drops):
     assert torch.equal(encode(frozen, tokens).layers, encode(frozen, tokens).layers)
 
 
+@pytest.mark.slow
 def test_it_is_saved_in_the_form_of_its_encoder_and_not_in_checkpoints(model, tmp_path):
     online = online_of(model)
     entry = LOSSES["self_guided"]
@@ -92,6 +94,7 @@ def test_it_is_saved_in_the_form_of_its_encoder_and_not_in_checkpoints(model, tm
     assert torch.equal(again.encode_for_eval(tokens), frozen.encode_for_eval(tokens))
 
 
+@pytest.mark.slow
 def test_layers_that_are_not_there_are_refused(model):
     for layers in ([4], [-1], []):
         with refuses("encoders.unknown_layer", f"layers = {layers}", "0 to 3"):

@@ -103,6 +103,7 @@ def test_off_is_the_same_to_the_bit_and_draws_nothing(tmp_path):
     assert torch.equal(made[0][1], made[1][1])
 
 
+@pytest.mark.slow
 def test_evaluation_and_a_momentum_encoder_without_dropout_drop_none(tmp_path):
     encoder = encoder_of(tmp_path)
     tokens = tokens_of(encoder)

@@ -48,6 +48,7 @@ def router(tmp_path, default):
     return Router.for_query_document(*sides, default_route=default, allow_empty_key=False)
 
 
+@pytest.mark.slow
 def test_static_embeddings_are_those_of_the_library(tmp_path):
     model, folder = saved(tmp_path, static(tmp_path, 1), prompts={"query": "the "}, default_prompt_name="query")
     encoder, length = open_encoder(str(folder))
@@ -59,6 +60,7 @@ def test_static_embeddings_are_those_of_the_library(tmp_path):
     assert not torch.equal(made, encoder.encode_texts(TEXTS, length, "", None))
 
 
+@pytest.mark.slow
 def test_a_router_encodes_each_side_by_its_modules_and_requires_a_route(tmp_path):
     model, folder = saved(tmp_path, router(tmp_path, "document"))
     encoder, length = open_encoder(str(folder))

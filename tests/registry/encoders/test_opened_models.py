@@ -62,6 +62,7 @@ def add_weights(folder, **weights):
     save_file({**load_file(file), **named}, file, metadata={"format": "pt"})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("config", "model"), [(RobertaConfig, RobertaModel), (XLMRobertaConfig, XLMRobertaModel)])
 def test_every_padding_id_of_the_roberta_family(tmp_path, config, model):
     for padding in (0, 1, 3, 6):
@@ -131,6 +132,7 @@ def test_code_of_the_authors_is_reported_and_truncation_on_the_left_refused(tmp_
         open_encoder(str(folder))
 
 
+@pytest.mark.slow
 def test_heads_poolers_and_position_numbers_are_left_out(tmp_path):
     folder = with_prediction_head(tiny_bert(tmp_path))
     expected = encoded(open_encoder(str(folder))[0])
@@ -144,6 +146,7 @@ def test_heads_poolers_and_position_numbers_are_left_out(tmp_path):
     assert torch.equal(encoded(open_encoder(str(folder))[0]), expected)
 
 
+@pytest.mark.slow
 def test_a_model_without_a_length_limit(tmp_path):
     folder = tiny(tmp_path, "t5")
     edit(folder / "config.json", max_position_embeddings=None)
@@ -166,6 +169,7 @@ def test_xlnet_has_no_length_limit_and_bert_no_warning(tmp_path, recwarn):
     assert not [one for one in recwarn if issubclass(one.category, UserWarning)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mask", "last_mask"])
 def test_the_mask_of_a_template_that_is_tokenized_with_the_sentence(tmp_path, pooling):
     folder, template = tiny_bert(tmp_path), "the {mask} cat : {text} means {mask} ."
@@ -180,6 +184,7 @@ def test_the_mask_of_a_template_that_is_tokenized_with_the_sentence(tmp_path, po
     torch.testing.assert_close(encoded(encoder), torch.stack(expected), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_bert, tiny_llama])
 def test_the_two_averages_of_the_first_and_the_last_layer(tmp_path, make):
     folder = make(tmp_path)

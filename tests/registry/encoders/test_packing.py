@@ -17,6 +17,7 @@ def mask_of(lengths):
     return (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
 
 
+@pytest.mark.slow
 @given(masks, st.integers(1, 60), st.none() | st.integers(1, 5))
 def test_every_real_token_is_in_one_pack_in_order(lengths, most_tokens, most_rows):
     mask = mask_of(lengths)
@@ -35,6 +36,7 @@ def test_every_real_token_is_in_one_pack_in_order(lengths, most_tokens, most_row
         assert [group.tokens for group in pack.groups] == sizes
 
 
+@pytest.mark.slow
 @given(masks)
 def test_a_group_holds_little_padding(lengths):
     for pack in packs(Rows(mask_of(lengths)), 1000):

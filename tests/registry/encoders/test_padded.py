@@ -82,6 +82,7 @@ def test_padding_drops_out_row_by_row_and_what_does_not_fit_is_refused(tmp_path,
         PaddedEncoder(14, limit + 1, model=encoder.model)
 
 
+@pytest.mark.slow
 def test_an_export_comes_back_and_only_here(encoder, tmp_path):
     encoder.float().export(tmp_path / "model", 12)
     again, length = open_encoder(str(tmp_path / "model"))

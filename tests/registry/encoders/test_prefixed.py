@@ -83,6 +83,7 @@ def test_the_prefix_takes_positions(tmp_path):
     assert made.encode_for_eval(tokens).isfinite().all()  # tokens after the last position share it
 
 
+@pytest.mark.slow
 def test_the_prefix_is_trained_and_copied_and_needs_keys(tmp_path):
     made = encoder(tmp_path, freeze=["embeddings", "encoder"])
     assert [name for name, weights in made.named_parameters() if weights.requires_grad] == ["prefix"]

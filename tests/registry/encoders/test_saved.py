@@ -98,6 +98,7 @@ def test_the_layout_is_the_classic_one(tmp_path):
     assert str(tmp_path / "tiny") in (folder / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_an_export_replaces_an_earlier_one_and_a_damaged_one_is_named(tmp_path):
     encoder, folder = exported(tmp_path)
     with torch.no_grad():

@@ -60,6 +60,7 @@ def test_weights_by_hand_and_without_them_the_embedding_of_the_token(model):
     assert made.table[made.vocabulary.id_of("[UNK]")].abs().sum() == 0
 
 
+@pytest.mark.slow
 def test_training_changes_the_tokens_of_a_batch_and_what_a_table_lacks_is_refused(model, tmp_path):
     made = Static(model, dim=4)
     tokens = made.vocabulary.tokens([Sample("the cat"), Sample("cat")], 8)
@@ -99,6 +100,7 @@ def test_an_export_gives_the_same_embeddings_here_and_in_sentence_transformers(m
     assert torch.equal(encoding(open_encoder(str(tmp_path / "again"))[0], 6)(texts), expected)
 
 
+@pytest.mark.slow
 def test_equals_the_package_model2vec(model, tmp_path):
     distill = pytest.importorskip("model2vec.distill", reason="model2vec (extra 'parity') is not installed").distill
     # 1e-4, because the package computes its directions in single precision.

@@ -16,6 +16,7 @@ def parts(tmp_path):
     return made
 
 
+@pytest.mark.slow
 def test_it_is_the_sum_of_both(parts, tmp_path):
     both = SummedEncoder(*parts)
     tokens = both.vocabulary.pad(both.vocabulary.ids(sentences(5), 16))

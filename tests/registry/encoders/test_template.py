@@ -68,6 +68,7 @@ def test_a_mask_token_in_the_sentence_is_not_read():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("denoise", ["positions", "padding"])
 def test_denoising_subtracts_the_state_of_the_template_alone(denoise):
     made = encoder(denoise=denoise)
@@ -113,6 +114,7 @@ def test_padding_in_a_roberta_has_the_positions_of_its_own_forward(tmp_path):
             torch.testing.assert_close(gradients[name], each.grad, rtol=1e-6, atol=2e-6, msg=name)
 
 
+@pytest.mark.slow
 def test_evaluation_subtracts_nothing_unless_asked_and_heads_see_the_denoised_vector():
     tokens = tokens_of(encoder())
     plain, denoised = encoder(denoise="positions"), encoder(denoise="positions", denoise_at_eval=True)
@@ -138,6 +140,7 @@ def test_gradient_goes_through_what_is_subtracted_unless_stopped(through):
     torch.testing.assert_close(bias.grad, expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_sentences_of_one_length_share_one_draw_of_dropout_and_the_template_takes_positions():
     torch.manual_seed(0)
     made = encoder(denoise="positions", dropout=0.3).train()
@@ -162,6 +165,7 @@ def test_a_view_with_its_own_template_is_denoised_by_it():
         torch.testing.assert_close(rows, encoded(made, tokens), rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -175,6 +179,7 @@ def test_a_saved_encoder_gives_the_same_vectors(tmp_path, given):
     reopened(encoder(**given), tmp_path / "model", TEXTS, 24)
 
 
+@pytest.mark.slow
 def test_any_model_is_opened_in_a_template_and_a_head_is_saved(tmp_path):
     """One without a template, and one saved with another."""
     encoder(template=TWO).export(tmp_path / "model", 24)

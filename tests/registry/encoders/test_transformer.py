@@ -53,6 +53,7 @@ def test_every_pooling_equals_its_literal_form(tmp_path, make, pooling, first):
     assert torch.allclose(encoder.eval().encode(tokens, encoder.embed(tokens)).sentence, expected, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden_read", [True, False])
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_attention_to_padding_in_training_can_be_enabled(tmp_path, make, hidden_read):
@@ -77,6 +78,7 @@ def test_attention_to_padding_in_training_can_be_enabled(tmp_path, make, hidden_
     torch.testing.assert_close(plain.encode(tokens, plain.embed(tokens)).sentence, mean, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_passes_differ_by_dropout_alone_and_pairs_use_the_second_segment(tmp_path):
     folder = str(tiny_bert(tmp_path))
     encoder = TransformerEncoder(folder)
@@ -146,6 +148,7 @@ def test_a_head_stands_between_pooling_and_loss_and_must_exist_to_be_kept(tmp_pa
         TransformerEncoder(str(tiny_bert(tmp_path)), head_at_eval=True).attach({})
 
 
+@pytest.mark.slow
 def test_freeze_stops_named_parts_and_no_others_and_keeps_dropout(tmp_path):
     encoder = TransformerEncoder(str(tiny_bert(tmp_path, layers=11)), freeze=["embeddings", "encoder.layer.1"])
     tokens = tokens_of(encoder)
@@ -158,6 +161,7 @@ def test_freeze_stops_named_parts_and_no_others_and_keeps_dropout(tmp_path):
     assert (encoder.encode(tokens, encoder.embed(tokens)).embeddings == 0).any()
 
 
+@pytest.mark.slow
 def test_widths_length_limit_dropout_and_meaning_are_the_checkpoints(tmp_path):
     albert = TransformerEncoder(str(tiny_albert(tmp_path)))
     assert (albert.dim, albert.width, albert.max_length) == (16, 8, 64)

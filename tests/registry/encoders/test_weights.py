@@ -29,6 +29,7 @@ def test_weights_in_bf16_give_nearly_the_same_vectors(tmp_path, family):
         assert torch.cosine_similarity(vectors, exact.encode_for_eval(tokens)).min() > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
 def test_low_rank_matrices_are_single_precision_and_all_that_is_trained(llama, dtype):
     pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
@@ -47,6 +48,7 @@ def test_low_rank_matrices_are_single_precision_and_all_that_is_trained(llama, d
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_the_adapter_of_an_export_fits_the_original_model_and_bf16_stays(llama, tmp_path):
     peft = pytest.importorskip("peft", reason="peft is not installed (extra 'llm')")
     encoder = TransformerEncoder(llama, "mean", lora_rank=2, lora_alpha=4)

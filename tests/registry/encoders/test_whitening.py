@@ -181,6 +181,7 @@ def test_sentence_transformers_loads_and_encodes_exactly(tmp_path):
     torch.testing.assert_close(made.float(), encoding(encoder.double())(TEXTS), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_head_comes_before_the_whitening_which_is_no_part_of_states(tmp_path):
     torch.manual_seed(1)
     base = TransformerEncoder(str(tiny_bert(tmp_path)), pooling="mean", head_at_eval=True)

@@ -90,6 +90,7 @@ def test_equals_the_definition_written_out(pairs, count, width, batch_size, alph
         assert found[name] == pytest.approx(value, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [2, 17, 70])
 def test_blocks_change_nothing(rows):
     points = unit(torch.stack(list(scattered(rows, 6).vectors.values())))

@@ -69,6 +69,7 @@ def test_retrieval_has_fewer_candidates(monkeypatch):
     assert len(encode.sentences) == 10
 
 
+@pytest.mark.slow
 def test_labels_have_the_same_number_of_rows(monkeypatch):
     labeled.serve(monkeypatch)
     whole, part = read_labeled("trec"), read_labeled("trec", 9)

@@ -103,6 +103,7 @@ def test_no_test_row_of_a_test_split_is_seen_before_it_is_scored(kind):
     assert len(inner) == (5 if kind == "folded" else 1)
 
 
+@pytest.mark.slow
 def test_test_labels_change_nothing_that_is_chosen():
     features, labels = made(90, 2, seed=3)
     other = labels.copy()
@@ -240,6 +241,7 @@ def test_all_folds_together_are_scikit_learn_s_one_by_one(monkeypatch, kind, row
     assert found == pytest.approx(literal(data, features, labels, folds, share), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_parts_of_the_work_change_nothing(monkeypatch):
     features, labels = made(120, 3)
     fits = [Fit(np.arange(start, 120), np.arange(40), np.arange(20), L2) for start in range(6)]

@@ -115,6 +115,7 @@ def test_one_call_encodes_all_and_empty_texts_stay(monkeypatch, task):
     assert all(0 <= value <= 100 for value in found.values())
 
 
+@pytest.mark.slow
 @BOTH
 def test_the_order_of_rows_of_different_length_is_nothing(data, classifier):
     rows = [{**row, "text": row["text"] + " word" * place} for place, row in enumerate(opinions(50, 10))]

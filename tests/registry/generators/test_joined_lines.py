@@ -13,6 +13,7 @@ rows = 2
 """
 
 
+@pytest.mark.slow
 def test_by_hand():
     """Three lines each, in order; of 12,000 nothing is left, of 7 in a text one is."""
     lines = [row["text"] for row in catalog.open_text("tatoeba_open")]

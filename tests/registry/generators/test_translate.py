@@ -48,6 +48,7 @@ def test_every_family_translates_the_same_in_any_batch(tmp_path, family, options
     assert not any("\t" in line or "\n" in line for line in whole.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beams", "shapes"), [(1, [(2, 7), (3, 5)]), (2, [(1, 7), (1, 7), (1, 5), (2, 4)])])
 def test_a_batch_has_as_many_sentences_as_fit_longest_first(tmp_path, monkeypatch, beams, shapes):
     made = translate(tiny_t5(tmp_path), prefix="", beams=beams, batch_tokens=16)
@@ -61,6 +62,7 @@ def test_a_batch_has_as_many_sentences_as_fit_longest_first(tmp_path, monkeypatc
     assert seen == shapes
 
 
+@pytest.mark.slow
 def test_a_gpu_without_memory_gets_smaller_batches(tmp_path, monkeypatch):
     model = tiny_t5(tmp_path)
     whole = translated(translate(model, prefix=""), MANY)
@@ -103,6 +105,7 @@ def test_a_target_language_is_the_first_token_made(tmp_path, monkeypatch, family
     assert made._tokenizer.convert_ids_to_tokens([first])[0] in ("eng_Latn", "__en__")
 
 
+@pytest.mark.slow
 def test_the_prefix_reaches_the_model(tmp_path):
     model = tiny_t5(tmp_path)
     told = translated(translate(model, prefix="two dogs "), ["run"])
@@ -131,6 +134,7 @@ def test_a_missing_target_and_other_models_are_errors_before_the_model_loads(tmp
         translate(model, prefix=PREFIX)
 
 
+@pytest.mark.slow
 def test_the_identity_follows_content_instruction_and_sacremoses(tmp_path, monkeypatch):
     here, there = tiny_t5(tmp_path / "a"), tiny_t5(tmp_path / "b")
     one = translate(here, prefix=PREFIX).identity()

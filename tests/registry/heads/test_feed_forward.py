@@ -43,6 +43,7 @@ def test_equals_the_literal_form(options):
         assert found == pytest.approx(row, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_normal_start_is_that_of_the_authors_of_sg_opt():
     """SG10, `loss.py:249-258`: both layers from N(0, 0.02²), whatever their width, and biases 0."""
     head, _ = fitted(256, hidden=1024, width=1024, activation="gelu", last_activation=True, initial="normal")

@@ -38,6 +38,7 @@ def test_matches_a_decoder_by_hand(encoder, given):
     assert loss(view, view).item() == pytest.approx(expected, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_target_is_rebuilt_from_the_anchor_s_vector_with_noise_in_training_alone(encoder):
     anchor, target = encoded(encoder, 2), encoded(encoder, 4)
     target = target.rows(2, 4, replace(target.tokens, **{

@@ -9,6 +9,8 @@ from tests.registry.losses.detecting import ANCHOR, SIZE, encoded, parts, view
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_bert, tiny_roberta, with_prediction_head
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("dropout", [True, False])
 def test_the_generators_dropout_follows_its_switch(tmp_path, dropout):

@@ -83,6 +83,7 @@ def test_matches_the_equation(tmp_path, rows, rate):
     assert loss(view).item() == pytest.approx(sum(costs) / len(costs), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [tiny_bert, tiny_roberta])
 def test_is_transformers_own_loss_with_the_checkpoints_head(tmp_path, make):
     folder = with_prediction_head(make(tmp_path))

@@ -44,6 +44,7 @@ def literal(model, damaged, whole):
     return total / count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "count"), [(tiny_bert, 3), (tiny_roberta, 1)])
 def test_is_transformers_own_decoder(tmp_path, make, count):
     encoder, loss = parts(tmp_path, make)
@@ -88,6 +89,7 @@ def test_dropout_follows_the_loss(tmp_path):
     assert not torch.equal(loss(view, view), loss(view, view))
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(tmp_path):
     with refuses("losses.no_transformer_blocks", "FakeEncoder"):
         Reconstruction(FakeEncoder(4))

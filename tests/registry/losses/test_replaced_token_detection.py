@@ -16,6 +16,8 @@ from tests.registry.losses.detecting import ANCHOR, POSITIVE, SIZE, Says, Scores
 from tests.support.errors import refuses
 from tests.support.tiny import tiny_bert, with_prediction_head
 
+pytestmark = pytest.mark.slow
+
 WANTED = [[9, 10, 20, 3], [2, 12, 21, 7], [2, 10, 11, 3], [2, 22, 3, 0]]
 """What the generator wants: not [CLS] in row 0, another [SEP] in row 1, a word at row 1's pad."""
 

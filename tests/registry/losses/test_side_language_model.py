@@ -115,6 +115,7 @@ def test_gradient_reaches_the_encoder_only_by_the_embedding(tmp_path):
     assert bool(encoder.backbone.embeddings.word_embeddings.weight.grad.any())
 
 
+@pytest.mark.slow
 def test_fresh_layers_are_not_the_encoders_and_heads_are_those_of_the_checkpoint(tmp_path):
     encoder, loss = parts(tmp_path, trained_layers=3)
     layers = loss.trained.encoder.layer
@@ -138,6 +139,7 @@ def test_checkpoints_leave_the_frozen_layers_out(tmp_path):
     assert any(key.startswith("losses.side.trained.encoder.layer.0") for key in state)
 
 
+@pytest.mark.slow
 def test_other_architectures_work_and_what_does_not_fit_is_refused(tmp_path):
     encoder, loss = parts(tmp_path, tiny_electra)
     assert torch.isfinite(loss(encoded(encoder), encoded(encoder)))

@@ -114,6 +114,7 @@ def test_parts_by_age(part, served, sizes):
         assert len(held.log_weights) == len(chosen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [10**12, 10**8])
 def test_memory_that_is_not_there_is_not_asked_for(length, monkeypatch):
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(total=2 * 2**30))
