@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel
 
@@ -263,20 +263,20 @@ class Parameter(Range):
             return False
         return self.step is None or abs((self.default - self.low) / self.step % 1.0) < 1e-9
 
-    def check_values(self, loaded: LoadedRecipe) -> None:
-        """Validate the recipe with every choice, or with both ends of the range."""
-        for value in self.choices if self.choices is not None else (self.low, self.high):
-            if value is None:
-                continue
+    def checked(self, loaded: LoadedRecipe) -> Self:
+        """Return the parameter without declared choices that the recipe does not accept. Other values are an error."""
+        kept, declared = [], self.source.startswith("declared by")
+        for value in self.choices or [end for end in (self.low, self.high) if end is not None]:
             try:
                 changed(loaded, self.overrides(value))
+                kept.append(value)
             except RecipeError as error:
                 typed = json.dumps(self._typed(value), ensure_ascii=False)
-                raise CseError(
-                    f"{self.source}: {self.name} = {typed} is not valid: {error.problems[0].message}",
-                    "see `cse show COMPONENT` for the values it accepts",
-                    code="tune.invalid_value",
-                ) from error
+                message = f"{self.source}: {self.name} = {typed} is not valid: {error.problems[0].message}"
+                action = "see `cse show COMPONENT` for the values it accepts"
+                if not self.choices or not declared or (value == self.choices[-1] and not kept):
+                    raise CseError(message, action, code="tune.invalid_value") from error
+        return replace(self, choices=tuple(kept)) if self.choices else self
 
 
 def part_tables(choice: Value) -> list[dict[str, Any]]:

@@ -158,7 +158,7 @@ def _parameter(named: Candidate, given: tuple[Range, str] | None) -> Parameter:
     elif whole:
         found = _whole(found, name, source)
     parameter = Parameter(**vars(found), name=name, paths=table.paths, whole=whole, default=default, source=source)
-    parameter.check_values(named.loaded)
+    parameter = parameter.checked(named.loaded)
     if not named.part:
         return parameter
     return replace(parameter, when=(named.part, named.choices), default=default if named.own else None)

@@ -66,9 +66,8 @@ def test_a_declared_range_is_widened_to_the_recipes_own_value():
 
 
 def test_choices_come_from_the_type(quickstart):
-    of_layers = ("cls", "mean", "last2", "first_last", "mask", "last_mask")
-    transformer = load("mini/ifcl_en")
-    assert one(transformer, "pooling").choices == (*of_layers, "last", "weighted_mean", "text")
+    of_layers = ("cls", "mean", "last2", "first_last", "last", "weighted_mean")
+    assert one(load("mini/ifcl_en"), "pooling").choices == of_layers  # the others need a template
     assert one(quickstart, "pooling").choices == ("mean", "last2", "first_last")  # those of ditto
     assert one(quickstart, "head_at_eval").choices == (False, True)
     assert one(quickstart, "schedule").overrides("constant") == [Override.of("train.schedule", "constant")]
@@ -191,6 +190,8 @@ def test_every_declared_range_is_valid_in_the_shipped_recipes():
             kind = (known[path].owner, path.rpartition(".")[2]) if path in known else (name, path)
             if kind not in seen:
                 seen.add(kind)
+                if path.rpartition(".")[2] in ("denoise", "lora_alpha", "lora_dropout"):  # need another setting
+                    continue
                 (parameter,) = search_space(loaded, [path])
                 assert parameter.choices or parameter.low < parameter.high
     assert len(seen) > 60
