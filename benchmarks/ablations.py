@@ -22,7 +22,7 @@ from cse_cli.recipe.cells import Cell, cells
 from cse_cli.recipe.files import all_studies
 from cse_cli.recipe.load import LoadedRecipe, load
 from cse_cli.recipe.study import load_study
-from cse_cli.runs.record import About, RunRecord
+from cse_cli.runs.record import RunRecord
 from cse_cli.training.run import prepare
 from cse_cli.training.trainer import Trainer
 from registry.errors import CseError
@@ -61,7 +61,7 @@ def run(cell: Cell, steps: int, device: str) -> float:
         if kind == "metrics":
             last = data["values"].get("train/loss", last)
 
-    record = RunRecord(About(name="ablation", group="ablations"), None, listen)
+    record = RunRecord("ablation", None, listen)
     with tempfile.TemporaryDirectory() as folder:
         Trainer(
             prepare(loaded.recipe, 0, choose(device, loaded.recipe.train.precision), record), Path(folder), record

@@ -107,7 +107,7 @@ def _write_run(of: Experiment, seed: int, started: datetime, noise: random.Rando
     (about.path / RECIPE).write_text(of.toml, encoding="utf-8")
     lock = FileLock(lock_of(about.run_id))
     lock.acquire()
-    record = RunRecord(about, lock)
+    record = RunRecord(about.run_id, lock)
     record.started(0, STEPS.stop, "cpu")
     curve = {step: noise.gauss(60, 2) for step in STEPS}
     for step, score in curve.items():

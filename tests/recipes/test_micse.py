@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cse_cli.recipe.load import load
 from tests.recipes.first_step import experiment, headed, info_nce, step_of
 from tests.registry.losses.test_attention_information import literal
 
@@ -33,7 +32,7 @@ def test_the_first_step_from_transformers_alone(parts, name):
     (anchor, here), (positive, there) = (
         read_by_transformers(parts, made, step.batch[view]) for view in ("anchor", "positive")
     )
-    groups = load(name).recipe.losses["attention_information"].params["layers"]
+    groups = made.method.losses["attention_information"].layers
     expected = {
         "info_nce": info_nce(anchor, positive, 0.05),
         "attention_information": literal(here, there, groups, 0).item(),

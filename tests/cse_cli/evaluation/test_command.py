@@ -96,7 +96,7 @@ def test_evaluate_everything_of_tiny_data(parts, capsys):
     assert code == 0
     for heading in ("sts: spearman", "transfer: accuracy (classifier = logistic; folds = 2)", "alignment_uniformity"):
         assert f"\n{heading}\n" in out
-    assert out.count(str(parts.models["roberta"])) == 1 + 5
+    assert out.count(str(parts.models["roberta"])) == 1 + 4
 
 
 def test_evaluate_pairs_of_one_s_own(parts, tmp_path, capsys):

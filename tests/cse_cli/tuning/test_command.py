@@ -210,7 +210,7 @@ def test_the_first_line_names_the_recipe_and_why(home, tune):
     assert err.split("\n")[0] == "tuning quickstart (the default, because there are no runs yet)"
     last = recorded(recipe="mini/simcse_en", source=str(Path("recipes/mini/simcse_en.toml").absolute()))
     _, _, err = tune("--param", "no_such_parameter")
-    assert err.split("\n")[0] == f"tuning mini/simcse_en (the recipe of the last run, {last.about.short})"
+    assert err.split("\n")[0] == f"tuning mini/simcse_en (the recipe of the last run, {last.run_id[:8]})"
 
 
 def test_a_recipe_of_a_project_is_stored_with_its_path(tmp_path, monkeypatch):
@@ -245,6 +245,6 @@ def test_the_recipe_of_the_last_run_whose_file_exists(home, tmp_path):
     recorded(recipe="deleted", source=str(tmp_path / "deleted.toml"))
     recorded(recipe="", summary="tuning", search="search")
     (home / "runs" / "half").mkdir()
-    assert default_recipe() == ("mini/simcse_en", f"the recipe of the last run, {last.about.short}")
+    assert default_recipe() == ("mini/simcse_en", f"the recipe of the last run, {last.run_id[:8]}")
     recorded(recipe="mine", source=str(own))
     assert default_recipe()[0] == str(own)  # no name means this file
