@@ -148,6 +148,11 @@ def light_commands() -> Iterator[Problem]:
 def separate_components() -> Iterator[Problem]:
     """Components of different kinds do not import each other, nor what reads them, and `cse_cli` imports none."""
     machinery = {"registry.core", "registry.signature", "registry.testing"}
+    registered = sum(len(components(module)) for module in FILES)
+    if registered != sum(entry.distribution == "cse" for registry in REGISTRIES for entry in registry):
+        yield "registry", 1, f"{registered} classes are found, which is not the number of components"
+    for file in (ROOT / "recipes").rglob("*.py"):
+        yield "registry", 1, f"{file} is Python: recipes contain none"
     for module in FILES:
         for name, line in imports(module).items():
             is_component = name in FILES and bool(components(name))
@@ -243,6 +248,7 @@ def no_branch_on_a_method() -> Iterator[Problem]:
 
 def calls() -> Iterator[Problem]:
     """Nothing is loaded that could be a program, and every error has a literal code."""
+    unseen = {*MUST_HAVE}
     for module in FILES:
         for call in (node for node in nodes(module) if isinstance(node, ast.Call)):
             last = getattr(call.func, "attr", getattr(call.func, "id", ""))
@@ -252,13 +258,17 @@ def calls() -> Iterator[Problem]:
             if "allow_pickle=True" in given:
                 yield module, call.lineno, "allow_pickle=True executes code of a file"
             for called, needed in MUST_HAVE.items():
-                if (name == called or name.endswith(f".{called}")) and needed not in given:
-                    yield module, call.lineno, f"{name} without {needed}"
+                if name == called or name.endswith(f".{called}"):
+                    unseen.discard(called)
+                    if needed not in given:
+                        yield module, call.lineno, f"{name} without {needed}"
             if name in ERRORS:
                 code = next((word.value for word in call.keywords if word.arg == "code"), None)
                 is_literal = isinstance(code, ast.Constant) and CODE.fullmatch(str(code.value))
                 if not is_literal and not isinstance(code, ast.Attribute | ast.Name):
                     yield module, call.lineno, f"{name} without a code such as code='runs.busy'"
+    for called in unseen:
+        yield "registry", 1, f"nothing calls {called}: correct MUST_HAVE of .ci/code.py"
 
 
 RULES = (

@@ -200,7 +200,6 @@ def compare(
         steps = [" or ".join(map(str, sorted({run.steps for run in method.results}))) for method in couple]
         unequal = UNEQUAL.format(*steps) if steps[0] != steps[1] and "0" not in steps else ""
         judged.append(one.model_copy(update={"headline": one.headline + unequal}))
-    differing = [_other_data(f"{name}.", couple) for couple in couples for name in couple[0].latest.scores]
     overlaps = {one.main.metric: metric_value(methods[0].latest.word_overlap, one.main.metric) for one in judged}
     differing = [_other_data(f"{name}.", couple) for couple in couples for name in couple[0].latest.scores]
     return ComparisonDocument(

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from cse_cli._version import __version__
 from cse_cli.core.paths import home
 from cse_cli.core.threads import THREADS_VARIABLE, limit_waiting
 from cse_cli.jobs.child import LEAVE_SECONDS, Child
@@ -31,6 +32,9 @@ class Cluster:
 
     def __init__(self, placement: Placement) -> None:
         address, count, device = placement.cluster or "auto", placement.processes, placement.device
+        if device not in ("auto", "cpu", "cuda"):
+            message = f"--device {device}: Ray chooses the devices of a cluster"
+            raise CseError(message, "use auto, cpu or cuda", code="cluster.device")
         # Ray reads these when it is imported. It would print on stdout that a node has died, and hide unasked GPUs.
         quiet = {"RAY_DEDUP_LOGS_SKIP_REGEX": ".*", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
         os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})
@@ -61,7 +65,7 @@ class Cluster:
             raise MissingError(message, action, code="cluster.too_small")
         setting = {name: value for name, value in os.environ.items() if name.startswith(("CSE_", "MLFLOW_", "HF_"))}
         setting |= {"CSE_HOME": str(home()), **({} if on_gpus else {THREADS_VARIABLE: str(threads)})}
-        self._arguments = "cuda" if on_gpus else "cpu", count, setting, str(Path.cwd())
+        self._arguments = "cuda" if on_gpus else "cpu", count, setting, str(Path.cwd()), __version__
         # A run whose driver has died records its end and exits. Ray would kill it at once.
         environment = {"env_vars": {"RAY_kill_child_processes_on_worker_exit": "false"}}
         needs = {"num_gpus": self._each, "num_cpus": 0} if on_gpus else {"num_cpus": self._each}
@@ -119,13 +123,15 @@ class RayProcess:
         return self._how
 
 
-def _execute(run_id: str, device: str, processes: int, setting: dict[str, str], folder: str) -> tuple[int, str]:
+def _execute(
+    run_id: str, device: str, processes: int, setting: dict[str, str], folder: str, version: str
+) -> tuple[int, str]:
     """Execute a run in a process of this node, and return its exit code and how it ended."""
     os.environ.pop(THREADS_VARIABLE, None)  # Ray sets it to 1
     os.environ.update(setting)
     limit_waiting(os.environ)
-    if not folder_of(run_id).is_dir():
-        return 3, f"cannot start on node {socket.gethostname()}: all nodes need the driver's CSE_HOME, {home()}"
+    if not folder_of(run_id).is_dir() or __version__ != version:
+        return 3, f"cannot start on {socket.gethostname()}: the node needs cse {version} and the CSE_HOME {home()}"
     child, until = Child(run_id, device, os.environ, processes, Path(folder) if Path(folder).is_dir() else home()), None
     while (code := child.exit_code()) is None and (until is None or time.monotonic() < until):
         try:

@@ -194,8 +194,7 @@ def _plan_jobs(jobs: Sequence[Job], placement: Placement, device: str, *, as_jso
             try:
                 with part_errors():
                     compute = choose(device, job.loaded.recipe.train.precision)
-                    record = RunRecord("unrecorded", None, screen.show)
-                    prepared = prepare(job.loaded.recipe, job.seed, compute, record)
+                    prepared = prepare(job.loaded.recipe, job.seed, compute, RunRecord("unrecorded", None, screen.show))
                 plans.append({**describe_run(job, prepared), "losses": try_step(prepared)})
             except CseError as error:
                 if len(jobs) == 1:

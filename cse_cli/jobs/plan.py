@@ -64,8 +64,6 @@ TOKENS = 25
 """Tokens of a typical sentence, for an estimate without the text."""
 A100 = 5e12
 """Operations per second that an A100 is assumed to reach in batches of 64 such sentences, a fraction of its peak."""
-SPREAD = 2.5
-"""Ratio of the ends of an estimate."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +154,7 @@ def make_plan(name: str, request: RunRequest, screen: Screen) -> dict[str, Any]:
     if known and len(known) == len(left):
         total = sum(count for _, count in known) / slots
         speeds = ({"this CPU": matrix_speed() / 2} if request.device in ("auto", "cpu") else {}) | {"one A100": A100}
-        rough = {device: (total / speed, SPREAD * total / speed) for device, speed in speeds.items()}
+        rough = {device: (total / speed, 2.5 * total / speed) for device, speed in speeds.items()}
     times = [one.times(recipe) for recipe, one in runs]
     each = [sum(stages.values()) for stages in times]
     disk = {

@@ -147,6 +147,11 @@ class TestRefused:
             Engine(Placement(cluster="auto"))
         assert caught.value.exit_code == 2
 
+    @pytest.mark.parametrize("device", ["cuda:1", "tpu"])
+    def test_a_device_that_ray_chooses(self, device):
+        with refuses("cluster.device", f"--device {device}"):
+            Engine(Placement(cluster="auto", device=device))
+
 
 class TestNoCluster:
     pytestmark = needs_ray
