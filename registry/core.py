@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from registry import plugins
 from registry.errors import CseError, RegistrationError, UnknownNameError, suggestion
+from registry.parameters import Parameters
 from registry.validation import describe
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Entry(Generic[T]):
     kind: str
     name: str
     cls: type[T]
-    parameters: type[BaseModel]
+    parameters: type[Parameters]
     references: tuple[Reference, ...]
     inputs: tuple[Input, ...]
     file: str
@@ -80,14 +81,14 @@ class Entry(Generic[T]):
 
     def build(
         self,
-        values: Mapping[str, Any],
+        values: Parameters | Mapping[str, Any],
         encoders: Mapping[str, Encoder] | None = None,
         losses: Mapping[str, Loss] | None = None,
     ) -> T:
         """Build the component from parameter values.
 
         Args:
-            values: Parameter → value. Other parameters have their defaults.
+            values: Validated parameters, or parameter → value, where other parameters have their defaults.
             encoders: Name → encoder, for parameters that name one.
             losses: Name → loss, for parameters that name one.
 
@@ -96,14 +97,14 @@ class Entry(Generic[T]):
             UnknownNameError: If an encoder or a loss does not exist.
         """
         try:
-            arguments = self.parameters(**values)
+            arguments = values if isinstance(values, self.parameters) else self.parameters(**dict(values))
         except ValidationError as error:
             raise CseError(
                 f"{self.kind} '{self.name}': {describe(error)}",
                 f"run `cse show {self.name}` to see its parameters",
                 code="component.invalid_value",
             ) from error
-        keywords = {name: getattr(arguments, name) for name in type(arguments).model_fields}
+        keywords = dict(arguments)
         known: dict[str, Mapping[str, Component]] = {"encoder": encoders or {}, "loss": losses or {}}
         for reference in self.references:
             if (parts := known.get(reference.kind)) is None:  # the name of a view is a value

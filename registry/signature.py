@@ -10,12 +10,13 @@ from textwrap import fill
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import Field, create_model
 from pydantic.errors import PydanticUserError
 from torch import Tensor, nn
 
 from registry.errors import RegistrationError
 from registry.loss_wrapper import LossWrapper
+from registry.parameters import Parameters
 from registry.tokens import Encoded
 from registry.types import (
     AllDevices,
@@ -103,7 +104,7 @@ def docstring(cls: type) -> str:
     return text.strip()
 
 
-def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
+def parameter_model(cls: type) -> tuple[type[Parameters], tuple[Reference, ...]]:
     """Return the pydantic model of a component's parameters, and those that name encoders, views or losses.
 
     The parameters are those of `__init__`. If its last parameter is `**shared`, those of the base class follow, so
@@ -117,7 +118,7 @@ def parameter_model(cls: type) -> tuple[type[BaseModel], tuple[Reference, ...]]:
     fields: dict[str, Any] = {}
     references: list[Reference] = []
     for parameter, annotation in sorted(_init_parameters(cls), key=lambda each: each[0].default is not each[0].empty):
-        if parameter.name in RESERVED or hasattr(BaseModel, parameter.name):
+        if parameter.name in RESERVED or hasattr(Parameters, parameter.name):
             raise RegistrationError(
                 f"{owner(cls)}: the name of parameter '{parameter.name}' is reserved",
                 "rename the parameter",
@@ -158,7 +159,7 @@ def _declaring(cls: type) -> list[type]:
 
 
 @cache
-def resources(parameters: type[BaseModel]) -> dict[str, Resource]:
+def resources(parameters: type[Parameters]) -> dict[str, Resource]:
     """Return parameter → resource, for parameters that name a model, a data set or a file."""
     marked = {name: _resource((field.annotation, *field.metadata)) for name, field in parameters.model_fields.items()}
     return {name: mark for name, mark in marked.items() if mark is not None}
@@ -191,13 +192,11 @@ def _names_a_view(hint: Any) -> bool:
     return isinstance(hint, NamesAView) or any(_names_a_view(part) for part in get_args(hint))
 
 
-def _model(cls: type, fields: dict[str, Any]) -> type[BaseModel]:
+def _model(cls: type, fields: dict[str, Any]) -> type[Parameters]:
     try:
         return create_model(
             f"{cls.__name__}Parameters",
-            __config__=ConfigDict(
-                extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=()
-            ),
+            __base__=Parameters,
             __module__=cls.__module__,
             **fields,
         )

@@ -391,7 +391,7 @@ def test_the_loss_in_one_file_works_with_no_other_change(tmp_path):
         from registry import LOSSES
         recipe = load({str(tmp_path / "mine.toml")!r}).recipe
         part = recipe.losses["uniformity"]
-        assert (part.weight, part.params) == (0.1, {{"sharpness": 2.0}}), part
+        assert (part.weight, dict(part.params)) == (0.1, {{"sharpness": 2.0}}), part
         loss = LOSSES["uniformity"].build(part.params)
         vectors = torch.tensor([[2.0, 0.0], [0.0, 3.0]], requires_grad=True)
         value = loss(vectors)

@@ -141,7 +141,7 @@ def lacking(recipe: Recipe) -> list[str]:
         if (dataset := part.params.get("dataset")) is None or catalog.entry(dataset).kind != "text":
             continue
         columns = {*catalog.entry(dataset).columns_of(part.params["split"]), *recipe.data.columns}
-        views = {value: recipe.views[value] for value in part.params.values() if value in recipe.views}
+        views = {value: recipe.views[value] for _, value in part.params if value in recipe.views}
         read = columns_read(recipe.model_copy(update={"views": views}))
         lacks += [f"column {column} of evaluator {name}" for column in sorted(read - columns)]
     return lacks

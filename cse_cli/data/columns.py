@@ -104,7 +104,7 @@ class ColumnMaker:
     def key(self) -> str:
         """Digest of everything that decides a cell, apart from the cell that is read."""
         code = code_version(GENERATORS[self.part.name].cls)
-        decides = self.generator.identity() or repr(sorted(self.part.params.items()))
+        decides = self.generator.identity() or repr(sorted(self.part.params))
         return hashlib.sha256(repr((self.part.name, code, decides)).encode()).hexdigest()[:32]
 
     def blocks(self, column: Cells, rows: range) -> list[Piece]:

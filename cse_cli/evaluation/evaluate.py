@@ -281,7 +281,7 @@ def _score(
         max_length=length,
         precision=compute.precision,
         scores=scores,
-        tasks={name: {"name": task.component, "params": task.params} for name, task in tasks.items()},
+        tasks={name: {"name": task.component, "params": dict(task.params)} for name, task in tasks.items()},
         fingerprints=dict(digests),
         seconds=time.perf_counter() - began,
         template=template,

@@ -13,6 +13,7 @@ from cse_cli.recipe.problems import Problems
 from registry import EVALUATORS
 from registry.core import Entry
 from registry.errors import CseError, UnknownNameError, suggestion
+from registry.parameters import Parameters
 from registry.resources import catalog
 from registry.types import Evaluator
 
@@ -29,7 +30,7 @@ class Task:
     """
 
     component: str
-    params: dict[str, Any]
+    params: Parameters
     changed: tuple[str, ...]
     evaluator: Evaluator
 
@@ -186,7 +187,7 @@ def _made(name: str, one: _Named, settings: Sequence[_Setting]) -> Task:
     return Task(entry.name, params, tuple(changed), entry.build(params))
 
 
-def _checked(name: str, entry: Entry[Evaluator], given: Mapping[str, Any]) -> dict[str, Any]:
+def _checked(name: str, entry: Entry[Evaluator], given: Mapping[str, Any]) -> Parameters:
     problems = Problems()
     params = check_parameters(f"evaluator '{entry.name}'", entry, given, (name,), problems)
     if problems.found:

@@ -22,6 +22,7 @@ from cse_cli.recipe.sources import Origins
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, GENERATORS, HEADS, LOSSES, QUEUES
 from registry.core import Entry, Registry
 from registry.errors import UnknownNameError
+from registry.parameters import Loose, Parameters
 from registry.validation import shown_value
 
 S = TypeVar("S", bound=BaseModel)
@@ -146,7 +147,7 @@ def _part(model: type[P], registry: Registry[Any], table: Any, keys: Keys, probl
     given = {key: value for key, value in table.items() if key not in own and key != "name"}
     kept = {key: value for key, value in table.items() if key in own}
     name = str(table.get("name", keys[-1]))
-    params = {}
+    params: Parameters = Loose()
     if entry is not None:
         what = f"{registry.singular} '{name}'"
         given = _without_lost(what, entry, given, keys, problems)
@@ -207,14 +208,14 @@ def _without_lost(
 
 def check_parameters(
     what: str, entry: Entry[Any], given: Mapping[str, Any], keys: Keys, problems: Problems, own: Iterable[str] = ()
-) -> dict[str, Any]:
+) -> Parameters:
     """Return the value of every parameter of a component, with a default in place of each wrong value.
 
     `what` names the component in messages. Keys in `own` belong to the recipe and are valid, too.
     """
     fields = entry.parameters.model_fields
     try:
-        params = entry.parameters.model_validate(dict(given)).model_dump()
+        params = entry.parameters.model_validate(dict(given))
     except ValidationError as error:
         wrong = report(error, given, keys, [*fields, *sorted(own)], ("parameter", what), problems)
         defaults = {
@@ -222,7 +223,7 @@ def check_parameters(
             for name, field in fields.items()
             if not field.is_required()
         }
-        return {**defaults, **{key: value for key, value in given.items() if key not in wrong}}
+        return Loose(**{**defaults, **{key: value for key, value in given.items() if key not in wrong}})
     for name, value in given.items():
         if isinstance(value, bool) and not isinstance(params[name], bool):
             # A choice among 0 and 1 accepts booleans, because they are equal in Python.

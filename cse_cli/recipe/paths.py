@@ -17,7 +17,7 @@ def values(recipe: Recipe) -> dict[str, Any]:
     for section in ("data", "train", "evaluate"):
         found |= {f"{section}.{key}": value for key, value in getattr(recipe, section)}
     for placed in recipe.parts():
-        for key, value in {**placed.part.params, **placed.part.own}.items():
+        for key, value in {**dict(placed.part.params), **placed.part.own}.items():
             path = dotted((*placed.keys, key))
             found[path] = value
             if isinstance(value, Mapping):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
 from cse_cli.recipe.schema import Recipe
 from registry.core import Entry
+from registry.parameters import Parameters
 from registry.resources.catalog import ALL
 
 Kind = Literal["model", "dataset", "file"]
@@ -75,7 +76,7 @@ def of_training(recipe: Recipe) -> Iterator[Requirement]:
         yield Requirement("file", file, "", ("data.file",))
 
 
-def of_part(place: str, entry: Entry[Any], parameters: Mapping[str, Any]) -> Iterator[Requirement]:
+def of_part(place: str, entry: Entry[Any], parameters: Parameters) -> Iterator[Requirement]:
     """Yield the requirements of the component at a place. Its signature declares them."""
     for parameter, mark in entry.resources.items():
         value = parameters.get(parameter)

@@ -30,6 +30,7 @@ from registry import (
     SCHEDULES,
 )  # fmt: skip
 from registry.core import Entry, Registry
+from registry.parameters import Loose, Parameters
 
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
 NonNegativeInt = Annotated[int, Field(ge=0, strict=True)]
@@ -66,11 +67,11 @@ class Part(Section):
 
     Args:
         name: Name in the registry.
-        params: Value of every parameter.
+        params: Value of every parameter, as the component's signature declares them.
     """
 
     name: str
-    params: dict[str, Any] = Field(default_factory=dict)
+    params: Parameters = Loose()
 
     @property
     def own(self) -> dict[str, Any]:
@@ -80,7 +81,7 @@ class Part(Section):
     def table(self) -> dict[str, Any]:
         """Return the part as a recipe contains it, with the name and the parameters in one table."""
         own = self.model_dump(mode="json", exclude={"name", "params", "heads"}, exclude_none=True)
-        return {"name": self.name, **{k: v for k, v in self.params.items() if v is not None}, **own}
+        return {"name": self.name, **{k: v for k, v in self.params if v is not None}, **own}
 
 
 P = TypeVar("P", bound=Part)
@@ -418,8 +419,7 @@ class Recipe(Section):
                 return part
             entry = registry[part.name]
             kept = {"column", "split", *entry.resources, *(reference.parameter for reference in entry.references)}
-            params = {key: value for key, value in part.params.items() if key in kept}
-            return part.model_copy(update={"params": params})
+            return part.model_copy(update={"params": Loose(**{k: v for k, v in part.params if k in kept})})
 
         def each(parts: dict[str, P], registry: Registry[Any]) -> dict[str, P]:
             return {name: names(part, registry) for name, part in parts.items()}

@@ -19,6 +19,7 @@ from cse_cli.recipe.train_parts import TRAIN_PARTS, entry_of, name_of_part, para
 from registry import LOSSES, papers
 from registry.core import Entry, Registry
 from registry.errors import CseError
+from registry.parameters import Parameters
 
 if TYPE_CHECKING:
     from registry.signature import Input
@@ -53,7 +54,7 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     return recipe
 
 
-def is_test_split(params: Mapping[str, Any]) -> bool:
+def is_test_split(params: Parameters) -> bool:
     """Return whether an evaluator with these parameters scores test data, or may do so."""
     return not str(params.get("split", "test")).startswith(_MAY_SELECT)
 
@@ -63,7 +64,7 @@ def _check_values(recipe: Recipe, problems: Problems) -> None:
     for placed in recipe.parts():
         try:
             if placed.part.name in placed.registry:
-                placed.entry.cls.check_settings(placed.part.params)
+                placed.entry.cls.check_settings(dict(placed.part.params))
         except CseError as error:
             action = error.next_action or ""
             message = f"{error.message}. {action[:1].upper()}{action[1:]}"

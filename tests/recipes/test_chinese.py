@@ -26,8 +26,8 @@ def test_simcse_in_chinese_is_simcse_but_for_model_and_text():
     english, chinese = (load(name).recipe for name in ("simcse_en", "simcse_zh"))
     assert chinese.train == english.train
     assert chinese.losses == english.losses
-    assert chinese.encoders["online"].params == {
-        **english.encoders["online"].params, "model": "bert-base-chinese",
+    assert dict(chinese.encoders["online"].params) == {
+        **dict(english.encoders["online"].params), "model": "bert-base-chinese",
     }  # fmt: skip
     for name, dataset in TRAINED.items():
         assert (load(name).recipe.data.dataset, load(name).recipe.data.max_length) == ((dataset,), 64)

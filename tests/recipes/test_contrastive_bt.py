@@ -14,7 +14,7 @@ def test_settings_are_those_of_sg_opt(version):
     ours, other = (load(f"{name}_en{version}").recipe for name in ("contrastive_bt", "sg_opt"))
     assert ours.train == other.train
     assert ours.encoders["online"].heads == other.encoders["online"].heads
-    assert ours.encoders["online"].params == {**other.encoders["online"].params, "freeze": []}
+    assert dict(ours.encoders["online"].params) == {**dict(other.encoders["online"].params), "freeze": []}
     assert (list(ours.encoders), ours.views["positive"].column) == (["online"], "translation")
 
 

@@ -167,7 +167,7 @@ def test_recipes_without_training_score(name, parts, home, capsys):
     loaded = load(name).recipe
     run(name, parts, capsys=capsys)
     again, _ = open_encoder(str(model_of(home)))
-    values = {**loaded.encoders["online"].params, "model": str(parts.decoder)}
+    values = {**dict(loaded.encoders["online"].params), "model": str(parts.decoder)}
     plain = TransformerEncoder(**values)
     texts = sentences(4)
     tokens = plain.vocabulary.pad(plain.vocabulary.ids(texts, 32))

@@ -140,7 +140,7 @@ def test_a_benchmark_of_mteb_is_its_tasks(monkeypatch):
     found = parse_tasks("mteb/MTEB(eng, v2),stsb")
     assert (len(found), next(iter(found)), list(found)[-1]) == (42, "mteb/ArguAna", "stsb")
     expected = {"task": "STS17", "split": "test", "languages": None, "benchmark": "MTEB(eng, v2)"}
-    assert found["mteb/STS17"].params == expected
+    assert dict(found["mteb/STS17"].params) == expected
     with refuses("evaluate.ambiguous_task", "mteb/ArguAna", "MTEB(eng, v1)"):
         parse_tasks("mteb/MTEB(eng, v2),mteb/MTEB(eng, v1)")
 
@@ -178,13 +178,13 @@ def plugin(monkeypatch):
 
 def test_a_plugin_joins_words_and_brings_its_own(plugin):
     plugin("brought")
-    assert {name: task.params for name, task in parse_tasks("letters,cab").items()} == {
+    assert {name: dict(task.params) for name, task in parse_tasks("letters,cab").items()} == {
         "a": {"word": "a"},
         "abc": {"word": "abc"},
         "cab": {"word": "cab"},
     }
     assert set(parse_tasks("all")) == {*STS_TASKS, *TRANSFER, *GEOMETRY, "abc"}
-    assert parse_tasks("geometry")["brought"].params == {"word": "brought"}
+    assert dict(parse_tasks("geometry")["brought"].params) == {"word": "brought"}
 
 
 def test_two_components_with_a_task_of_one_name(plugin):
