@@ -105,6 +105,12 @@ class EarlyStop(BaseModel, frozen=True):
         return f"stopped early at step {self.step}: no better {self.metric} in {times}{since}"
 
 
+ASKED = {
+    "recipe", "source", "identity", "plan", "started", "seed", "paper", "test_selected", "commits", "run_id"
+}  # fmt: skip
+"""Fields of a result that `run.toml` and the recorded plans have. Only records of version 0.1 repeat them."""
+
+
 class Result(BaseModel, frozen=True):
     """The outcome of one run of one recipe with one seed.
 
@@ -167,8 +173,8 @@ class Result(BaseModel, frozen=True):
     finished: datetime
 
     def to_json(self) -> str:
-        """Return the contents of `result.json`."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, allow_nan=False)
+        """Return the contents of `result.json`: what only the finished run knows."""
+        return json.dumps(self.model_dump(mode="json", exclude=ASKED), indent=1, ensure_ascii=False, allow_nan=False)
 
     @property
     def experiment(self) -> str:

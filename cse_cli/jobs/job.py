@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cse_cli.core.devices import choose
 from cse_cli.core.environment import git_commit
-from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.identity import Identity
 from cse_cli.data.identity import identify, plugin_poolings
 from cse_cli.data.requirements import DownloadProgress, fetch
 from cse_cli.recipe.load import LoadedRecipe
@@ -34,7 +34,6 @@ class Job:
         seed: Seed of initialization, dropout and order.
         resume: ID of the run to resume, or None for the run that the claim finds or creates.
         again: Whether to train again although the same run is finished.
-        plan: Seeds that were planned together with this one.
         study: Cell of a study that the run fills.
         search: Name of the search whose trial the run is.
         trial: Number of the trial.
@@ -49,7 +48,6 @@ class Job:
     seed: int
     resume: str | None = None
     again: bool = False
-    plan: Plan | None = None
     study: str = ""
     search: str = ""
     trial: int | None = None
@@ -64,12 +62,15 @@ class Job:
         """Display name of the run."""
         return self.run_name or f"{self.loaded.name} seed {self.seed}"
 
-    def claim(self, device: str | None = None, progress: DownloadProgress = lambda *_: None) -> Claim:
+    def claim(
+        self, device: str | None = None, progress: DownloadProgress = lambda *_: None, seeds: Sequence[int] = ()
+    ) -> Claim:
         """Claim the run, after the download of what it needs and this machine lacks.
 
         Args:
             device: Device of the run, or None if another machine executes it.
             progress: Receiver of the downloaded bytes.
+            seeds: Seeds of the experiment that the command starts together.
 
         Raises:
             CseError: If the device does not support the precision, or the experiment of the run to resume has changed.
@@ -91,7 +92,7 @@ class Job:
         fetch(requirements(recipe), progress)
         precision = "" if device is None else choose(device, recipe.train.precision).precision
         hub.forget()
-        return claim(self.about(identify(recipe), precision), recipe.resolved(), again=self.again)
+        return claim(self.about(identify(recipe), precision), recipe.resolved(), seeds=seeds, again=self.again)
 
     def about(self, identity: Identity | None, precision: str = "") -> About:
         """Return the description of a new run, or of a search, which has no identity and no precision."""
@@ -126,7 +127,6 @@ class Job:
             git=git_commit(loaded.path) or "",
             plugins=plugins.files_of(named),
             identity=identity,
-            plan=self.plan,
         )
 
 

@@ -235,9 +235,9 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
             return _plan_jobs(request.jobs(), Placement(), request.device, as_json=request.as_json)
         with joined(here, request.device):
             # The recipes of rank 0 count, even if those of another machine differ.
-            planned_jobs = run_on_rank0(lambda: _checked_jobs(request))
+            tasks = run_on_rank0(lambda: _checked_tasks(request))
             with RunScreen(quiet=request.quiet) as screen:
-                results = [_run_together(job, request, screen) if done is None else done for job, done in planned_jobs]
+                results = [_run_together(task, request, screen) if done is None else done for task, done in tasks]
     except CseError as error:
         if not is_first_refused(here, request.device):
             sleep(_EXIT_SECONDS)  # the first process prints the error, and torchrun then ends this one
@@ -246,16 +246,16 @@ def run_as_rank(request: RunRequest, here: ProcessRank) -> int:
             print_error(error)
         return error.exit_code
     if here.rank == 0:
-        _show([job for job, _ in planned_jobs], results, request)
+        _show([task.job for task, _ in tasks], results, request)
     return 0
 
 
-def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
+def _run_together(task: Task, request: RunRequest, screen: RunScreen) -> Result:
     """Claim a run on rank 0, and execute it on every rank."""
     held: list[Claimed] = []
 
     def take() -> str | Result:
-        claim = job.claim(request.device, screen.downloading)
+        claim = task.job.claim(request.device, screen.downloading, task.seeds)
         if isinstance(claim, Busy):
             raise BusyError(claim.run)
         if isinstance(claim, Done):
@@ -268,14 +268,14 @@ def _run_together(job: Job, request: RunRequest, screen: RunScreen) -> Result:
     if isinstance(taken, Result):
         return taken
     try:
-        return train(taken, request.device, screen.listen(taken, job.loaded.recipe.title) if held else None)
+        return train(taken, request.device, screen.listen(taken, task.job.loaded.recipe.title) if held else None)
     finally:
         for claim in held:
             release(claim)
 
 
-def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:
-    """Return the jobs of a request, each with its result if it is finished."""
+def _checked_tasks(request: RunRequest) -> list[tuple[Task, Result | None]]:
+    """Return the tasks of a request, each with its result if it is finished."""
     for name in request.recipes:
         if find_study(name) is not None:
             raise CseError(
@@ -287,7 +287,7 @@ def _checked_jobs(request: RunRequest) -> list[tuple[Job, Result | None]]:
     choose_placement(jobs, request)
     tasks = make_tasks(jobs)
     done = finished((task for task in tasks if not task.known.unknown), all_runs())
-    return [(task.job, done.get(task)) for task in tasks]
+    return [(task, done.get(task)) for task in tasks]
 
 
 # Studies.

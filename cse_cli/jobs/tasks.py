@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from time import sleep
 
-from cse_cli.core.identity import Difference, Plan
+from cse_cli.core.identity import Difference
 from cse_cli.core.results import Result
 from cse_cli.data.identity import Known, identify_known
 from cse_cli.jobs.engine import Engine
@@ -29,10 +28,16 @@ POLL_SECONDS = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Run to execute. `known` is the identity of its experiment, as far as it is known on this machine."""
+    """Run to execute.
+
+    Args:
+        known: Identity of its experiment, as far as it is known on this machine.
+        seeds: Seeds of its experiment that the command starts together. Empty if it is the only one.
+    """
 
     job: Job
     known: Known
+    seeds: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple[str, int]:
@@ -66,7 +71,7 @@ class Task:
 
 
 def make_tasks(jobs: Sequence[Job]) -> list[Task]:
-    """Return one task per experiment and seed, with the plan of the seeds of its experiment."""
+    """Return one task per experiment and seed, with the seeds of its experiment."""
     tasks: dict[tuple[str, int], Task] = {}
     for job in jobs:
         task = Task(job, identify_known(job.loaded.recipe))
@@ -81,16 +86,11 @@ def finished(tasks: Iterable[Task], recorded: Sequence[RecordedRun]) -> dict[Tas
 
 
 def planned(tasks: Sequence[Task]) -> list[Task]:
-    """Return tasks with the plan of the seeds of their experiment. A single seed needs no plan.
-
-    Each run records the plan before it starts. If a plan for the same seeds is already recorded, that one is used.
-    """
+    """Return tasks with the seeds of their experiment, which the claim of the first one records as a plan."""
     seeds = defaultdict[str, list[int]](list)
     for task in tasks:
         seeds[task.key[0]].append(task.job.seed)
-    now = datetime.now(UTC)
-    plans = {key: Plan(seeds=tuple(sorted(several)), made=now) for key, several in seeds.items() if len(several) > 1}
-    return [replace(task, job=replace(task.job, plan=plans.get(task.key[0]))) for task in tasks]
+    return [replace(task, seeds=tuple(seeds[task.key[0]])) for task in tasks]
 
 
 def run_tasks(
@@ -119,7 +119,7 @@ def run_tasks(
             busy, task = {}, None
             for task in left:
                 try:
-                    claim = task.job.claim(engine.device)
+                    claim = task.job.claim(engine.device, seeds=task.seeds)
                 except CseError as error:
                     yield task, error
                     break

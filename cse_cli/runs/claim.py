@@ -7,14 +7,17 @@ The process that executes the run locks another file there, so a run is also bus
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from cse_cli.core.identity import Plan
 from cse_cli.core.paths import home
 from cse_cli.runs.events import Listener
 from cse_cli.runs.index import RecordedRun, all_runs, read_run
 from cse_cli.runs.lock import FileLock
+from cse_cli.runs.plans import plan_of_run, record_plan
 from cse_cli.runs.record import MODEL, RECIPE, About, RunRecord, claim_of, is_busy, lock_of, read_about
 from registry.errors import CseError
 
@@ -48,10 +51,13 @@ _DONE = ("finished", "pruned")
 """Ends of runs that are not resumed."""
 
 
-def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: bool = False) -> Claim:
+def claim(
+    about: About, resolved: Mapping[str, Any] | None = None, *, seeds: Sequence[int] = (), again: bool = False
+) -> Claim:
     """Claim the run of an experiment with a seed, or a new run with `again`.
 
-    Recorded runs with the same identity, seed and search are the same run.
+    Recorded runs with the same identity, seed and search are the same run. `seeds` are those that the command starts
+    together: several are recorded as a plan.
     """
     with FileLock(home() / "claims.lock"):
         recorded = all_runs()
@@ -62,12 +68,14 @@ def claim(about: About, resolved: Mapping[str, Any] | None = None, *, again: boo
         ]
         if not again and (taken := _taken(same)):
             return taken
-        # The first recorded plan of the same seeds is the plan.
-        plans = [run.about.plan for run in experiment if run.about.plan]
-        plans = [plan for plan in plans if about.plan and plan.seeds == about.plan.seeds]
-        about = about.model_copy(update={"plan": min(plans, key=lambda plan: plan.made, default=about.plan)})
+        plan = None
+        if len(seeds) > 1:  # made now: a process that waited for the lock has the plan of the one before it
+            about = about.model_copy(update={"created": datetime.now(UTC)})
+            plan = Plan(seeds=tuple(sorted(seeds)), made=about.created)
         if not again and about.is_result and (trained := _trained_before(about, recorded)) is not None:
-            about = about.model_copy(update={"scores_again": trained.run_id, "plan": trained.about.plan})
+            about, plan = about.model_copy(update={"scores_again": trained.run_id}), plan_of_run(trained.about)
+        if plan is not None:
+            record_plan(about.experiment, plan)
         about.write(resolved)
         (lock := FileLock(claim_of(about.run_id))).acquire()
     return Claimed(about.run_id, lock, is_new=True)

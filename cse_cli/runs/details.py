@@ -18,6 +18,7 @@ from cse_cli.core.results import WORD_OVERLAP, Scores
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, read_run
 from cse_cli.runs.listing import RUNS_SCHEMA, note, to_document
+from cse_cli.runs.plans import plan_of_run
 from cse_cli.runs.record import MODEL, About, read_recipe
 from registry.errors import CseError
 
@@ -139,8 +140,8 @@ def _experiment_lines(about: About) -> Iterator[tuple[str, str]]:
             yield "text", identity.text[:SHORT]
         yield from ((f"weights of {name}", digest[:SHORT]) for name, digest in identity.weights.items())
         yield from ((f"code of {name}", digest[:SHORT]) for name, digest in identity.code.items())
-    if about.plan is not None:
-        yield "planned", f"{seed_list(about.plan.seeds)}, {date_and_time(about.plan.made)}"
+    if (plan := plan_of_run(about)) is not None:
+        yield "planned", f"{seed_list(plan.seeds)}, {date_and_time(plan.made)}"
     yield from ((name, getattr(about, name)) for name in ("study", "parent", "source", "git") if getattr(about, name))
     yield from ((f"commit of {name}", commit) for name, commit in about.commits.items())
 

@@ -1,7 +1,7 @@
 """Archives of finished runs without weights: `cse runs export` and `cse runs import`.
 
-An archive is a ZIP file: `cse-runs.json` with its version, then the files of each run in a directory named by its ID.
-The same runs always give the same bytes.
+An archive is a ZIP file: `cse-runs.json` with its version, `plans.jsonl` with the plans of seeds, and the files of each
+run in a directory named by its ID. The same runs always give the same bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import tomllib
 import zipfile
 import zlib
 from collections import defaultdict
@@ -20,10 +21,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cse_cli.core.formatting import counted
+from cse_cli.core.identity import Plan
 from cse_cli.core.paths import runs
-from cse_cli.core.results import Result
+from cse_cli.runs import plans
 from cse_cli.runs.events import FILE, read_history
-from cse_cli.runs.index import RecordedRun, all_runs, find_run
+from cse_cli.runs.index import RecordedRun, all_runs, find_run, parse_result
 from cse_cli.runs.record import ABOUT, RESULT, About, folder_of
 from cse_cli.runs.removal import with_children
 from registry.errors import CseError, UnknownNameError, suggestion
@@ -31,6 +33,7 @@ from registry.paths import make_folder, write_atomically
 from registry.validation import describe
 
 MANIFEST = "cse-runs.json"
+PLANS = plans.FILE
 _VERSION = {"format": "cse runs", "version": 1}
 _FILES = r"run\.toml|recipe\.toml|events\.jsonl|result\.json|environment\.json|log\.txt"
 _FILE = re.compile(rf"{_FILES}|series/[\w.-]+\.npz|figures/[\w.-]+\.(?:svg|png)", re.ASCII)
@@ -79,6 +82,7 @@ def export_runs(found: Sequence[RecordedRun], file: Path, *, small: bool = False
     try:
         with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(_member(MANIFEST), json.dumps(_VERSION))
+            archive.writestr(_member(PLANS), plans.lines_of({run.about.experiment for run in found}))
             for run in sorted(found, key=lambda run: run.run_id):
                 for path in sorted(path for path in run.about.path.rglob("*") if path.is_file()):
                     name = path.relative_to(run.about.path).as_posix()
@@ -107,6 +111,8 @@ def import_runs(file: Path) -> tuple[int, int]:
         )
     with _opened(file) as archive:
         members = _members(archive, file)
+        if PLANS in archive.namelist():
+            plans.record_lines(archive.read(PLANS).decode())
         new = {run_id: names for run_id, names in members.items() if not folder_of(run_id).exists()}
         for run_id, names in new.items():
             draft = runs() / f".{run_id}.{os.getpid()}"
@@ -139,7 +145,7 @@ def _members(archive: zipfile.ZipFile, file: Path) -> Mapping[str, Mapping[str, 
     found: dict[str, dict[str, zipfile.ZipInfo]] = defaultdict(dict)
     for member in archive.infolist():
         run_id, _, name = member.filename.partition("/")
-        if member.filename == MANIFEST:
+        if member.filename in (MANIFEST, PLANS):
             continue
         if not _RUN_ID.fullmatch(run_id) or not _FILE.fullmatch(name) or name in found[run_id]:
             raise _not_an_archive(file, f"unexpected member {member.filename!r}")
@@ -156,17 +162,20 @@ def adopt(draft: Path, run_id: str, origin: str) -> None:
     The error of a damaged record has no next action: the caller names the source.
     """
     try:
-        about = About.of_toml((draft / ABOUT).read_text(encoding="utf-8"))
+        text = (draft / ABOUT).read_text(encoding="utf-8")
+        about = About.of_toml(text)
         if about.run_id != run_id:
             raise ValueError(f"{ABOUT} describes run {about.run_id}")
         if not about.summary:
-            Result.model_validate_json((draft / RESULT).read_text(encoding="utf-8"))
+            parse_result(about, (draft / RESULT).read_text(encoding="utf-8"))
         history = read_history(draft)
         if history.damaged or history.end is None or history.end.kind != "finished":
             raise ValueError(f"{FILE} is damaged, or the run is not finished")
     except (OSError, ValueError, TypeError) as error:
         why = describe(error) if isinstance(error, ValidationError) else str(error)
         raise CseError(why, code="runs.damaged_record") from error
+    if (plan := tomllib.loads(text).get("plan")) is not None:  # of version 0.1
+        plans.record_plan(about.experiment, Plan.model_validate(plan))
     write_atomically(draft / ABOUT, about.model_copy(update={"pulled": origin}).to_toml())
     draft.rename(folder_of(run_id))
 

@@ -6,6 +6,7 @@ time.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,6 +25,7 @@ from cse_cli.core import paths
 from cse_cli.core.paths import runs
 from cse_cli.core.results import Result
 from cse_cli.runs.events import FILE, read_history
+from cse_cli.runs.plans import plan_of_run
 from cse_cli.runs.record import ABOUT, RESULT, About, folder_of, is_busy, last_end, read_about
 from registry.errors import CseError, UnknownNameError, suggestion
 from registry.paths import write_atomically
@@ -101,7 +103,7 @@ class RecordedRun:
     @cached_property
     def result(self) -> Result | None:
         """Result of a finished run, or None if it does not exist or cannot be read."""
-        return None if self.result_text is None else Result.model_validate_json(self.result_text)
+        return None if self.result_text is None else parse_result(self.about, self.result_text)
 
     @property
     def is_result(self) -> bool:
@@ -196,7 +198,7 @@ def read_run(run_id: str) -> RecordedRun:
     about, history = read_about(run_id), read_history(folder_of(run_id), without=("metrics", "system"))
     end, last = history.end, history.starts[-1].data if history.starts else {}
     has_result = end is not None and end.kind == "finished" and not about.summary
-    result_text, unreadable = _read_result(run_id) if has_result else (None, None)
+    result_text, unreadable = _read_result(about) if has_result else (None, None)
     return RecordedRun(
         about=about,
         end=end.kind if end else None,
@@ -211,14 +213,35 @@ def read_run(run_id: str) -> RecordedRun:
     )
 
 
-def _read_result(run_id: str) -> tuple[str | None, str | None]:
+def asked(about: About) -> dict[str, Any]:
+    """Return the fields of a run's result that `result.json` does not have: `ASKED`."""
+    return {
+        **{name: getattr(about, name) for name in ("recipe", "source", "identity", "seed", "test_selected", "commits")},
+        "run_id": about.run_id,
+        "started": about.created,
+        "plan": plan_of_run(about),
+        "paper": dict(zip(("key", "table", "row"), about.paper.split("/", 2), strict=True)) if about.paper else None,
+    }
+
+
+def parse_result(about: About, text: str) -> Result:
+    """Return the result of a run from the text of its `result.json`.
+
+    Raises:
+        ValueError: If it is damaged or from another version of cse.
+    """
+    return Result.model_validate({**asked(about), **json.loads(text)})
+
+
+def _read_result(about: About) -> tuple[str | None, str | None]:
     try:
-        text = (folder_of(run_id) / RESULT).read_text(encoding="utf-8")
-        Result.model_validate_json(text)
-    except ValidationError as error:
-        return None, f"{RESULT} is damaged or from another version of cse: {describe(error)}"
+        text = (about.path / RESULT).read_text(encoding="utf-8")
+        parse_result(about, text)
     except (OSError, UnicodeDecodeError) as error:
         return None, f"{RESULT} cannot be read: {error}"
+    except (ValueError, TypeError) as error:
+        why = describe(error) if isinstance(error, ValidationError) else str(error)
+        return None, f"{RESULT} is damaged or from another version of cse: {why}"
     return text, None
 
 

@@ -5,7 +5,7 @@ In `runs/<id>/`:
 * `run.toml`: description of the run, written once
 * `recipe.toml`: the resolved recipe, a valid argument of `cse run`
 * `events.jsonl`: events, append only (`cse_cli.runs.events`)
-* `result.json`: scores of a finished run
+* `result.json`: scores of a finished run, without what `run.toml` has
 * `environment.json`, `series/`, `figures/`, `model/`, `checkpoint*.pt`, `mirrors/`
 * `log.txt`: output of the process of the run, if it was not the process of the command
 * `lock`, `claim`: locks of the process that executes the run, and of the one that started it
@@ -30,7 +30,7 @@ from uuid import uuid4
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.identity import Identity
 from cse_cli.core.paths import runs
 from cse_cli.runs.events import End, EventLog, Listener, Pruned, read_history
 from cse_cli.runs.lock import CLAIM, LOCK, FileLock, is_held
@@ -89,7 +89,6 @@ class About(BaseModel):
         git: Commit of the recipe's repository. Empty if it is not in one.
         plugins: Paths of the plug-in files that contain components of the recipe.
         identity: Identity of the experiment, or None for the record of a search.
-        plan: Seeds that were planned together with this one, or None.
         pulled: Source of an imported record, such as "archive paper.zip", otherwise empty.
     """
 
@@ -124,7 +123,6 @@ class About(BaseModel):
     git: str = ""
     plugins: tuple[str, ...] = ()
     identity: Identity | None = None
-    plan: Plan | None = None
     pulled: str = ""
 
     @property

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cse_cli.core.environment import environment
-from cse_cli.core.results import SERIES_FOLDER, PaperRow, Result, Scores, Versions, write_series
+from cse_cli.core.results import SERIES_FOLDER, Result, Scores, Versions, write_series
 from cse_cli.data.identity import ENGINE
 from cse_cli.evaluation.evaluate import word_overlaps
 from cse_cli.recipe.schema import Recipe
+from cse_cli.runs.index import asked
 from cse_cli.runs.record import ENVIRONMENT, MODEL, RESULT, About, RunRecord
 from cse_cli.training.build import Experiment, Prepared
 from cse_cli.training.trainer import Trainer
 from registry import ENCODERS
-from registry.resources import hub
 from registry.types import Evaluator
 
 AVERAGE = "eval/avg"
@@ -90,15 +90,9 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
     if about.identity.text:
         fingerprints["training"] = about.identity.text
     return Result(
-        recipe=about.recipe,
-        source=about.source,
+        **asked(about),
         title=recipe.title,
-        identity=about.identity,
-        plan=about.plan,
-        started=about.created,
         language=recipe.language,
-        seed=prepared.seed,
-        paper=None if recipe.paper is None else PaperRow(**recipe.paper.model_dump()),
         model=model_of(recipe),
         scores=scores,
         untrained=trainer.progress.untrained if trainer else {},
@@ -106,13 +100,11 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         curve=trainer.selection.curve if trainer else {},
         selected_step=trainer.selection.step if trainer else None,
         metric_for_best_model=recipe.evaluate.metric_for_best_model,
-        test_selected=about.test_selected,
         steps=prepared.steps,
         early_stop=trainer.early_stop if trainer else None,
         last_state=trainer.last_state if trainer else None,
         fingerprints=fingerprints,
         scored_on={name: each.fingerprints() for name, each in prepared.experiment.evaluators.items()},
-        commits=hub.used(),
         measures=trainer.measures if trainer else {},
         versions=Versions(
             cse=now["cse"], python=now["python"], torch=now["torch"], transformers=now["transformers"], git=now["git"],
@@ -123,7 +115,6 @@ def make_result(prepared: Prepared, trainer: Trainer | None, scores: Scores, abo
         seconds=trainer.progress.seconds if trainer else 0.0,
         sentences_per_second=rate,
         speed=trainer.stepper.watch.speed() if trainer else None,
-        run_id=about.run_id,
         finished=datetime.now(UTC),
     )  # fmt: skip
 

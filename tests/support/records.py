@@ -9,6 +9,7 @@ from cse_cli.core.results import Result
 from cse_cli.runs.claim import Claimed, claim, open_run
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import RecordedRun, all_runs
+from cse_cli.runs.plans import record_plan
 from cse_cli.runs.record import RESULT, About, RunRecord, folder_of
 
 
@@ -53,8 +54,12 @@ def recorded(
     """
     known: dict[str, Any] = {}
     if result is not None:
-        names = ("recipe", "source", "seed", "identity", "plan", "commits", "test_selected")
+        names = ("recipe", "source", "seed", "identity", "commits", "test_selected")
         known = {name: getattr(result, name) for name in names}
+        if result.paper is not None:
+            known["paper"] = "/".join(dict(result.paper).values())
+        if result.plan is not None:
+            record_plan(result.experiment, result.plan)
     asked = {**known, **about}
     asked.setdefault("name", f"{asked.get('recipe', 'run')} seed {asked.get('seed', 0)}")
     asked.setdefault("group", asked.get("recipe") or "group")

@@ -15,6 +15,7 @@ import pytest
 
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs
+from cse_cli.runs.plans import plan_of_run
 from tests.cse_cli.recipe.tiny_study import grid, times
 from tests.support.forked import Forked
 from tests.support.records import points, states
@@ -66,7 +67,7 @@ def check_records() -> None:
     """Check that each run was done once, that nothing is left over, and that no step is missing."""
     assert states() == ["FINISHED"] * RUNS
     assert set(times().values()) == {1}
-    cells = {(run.about.identity.experiment, run.about.plan) for run in all_runs()}
+    cells = {(run.about.identity.experiment, plan_of_run(run.about)) for run in all_runs()}
     assert len(cells) == RUNS / 2, "all runs of a cell have the same plan"
     for run in all_runs():
         assert [step for step, _ in points(run.run_id, "train/loss")] == [1, *range(10, STEPS + 1, 10)]

@@ -13,6 +13,7 @@ from cse_cli.jobs.placement import Placement
 from cse_cli.runs.claim import BusyError, Claimed, claim
 from cse_cli.runs.index import all_runs, read_run
 from cse_cli.runs.lock import FileLock
+from cse_cli.runs.plans import plan_of_run
 from cse_cli.runs.record import claim_of, lock_of, read_about
 from cse_cli.training import run as running
 from cse_cli.training.trainer import Trainer
@@ -60,54 +61,62 @@ def test_only_the_missing_seed_is_trained(file, run, trained):
     assert states() == ["FINISHED"] * 3
 
 
-def test_the_plan_is_recorded_before_the_first_run_starts(file, run, monkeypatch):
+def test_the_plan_is_recorded_before_the_first_run_starts(file, run, home, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "run", interrupt)
         assert run(file, "--seeds", "3")[0] == 130
     first = only_run()
-    assert first.about.plan is not None
-    assert first.about.plan.seeds == (0, 1, 2)
+    plan = plan_of_run(first.about)
+    assert plan is not None
+    assert plan.seeds == (0, 1, 2)
     assert first.started is not None
-    assert first.about.plan.made <= first.about.created <= first.started
+    assert plan.made <= first.about.created <= first.started
 
     _, out, _ = run(file, "--seeds", "3", "--json")
-    assert {one.plan for one in results(out)} == {first.about.plan}
-    assert {each.about.plan for each in all_runs()} == {first.about.plan}
+    assert {one.plan for one in results(out)} == {plan}
+    assert len((home / "plans.jsonl").read_text().splitlines()) == 1
 
 
 def test_processes_that_start_together_have_one_plan(file, run, monkeypatch):
-    """Another process made its plan earlier and recorded it after this one had looked."""
+    """Another process described its run before the plan was recorded, and had to wait for the lock of the claims."""
     monkeypatch.setattr(Trainer, "run", interrupt)
     run(file, "--seeds", "2")
     first = only_run().about
-    assert first.plan is not None
-    later = first.plan.model_copy(update={"made": first.plan.made + timedelta(seconds=1)})
-    more = {"run_id": "b" * 32, "seed": 1, "plan": later}
-    claimed = claim(first.model_copy(update=more))
-    assert isinstance(claimed, Claimed)
-    claimed.lock.release()
-    assert read_run("b" * 32).about.plan == first.plan
-    others = {"run_id": "c" * 32, "seed": 2, "plan": later.model_copy(update={"seeds": (0, 1, 2)})}
-    claimed = claim(first.model_copy(update=others))
-    assert isinstance(claimed, Claimed)
-    claimed.lock.release()
-    assert read_run("c" * 32).about.plan.made == later.made
+    early = first.created - timedelta(seconds=1)
+    for run_id, seed, seeds in (("b" * 32, 1, (0, 1)), ("c" * 32, 2, (0, 1, 2))):
+        claimed = claim(first.model_copy(update={"run_id": run_id, "seed": seed, "created": early}), seeds=seeds)
+        assert isinstance(claimed, Claimed)
+        claimed.lock.release()
+    assert plan_of_run(read_run("b" * 32).about) == plan_of_run(first)
+    assert plan_of_run(read_run("c" * 32).about).seeds == (0, 1, 2)
 
 
 def test_one_seed_is_no_plan_and_more_seeds_are_another(file, run):
     run(file)
-    assert only_run().about.plan is None
+    assert plan_of_run(only_run().about) is None
     run(file, "--seeds", "2")
     run(file, "--seeds", "3")
-    plans = {each.about.seed: each.about.plan for each in all_runs()}
-    assert [plans[seed].seeds for seed in range(3)] == [(0, 1), (0, 1), (0, 1, 2)]
-    assert plans[2].made > plans[0].made == plans[1].made
+    plans = {each.about.seed: plan_of_run(each.about) for each in all_runs()}
+    assert plans[0] is None, "it started before every plan"
+    assert (plans[1].seeds, plans[2].seeds) == ((0, 1), (0, 1, 2))
+
+
+def test_a_seed_that_is_added_alone_completes_the_plan_and_a_damaged_line_is_no_plan(file, run, home):
+    _, out, _ = run(file, "--seeds", "0,2", "--json")
+    run(file, "--seed", "1")
+    first, *_ = results(out)
+    assert {each.about.seed: plan_of_run(each.about) for each in all_runs()} == {0: first.plan, 1: None, 2: first.plan}
+    with (home / "plans.jsonl").open("a") as lines:
+        lines.write('{"experiment": 3}\n')
+    assert plan_of_run(all_runs()[-1].about) == first.plan
+    (home / "plans.jsonl").write_text("x")
+    assert {plan_of_run(each.about) for each in all_runs()} == {None}
 
 
 def test_the_seeds_of_each_experiment_are_a_plan_of_their_own(file, run):
     run(file, "--seeds", "2")
     _, out, _ = run(file, "--seeds", "2", "--set", "train.steps=2", "--json")
-    made = {each.about.plan.made for each in all_runs()}
+    made = {plan_of_run(each.about).made for each in all_runs()}
     assert len(made) == 2
     assert {one.plan.made for one in results(out)} < made
 

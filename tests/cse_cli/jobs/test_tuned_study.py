@@ -13,6 +13,7 @@ from cse_cli.recipe.cells import cells
 from cse_cli.recipe.study import load_study
 from cse_cli.recipe.trials import choose, trials, tuned
 from cse_cli.runs.index import all_runs
+from cse_cli.runs.plans import plan_of_run
 from tests.cse_cli.recipe.tiny_study import runs
 from tests.support.command import refused
 from tests.support.shrunken import Small, recipe
@@ -90,7 +91,7 @@ def test_trials_then_fresh_seeds(folder, run):
     first, second = document["cells"]
     assert (first["finished"], second["finished"]) == ([1, 2], [1, 2])
     assert first["set"][-2:] == list(map(str, best))
-    plans = {run.about.seed: run.about.plan for run in all_runs() if run.about.study == "tuned/tuned/"}
+    plans = {run.about.seed: plan_of_run(run.about) for run in all_runs() if run.about.study == "tuned/tuned/"}
     assert {seed: plan and plan.seeds for seed, plan in plans.items()} == {1: (1, 2), 2: (1, 2)}
     before = runs()
     code, out, err = run("tuned.toml")

@@ -11,6 +11,7 @@ import pytest
 
 from cse_cli.core.identity import Identity, Plan
 from cse_cli.runs.details import sparkline
+from cse_cli.runs.plans import record_plan
 from cse_cli.runs.record import RunRecord, read_about
 from tests.cse_cli.runs.conftest import Runs
 from tests.support.records import recorded, result
@@ -21,16 +22,16 @@ def run() -> RunRecord:
     identity = Identity(
         settings="5" * 16, text="7e" * 32, weights={"encoders.bert": "3a" * 32}, code={"losses.info_nce": "c0" * 32}
     )
-    plan = Plan(seeds=(0, 1, 2), made=datetime(2026, 11, 21, tzinfo=UTC))
+    record_plan(identity.experiment, Plan(seeds=(0, 1, 2), made=datetime(2026, 11, 21, tzinfo=UTC)))
     resolved = {"title": "T", "description": "long", "train": {"steps": 3, "seed": 1}}
     record = recorded(None, None, resolved, name="[b]mini[/b] seed 1", recipe="[b]mini[/b]", seed=1, identity=identity,
-                      plan=plan, tags={"for": "paper"}, changes=("train.steps=3",))  # fmt: skip
+                      tags={"for": "paper"}, changes=("train.steps=3",))  # fmt: skip
     for step in (1, 2, 3):
         record.metrics({"train/loss": 4.0 - step, "nan": math.nan}, step)
     record.metrics({"eval/avg": 62.0, "speed/tokens": 100.0}, 3)
     record.event("tags", values={"avg": "62.00"})
     record.event("warning", text="the batch is small")
-    record.file("result.json", result(recipe="[b]mini[/b]", identity=identity, plan=plan).to_json())
+    record.file("result.json", result(recipe="[b]mini[/b]", identity=identity).to_json())
     (record.path / "mirrors").mkdir()
     (record.path / "mirrors/mlflow.json").write_text('{"uri": "sqlite:///m.db", "id": "fedc", "offset": 3}')
     record.end("finished")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from cse_cli.core.identity import Identity
+from cse_cli.core.identity import Identity, Plan
 from cse_cli.core.results import read_series, write_series
 from cse_cli.runs import exchange
 from cse_cli.runs.claim import Done, claim
@@ -28,8 +29,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], N
 
 
 def record(seed: int = 1, **about: object) -> RunRecord:
-    """Record a finished run with every kind of file."""
-    made = recorded(result(seed=seed, identity=Identity(settings="a")), resolved=RESOLVED, **about)
+    """Record a finished run of two planned seeds with every kind of file."""
+    plan = Plan(seeds=(1, 2), made=datetime(2026, 11, 21, tzinfo=UTC))
+    made = recorded(result(seed=seed, identity=Identity(settings="a"), plan=plan), resolved=RESOLVED, **about)
     write_series({"stsb": {"gold": [1.0, 2.0], "cosine": [0.5, 0.25]}}, made.path / "series")
     files = ("log.txt", "environment.json", "figures/curve.svg", "model/weights", "mirrors/mlflow.json", "a.pt")
     for name in files:
@@ -49,6 +51,7 @@ def test_a_run_is_imported_as_it_was(runs: Runs, elsewhere: Callable[[], None], 
     after = read_run(made.run_id)
     assert after.about == before.about.model_copy(update={"pulled": "archive a.zip"})
     assert (after.result, after.state, after.started) == (before.result, "FINISHED", before.started)
+    assert after.result.plan.seeds == (1, 2)
     assert read_recipe(made.run_id) == RESOLVED
     assert list(read_series(after.about.path / "series")["stsb"]["cosine"]) == [0.5, 0.25]
     new = {path.relative_to(after.about.path).as_posix() for path in after.about.path.rglob("*") if path.is_file()}
@@ -176,7 +179,7 @@ def test_unexpected_members_are_refused(runs: Runs, home: Path, archive: Path, p
 
 def test_a_link_is_written_as_a_plain_file(runs: Runs, home: Path, archive: Path) -> None:
     with zipfile.ZipFile(archive, "a") as file:
-        run_id = file.namelist()[1].partition("/")[0]
+        run_id = file.namelist()[2].partition("/")[0]
         link = zipfile.ZipInfo(f"{run_id}/figures/link.svg")
         link.external_attr = 0o120777 << 16
         file.writestr(link, "/etc/passwd")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from cse_cli.core.identity import Identity, Plan
+from cse_cli.core.identity import Identity
 from cse_cli.recipe.load import load
 from cse_cli.runs import record as records
 from cse_cli.runs.record import About, read_about, read_recipe
@@ -21,7 +20,6 @@ def about(**changes: object) -> About:
         "tags": {"for": "paper", "with space": "a=b"}, "note": 'lines\nand "quotes"',
         "commits": {"model a/b": "c" * 40},
         "identity": Identity(settings="s", text="t", weights={"encoders.bert": "w"}, code={"losses.info_nce": "c"}),
-        "plan": Plan(seeds=(0, 1), made=datetime(2026, 11, 21, tzinfo=UTC)),
     }  # fmt: skip
     return About(**{**plain, **changes})  # type: ignore[arg-type]
 

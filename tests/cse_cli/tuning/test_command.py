@@ -16,6 +16,7 @@ from cse_cli.recipe.files import find
 from cse_cli.recipe.load import load
 from cse_cli.runs.events import read_history
 from cse_cli.runs.index import all_runs, finished_results
+from cse_cli.runs.plans import plan_of_run
 from cse_cli.runs.record import folder_of
 from cse_cli.tuning.results import Search
 from cse_cli.tuning.search import default_recipe, reference
@@ -108,7 +109,7 @@ def test_a_gain_is_verified_with_new_seeds(file, tune, undrawn, monkeypatch):
     confirming = {run.name: run for run in all_runs() if run.about.confirms == name}
     assert sorted(confirming) == sorted(names)
     assert {run.about.parent for run in confirming.values()} == {parent.run_id}
-    assert {run.about.plan.seeds for run in confirming.values()} == {(0, 1)}
+    assert {plan_of_run(run.about).seeds for run in confirming.values()} == {(0, 1)}
     assert {run.state for run in confirming.values()} == {"FINISHED"}
     assert [confirming[name].run_id for name in names[:3]] == [begun[name] for name in names[:3]]
     assert len(finished_results()) == 4
