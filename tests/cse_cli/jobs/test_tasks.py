@@ -97,15 +97,15 @@ def test_one_seed_is_no_plan_and_more_seeds_are_another(file, run):
     run(file, "--seeds", "2")
     run(file, "--seeds", "3")
     plans = {each.about.seed: plan_of_run(each.about) for each in all_runs()}
-    assert plans[0] is None, "it started before every plan"
-    assert (plans[1].seeds, plans[2].seeds) == ((0, 1), (0, 1, 2))
+    assert [plans[seed].seeds for seed in range(3)] == [(0, 1), (0, 1), (0, 1, 2)]
+    assert plans[2].made > plans[0].made == plans[1].made
 
 
-def test_a_seed_that_is_added_alone_completes_the_plan_and_a_damaged_line_is_no_plan(file, run, home):
+def test_a_seed_that_is_repeated_alone_belongs_to_the_plan_and_a_damaged_line_is_no_plan(file, run, home):
     _, out, _ = run(file, "--seeds", "0,2", "--json")
-    run(file, "--seed", "1")
+    run(file, "--seed", "2", "--again")
     first, *_ = results(out)
-    assert {each.about.seed: plan_of_run(each.about) for each in all_runs()} == {0: first.plan, 1: None, 2: first.plan}
+    assert {plan_of_run(each.about) for each in all_runs()} == {first.plan}
     with (home / "plans.jsonl").open("a") as lines:
         lines.write('{"experiment": 3}\n')
     assert plan_of_run(all_runs()[-1].about) == first.plan
