@@ -51,7 +51,7 @@ class Question:
     """A command that is started again and again until it has done everything.
 
     Args:
-        kind: "run", "study" or "search".
+        kind: "run", "group", "study" or "search".
         arguments: Arguments of `cse`.
     """
 
@@ -66,7 +66,7 @@ class Question:
 
 
 def questions(folder: Path) -> list[Question]:
-    """Write what is asked for below `folder`: three runs, a study of four runs, a search of four trials."""
+    """Write what is asked for below `folder`: three runs, one of two processes, a study of four, a search of four."""
     parts = small(folder)
     # Two sentences a batch: the vectors of a random model are so alike that more would count as collapsed.
     settings = {"steps": 100, "evaluate_every": 20, "checkpoint_every": 5, "batch_size": 2, "collapse_cosine": 1.0}
@@ -76,6 +76,7 @@ def questions(folder: Path) -> list[Question]:
     search = ("tune", str(searched), "--range", "learning_rate=1e-4..1e-2:log", "--sampler", "grid", "--trials", "4")
     return [
         *(Question("run", ("run", str(file))) for file in alone),
+        Question("group", ("run", str(recipe(folder, parts, name="group", **settings, seed=14)), "--processes", "2")),
         Question("study", ("run", str(study))),
         Question("search", (*search, "--pruner", "none", "--name", "search")),
     ]
@@ -92,7 +93,7 @@ def found() -> dict[Any, list[Any]]:
             files = sorted(file for file in (run.about.path / MODEL).rglob("*") if file.is_file())
             model = [(file.name, sha256_of(file)) for file in files if file.name != "README.md"]
             everything[one.recipe_hash, one.seed].append((scores, curves, model))
-    for trial in settled(load_study(None, "search").get_trials()):
+    for trial in settled(load_study("search").get_trials()):
         everything[tuple(trial.params.items())].append((trial.state.name, trial.value))
     return everything
 
@@ -203,7 +204,7 @@ class World:
         several = self.chance.random() < 0.1
         more = ("--workers", "2") if several else ()
         first = {question.kind: question for question in reversed(self.open)}
-        at_work = [(one, self._start(one, *(() if kind == "run" else more))) for kind, one in first.items()]
+        at_work = [(one, self._start(one, *(() if kind in ("run", "group") else more))) for kind, one in first.items()]
         acts = [*(self._end(process, one.kind) for one, process in at_work), *self._accidents(at_work)]
         began, longest = time.monotonic(), self.seconds * (3 if several else 0.6)  # workers import for ten seconds
         moments = sorted(self.chance.uniform(0.0, longest) for _ in acts)
@@ -344,7 +345,7 @@ def test_nothing_is_lost_double_or_wrong(
     whole = World(deepcopy(asked), Disk(home, is_mounted=False), chance, Counter())
     whole.finish()
     expected = found()
-    assert (whole.faults, len(expected)) == ([], 15), whole.faults
+    assert (whole.faults, len(expected)) == ([], 16), whole.faults
 
     until, totals, faults = time.monotonic() + SECONDS, Counter[str](), list[str]()
     for number in count():
