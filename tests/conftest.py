@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -43,6 +44,18 @@ FOLDERS = {
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Shorten the names of tests, one of which had 200,000 characters."""
     return f"{val[:57]}..." if isinstance(val, str) and len(val) > 60 else None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a module whose `pytestmark` has a mark that `-m "not (…)"` leaves out: it has no test to run."""
+    left_out = re.fullmatch(r"not \(([\w ]+)\)", config.option.markexpr)
+    if left_out is None or collection_path.suffix != ".py":
+        return None
+    marks = re.search(
+        r"^pytestmark = .*?(?=^\S)", collection_path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    named = set() if marks is None else set(re.findall(r"pytest\.mark\.(\w+)", marks[0]))
+    return True if named & {*left_out[1].split(" or ")} else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,6 +18,8 @@ from cse_cli.recipe.study_schema import Study
 from registry import papers
 from registry.resources import catalog
 
+pytestmark = pytest.mark.slow
+
 MINI = "studies/mini/"
 NAMES = [name for name in all_studies() if not name.startswith(MINI)]
 PAPERS = [name for name in NAMES if outline(all_studies()[name]).paper is not None and "/open/" not in name]
@@ -77,7 +79,6 @@ def test_no_two_settings_are_the_same_experiment(name):
     assert len(settings) > 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "rows"),
     [
@@ -112,7 +113,6 @@ def test_the_rows_that_are_the_recipe_as_it_stands(recipe, rows):
     assert found == rows
 
 
-@pytest.mark.slow
 def test_the_distance_grid_contains_the_best_one():
     """1/(1 − 0.85) + 512/64 = 14.67, and 22.67 with the large encoder's batch of 32."""
     for name, best in (("studies/mocose_fig2", 14.67), ("studies/mocose_fig3", 14.67), ("studies/mocose_fig12", 22.67)):

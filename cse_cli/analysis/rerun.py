@@ -15,10 +15,11 @@ import tomlkit
 from pydantic import BaseModel
 
 from cse_cli.analysis.experiments import Change, recipe_changes
-from cse_cli.core.formatting import counted, date_and_time, distinct, duration, setting_text, to_toml
+from cse_cli.core.formatting import counted, date_and_time, distinct, duration, to_toml
 from cse_cli.core.results import Result
 from cse_cli.core.tables import Table, plain_table
 from cse_cli.recipe.files import bare_name
+from cse_cli.recipe.keys import setting_text
 from cse_cli.recipe.load import load
 from cse_cli.recipe.schema import LossPart, View
 from registry import REGISTRIES

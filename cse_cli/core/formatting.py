@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -50,17 +49,6 @@ def interval(low: float | None, high: float | None) -> str:
 def p_value(p: float | None) -> str:
     """Return a p-value."""
     return UNSET if p is None else "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def setting_text(value: Any) -> str:
-    """Return a value of a recipe in a form close to TOML, or a dash for None."""
-    if value is None:
-        return UNSET
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key} = {setting_text(inner)}' for key, inner in value.items())}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(setting_text, value))}]"
-    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def distinct(values: Iterable[object]) -> str:

@@ -99,9 +99,9 @@ def identify_known(recipe: Recipe, text: str | None = None) -> Known:
     return Known(
         settings=recipe.hash(),
         text=_text(wiring) if text is None else text,
-        weights=dict(_weights(recipe)),
-        code=code | {f"poolings.{one.name}": code_version(one.function) for one in plugin_poolings(recipe)},
-        scored=dict(_scored(recipe)),
+        weights=dict(_weights(wiring)),
+        code=code | {f"poolings.{one.name}": code_version(one.function) for one in plugin_poolings(wiring)},
+        scored=dict(_scored(wiring)),
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
 from cse_cli.recipe.completion import complete_recipe_or_study
 
 EPILOG = (
@@ -106,7 +106,7 @@ def run(
 
     request = RunRequest(
         recipes=recipes or [],
-        overrides=with_precision(set_, precision),
+        overrides=[*(set_ or []), *precision_setting(precision)],
         unset=unset or [],
         seed=seed,
         seeds=seeds,
@@ -149,7 +149,7 @@ def plan(
     from cse_cli.jobs.request import RunRequest
 
     request = RunRequest(
-        recipes=recipes or [], seeds=seeds, overrides=with_precision(set_, precision),
+        recipes=recipes or [], seeds=seeds, overrides=[*(set_ or []), *precision_setting(precision)],
         unset=unset or [], device=device, rows=row or [], workers=workers, as_json=json_,
     )  # fmt: skip
     raise typer.Exit(plan_runs(request))

@@ -81,7 +81,7 @@ class Job:
         if self.resume is not None:
             about = read_about(self.resume)
             with hub.pinned(about.commits):
-                fetch(requirements(recipe), progress)
+                fetch(requirements(recipe.wiring()), progress)
                 changed = [] if about.identity is None else about.identity.differences(identify(recipe))
             if changed:
                 raise experiment_changed(about, map(str, changed))
@@ -89,14 +89,14 @@ class Job:
             if isinstance(claimed, Busy):
                 raise BusyError(claimed.run)
             return claimed
-        fetch(requirements(recipe), progress)
+        fetch(requirements(recipe.wiring()), progress)
         precision = "" if device is None else choose(device, recipe.train.precision).precision
         hub.forget()
         return claim(self.about(identify(recipe), precision), recipe.resolved(), seeds=seeds, again=self.again)
 
     def about(self, identity: Identity | None, precision: str = "") -> About:
         """Return the description of a new run, or of a search, which has no identity and no precision."""
-        loaded, recipe = self.loaded, self.loaded.recipe
+        loaded, recipe = self.loaded, self.loaded.recipe.wiring()
         entries = [*(placed.entry for placed in recipe.parts()), *train_entries(recipe.train)]
         named = [(entry.kind, entry.name) for entry in entries]
         named += [(POOLINGS.kind, pooling.name) for pooling in plugin_poolings(recipe)]

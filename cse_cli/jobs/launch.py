@@ -143,8 +143,8 @@ def _download(recipes: Iterable[LoadedRecipe], screen: Screen, resume: str | Non
 
     If one of several recipes lacks something, only its runs fail. If all do, this raises `MissingError`.
     """
-    different = {tuple(requirements(loaded.recipe)): loaded for loaded in recipes}
-    found = availabilities(loaded.recipe for loaded in different.values())
+    different = {tuple(requirements(loaded.recipe.wiring())): loaded for loaded in recipes}
+    found = availabilities(loaded.recipe.wiring() for loaded in different.values())
     if size := download_size(found):
         names = ", ".join(one.requirement.name for one in found if one.state == "fetchable")
         screen.advise([f"download  {size}: {names}"])

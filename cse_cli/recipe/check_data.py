@@ -17,17 +17,6 @@ from registry.resources.hub_sets import HubSet
 _ONE_OF = "needs 'dataset' (`cse data list` shows the names) or 'file', the path of your data"
 
 
-def written_keys(tables: Mapping[str, Any]) -> dict[Keys, set[str]]:
-    """Return path → keys of [data] and of each evaluator as they are written, and that of an array of data sets."""
-    data, evaluators = tables.get("data", {}), tables.get("evaluators", {})
-    data = data if isinstance(data, Mapping) else {"dataset": None}  # a wrong value has its own problem
-    found: dict[Keys, set[str]] = {("data",): {*data}}
-    if isinstance(data.get("dataset"), list):
-        found["data", "dataset"] = set()
-    evaluators = evaluators if isinstance(evaluators, Mapping) else {}
-    return found | {("evaluators", name): {*table} for name, table in evaluators.items() if isinstance(table, Mapping)}
-
-
 def check_data(recipe: Recipe, written: Mapping[Keys, set[str]], problems: Problems) -> None:
     """Report data sets, splits and columns that the catalog does not contain."""
     _check_section(recipe, written[("data",)], problems)

@@ -53,9 +53,9 @@ Precision = Annotated[
 """Option of every command that computes recipes."""
 
 
-def with_precision(overrides: list[str] | None, precision: str | None) -> list[str]:
-    """Return the assignments of `--set`, with that of `--precision` at the end."""
-    return [*(overrides or ()), *(() if precision is None else (f"train.precision={precision}",))]
+def precision_setting(precision: str | None) -> list[str]:
+    """Return the assignment that `--precision` stands for."""
+    return [] if precision is None else [f"train.precision={precision}"]
 
 
 SHOW_EPILOG = (

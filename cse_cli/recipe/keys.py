@@ -8,6 +8,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cse_cli.core.formatting import UNSET
+
 Keys = tuple[str | int, ...]
 """Path of a value in nested tables: keys, and positions in arrays."""
 
@@ -42,6 +44,17 @@ def inline(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(inline, value))}]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def setting_text(value: Any) -> str:
+    """Return a value of a recipe in a form close to TOML, or a dash for None."""
+    if value is None:
+        return UNSET
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {setting_text(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(setting_text, value))}]"
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def leaves(value: Any, keys: Keys = (), *, arrays: bool = False) -> Iterator[tuple[Keys, Any]]:

@@ -8,10 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from cse_cli.core.formatting import setting_text
 from cse_cli.recipe.errors import MOST_NAMES, Problem, RecipeError, nearest
 from cse_cli.recipe.files import all_recipes, all_studies, find, find_parent, name_of, real_path
-from cse_cli.recipe.keys import Keys, dotted, parse_dotted
+from cse_cli.recipe.keys import Keys, dotted, parse_dotted, setting_text
 from cse_cli.recipe.named import PROSE
 from cse_cli.recipe.overrides import EXCLUSIVE, Override, apply_overrides, merge_into, parse_overrides
 from cse_cli.recipe.paths import is_ending, values

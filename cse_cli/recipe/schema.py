@@ -346,6 +346,10 @@ class TuneRange(Section):
     choices: Annotated[tuple[Choice, ...], Field(min_length=1)] | None = None
 
 
+NAMING = ("column", "split", "pooling", "eval_pooling", "random_weights")
+"""Parameters that name something, or say whether a named model is read, without a declaration in the signature."""
+
+
 @dataclass(frozen=True)
 class PlacedPart:
     """A component of a recipe with its path, such as ("losses", "info_nce"), and the registry of its kind."""
@@ -410,15 +414,16 @@ class Recipe(Section):
     def wiring(self) -> Recipe:
         """Return the recipe with only those parameters of components that name something.
 
-        These are the names of encoders, views, losses, columns, models, data sets, splits and files. Rules between the
-        sections read names, never values. Generators of columns and evaluators are complete.
+        These are the names of encoders, views, losses, columns, poolings, models, data sets, splits and files, and
+        whether a model is read. Rules between the sections and requirements read names, never values. Generators of
+        columns and evaluators are complete.
         """
 
         def names(part: P, registry: Registry[Any]) -> P:
             if part.name not in registry:
                 return part
             entry = registry[part.name]
-            kept = {"column", "split", *entry.resources, *(reference.parameter for reference in entry.references)}
+            kept = {*NAMING, *entry.resources, *(reference.parameter for reference in entry.references)}
             return part.model_copy(update={"params": Loose(**{k: v for k, v in part.params if k in kept})})
 
         def each(parts: dict[str, P], registry: Registry[Any]) -> dict[str, P]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cse_cli.recipe.check_data import check_data, written_keys
+from cse_cli.recipe.check_data import check_data
 from cse_cli.recipe.errors import nearest
 from cse_cli.recipe.keys import Keys
 from cse_cli.recipe.parse import check_parameters, parse_recipe
@@ -44,7 +44,7 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     _check_values(recipe, problems)
     wiring = recipe.wiring()
     _Rules(wiring, problems).check()
-    check_data(wiring, written_keys(tables), problems)
+    check_data(wiring, _written_keys(tables), problems)
     problems.raise_if_any()
     views = {name: _complete_views(wiring, name) for name in recipe.losses}
     losses = {name: loss.model_copy(update={"views": views[name]}) for name, loss in recipe.losses.items()}
@@ -52,6 +52,17 @@ def validate(tables: Mapping[str, Any], origins: Origins) -> Recipe:
     check_tune_paths(recipe, problems)
     problems.raise_if_any()
     return recipe
+
+
+def _written_keys(tables: Mapping[str, Any]) -> dict[Keys, set[str]]:
+    """Return path → keys of [data] and of each evaluator as they are written, and that of an array of data sets."""
+    data, evaluators = tables.get("data", {}), tables.get("evaluators", {})
+    data = data if isinstance(data, Mapping) else {"dataset": None}  # a wrong value has its own problem
+    found: dict[Keys, set[str]] = {("data",): {*data}}
+    if isinstance(data.get("dataset"), list):
+        found["data", "dataset"] = set()
+    evaluators = evaluators if isinstance(evaluators, Mapping) else {}
+    return found | {("evaluators", name): {*table} for name, table in evaluators.items() if isinstance(table, Mapping)}
 
 
 def is_test_split(params: Parameters) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cse_cli.jobs.command import Cluster, Json, Quiet, Workers
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
 from cse_cli.recipe.completion import complete_recipe
 
 EPILOG = (
@@ -64,8 +64,8 @@ def reproduce(
     from registry.errors import CseError
 
     request = RunRequest(
-        overrides=with_precision(set_, precision), unset=unset or [], device=device, workers=workers, cluster=cluster,
-        quiet=quiet, as_json=json_,
+        overrides=[*(set_ or []), *precision_setting(precision)], unset=unset or [], device=device, workers=workers,
+        cluster=cluster, quiet=quiet, as_json=json_,
     )  # fmt: skip
     target = find_target(what, [str(one) for one in request.overrides], request.unset)
     loaded, claim, trained = target.loaded, target.claim, target.loaded.recipe.train.steps != 0

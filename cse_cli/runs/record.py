@@ -243,8 +243,11 @@ class RunRecord:
         for name in (STOP, SEEN):  # an earlier request is void
             (self.path / name).unlink(missing_ok=True)
         command = shlex.join(["cse", *sys.argv[1:]])
-        place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
-        self.event("started", **place, **data, step=step, steps=steps)
+        if self._log is not None:
+            place = {"host": socket.gethostname(), "pid": os.getpid(), "command": command}
+            self._log.append("started", **place, **data, step=step, steps=steps)
+        if self._listener is not None:
+            self._listener("started", {**data, "step": step, "steps": steps})
 
     def metrics(self, values: Mapping[str, float], step: int) -> None:
         """Record values of a step."""

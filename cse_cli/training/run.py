@@ -204,7 +204,7 @@ def prepare(recipe: Recipe, seed: int, compute: Compute, record: RunRecord, trai
     hub.forget()
     rank0_first(
         lambda: fetch(
-            merged_requirements([recipe]), lambda what, *sizes: record.progress(f"downloading {what}", *sizes)
+            merged_requirements([recipe.wiring()]), lambda what, *sizes: record.progress(f"downloading {what}", *sizes)
         )
     )
     record.progress("building the method")

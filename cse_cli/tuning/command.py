@@ -9,7 +9,7 @@ import typer
 
 from cse_cli.core.formatting import parse_duration
 from cse_cli.jobs.command import Cluster, Json, Quiet, StallTimeout, Tag, Workers
-from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, with_precision
+from cse_cli.recipe.command import Device, Plugin, Precision, Set, Unset, precision_setting
 from cse_cli.recipe.completion import complete_recipe
 from registry import plugins
 from registry.errors import CseError
@@ -99,8 +99,9 @@ def tune(
     stall = parse_duration("--stall-timeout", stall_timeout)
     asked = RunRequest(device=device, workers=workers, cluster=cluster, stall_timeout=stall, as_json=json_, quiet=quiet)
     given: dict[str, Any] = {
-        "name": resume or name, "recipe": recipe, "overrides": with_precision(set_, precision), "unset": unset,
-        "trials": trials, "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
+        "name": resume or name, "recipe": recipe, "unset": unset,
+        "overrides": [*(set_ or []), *precision_setting(precision)], "trials": trials,
+        "sampler": sampler, "pruner": pruner, "seeds": seeds and parse_seeds(seeds), "steps": steps,
         "tags": parse_tags(tag or ()), "timeout": timeout and parse_duration("--timeout", timeout), "request": asked,
         "plugins": plugins.named(), "save_best": save_best, "verify_seeds": verify_seeds, "resume": resume is not None,
     }  # fmt: skip

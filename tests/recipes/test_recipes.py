@@ -11,6 +11,8 @@ from cse_cli.data.check import check_file, recipe_files
 from cse_cli.recipe.load import load
 from tests.support.chosen import one_of_each
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).resolve().parents[2] / "recipes"
 FILES = sorted(FOLDER.rglob("*.toml"))
 CHECKED = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FILES]
@@ -35,7 +37,6 @@ def test_resolved_loads_to_the_same_experiment(name, tmp_path):
     assert again.hash() == recipe.hash()
 
 
-@pytest.mark.slow
 def test_no_two_recipes_are_the_same_experiment():
     hashes: dict[str, list[str]] = {}
     for name in NAMES:
@@ -69,7 +70,6 @@ def test_no_recipe_speaks_of_a_folder_that_only_its_makers_have():
     assert [path for path in FILES if "../shared" in path.read_text(encoding="utf-8")] == []
 
 
-@pytest.mark.slow
 def test_selection_is_on_a_dev_split():
     for name in NAMES:
         evaluate = load(name).recipe.evaluate

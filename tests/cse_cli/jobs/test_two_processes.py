@@ -22,7 +22,7 @@ from tests.support.chosen import distinct, trains
 from tests.support.processes import on_ranks, without_dropout
 from tests.support.shrunken import small
 
-pytestmark = pytest.mark.xdist_group("two processes")  # they share one costly fixture
+pytestmark = [pytest.mark.process, pytest.mark.xdist_group("two processes")]  # they share one costly fixture
 
 BATCH = 16
 STEPS = 2
@@ -90,7 +90,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Gradients]]
         return [*on_ranks(of_each, asked), of_each(asked)]
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("recipe", methods())
 def test_gradients_agree(recipe: str, both: list[dict[str, Gradients]]) -> None:
     *shared, alone = (each[recipe] for each in both)

@@ -12,6 +12,8 @@ from cse_cli.recipe.load import load
 from registry import AUGMENTERS, ENCODERS, EVALUATORS, LOSSES, QUEUES
 from tests.support.chosen import distinct
 
+pytestmark = pytest.mark.slow
+
 jsonschema = pytest.importorskip("jsonschema")
 
 
@@ -22,7 +24,6 @@ def validator():
     return jsonschema.Draft202012Validator(schema)
 
 
-@pytest.mark.slow
 def test_shipped_recipes_are_accepted_as_written_and_resolved(validator):
     for name in distinct(all_recipes()):
         loaded = load(name)
@@ -35,7 +36,6 @@ def test_data_sets_are_accepted(name, validator):
     assert list(validator.iter_errors(tomllib.loads(f"extends = 'simcse_en'\n[data]\ndataset = {name}"))) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
