@@ -1,5 +1,7 @@
 """Golden digits: what runs, a resumed run, a group of processes, a search and a study compute and print.
 
+Each set has one process with the instructions of the set. It imports everything once, and forks each command.
+
     python .ci/goldens.py check           compare with .ci/goldens/ to the last bit, and print each difference
     python .ci/goldens.py check native    only this set
     python .ci/goldens.py write           replace the stored values. A commit that does so names each change and why
@@ -14,6 +16,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -21,12 +24,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from tests.support.forked import Forked  # noqa: E402
+
 STORE = HERE / "goldens"
 AVX2 = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 SETS: dict[str, dict[str, str]] = {"native": {}, "avx2": AVX2}
@@ -69,19 +75,14 @@ DROPPED = re.compile(
 
 
 class Machine:
-    """One state directory, in which commands run with the instructions of a set."""
+    """One state directory, in which commands run."""
 
-    def __init__(self, home: Path, instructions: dict[str, str]) -> None:
+    def __init__(self, home: Path) -> None:
         self.home = home
-        own = {"CSE_HOME": str(home), "CSE_MIRRORS": "", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
-        self.environment = {**os.environ, **instructions, **own}
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> Forked:
         """Start a command."""
-        command = [sys.executable, "-m", "cse_cli", *words]
-        return subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        return Forked(["cse_cli", *words], HERE.parent, CSE_HOME=str(self.home), CSE_MIRRORS="")
 
     def cse(self, *words: str) -> str:
         """Return the output of a command on stdout."""
@@ -138,10 +139,11 @@ def parsed(log: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.split("\n") if line.endswith("}")]
 
 
-def made(instructions: dict[str, str]) -> dict[str, Any]:
-    """Return everything that one set computes and prints."""
+def made() -> dict[str, Any]:
+    """Return everything that one set, whose environment this process has, computes and prints."""
+    multiprocessing.set_forkserver_preload(["tests.support.preloaded"])
     with tempfile.TemporaryDirectory() as top:
-        one, two = (Machine(Path(top) / name, instructions) for name in ("one", "two"))
+        one, two = (Machine(Path(top) / name) for name in ("one", "two"))
         one.cse("run", *TRAINED, *SIX, *PART)
         for recipe, settings in FITTED.items():
             one.cse("run", recipe, *PART, *settings)
@@ -208,9 +210,18 @@ def check(name: str, now: dict[str, Any]) -> bool:
 def main() -> None:
     """Make the sets in parallel, then check or write them."""
     action, *names = sys.argv[1:] or ["check"]
-    chosen = {name: SETS[name] for name in names or SETS}
-    with ThreadPoolExecutor() as pool:
-        found = dict(zip(chosen, pool.map(made, chosen.values()), strict=True))
+    if action == "make":
+        print(json.dumps(made()))
+        return
+    own = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parent)}
+    makers = {
+        name: subprocess.Popen([sys.executable, __file__, "make"], env={**own, **SETS[name]}, stdout=subprocess.PIPE)
+        for name in names or SETS
+    }
+    printed = {name: maker.communicate()[0] for name, maker in makers.items()}
+    if failed := [name for name, maker in makers.items() if maker.returncode]:
+        sys.exit(f"{', '.join(failed)}: see above")
+    found = {name: json.loads(text) for name, text in printed.items()}
     if action == "write":
         for name, values in found.items():
             text = json.dumps({"machine": machine(name), "values": values}, indent=1, ensure_ascii=False)
